@@ -87,6 +87,9 @@ param separateRelay bool = false
 @description('The container of what a subscriber with effects remembers, for a service that has one: the name in its declaration. Empty: none is made.')
 param effectsContainer string = ''
 
+@description('An aggregate of its own that changes each minute, and an alert when one of its events is lost or late.')
+param canary bool = false
+
 @description('Cosmos DB, Service Bus and storage are reached over private endpoints only. Needs Service Bus Premium.')
 param privateNetworking bool = false
 
@@ -143,6 +146,10 @@ param alertSetAsideMessages int = 0
 param alertEffectsSeconds int = 600
 
 @minValue(0)
+@description('Seconds: alert when the canary was late by more, in the 99th percentile of an hour, or one of its events is lost.')
+param alertCanarySeconds int = 60
+
+@minValue(0)
 @description('Alert when the topic has had more dead letters at once in five minutes.')
 param alertDeadLetters int = 0
 
@@ -173,6 +180,7 @@ var directorySearchedBy = ['name', 'lastName', 'email', 'company', 'city', 'coun
 var directorySortedBy = ['name', 'email', 'company', 'city', 'country']
 var setAsideContainerName = 'set-aside'
 var claimContainerName = 'claims'
+var canarySubscription = canary ? 'canary' : ''
 var topicName = 'contact-events'
 var subscriptionName = 'contact-directory'
 
@@ -180,6 +188,7 @@ var subscriptionName = 'contact-directory'
 var relayFunctions = ['relay']
 var otherFunctions = [
   'apply_set_aside'
+  'canary'
   'collect_dead_letters'
   'contact_directory'
   'create_contact'
@@ -202,9 +211,11 @@ var otherFunctions = [
   'patch_contact'
   'replay_parked'
   'search_directory'
+  'sing_canary'
   'sweep_contact_directory'
   'tend_parked'
   'unrouted'
+  'watch_canary'
   'watch_contact_directory'
   'watch_relay'
 ]
@@ -290,6 +301,7 @@ module serviceBus 'modules/servicebus.bicep' = {
     duplicateDetectionWindow: duplicateDetectionWindow
     maxDeliveryCount: maxDeliveryCount
     otherSubscriptions: otherSubscriptions
+    canarySubscription: canarySubscription
     principalId: identity.outputs.principalId
     ownerPrincipalId: preflightPrincipalId
     workspaceId: monitoring.outputs.workspaceId
@@ -358,6 +370,8 @@ var appSettings = {
   SERVICEBUS_TOPIC: topicName
   SERVICEBUS_SUBSCRIPTION: subscriptionName
   SERVICEBUS_TOPIC_PARTITIONED: string(topicPartitioned)
+  CANARY: string(canary)
+  CANARY_SUBSCRIPTION: 'canary'
   EVENT_SCHEMAS: eventSchemas
   EVENT_TTL_SECONDS: string(eventTtlSeconds)
   IDEMPOTENCY_TTL_SECONDS: string(idempotencyTtlSeconds)
@@ -440,6 +454,8 @@ module alerts 'modules/alerts.bicep' = {
     parkedContacts: alertParkedContacts
     setAsideMessages: alertSetAsideMessages
     effectsSeconds: alertEffectsSeconds
+    canarySeconds: alertCanarySeconds
+    canary: canary
     noReportMinutes: alertNoReportMinutes
     failedRequests: alertFailedRequests
     deadLetters: alertDeadLetters

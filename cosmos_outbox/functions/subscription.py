@@ -25,6 +25,8 @@ from cosmos_outbox.wiring.subscribing import ForeignEffect, ForeignReadModel, Fo
 UPKEEP_SECONDS, SWEEP_SECONDS = 40.0, 120.0
 """What a run of a timer may take; the next run goes on from there."""
 
+_EACH_MINUTE, _HOURLY = "30 * * * * *", "30 0 * * * *"
+
 AnySubscriber = Subscriber | ForeignSubscriber | CanaryOf
 
 _log = logging.getLogger(__name__)
@@ -48,9 +50,9 @@ def subscription_functions(service: AnyService, of: AnySubscriber) -> func.Bluep
         await receive(service, of.name, message, context)
 
     @app.function_name(f"watch_{name}")
-    @app.timer_trigger(arg_name="timer", schedule="30 * * * * *")
+    @app.timer_trigger(arg_name="timer", schedule=_HOURLY if isinstance(of, CanaryOf) else _EACH_MINUTE)
     async def watch(timer: func.TimerRequest) -> None:
-        """Every minute: collects the subscription's dead letters, and tries again what was set aside."""
+        """Every minute (the canary's: every hour): collects dead letters, and tries again what was set aside."""
         with told_in_a_line("what was set aside waits"):
             await service().subscriptions[of.name].subscriber.watch()
 

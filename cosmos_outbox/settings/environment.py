@@ -63,6 +63,17 @@ class TelemetrySettings:
 
 
 @dataclass(frozen=True)
+class ArchiveSettings:
+    """Where events are archived."""
+
+    connection: Connection
+    """To a storage account."""
+    container: str
+    lease_prefix: str
+    """Of the archive's place in the feed: another one than the relay's."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """The values that differ between one deployment and another."""
 
@@ -100,6 +111,8 @@ class Settings:
     """The values of the settings that name what the service's subscribers use."""
     canary: str | None = None
     """The subscription that listens to the canary; None: the service has none."""
+    archive: ArchiveSettings | None = None
+    """None: events are not archived."""
 
     def name(self, named: Named) -> str:
         """What a subscriber's subscription or container is called. Raises KeyError: the service does not declare it."""
@@ -138,6 +151,20 @@ def load(environment: Mapping[str, str], names: Names, also: Iterable[Named] = (
         telemetry=load_telemetry(environment),
         named={each.setting: each.resolve(environment) for each in also},
         canary=load_canary(environment),
+        archive=load_archive(environment),
+    )
+
+
+def load_archive(environment: Mapping[str, str]) -> ArchiveSettings | None:
+    """Where events are archived; None: no setting says so. Raises Misconfigured."""
+    if not any(
+        name.upper().startswith(("ARCHIVE__", "ARCHIVE:")) for name in environment
+    ) and not environment.get("ARCHIVE"):
+        return None
+    return ArchiveSettings(
+        resolve(environment, "ARCHIVE", "blobServiceUri"),
+        environment.get("ARCHIVE_CONTAINER") or "event-archive",
+        f"archive-{load_feed(environment).lease_prefix}",
     )
 
 

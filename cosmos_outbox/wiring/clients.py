@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from cosmos_outbox.cosmos.store.client import CosmosClient, cosmos_client
+from cosmos_outbox.outbox.archive import Archive
 from cosmos_outbox.outbox.publisher import Publisher
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.credentials import Credential, credential_for
-from cosmos_outbox.settings.environment import Settings
+from cosmos_outbox.settings.environment import ArchiveSettings, Settings
+from cosmos_outbox.settings.extras import needed
 
 if TYPE_CHECKING:
     from cosmos_outbox.servicebus.dead_letters import DeadLetters
@@ -82,6 +84,16 @@ def _queues(settings: Received, resources: AsyncExitStack, subscription: str) ->
     )
 
 
+def _archive(settings: ArchiveSettings, resources: AsyncExitStack) -> Archive:
+    needed("archive")
+    from cosmos_outbox.blobs.archive import BlobArchive  # noqa: PLC0415 - slow to import, and mostly not needed
+
+    credential = credential_for(settings.connection)
+    if credential:
+        resources.push_async_callback(credential.close)
+    return BlobArchive(settings.connection, settings.container, credential, resources)
+
+
 @dataclass(frozen=True)
 class Clients:
     """How a service reaches the store and the broker. Each is called when it is first needed, and opens nothing."""
@@ -89,6 +101,7 @@ class Clients:
     cosmos: Callable[[Connection, Credential | None], CosmosClient] = cosmos_client
     publisher: Callable[[Settings, str, AsyncExitStack], Publisher] = _publisher
     queues: Callable[[Received, AsyncExitStack, str], Queues] = _queues
+    archive: Callable[[ArchiveSettings, AsyncExitStack], Archive] = _archive
 
 
 SDKS = Clients()

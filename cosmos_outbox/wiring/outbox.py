@@ -33,6 +33,7 @@ from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.operations.shedding import LoadShedder
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.aggregates import Aggregates
+from cosmos_outbox.outbox.archive import Archiver
 from cosmos_outbox.outbox.canary import Singer
 from cosmos_outbox.outbox.claims import Claims
 from cosmos_outbox.outbox.deadlines import Deadlines
@@ -46,6 +47,7 @@ from cosmos_outbox.settings.environment import FeedSettings, Settings, shown
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.wire_names import WireNames
 from cosmos_outbox.telemetry.export import export
+from cosmos_outbox.wiring.archive import Archiving
 from cosmos_outbox.wiring.clients import SDKS, Clients
 from cosmos_outbox.wiring.late_publisher import LatePublisher
 
@@ -97,6 +99,8 @@ class Outbox:
     """In a container of the team's own; None: the service declares none."""
     canary: Singer | None = None
     """Sings each minute; None: the service has no canary."""
+    archiving: Archiving | None = None
+    """None: events are not archived."""
     clients: Clients = SDKS
     """How it reaches the store and the broker."""
 
@@ -203,6 +207,7 @@ def wire_outbox(
         instance=instance,
         resources=resources,
         canary=Singer(Aggregates(open_unit_of_work, claims)) if settings.canary else None,
+        archiving=_archiving(settings, observer, events, container, clients, resources),
         clients=clients,
     )
     if names.own is None:
@@ -220,6 +225,24 @@ def deadlines_of(
     """What meets the deadlines of those that can be due; None: none can, and nothing is looked for."""
     due = {each.aggregate_type: each for each in kinds if each.can_be_due()}
     return Deadlines(CosmosDueDocuments(container), aggregates, due, clock) if due else None
+
+
+def _archiving(  # noqa: PLR0913, PLR0917 - what an archive is made of
+    settings: Settings,
+    relay: RelayObserver,
+    events: EventReader,
+    container: Container,
+    clients: Clients,
+    resources: AsyncExitStack,
+) -> Archiving | None:
+    if settings.archive is None:
+        return None
+    archive = clients.archive(settings.archive, resources)
+    return Archiving(
+        Archiver(archive, CosmosOriginals(container, events)),
+        events,
+        replace(relay, lease_prefix=settings.archive.lease_prefix),
+    )
 
 
 def _cosmos(settings: Settings, resources: AsyncExitStack, clients: Clients) -> CosmosClient:

@@ -22,6 +22,11 @@ param behindMinutes int
 param parkedContacts int
 param setAsideMessages int
 param effectsSeconds int
+param canarySeconds int
+
+@description('Whether there is a canary: its alert costs as much as another.')
+param canary bool
+
 param noReportMinutes int
 param failedRequests int
 param deadLetters int
@@ -78,6 +83,14 @@ var logAlerts = [
     window: 10
     threshold: effectsSeconds
     query: loadTextContent('../alerts/effects.kql')
+  }
+  {
+    name: 'canary'
+    title: 'The canary is silent, or late'
+    severity: 1
+    window: 60
+    threshold: canarySeconds
+    query: loadTextContent('../alerts/canary.kql')
   }
   {
     name: 'no-report'
@@ -152,7 +165,7 @@ resource operators 'Microsoft.Insights/actionGroups@2023-01-01' = if (!empty(ema
 }
 
 // The tables are there only when something has arrived: so the queries are not run when the rules are made.
-resource logRules 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for alert in logAlerts: {
+resource logRules 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for alert in logAlerts: if (canary || alert.name != 'canary') {
   name: 'alert-${alert.name}-${resourceToken}'
   location: location
   tags: tags

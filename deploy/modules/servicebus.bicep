@@ -12,6 +12,9 @@ param subscriptionName string
 param duplicateDetectionWindow string
 param maxDeliveryCount int
 param otherSubscriptions array
+
+@description('The subscription that listens to the canary; empty: there is none.')
+param canarySubscription string
 param principalId string
 
 @description('Who may own the data, for preflight; empty: nobody.')
@@ -63,6 +66,51 @@ resource subscriber 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-0
   }
 }
 
+// What the canary sings comes here alone.
+resource canary 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-01-01' = if (!empty(canarySubscription)) {
+  parent: topic
+  name: empty(canarySubscription) ? 'canary' : canarySubscription
+  properties: {
+    requiresSession: true
+    maxDeliveryCount: maxDeliveryCount
+    deadLetteringOnMessageExpiration: true
+    deadLetteringOnFilterEvaluationExceptions: true
+    lockDuration: 'PT1M'
+  }
+}
+
+resource ofTheCanary 'Microsoft.ServiceBus/namespaces/topics/subscriptions/rules@2024-01-01' = if (!empty(canarySubscription)) {
+  parent: canary
+  name: '$Default'
+  properties: {
+    filterType: 'SqlFilter'
+    sqlFilter: {
+      sqlExpression: 'aggregateType = \'canary\''
+    }
+  }
+}
+
+resource notOfTheCanary 'Microsoft.ServiceBus/namespaces/topics/subscriptions/rules@2024-01-01' = if (!empty(canarySubscription)) {
+  parent: subscriber
+  name: '$Default'
+  properties: {
+    filterType: 'SqlFilter'
+    sqlFilter: {
+      sqlExpression: 'aggregateType IS NULL OR aggregateType <> \'canary\''
+    }
+  }
+}
+
+resource canaryReceiver 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(canarySubscription)) {
+  name: guid(canary.id, principalId, dataReceiver)
+  scope: canary
+  properties: {
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', dataReceiver)
+    principalId: principalId
+    principalType: 'ServicePrincipal'
+  }
+}
+
 resource sender 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(topic.id, principalId, dataSender)
   scope: topic
@@ -92,6 +140,17 @@ resource otherSubscribers 'Microsoft.ServiceBus/namespaces/topics/subscriptions@
     deadLetteringOnMessageExpiration: true
     deadLetteringOnFilterEvaluationExceptions: true
     lockDuration: 'PT1M'
+  }
+}]
+
+resource othersNotOfTheCanary 'Microsoft.ServiceBus/namespaces/topics/subscriptions/rules@2024-01-01' = [for index in range(0, length(otherSubscriptions)): if (!empty(canarySubscription)) {
+  parent: otherSubscribers[index]
+  name: '$Default'
+  properties: {
+    filterType: 'SqlFilter'
+    sqlFilter: {
+      sqlExpression: 'aggregateType IS NULL OR aggregateType <> \'canary\''
+    }
   }
 }]
 

@@ -5,13 +5,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from cosmos_outbox import Names, Service
 from cosmos_outbox.inbox.canary import MOST_MISSING, REMEMBERED, Heard, Listener
 from cosmos_outbox.inbox.errors import EntryChanged
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.canary import Canary, CanaryState
+from cosmos_outbox.preflight.checks import Plan
 from cosmos_outbox.settings.environment import load_canary
 from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.settings.own_container import OwnContainer
+from infra.bootstrap import service as contacts
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 
@@ -141,3 +145,31 @@ def test_there_is_none_unless_it_is_switched_on(
 def test_a_setting_that_is_neither_is_told() -> None:
     with pytest.raises(Misconfigured, match="CANARY is 'yes'"):
         load_canary({"CANARY": "yes"})
+
+
+@pytest.mark.parametrize(
+    ("canary", "subscriptions"), [("false", ["contact-directory"]), ("true", ["contact-directory", "canary"])]
+)
+def test_preflight_looks_at_its_subscription_where_there_is_one(
+    canary: str, subscriptions: list[str]
+) -> None:
+    environment = {
+        "COSMOS": "AccountEndpoint=https://x/;AccountKey=AA==;",
+        "SERVICEBUS": "Endpoint=sb://x",
+        "CANARY": canary,
+    }
+    plan = Plan(
+        contacts.settings(environment), contacts, None, (), timedelta(days=1), as_app=False, emulator_port=0
+    )
+    assert [name for _, name in plan.subscriptions] == subscriptions
+
+
+def test_a_service_with_documents_of_the_teams_own_has_none_and_is_told() -> None:
+    service = Service("rooms", names=Names("d", "c", "t"), own=OwnContainer("/room", {"room": None}))
+    environment = {
+        "COSMOS": "AccountEndpoint=https://x/;AccountKey=AA==;",
+        "SERVICEBUS": "Endpoint=sb://x",
+        "CANARY": "true",
+    }
+    with pytest.raises(Misconfigured, match="CANARY is true"):
+        service.wire(environment)

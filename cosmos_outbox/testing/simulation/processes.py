@@ -17,6 +17,7 @@ from cosmos_outbox.kernel import clock
 from cosmos_outbox.testing.judging.history import History
 from cosmos_outbox.testing.judging.records import Ended
 from cosmos_outbox.testing.simulation.amqp_bus import CONNECTION, AmqpBus
+from cosmos_outbox.testing.simulation.archive import SimulatedArchive
 from cosmos_outbox.testing.simulation.bus import Bus
 from cosmos_outbox.testing.simulation.bus_client import queues
 from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
@@ -48,6 +49,7 @@ class Ground:
     """The double of the quick form, or the broker of the full one."""
     service: Service
     settings: dict[str, str]
+    archive: SimulatedArchive = field(default_factory=SimulatedArchive)
     ports: "count[int]" = field(default_factory=lambda: count(10_000))
 
     def sources(self, chance: random.Random, skew: Callable[[], float], name: str) -> clock.Sources:
@@ -69,13 +71,14 @@ class Ground:
 
         bus = self.bus
         if isinstance(bus, AmqpBus):
-            return Clients(cosmos=cosmos)
+            return Clients(cosmos=cosmos, archive=lambda *_: self.archive)
         return Clients(
             cosmos=cosmos,
             publisher=lambda settings, source, _: BusPublisher(
                 bus, source=source, sessions=settings.servicebus_sessions
             ),
             queues=lambda _settings, _resources, subscription: queues(bus, subscription),
+            archive=lambda *_: self.archive,
         )
 
     def environment(self) -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""Blob Storage, where the archive of events is."""

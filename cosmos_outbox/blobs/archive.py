@@ -1,0 +1,94 @@
+"""The archive in Blob Storage: a blob is created only, whoever writes it; nothing but erasing replaces one."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, contextmanager
+
+from azure.core import MatchConditions
+from azure.core.exceptions import (
+    AzureError,
+    HttpResponseError,
+    ResourceExistsError,
+    ResourceModifiedError,
+    ResourceNotFoundError,
+)
+from azure.storage.blob import ContentSettings
+from azure.storage.blob.aio import BlobServiceClient
+
+from cosmos_outbox.outbox.archive import Blob
+from cosmos_outbox.outbox.errors import PreconditionFailed, Unavailable
+from cosmos_outbox.settings.connections import Connection
+from cosmos_outbox.settings.credentials import Credential
+from cosmos_outbox.settings.errors import Misconfigured
+
+CALL_SECONDS = 30.0
+"""For a call, the SDK's own repetitions included."""
+
+_DENIED = (401, 403)
+_JSON_LINES = ContentSettings(content_type="application/jsonl")
+
+
+class BlobArchive:
+    """See :class:`cosmos_outbox.outbox.archive.Archive`."""
+
+    def __init__(
+        self, connection: Connection, container: str, credential: Credential | None, resources: AsyncExitStack
+    ) -> None:
+        client = (
+            BlobServiceClient.from_connection_string(connection.connection_string)
+            if connection.connection_string
+            else BlobServiceClient(connection.address, credential)
+        )
+        self._container, self._name = client.get_container_client(container), container
+        resources.push_async_callback(client.close)
+
+    async def put(self, blob: Blob) -> None:
+        """Store a blob, unless one of its name is there. Raises Unavailable, Misconfigured."""
+        with self._errors():
+            async with asyncio.timeout(CALL_SECONDS):
+                try:
+                    await self._container.upload_blob(
+                        blob.name, blob.body, overwrite=False, content_settings=_JSON_LINES
+                    )
+                except ResourceExistsError:
+                    return  # the same content: its name says so
+
+    async def blobs(self) -> AsyncIterator[tuple[Blob, str]]:
+        """All, each with its ETag. Raises Unavailable, Misconfigured."""
+        with self._errors():
+            async for found in self._container.list_blobs():
+                async with asyncio.timeout(CALL_SECONDS):
+                    content = await self._container.download_blob(found.name)
+                    yield Blob(found.name, await content.readall()), content.properties.etag
+
+    async def replace(self, blob: Blob, version: str) -> None:
+        """Raises PreconditionFailed, Unavailable, Misconfigured."""
+        with self._errors():
+            async with asyncio.timeout(CALL_SECONDS):
+                try:
+                    await self._container.upload_blob(
+                        blob.name, blob.body, overwrite=True, content_settings=_JSON_LINES,
+                        etag=version, match_condition=MatchConditions.IfNotModified,
+                    )  # fmt: skip
+                except ResourceModifiedError:
+                    raise PreconditionFailed(
+                        f"{blob.name} was changed meanwhile: run the command again"
+                    ) from None
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except ResourceNotFoundError:
+            raise Misconfigured(
+                f"the archive has no blob container {self._name}: create it as the deployment does, or correct "
+                "ARCHIVE_CONTAINER"
+            ) from None
+        except (AzureError, OSError, TimeoutError) as error:
+            status = error.status_code if isinstance(error, HttpResponseError) else None
+            todo = (
+                "give the identity Storage Blob Data Contributor" if status in _DENIED else "try again later"
+            )
+            raise Unavailable(
+                f"the archive could not be used ({type(error).__name__} {status or ''}): {todo}"
+            ) from error

@@ -1,0 +1,96 @@
+"""Events in a real Azurite: the function and the worker archive them alike, through crashes, and they can be erased."""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.storage.blob import BlobServiceClient
+
+from cosmos_outbox.cosmos.aggregates.documents import is_as_committed
+from devstack.testing import eventually
+from tests.e2e.conftest import Stack, stack
+from tests.e2e.test_relay_worker import create, service, settings
+from tests.support.azurite import azurite
+from tests.support.paths import ROOT
+
+pytestmark = [pytest.mark.own_stack, pytest.mark.long, pytest.mark.timeout(400)]
+
+CONTAINER = "event-archive"
+
+
+def archived(connection: str) -> list[dict[str, Any]]:
+    with BlobServiceClient.from_connection_string(connection) as client:
+        container = client.get_container_client(CONTAINER)
+        return [
+            json.loads(line)
+            for blob in container.list_blobs()
+            for line in container.download_blob(blob.name).readall().splitlines()
+        ]
+
+
+def contacts_in(connection: str) -> set[str]:
+    return {line["aggregateId"] for line in archived(connection)}
+
+
+@contextmanager
+def worker(started: Stack, connection: str, log: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "cosmos_outbox", "relay"], cwd=ROOT, stderr=output,
+            env={**os.environ, **settings(started), "ARCHIVE": connection},
+        )  # fmt: skip
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+def erase(started: Stack, connection: str, contact: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "cosmos_outbox", "erase", "contact", contact],
+        cwd=ROOT, env={**os.environ, **settings(started), "ARCHIVE": connection},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+async def test_function_and_worker_archive_what_was_committed_and_what_is_erased_is_emptied(
+    tmp_path: Path,
+) -> None:
+    with azurite(tmp_path) as connection, stack(tmp_path, ARCHIVE=connection) as started:
+        log = tmp_path / "worker.log"
+        async with service(started) as contacts:
+            by_function = await create(contacts)
+            with BlobServiceClient.from_connection_string(connection) as client:
+                client.create_container(CONTAINER)  # late: until then the page is tried again
+            await eventually(lambda: str(by_function) in contacts_in(connection), within=60)
+            assert started.functions.terminate() == 0
+
+            made = {str(by_function)}
+            for _ in range(3):
+                with worker(started, connection, log) as process:
+                    made |= {str(await create(contacts)) for _ in range(3)}
+                    process.kill()
+            with worker(started, connection, log):
+                await eventually(lambda: contacts_in(connection) == made, within=90)
+                lines = archived(connection)
+                assert all(is_as_committed(line["document"]) for line in lines)
+                assert {line["action"] for line in lines} == {"ContactCreatedEvent"}
+
+                erased = await asyncio.to_thread(erase, started, connection, str(by_function))
+        assert erased.returncode == 0, erased.stdout + erased.stderr
+        assert re.search(r"emptied [1-9] archived event", erased.stdout), erased.stdout
+        of_person = [line for line in archived(connection) if line["aggregateId"] == str(by_function)]
+        assert {line["action"]: "document" in line for line in of_person} == {
+            "ContactCreatedEvent": False,
+            "ContactDeletedEvent": True,
+        }
