@@ -290,6 +290,7 @@ async def test_a_split_under_load_loses_nothing_repeats_nothing_and_keeps_the_or
     assert recorder.errors == []
 
 
+@pytest.mark.long
 async def test_a_split_under_load_with_two_instances_loses_nothing_and_keeps_the_order(
     containers: Containers,
 ) -> None:

@@ -252,6 +252,7 @@ async def test_a_message_that_cannot_be_applied_is_applied_once_its_entry_is_del
         assert (await world.shell.run(listed))[0] == 0
 
 
+@pytest.mark.long
 async def test_a_message_that_is_no_event_is_given_up(world: World) -> None:
     find, _, discard = RECIPES["A message that cannot be applied"]
     await world.application.subscriber.receiver.receive(Delivery(SUBSCRIPTION, f"m-{uuid4()}", 1, b"{}", {}))
@@ -263,6 +264,7 @@ async def test_a_message_that_is_no_event_is_given_up(world: World) -> None:
     assert "0 message(s) set aside" in (await world.shell.run(listed))[1]
 
 
+@pytest.mark.long
 async def test_a_document_that_cannot_be_read_is_put_back_and_the_wanted_change_made_by_the_service(
     world: World,
 ) -> None:

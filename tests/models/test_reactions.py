@@ -37,6 +37,9 @@ NEWEST = Story(messages=2, order=InOrder.NEWEST, comes=1)
 EACH = Story(messages=2, order=InOrder.EACH, comes=1)
 EACH_DISCARDED = Story(messages=2, order=InOrder.EACH, comes=1, operator="discard", instances=1)
 
+QUICK = [ONE, OTHER, NEWEST, EACH, Story(react="once")]
+"""These are gone through at every run."""
+
 BROKEN = [
     ("one_batch", TWICE, ONE),
     ("created_only", TWICE, ONE),
@@ -110,9 +113,12 @@ LARGER = [
 @pytest.mark.parametrize(
     "story",
     [
-        *dict.fromkeys(story for _, _, story in BROKEN if story not in LARGER),
-        Story(react="once"),
-        Story(react="makes"),
+        *QUICK,
+        *(
+            pytest.param(each, marks=pytest.mark.long)
+            for each in dict.fromkeys(story for _, _, story in BROKEN if story not in (*QUICK, *LARGER))
+        ),
+        pytest.param(Story(react="makes"), marks=pytest.mark.long),
         *(pytest.param(each, marks=pytest.mark.deep) for each in LARGER),
     ],
     ids=str,

@@ -38,6 +38,7 @@ def _done(folder: Path, *arguments: str) -> tuple[int, str]:
     return process.returncode, told
 
 
+@pytest.mark.long  # test_shrink, test_story and tests/testing/test_plugin.py show the parts of it
 def test_a_violation_is_told_as_its_shortest_story_which_its_command_shows_again(tmp_path: Path) -> None:
     code, told = _done(tmp_path, BROKEN, "--first", "5", "--seeds", "2", "--jobs", "1", *NARROW)
     assert code == 1

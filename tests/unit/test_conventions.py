@@ -2,8 +2,10 @@
 
 import ast
 import builtins
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache
+from typing import Any, TypeVar
 
 import pytest
 
@@ -22,6 +24,9 @@ BASES = {"CannotStart"}
 """devstack's CannotStart is raised as it is; EndedEarly says beside that that the next start may succeed."""
 
 
+N = TypeVar("N", bound=ast.AST)
+
+
 @cache
 def modules(place: str) -> list[tuple[str, ast.Module]]:
     path = ROOT / place
@@ -30,43 +35,55 @@ def modules(place: str) -> list[tuple[str, ast.Module]]:
     return [(module.relative_to(ROOT).as_posix(), ast.parse(module.read_text())) for module in found]
 
 
+@cache
+def by_kind(module: ast.Module) -> dict[type[ast.AST], list[Any]]:
+    found: dict[type[ast.AST], list[Any]] = defaultdict(list)
+    for node in ast.walk(module):
+        found[type(node)].append(node)
+    return found
+
+
+def nodes(module: ast.Module, kind: type[N]) -> list[N]:
+    """All of one kind: a module is gone through once for all rules."""
+    return by_kind(module).get(kind, [])
+
+
 def loggers(place: str) -> Iterator[str]:
     """``_log = logging.getLogger(__name__)`` in the module; another call may only set another package's level."""
     for name, module in modules(place):
+        calls = [
+            node
+            for node in nodes(module, ast.Call)
+            if getattr(node.func, "attr", getattr(node.func, "id", "")) == "getLogger"
+        ]
+        if not calls:
+            continue
         allowed = [
             node.value
             for node in module.body
             if isinstance(node, ast.Assign) and ast.unparse(node) == "_log = logging.getLogger(__name__)"
         ] + [
             node.value
-            for node in ast.walk(module)
-            if isinstance(node, ast.Attribute)
-            and node.attr in {"setLevel", "handlers", "addHandler", "propagate"}
+            for node in nodes(module, ast.Attribute)
+            if node.attr in {"setLevel", "handlers", "addHandler", "propagate"}
         ]
-        for node in ast.walk(module):
-            if (
-                isinstance(node, ast.Call)
-                and getattr(node.func, "attr", getattr(node.func, "id", "")) == "getLogger"
-                and node not in allowed
-            ):
-                yield f"{name}:{node.lineno}: write _log = logging.getLogger(__name__)"
+        for call in calls:
+            if call not in allowed:
+                yield f"{name}:{call.lineno}: write _log = logging.getLogger(__name__)"
 
 
 def constants(place: str) -> Iterator[str]:
     """Capitals say that a name is a constant."""
     for name, module in modules(place):
-        for node in ast.walk(module):
-            if isinstance(node, ast.alias) and node.name == "Final":
+        for node in nodes(module, ast.alias):
+            if node.name == "Final":
                 yield f"{name}: write constants in capitals and without Final"
 
 
 def errors(place: str) -> Iterator[str]:
     """The base of a tree ends in "Error" and is never raised; every other error is named for what happened."""
     classes = {
-        node.name: (name, node)
-        for name, module in modules(place)
-        for node in ast.walk(module)
-        if isinstance(node, ast.ClassDef)
+        node.name: (name, node) for name, module in modules(place) for node in nodes(module, ast.ClassDef)
     }
 
     def bases(node: ast.ClassDef) -> set[str]:
@@ -81,8 +98,8 @@ def errors(place: str) -> Iterator[str]:
     raised = {
         ast.unparse(node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
         for _, module in modules(place)
-        for node in ast.walk(module)
-        if isinstance(node, ast.Raise) and node.exc is not None
+        for node in nodes(module, ast.Raise)
+        if node.exc is not None
     }
     for kind, (name, node) in classes.items():
         if not any(map(is_error, bases(node))):
@@ -104,8 +121,8 @@ def coroutines(place: str) -> Iterator[str]:
     if place not in OUR_OWN:
         return
     for name, module in modules(place):
-        for node in ast.walk(module):
-            if not isinstance(node, ast.AsyncFunctionDef) or node.decorator_list:
+        for node in nodes(module, ast.AsyncFunctionDef):
+            if node.decorator_list:
                 continue  # a block, or a call that is known by its route
             first = node.name.lstrip("_").split("_")[0]
             if first.endswith("ed") and first not in NO_PARTICIPLE:

@@ -196,6 +196,7 @@ def test_a_reader_that_goes_away_ends_it(tmp_path: Path) -> None:
     assert alive_with(str(tmp_path)) == []
 
 
+@pytest.mark.long
 async def test_the_app_runs_with_the_connections_of_this_stack_and_its_own_settings(tmp_path: Path) -> None:
     with running_command(SHOP, tmp_path) as running:
         url = running.address("Functions")
