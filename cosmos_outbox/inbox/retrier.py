@@ -202,7 +202,7 @@ class Retrier:
                 if await self._is_settled(record, "it has waited for too long"):  # overdue_marks
                     await self._change(record, RecordState.APPLIED, record.reason)
                     continue
-            except NotInTurn:
+            except (NotInTurn, NotApplied):  # nobody here can tell which target it is for
                 continue
             _log.error(
                 "gave up event %s of %s, set aside at %s: %s. Its entry, if it has one, is right again after the "

@@ -49,22 +49,27 @@ class Upcasting:
         steps = self.steps.get(event.action)
         if steps is None:
             return event
-        known, version = max(steps, default=0) + 1, event.schema_version or 1
+        first, known, version = min(steps, default=1), max(steps, default=0) + 1, event.schema_version or 1
         if version > known:
             raise NotApplied(
                 f"{event.action} {event.id} has version {version}, and this subscriber knows {known}: deploy one that "
                 "knows it; the event is tried again"
             )
-        if version < min(steps, default=1):
+        if version < first:
             raise NotApplied(
-                f"{event.action} {event.id} has version {version}, and upcast begins at {min(steps)}: declare the "
+                f"{event.action} {event.id} has version {version}, and upcast begins at {first}: declare the "
                 "steps before that; the event is tried again"
             )
         if version == known:
             return event
         data = deepcopy(dict(event.data))  # a step may change what it is given, and an event is tried again
         for each in range(version, known):
-            data = steps[each](data)
+            try:
+                data = steps[each](data)
+            except Exception as error:
+                raise NotApplied(
+                    f"the step from version {each} of {event.action} failed for {event.id}: {told(error)}"
+                ) from error
         return replace(event, data=data, schema_version=known)
 
     def before(self, call: C) -> C:
@@ -85,8 +90,8 @@ class Upcasting:
         async def run_upcast(event: Event) -> None:
             try:
                 known = self(event)
-            except Exception as error:
-                raise EffectNotDone(f"{event.action} could not be upcast: {told(error)}") from error
+            except NotApplied as error:
+                raise EffectNotDone(str(error)) from error
             await run(known)
 
         return run_upcast  # type: ignore[return-value]  # it is an effect, as the function is

@@ -40,14 +40,16 @@ class PublishedForm:
             for name, field in event.model_fields.items()
             if name in kept and name != "id"
         }
-        published = create_model(
+        made = create_model(
             event.__name__,
             __base__=(form, DomainEvent),
             __module__=form.__module__,
             __doc__=form.__doc__ or event.__doc__,
             **fields,
         )
-        return cls(form, cast("type[DomainEvent]", published))
+        published = cast("type[DomainEvent]", made)
+        published.schema_version = getattr(form, "schema_version", event.schema_version)
+        return cls(form, published)
 
     def made(self, event: DomainEvent, state: BaseModel) -> DomainEvent:
         """What is published of an event, of the state that is stored with it."""

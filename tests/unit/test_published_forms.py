@@ -8,7 +8,17 @@ import pytest
 
 from cosmos_outbox import DomainEvent, Origin, WireModel
 from cosmos_outbox.cosmos.aggregates.documents import event_item
-from tests.support.parcels import NOON, OSLO, Address, Moved, Parcel, ParcelState, Tells
+from tests.support.parcels import (
+    NOON,
+    OSLO,
+    Address,
+    LostForAll,
+    Moved,
+    Parcel,
+    ParcelLost,
+    ParcelState,
+    Tells,
+)
 
 ID = UUID("b5e2e7aa-4982-4735-9422-c39a7c4af5c2")
 
@@ -82,6 +92,17 @@ def test_a_form_cannot_tell_what_every_event_has() -> None:
 
     with pytest.raises(TypeError, match="Sequenced cannot tell parcel_id, which every event has for itself"):
         type("Wrong", (Parcel,), {"published_forms": {"ParcelMoved": Sequenced}})
+
+
+def test_a_form_that_tells_no_version_has_that_of_its_event() -> None:
+    class Second(ParcelLost):
+        schema_version: ClassVar[int] = 2
+
+    class Changed(Parcel):
+        published_forms: ClassVar[Mapping[Any, Any]] = {Second: LostForAll}
+
+    [published] = [each for each in Changed.declared_events() if each.__name__ == "Second"]
+    assert published.schema_version == 2
 
 
 def test_a_form_that_makes_something_else_stores_nothing() -> None:

@@ -85,6 +85,25 @@ def test_a_version_whose_step_was_taken_away_is_refused() -> None:
         Upcasting({"Sold": {2: with_currency}})(event({"price": 5}, 1))
 
 
+@pytest.mark.parametrize("version", [-1, 0])
+def test_a_version_that_cannot_be_is_no_reason_to_stumble(version: int) -> None:
+    """Whatever somebody else wrote into the property."""
+    upcast = Upcasting({"Sold": {}})
+    if version:
+        with pytest.raises(NotApplied, match="has version -1, and upcast begins at 1"):
+            upcast(event({"price": 5}, version))
+    else:
+        assert upcast(event({"price": 5}, version)).data == {"price": 5}
+
+
+def test_a_step_that_fails_tells_where_and_nothing_personal() -> None:
+    with pytest.raises(
+        NotApplied, match="the step from version 1 of Sold failed for e-1: KeyError in cents"
+    ) as told:
+        Upcasting(STEPS)(event({"buyer": "Ada"}, 1))
+    assert "Ada" not in str(told.value)
+
+
 def test_a_step_that_changes_what_it_is_given_changes_no_event() -> None:
     """The event is tried again, and would pass the step twice."""
 
@@ -248,6 +267,31 @@ async def test_a_reaction_finds_its_target_in_the_known_version() -> None:
         [record] = await memory.deliver(old, new, newer)
         assert "has version 3, and this subscriber knows 2" in record.reason
         assert [each.aggregate.id for each in memory.events] == ["c-1", "c-2"]
+
+
+async def test_a_message_of_a_reaction_that_is_too_new_stays_open_and_stops_no_other() -> None:
+    """Nobody can mark it as given up, since its target is not known: one that knows it may be applying it now."""
+    service = Service("garage", [Car], Names(database="garage", container="garage", topic="garage-events"))
+
+    @service.reaction(
+        "offers", of="offer", to=Car, order="any", target=lambda told: str(told.data["carId"]),
+        upcast={"OfferMade": {}},
+    )  # fmt: skip
+    def offered(car: Car | None, told: Event) -> None:
+        raise ReactionRefused("nobody wants it")
+
+    async with in_memory(service) as memory:
+        newer = message(("offer", "o-1"), "OfferMade", 1, data={"for": "c-1"}, schema_version=2)
+        refused = message(("offer", "o-2"), "OfferMade", 1, data={"carId": "c-2"})
+        await memory.deliver(newer, refused)
+        retrier = service().subscriptions["offers"].subscriber.retrier
+        records = (await retrier.page(10, None)).items
+        open_before = {str(record.aggregate): record.id for record in records}
+        with pytest.raises(NotApplied, match="has version 2, and this subscriber knows 1"):
+            await retrier.discard(open_before["offer o-1"], "not wanted")
+        memory.clock.pass_by(days=11)
+        await retrier.run(seconds=60)
+        assert [record.id for record in (await retrier.page(10, None)).items] == [open_before["offer o-1"]]
 
 
 def test_a_gap_is_found_where_the_subscriber_is_declared() -> None:
