@@ -23,6 +23,9 @@ from cosmos_outbox.outbox.unit_of_work import Origin
 BEAT_SECONDS = 10.0
 """Between two looks: by about so much a deadline may be late."""
 
+CAUSE = "due-"
+"""The correlation ids of what happens by itself begin with it."""
+
 ROUND_SECONDS = 60.0
 """What one round may take, before the next one looks anew."""
 
@@ -127,7 +130,7 @@ class Deadlines:
                 kind,
                 found.id,
                 lambda aggregate: fall_due(aggregate, at),
-                Origin(f"due-{new_id()}"),
+                Origin(f"{CAUSE}{new_id()}"),
                 partition_key=found.partition_key,
             )
         except AggregateNotFound:

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ from cosmos_outbox.wiring.subscribing import SubscriberService
 try:
     from cosmos_outbox.testing.deriving.forms import unread as forms_unread
     from cosmos_outbox.testing.deriving.forms import write
-    from cosmos_outbox.testing.deriving.service_world import DerivedSubject, ServiceWorld, subject
+    from cosmos_outbox.testing.deriving.resting_world import AtRest, RestingWorld
+    from cosmos_outbox.testing.deriving.service_world import DerivedSubject, subject
     from cosmos_outbox.testing.publishes import Publishes, violations
     from cosmos_outbox.testing.simulation.plan import SimulationPlan
     from cosmos_outbox.testing.simulation.telling import Telling
@@ -44,16 +46,18 @@ def simulate(
     *commands: Commands[Any] | Call | Publishes,
     seeds: int = 20,
     forms: Path | None = None,
+    at_rest: AtRest | None = None,
 ) -> None:
     """Run the service under simulated faults, seed after seed, while its users do what ``commands`` say.
 
     Checked are, of what the service declares: what was answered is what was stored; each aggregate's sequences have no
     gap; each event is published as it was committed, and in order; a projection of the events gives the read model of
-    the state; each effect is asked for; each reaction happens once; nothing is left over. ``seeds``: how many, unless
-    ``--simulate-seeds=1000`` says otherwise; ``--simulate-seed=7`` runs that one alone. ``forms``: a folder with
-    documents as earlier releases stored them, each of which must be readable; ``--simulate-write-forms`` adds those
-    that are new. The options are pytest's, by ``-p cosmos_outbox.testing.plugin``. Raises PromiseBroken; ValueError for
-    what does not fit.
+    the state; each effect is asked for; each reaction happens once; what is due happens, and not before; nothing is
+    left over. ``seeds``: how many, unless ``--simulate-seeds=1000`` says otherwise; ``--simulate-seed=7`` runs that one
+    alone. ``forms``: a folder with documents as earlier releases stored them, each of which must be readable;
+    ``--simulate-write-forms`` adds those that are new. ``at_rest``: gets all aggregates when nothing is on its way any
+    more, and tells what is wrong between them. The options are pytest's, by ``-p cosmos_outbox.testing.plugin``. Raises
+    PromiseBroken; ValueError for what does not fit.
 
     An async test calls it in a thread.
 
@@ -88,9 +92,9 @@ def simulate(
     for seed in _seeds(seeds):
         plan = _plan(seed)
         made = subject(service, given)
-        result = _run(plan, made)
+        result = _run(plan, made, at_rest)
         if result.violations:
-            raise PromiseBroken(_story(result, service, given))
+            raise PromiseBroken(_story(result, service, given, at_rest))
         if forms is not None and writes:
             write(forms, made.forms)
 
@@ -124,16 +128,18 @@ def _plan(seed: int) -> SimulationPlan:
     return replace(drawn, seconds=_SECONDS, aggregates=aggregates, faults=drawn.faults - {"others"})
 
 
-def _run(plan: SimulationPlan, of: DerivedSubject) -> SimulatedRun:
+def _run(plan: SimulationPlan, of: DerivedSubject, at_rest: AtRest | None) -> SimulatedRun:
     with _ids_by_luck():
-        return run(plan, of, ServiceWorld)
+        return run(plan, of, partial(RestingWorld, at_rest))
 
 
-def _story(found: SimulatedRun, service: Service, commands: list[Commands[Any] | Calls]) -> str:
+def _story(
+    found: SimulatedRun, service: Service, commands: list[Commands[Any] | Calls], at_rest: AtRest | None
+) -> str:
     """The first violation, as short as it gets in a few runs, and what else there was."""
     plan, first = found.plan, found.violations[0]
     tell = Telling(
-        run=lambda smaller: _run(smaller, subject(service, commands)),
+        run=lambda smaller: _run(smaller, subject(service, commands), at_rest),
         command=lambda _: _command(plan.seed),
         most_runs=_SHRINKING_RUNS,
     )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.inbox.receiver import told
-from cosmos_outbox.kernel.clock import machine, monotonic, new_id, utc_now
+from cosmos_outbox.kernel.clock import machine, monotonic, new_id, randomness, utc_now
 from cosmos_outbox.operations.forwarding import why_of
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.deadlines import BEAT_SECONDS
@@ -156,7 +156,9 @@ async def work(health: RelayHealth) -> None:
         asyncio.create_task(_every_minute("no metrics of the relay", outbox.observer.measure, stop)),
     ]
     if (deadlines := outbox.deadlines) is not None:
-        upkeep.append(asyncio.create_task(_every(BEAT_SECONDS, "deadlines wait", deadlines.meet, stop)))
+        first = BEAT_SECONDS * randomness().random()  # workers that begin at once look at other times
+        looking = _every(BEAT_SECONDS, "deadlines wait", deadlines.meet, stop, first=first)
+        upkeep.append(asyncio.create_task(looking))
     archiving = set[asyncio.Task[None]]()
     if outbox.archiving is not None:
         archiving.add(asyncio.create_task(archive.keep(outbox, outbox.archiving, stop)))
@@ -227,9 +229,16 @@ async def _every_minute(failing: str, work: Callable[[], Awaitable[object]], sto
 
 
 async def _every(
-    seconds: float, failing: str, work: Callable[[], Awaitable[object]], stop: asyncio.Event
+    seconds: float,
+    failing: str,
+    work: Callable[[], Awaitable[object]],
+    stop: asyncio.Event,
+    *,
+    first: float | None = None,
 ) -> None:
-    while not await vitals.wait(stop, seconds):
+    pause = seconds if first is None else first
+    while not await vitals.wait(stop, pause):
+        pause = seconds
         try:
             await work()
         except (OutboxError, Misconfigured) as error:

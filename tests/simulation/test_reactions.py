@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.testing import simulate
+from cosmos_outbox.testing.deriving.found import LeftBehind, ReactionFound, StoredChange, StoredEvent
+from cosmos_outbox.testing.deriving.rules import broken
 from tests.simulation.reacting import commands, service
 from tests.support.paths import ROOT
 from tests.torture.planted import copy_tracked, plant
@@ -48,6 +51,32 @@ PLANTED = [
 @pytest.mark.timeout(300)
 def test_each_reaction_happens_once() -> None:
     simulate(service, commands(), seeds=3)
+
+
+ORDERS = {
+    "newest, of two sources": ([("a", 1), ("b", 2), ("a", 2), ("b", 3)], "newest", 0),
+    "newest, an older one last": ([("a", 1), ("b", 2), ("a", 3), ("a", 2)], "newest", 1),
+    "each, of two sources": ([("a", 1), ("b", 1), ("a", 2)], "each", 0),
+    "each, one left out": ([("a", 1), ("b", 1), ("a", 3)], "each", 1),
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_the_order_is_that_of_each_source(name: str) -> None:
+    messages, order, wrong = ORDERS[name]
+    target, found = AggregateKey("heap", "h-1"), LeftBehind()
+    for number, (source, sequence) in enumerate(messages, start=1):
+        key, cause = AggregateKey("pile", source), f"{source}-{sequence}"
+        raised = StoredEvent(f"h-{number}", target, number, "Marked", "r", {"causationId": cause})
+        found.changes += [
+            StoredChange(None, [StoredEvent(cause, key, sequence, "PileGrown", "r", {})]),
+            StoredChange(None, [raised], "marks"),
+        ]
+    wanted = {f"{source}-{sequence}": [(target, f"{source}-{sequence}")] for source, sequence in messages}
+    outcomes = dict.fromkeys(wanted, "applied")
+    found.reactions.append(ReactionFound("marks", order == "each", order == "newest", wanted, outcomes))
+    told = [each for each in broken(found) if each.rule == "reactions out of order"]
+    assert len(told) == wrong
 
 
 def _seen(bug: Planted, folder: Path) -> None:

@@ -49,6 +49,15 @@ PLANTED = {
     "people: no event tells of a new address": Planted(
         "fastapi/person.py", '"email": "PersonEmailChangedEvent", ', "", "command fails"
     ),
+    "checkout: pieces that are released are gone": Planted(
+        "checkout/article.py",
+        "available = self.state.available + quantity",
+        "available = self.state.available",
+        "at rest: article",
+    ),
+    "checkout: an order that is not paid stays as it is": Planted(
+        "checkout/order.py", 'self.cancel("not paid in time", at=at)', "return", "still due: order"
+    ),
     "mailing list: a new name is not taken": Planted(
         "subscriber/service.py", 'update={"name": event.data["name"]}', "update={}", "projection differs"
     ),
@@ -84,6 +93,7 @@ def run(folder: Path, test: str, **environment: str) -> subprocess.CompletedProc
 TESTS = {
     "subscriber": "subscriber/tests/test_mailing_list_simulated.py",
     "orders": "orders/tests/test_orders_simulated.py",
+    "checkout": "checkout/tests/test_checkout_simulated.py",
     "fastapi": "fastapi/tests/test_people_simulated.py",
 }
 

@@ -179,10 +179,16 @@ def _reaction(
                 yield Violation("reaction left out", told, may_pass=True)
             elif (outcome == "applied") != ((key, cause) in done):
                 yield Violation("reaction told, and not done", f"{told}: {outcome}")
-    for key in dict.fromkeys(key for key, _ in done) if reaction.each or reaction.newest else ():
-        order = [sequences[cause] for of, cause in done if of == key and key in _targets(reaction, cause)]
+    sources = {event.id: event.aggregate for each in events.values() for event in each}
+    ordered = [
+        (key, sources[cause], sequences[cause]) for key, cause in done if key in _targets(reaction, cause)
+    ]
+    for key, source in (
+        dict.fromkeys(each[:2] for each in ordered) if reaction.each or reaction.newest else ()
+    ):
+        order = [sequence for *of, sequence in ordered if of == [key, source]]
         if order != sorted(order) or (reaction.each and order != [*range(1, len(order) + 1)]):
-            yield Violation("reactions out of order", f"{reaction.name}: {key} by {order}")
+            yield Violation("reactions out of order", f"{reaction.name}: {key} by {order} of {source}")
 
 
 def _targets(reaction: ReactionFound, cause: str) -> list[AggregateKey]:
