@@ -87,6 +87,9 @@ param separateRelay bool = false
 @description('The container of what a subscriber with effects remembers, for a service that has one: the name in its declaration. Empty: none is made.')
 param effectsContainer string = ''
 
+@description('Events are written to Blob Storage too, where they outlive their TTL. They hold personal data.')
+param archive bool = false
+
 @description('An aggregate of its own that changes each minute, and an alert when one of its events is lost or late.')
 param canary bool = false
 
@@ -188,6 +191,7 @@ var subscriptionName = 'contact-directory'
 var relayFunctions = ['relay']
 var otherFunctions = [
   'apply_set_aside'
+  'archive'
   'canary'
   'collect_dead_letters'
   'contact_directory'
@@ -215,6 +219,7 @@ var otherFunctions = [
   'sweep_contact_directory'
   'tend_parked'
   'unrouted'
+  'watch_archive'
   'watch_canary'
   'watch_contact_directory'
   'watch_relay'
@@ -256,6 +261,7 @@ module storage 'modules/storage.bicep' = {
     tags: tags
     principalId: identity.outputs.principalId
     sku: storageSku
+    archive: archive
     publicNetworkAccess: privateNetworking ? 'Disabled' : 'Enabled'
   }
 }
@@ -351,6 +357,12 @@ module serviceBusEndpoint 'modules/private-endpoint.bicep' = if (privateNetworki
   }
 }
 
+var archiveSettings = archive ? {
+  ARCHIVE__blobServiceUri: storage.outputs.blobEndpoint
+  ARCHIVE__credential: 'managedidentity'
+  ARCHIVE__clientId: identity.outputs.clientId
+} : {}
+
 // What both apps have. The names are those of cosmos_outbox/settings/ and of infra/bootstrap.py; "__" parts them from the
 // fields of an identity.
 var appSettings = {
@@ -400,7 +412,7 @@ module app 'modules/functions.bicep' = {
     tags: union(tags, { 'azd-service-name': 'app' })
     identityId: identity.outputs.id
     packageContainerUrl: storage.outputs.appPackageUrl
-    appSettings: appSettings
+    appSettings: union(appSettings, archiveSettings)
     disabledFunctions: separateRelay ? relayFunctions : []
     alwaysReady: !separateRelay && relayAlwaysReady > 0 ? [{ name: 'function:relay', instanceCount: relayAlwaysReady }] : []
     pythonVersion: pythonVersion
@@ -422,7 +434,7 @@ module relay 'modules/functions.bicep' = if (separateRelay) {
     tags: union(tags, { 'azd-service-name': 'relay' })
     identityId: identity.outputs.id
     packageContainerUrl: storage.outputs.relayPackageUrl
-    appSettings: appSettings
+    appSettings: union(appSettings, archiveSettings)
     disabledFunctions: otherFunctions
     alwaysReady: relayAlwaysReady > 0 ? [{ name: 'function:relay', instanceCount: relayAlwaysReady }] : []
     pythonVersion: pythonVersion

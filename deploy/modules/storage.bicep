@@ -5,6 +5,9 @@ param tags object
 param principalId string
 param sku string
 
+@description('Whether events are archived.')
+param archive bool
+
 @allowed(['Enabled', 'Disabled'])
 param publicNetworkAccess string
 
@@ -47,6 +50,11 @@ resource relayPackage 'Microsoft.Storage/storageAccounts/blobServices/containers
   name: 'relay-package'
 }
 
+resource eventArchive 'Microsoft.Storage/storageAccounts/blobServices/containers@2024-01-01' = if (archive) {
+  parent: blobs
+  name: 'event-archive'
+}
+
 // On the account: the host makes containers of its own for locks and keys.
 resource blobOwner 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(account.id, principalId, storageBlobDataOwner)
@@ -58,6 +66,7 @@ resource blobOwner 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   }
 }
 
+output blobEndpoint string = account.properties.primaryEndpoints.blob
 output id string = account.id
 output name string = account.name
 output appPackageUrl string = '${account.properties.primaryEndpoints.blob}${appPackage.name}'

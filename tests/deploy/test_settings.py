@@ -19,7 +19,7 @@ IN_AZURE = MAIN.declaration("var", "appSettings").properties()
 OF_THE_HOST = {"AzureWebJobsStorage", "FUNCTIONS_REQUEST_BODY_SIZE_LIMIT"}
 """What the host reads."""
 TELEMETRY = {"APPLICATIONINSIGHTS_CONNECTION_STRING", "APPLICATIONINSIGHTS_AUTHENTICATION_STRING"}
-ELSEWHERE = {"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_METRICS_EXPORTER"}
+ELSEWHERE = {"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_METRICS_EXPORTER", "ARCHIVE", "ARCHIVE_CONTAINER"}
 """Telemetry goes to Application Insights in Azure, and nowhere from a laptop, unless somebody wants it to."""
 BY_THE_PLATFORM = {"WEBSITE_AUTH_ENABLED"}
 """App Service sets it, and nobody else may."""
