@@ -38,6 +38,8 @@ _WORK_SECONDS = 10.0
 _ALL_EXPIRES_SECONDS = 200 * 86_400.0
 """Longer than anything is kept that is not kept for good."""
 _ASKED_AGAIN = 5
+_ANOTHER_STORE = 0.7
+"""Of the restores: the read models are elsewhere, and are not restored."""
 
 Drain = Callable[[], Awaitable[list[Violation]]]
 Document = Mapping[str, Any]
@@ -180,7 +182,7 @@ class Afterwards:
         backup = Backup(self._ground.history, self._watcher)
         settings = self._deployment.settings
         lost = {settings.cosmos_lease_container, settings.cosmos_parked_container}
-        kept = set() if self._chance.random() < 0.5 else {*self._of.read_models}
+        kept = {*self._of.read_models} if self._chance.random() < _ANOTHER_STORE else set()
         documents = {
             need.name: [] if need.name in lost else await self._feed(need.name)
             for need in needed(settings, self._of.service)
