@@ -33,6 +33,8 @@ from tests.torture.other_version import UNSEQUENCED_ACTION, event, now, operatio
 
 _AT_ONCE_AGAIN = 0.2
 """Of the changes that were acknowledged."""
+_READS = 0.2
+"""Of what clients want of a contact that there is."""
 _FINAL = {404, 409, 410, 412, 413, 415, 422}
 """No repetition changes these."""
 
@@ -85,6 +87,15 @@ def _change(name: str, contact: str, properties: Sequence[str], if_match: str | 
     return Wish(name, "change", change, aggregate=contact, events=events, if_match=if_match)
 
 
+def _read(name: str, contact: str, *, newest: bool) -> Wish:
+    async def read(wired: Wired, origin: Origin) -> Told:
+        found = await Application(wired).contacts.read(UUID(contact), origin, newest=newest)
+        body = view(found.aggregate)
+        return Told(200, body["id"], body["sequence"], body, found.etag)
+
+    return Wish(name, "read", read, aggregate=contact, newest=newest)
+
+
 def _deletion(name: str, contact: str) -> Wish:
     async def delete(wired: Wired, origin: Origin) -> Told:
         await Application(wired).contacts.delete(UUID(contact), origin)
@@ -96,7 +107,7 @@ def _deletion(name: str, contact: str) -> Wish:
 async def act(client: SimulatedClient) -> None:
     """One thing that a client wants."""
     known, wish = sorted(client.etags), client.chance.random()
-    contact = client.chance.choice(known) if known else None
+    contact = client.one_of(known) if known else None
     if contact is None or (wish < 0.2 and len(known) < client.aggregates):
         contact = await _create(client)
         if contact not in client.etags or client.chance.random() < 0.5:
@@ -107,6 +118,9 @@ async def act(client: SimulatedClient) -> None:
         if (await client.ask(deletion)).outcome == "unknown":
             await asyncio.sleep(0.3)
             await client.ask(deletion)
+        return
+    if client.chance.random() < _READS:
+        await client.ask(_read(client.next_name(), contact, newest=client.chance.random() < 0.5))
         return
     again = True
     while again:
@@ -138,6 +152,7 @@ async def _create(client: SimulatedClient) -> str | None:
     done = next((each for each in answers if each.outcome == "acknowledged"), None)
     if done is None:
         return None
+    client.kept.append(wish)
     if client.chance.random() < 0.2:
         await client.ask(wish)
     if client.chance.random() < 0.2:

@@ -277,9 +277,8 @@ PLANTED = (
         "                await handle(event)\n",
         "                from dataclasses import replace\n"
         "\n"
-        "                from infra.bootstrap import application\n"
-        "\n"
-        "                inbox = application().read_model.inbox\n"
+        "                called = [each.cell_contents for each in handle.__closure__]\n"
+        "                inbox = next(each.__self__ for each in called if hasattr(each, '__self__'))\n"
         "                read = await inbox.entries.newest(event.aggregate)\n"
         "                if read and read.entry.state and (after := inbox.project(read.entry.state, event)):\n"
         "                    from cosmos_outbox.inbox.entry import Stamp\n"

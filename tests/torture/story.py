@@ -203,8 +203,8 @@ class Story:
         self.records.append(DiscardAsked(at=self.at(), document=document))
         return self
 
-    def discarded(self, document: str) -> "Story":
-        self.records.append(Discarded(at=self.at(), document=document))
+    def discarded(self, document: str, *, surely: bool = False) -> "Story":
+        self.records.append(Discarded(at=self.at(), document=document, surely=surely))
         return self
 
     def free(self, contact: str = CONTACT, *, hour: int) -> "Story":

@@ -102,3 +102,9 @@ def test_the_final_list_says_up_to_which_event_it_goes() -> None:
     told.history.found[-1] = told.history.found[-1].model_copy(update={"sequence": 1})
     assert told.rules() == {"state differs from the events"}
     assert told.history.found[-1].aggregate == CONTACT
+
+
+def test_what_is_sent_when_its_operator_was_told_that_it_is_given_up_is_seen() -> None:
+    told = behind().discarding("e2").discarded("e2", surely=True)
+    told.delivered("b", "NameUpdated", 2, event="e2").delivered("c", "EmailUpdated", 3, event="e3")
+    assert told.rules() == {"sent after it was discarded"}

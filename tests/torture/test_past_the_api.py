@@ -80,18 +80,21 @@ def test_an_event_that_is_parked_while_nothing_is_in_its_way_is_seen() -> None:
     assert another.rules() == set()  # which may be in the way, since nobody discarded it
 
 
-def refused(*, event: str = "event-2", stored: bool = True) -> Story:
+def refused(*, event: str = "event-2", stored: bool = True, parked: str | None = None) -> Story:
     """A contact whose second event the broker refuses at first."""
     told = Story().created("a").patched("b", "name")
     if stored:
         told.stored("a", "Created", 1, event="event-1").stored("b", "NameUpdated", 2, event="event-2")
     told.poisoned(f"refused:{event}", contact=CONTACT, stored=None)
+    if parked is not None:
+        told.parked(parked, contact=CONTACT)
     return told.delivered("a", "Created", 1).delivered("b", "NameUpdated", 2).found(name="b")
 
 
 def test_a_refused_event_excuses_what_is_behind_it_and_not_what_is_before_it() -> None:
     assert refused().parked("event-2", contact=CONTACT).rules() == set()
-    assert refused().parked("event-1", contact=CONTACT).rules() == {"parked without need"}
+    assert refused(parked="event-1").rules() == {"parked without need"}
+    assert refused().parked("event-1", contact=CONTACT).rules() == set()  # it was sent, and came again
     assert refused(event="event-1").parked("event-1", contact=CONTACT).rules() == set()
 
 

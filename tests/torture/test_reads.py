@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from cosmos_outbox.testing.judging.reads import EVERYBODY
 from tests.torture.story import CONTACT, Story, details
 
 
@@ -39,6 +40,12 @@ def test_a_read_shows_what_its_session_saw() -> None:
 @pytest.mark.parametrize("sequence", [1, None])
 def test_a_read_of_another_session_may_be_old(session: str | None, sequence: int | None) -> None:
     assert read(two(), sequence, session=session).rules() == set()
+
+
+@pytest.mark.parametrize("sequence", [1, None])
+def test_a_read_of_the_newest_misses_nothing_that_anybody_saw(sequence: int | None) -> None:
+    assert read(two(), 2, session=EVERYBODY).rules() == set()
+    assert read(two(), sequence, session=EVERYBODY).rules() == {"read went back"}
 
 
 @pytest.mark.parametrize("sequence", [1, None])

@@ -55,3 +55,5 @@ def _sent(history: History, events: Sequence[SeenEvent]) -> Iterator[Violation]:
             yield Violation("sent, and never stored", str(event))
         if event.id in notices and event.first.broker_number > notices[event.id][0].first.broker_number:
             yield Violation("sent after it was discarded", str(event))
+        elif any(each.at > history.gone.get(event.id, each.at) for each in event.deliveries):
+            yield Violation("sent after it was discarded", f"{event}: an operator was told that it was done")

@@ -164,6 +164,8 @@ class History:
     """By document: what was written down of each."""
     discarding: set[str] = field(default_factory=set)
     discarded: set[str] = field(default_factory=set)
+    gone: dict[str, float] = field(default_factory=dict)
+    """Since when a document is not sent any more."""
     free: list[Free] = field(default_factory=list)
     strikes: list[Struck] = field(default_factory=list)
     stolen: list[Stolen] = field(default_factory=list)
@@ -224,6 +226,8 @@ class History:
                 self.discarding.add(record.document)
             case Discarded():
                 self.discarded.add(record.document)
+                if record.surely:
+                    self.gone.setdefault(record.document, record.at)
             case Free():
                 self.free.append(record)
 

@@ -60,7 +60,8 @@ def parking(history: History) -> Iterator[Violation]:
     for item in history.parked:
         first = refused.get(item.aggregate or "")
         before = first is not None and item.event in history.stored and _number(history, item.event) < first
-        if item.event not in documents and (item.aggregate not in sick or before):
+        again = item.event in history.deliveries and history.deliveries[item.event][0].at < item.at
+        if item.event not in documents and (item.aggregate not in sick or (before and not again)):
             yield Violation("parked without need", f"{item.action} of {item.aggregate}")
         if not item.reason:
             yield Violation("parked without a reason", item.event)
@@ -72,7 +73,7 @@ def parking(history: History) -> Iterator[Violation]:
 def _refused(history: History) -> dict[str, float]:
     """By aggregate, the first of the events that the broker refused, where nothing else was ever in its way.
 
-    Nothing before it is parked: the order is broken by what is behind.
+    Nothing before it is parked, unless it was sent and comes again: the order is broken by what is behind.
     """
     first: dict[str, float] = {}
     others: set[str] = set()

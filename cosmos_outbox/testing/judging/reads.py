@@ -11,6 +11,9 @@ from cosmos_outbox.testing.judging.language import Language
 from cosmos_outbox.testing.judging.states import AsTold
 from cosmos_outbox.testing.judging.violation import Violation
 
+EVERYBODY = "*"
+"""The session of a read that misses nothing of what anybody was told before."""
+
 
 def reads(
     operations: Iterable[Operation], facts: Mapping[str, AsTold], language: Language
@@ -19,23 +22,30 @@ def reads(
     every = [*operations]
     by_session: defaultdict[tuple[str, str], list[Exchange]] = defaultdict(list)
     deletions: defaultdict[str, list[Exchange]] = defaultdict(list)
+    about: defaultdict[str, list[Exchange]] = defaultdict(list)
     for operation in every:
         for attempt in operation.attempts:
             for aggregate in operation.aggregates:
-                if attempt.asked.session is not None:
+                about[aggregate].append(attempt)
+                if attempt.asked.session not in {None, EVERYBODY}:
                     by_session[attempt.asked.session, aggregate].append(attempt)
                 if operation.call == "delete":
                     deletions[aggregate].append(attempt)
     for (_, aggregate), attempts in by_session.items():
-        yield from _sessions(attempts, deletions[aggregate])
+        yield from _sessions(attempts, attempts, deletions[aggregate])
+    for aggregate, attempts in about.items():
+        newest = [each for each in attempts if each.asked.session == EVERYBODY]
+        yield from _sessions(newest, attempts, deletions[aggregate])
     for operation in every:
         if operation.call == "read":
             yield from _as_it_was(operation, facts, language)
 
 
-def _sessions(attempts: Sequence[Exchange], deletions: Sequence[Exchange]) -> Iterator[Violation]:
-    """A read against every answer that its session got before it was asked."""
-    for read in attempts:
+def _sessions(
+    asked: Sequence[Exchange], attempts: Sequence[Exchange], deletions: Sequence[Exchange]
+) -> Iterator[Violation]:
+    """The reads among what was asked, each against every answer that its session got before it."""
+    for read in asked:
         answer = read.answer
         if read.asked.call != "read" or answer is None:
             continue

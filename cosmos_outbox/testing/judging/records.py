@@ -135,6 +135,8 @@ class Discarded(Noted):
 
     type: Literal["discarded"] = "discarded"
     document: str
+    surely: bool = False
+    """All clocks agree: from then on it is not sent any more."""
 
 
 class Free(Noted):

@@ -13,6 +13,7 @@ from typing import Any
 from cosmos_outbox.servicebus import in_time
 from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.settings.connections import Connection
+from cosmos_outbox.testing.judging.language import NOTICE
 from cosmos_outbox.testing.messages import Message
 from cosmos_outbox.testing.simulation import sdk_clock_servicebus
 from cosmos_outbox.testing.simulation.amqp import AmqpNetwork, Lines
@@ -63,6 +64,8 @@ class AmqpBus(Onlooker):
         """How many messages each subscription holds, its dead letters among them."""
         self.steals: Callable[[str], bool] = lambda _aggregate: False
         """Whether somebody else gets the message of this aggregate that is put into a subscription now."""
+        self.refuses: Callable[[str, str], bool] = lambda _aggregate, _event: False
+        """Whether this event of this aggregate is refused for good."""
         self._loop, self._topic, self._random, self._epoch = loop, topic, random, epoch
         self._refused: dict[str, float] = {}
         """By message id, until when."""
@@ -115,7 +118,11 @@ class AmqpBus(Onlooker):
     def check(self, path: str, parsed: Any) -> None:
         """See the base."""
         message, now = _message(parsed), self._loop.time()
-        if self._refused.get(message.id, 0.0) <= now:
+        if message.data.get("action") == NOTICE:  # it is small, and all in it is well known
+            return
+        if self.refuses(_aggregate(message), message.id):
+            self.note("bus refuses", _aggregate(message), message.id)
+        elif self._refused.get(message.id, 0.0) <= now:
             again = message.id in self._refused
             if not self.befall(0.5 if again else self.befalls.refuse_one / _MESSAGES_OF_A_SEND):
                 return

@@ -45,6 +45,8 @@ class Bus:
         self.note: Note = note or _nobody
         self.steals: Callable[[str], bool] = lambda _aggregate: False
         """Whether somebody else gets the message of this aggregate that is put into a subscription now."""
+        self.refuses: Callable[[str, str], bool] = lambda _aggregate, _event: False
+        """Whether this event of this aggregate is refused for good."""
         self._random = random or Random(0)  # noqa: S311 - no secret; it is not drawn from where nothing befalls
         self._epoch = epoch
         self._context = contextvars.copy_context()

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field, replace
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.outbox.feed import FeedEvent
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Refused, Unknown
 from cosmos_outbox.servicebus.buckets import session_of
+from cosmos_outbox.testing.judging.language import NOTICE
 from cosmos_outbox.testing.messages import message_of
 from cosmos_outbox.testing.simulation.bus import Bus
 from cosmos_outbox.testing.simulation.bus_queue import Sent
@@ -174,14 +176,19 @@ class BusPublisher:
     def _unlucky(self, batch: Sequence[_Part]) -> int | None:
         """The part of which an event is refused; what was refused once often is again: its reason is still there."""
         bus = self.bus
-        if not bus.befalls.refuse_one:
-            return None
+        sure = (at for at, (_, group) in enumerate(batch) if any(map(self._is_refused, group.events)))
+        if (found := next(sure, None)) is not None or not bus.befalls.refuse_one:
+            return found
         again = [
             at for at, (_, group) in enumerate(batch) if any(each.id in bus.refused for each in group.events)
         ]
         if again and bus.befall(_REFUSED_AGAIN):
             return again[0]
         return bus.one_of(len(batch)) if bus.befall(bus.befalls.refuse_one) else None
+
+    def _is_refused(self, event: FeedEvent) -> bool:
+        aggregate = event.aggregate.id if event.aggregate else ""
+        return self.bus.refuses(aggregate, event.id)
 
     def _failure(self) -> _Failure | None:
         """What befalls a send as a whole, if anything does."""
@@ -227,8 +234,12 @@ class BusPublisher:
             if number != unlucky:
                 outcomes.append(self.take(group))
                 continue
-            known = [at for at, each in enumerate(group.events) if each.id in self.bus.refused]
+            known = [at for at, each in enumerate(group.events) if self._is_refused(each)]
+            known += [at for at, each in enumerate(group.events) if each.id in self.bus.refused]
             refused = known[0] if known else self.bus.one_of(len(group.events))
+            if group.events[refused].action == NOTICE:  # it is small, and all in it is well known
+                outcomes.append(self.take(group))
+                continue
             self.bus.refused.add(group.events[refused].id)
             before = self.take(replace(group, events=group.events[:refused]))
             self.bus.note("bus refuses", group.aggregate.id, group.events[refused].id)

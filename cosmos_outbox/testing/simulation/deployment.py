@@ -6,7 +6,7 @@ which there are.
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -96,18 +96,24 @@ class Deployment:
             if not each.instance.alive:
                 each.begin()
 
-    async def make_containers(self) -> None:
-        """As the deployment of a service does."""
+    async def make_containers(self, anew: Mapping[str, Sequence[Mapping[str, Any]]] | None = None) -> None:
+        """As the deployment of a service does. ``anew``: only these, in the place of those there are, with items."""
         client = self.world_client()
-        database = await client.create_database(self.settings.cosmos_database)
+        database = await client.create_database_if_not_exists(self.settings.cosmos_database)
         for need in needed(self.settings, self.ground.service):
+            if anew is not None:
+                if need.name not in anew:
+                    continue
+                await database.delete_container(need.name)
             key = need.partition_key
-            await database.create_container(
+            made = await database.create_container(
                 need.name,
                 PartitionKey(path=key) if isinstance(key, str) else PartitionKey(path=key, kind="MultiHash"),
                 default_ttl=-1 if need.ttl_needed else None,
                 indexing_policy=_indexing(need),
             )
+            for item in anew[need.name] if anew else ():
+                await made.create_item(dict(item))
         await client.close()
 
     def world_client(self) -> CosmosClient:

@@ -132,6 +132,11 @@ class Meetings:
                 return now - story.stands
         return None
 
+    def hold(self, about: str, stands: float, seconds: float) -> None:
+        """The replicas that answer about this stand still at that moment, for so long from now on."""
+        self._stories.append(_Story(about, stands, self._loop.time() + seconds, lags=True))
+        self._trace.note("story", about, f"the replicas stand still for {seconds:.1f} s")
+
     # -- what the broker asks and tells
 
     def steals(self, aggregate: str) -> bool:

@@ -1,5 +1,6 @@
 """An operator deals with what is parked and set aside, by the service's own calls, through an instance of its own."""
 
+import asyncio
 import json
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -48,7 +49,7 @@ class SimulatedOperator:
     async def settle(self, wired: Wired, now: float) -> bool:
         """Look once and deal with what is there; whether all could be read, and nothing is left."""
         try:
-            parked = await self._list_parked(wired)
+            parked = await self.list_parked(wired)
         except PASSING as error:
             self._trace.note("operator fails", detail=repr(error))
             return False
@@ -58,7 +59,7 @@ class SimulatedOperator:
                 self._seen.add((each.id, each.parked_at))
                 self._history.add([seen])
             if each.event_id in self.broken and self._dares():
-                await self._discard(wired, each, now)
+                await self.discard(wired, each)
         for aggregate in {each.aggregate: None for each in parked if each.aggregate}:
             try:
                 result = await wired.outbox.parking.replay(aggregate)
@@ -91,17 +92,22 @@ class SimulatedOperator:
                     self._trace.note("apply fails", record.id, repr(error))
         return none
 
-    async def _discard(self, wired: Wired, parked: ParkedEvent, now: float) -> None:
-        self._history.add([DiscardAsked(at=now, document=parked.event_id)])
+    async def discard(self, wired: Wired, parked: ParkedEvent) -> None:
+        """Give it up, which may last: until no relay can be sending it."""
+        loop = asyncio.get_running_loop()
+        self._history.add([DiscardAsked(at=loop.time(), document=parked.event_id)])
         try:
             await wired.outbox.parking.discard(parked.id, "the simulation broke it")
         except PASSING as error:
             self._trace.note("discard fails", parked.event_id, repr(error))
         else:
             self._trace.note("discards", parked.event_id)
-            self._history.add([Discarded(at=now, document=parked.event_id)])
+            self._history.add(
+                [Discarded(at=loop.time(), document=parked.event_id, surely=self._now is not None)]
+            )
 
-    async def _list_parked(self, wired: Wired) -> list[ParkedEvent]:
+    async def list_parked(self, wired: Wired) -> list[ParkedEvent]:
+        """All that is parked. Raises what a call of the service raises."""
         found: list[ParkedEvent] = []
         token: str | None = None
         while True:

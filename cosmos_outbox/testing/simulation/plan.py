@@ -58,8 +58,24 @@ STRIKES = (
 the broker refuses is given up; ``operators``: two of them at once; ``host``: the Functions host relays.
 """
 
+THEN = ("then.publish again", "then.restore", "then.days")
+"""What is done when all is well: a run has one of them, or none."""
+
+AFTERWARDS = ("then.keys", "lost lease", *THEN)
+"""In this order: see :mod:`cosmos_outbox.testing.simulation.afterwards`."""
+
+PLOTS = ("plot.again", "plot.moved", "plot.two hands", "plot.absent", "plot.alone")
+"""See :mod:`cosmos_outbox.testing.simulation.plots`: a run has one of them, or none."""
+
 KINDS = frozenset(
-    [*(f"store.{name}" for name in STORE), *(f"bus.{name}" for name in BUS), *STRIKES, *MOMENTS],
+    [
+        *(f"store.{name}" for name in STORE),
+        *(f"bus.{name}" for name in BUS),
+        *STRIKES,
+        *MOMENTS,
+        *PLOTS,
+        *AFTERWARDS,
+    ],
 )
 
 _NEEDS = {"bus.refuse_one": "meet.parking", "bus.stolen": "meet.theft"}
@@ -67,6 +83,8 @@ _NEEDS = {"bus.refuse_one": "meet.parking", "bus.stolen": "meet.theft"}
 
 _LIKELIEST = {"slow": 0.03, "lag": 0.6, "silent": 0.004}
 _LIKELIEST_OF_BUS = {"outage": 0.006, "refuse_one": 0.12, "stolen": 0.1}
+_PLOTTED, _THEN = 0.6, 0.3
+"""Of the seeds."""
 _ANY = 0.02
 """The largest share of requests that meet a fault of the store; of the kinds above another one."""
 
@@ -92,8 +110,12 @@ class SimulationPlan:
         """The seed's own."""
         chance = random.Random(f"{seed}:plan")  # noqa: S311 - no secret
         share = chance.choice([0.15, 0.4, 0.7])
-        kinds = {kind: random.Random(f"{seed}:is {kind}").random() for kind in sorted(KINDS)}  # noqa: S311 - no secret
+        alone = sorted(KINDS - {*PLOTS, *THEN})
+        kinds = {kind: random.Random(f"{seed}:is {kind}").random() for kind in alone}  # noqa: S311 - no secret
         faults = frozenset(kind for kind, drawn in kinds.items() if drawn < share)
+        for name, of, likely in (("plot", PLOTS, _PLOTTED), ("then", THEN, _THEN)):
+            one = random.Random(f"{seed}:{name}")  # noqa: S311 - no secret
+            faults |= {one.choice(of)} if one.random() < likely else set()
         plan = cls(seed, faults, aggregates=chance.choice([2, 4, 8, 12]), shuffled=shuffled, full=full)
         return replace(plan, seconds=chance.choice([30.0, 60.0, 90.0]))
 
@@ -145,11 +167,13 @@ class SimulationPlan:
     @property
     def operators(self) -> int:
         """How many are at work at once."""
-        return 1 if self.faults.isdisjoint({"operators", PARKING}) else 2
+        return 1 if self.faults.isdisjoint({"operators", PARKING, "plot.two hands"}) else 2
 
     @property
     def hosts(self) -> int:
         """In the place of how many relay workers the Functions host runs the relay's trigger."""
+        if "plot.alone" in self.faults:
+            return 2
         return self.chance("hosts").choice([1, 1, 2]) if "host" in self.faults else 0
 
     @property

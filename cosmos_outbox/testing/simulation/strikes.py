@@ -5,7 +5,7 @@ Each kind comes at its own times, which the plan draws for that kind alone.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
 from azure.core.exceptions import AzureError
@@ -65,10 +65,15 @@ class Strikes:
             victim.crash()
             self._ground.loop.call_later(seconds, _begin_if_dead, victim)
 
-    async def strike_one(self, chance: random.Random, name: str) -> None:
+    async def strike_one(
+        self,
+        chance: random.Random,
+        name: str,
+        ways: Sequence[str] = ("crash", "deploy", "deploy", "pause", "lose"),
+    ) -> None:
         """The process that an instance of this name was begun for, or the lease that it reads."""
         victim = next((each for each in self._deployment.processes if each.instance.name == name), None)
-        way = chance.choice(["crash", "deploy", "deploy", "pause", "lose"])
+        way = chance.choice(ways)
         if way == "lose":
             await self.lose_lease(chance)
         elif victim is None or not victim.lives:
@@ -102,14 +107,13 @@ class Strikes:
             self._account.split(database, container, part)
             self._ground.trace.note("split", container, str(part))
 
-    async def lose_lease(self, chance: random.Random) -> None:
-        """One lease is deleted by hand."""
+    async def lose_lease(self, chance: random.Random, *, every: bool = False) -> None:
+        """One lease is deleted by hand, or every one."""
         with suppress(AzureError):
             async with self._deployment.container(self._deployment.settings.cosmos_lease_container) as leases:
                 items = [each async for each in leases.read_all_items()]
                 found = [each["id"] for each in items if "Owner" in each or "owner" in each]
-                if found:
-                    victim = chance.choice(sorted(found))
+                for victim in sorted(found) if every or not found else [chance.choice(sorted(found))]:
                     await leases.delete_item(victim, partition_key=victim)
                     self._ground.trace.note("lost lease", victim)
 

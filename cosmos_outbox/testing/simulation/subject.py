@@ -18,6 +18,7 @@ from cosmos_outbox.http.answering import STATUS_OF
 from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.testing.judging.history import History, cause
 from cosmos_outbox.testing.judging.language import Language
+from cosmos_outbox.testing.judging.reads import EVERYBODY
 from cosmos_outbox.testing.judging.records import Answered, Attempted, Call, FinallyListed, SeenEntry
 from cosmos_outbox.testing.simulation.instance import SimulatedInstance
 from cosmos_outbox.testing.simulation.loop import Loop
@@ -59,6 +60,8 @@ class Wish:
     key: str | None = None
     if_match: str | None = None
     reuses_key: bool = False
+    newest: bool = False
+    """A read that misses nothing of what anybody was told before; else nothing of what its process told."""
     numbers: "count[int]" = field(default_factory=lambda: count(1))
 
 
@@ -86,6 +89,10 @@ class SimulatedClient:
     etags: dict[str, str | None]
     """The aggregates that are believed to be there, with the newest version seen; shared by all clients."""
     errors: Mapping[type[Exception], int]
+    focus: set[str] = field(default_factory=set)
+    """The aggregates that are to be changed above others."""
+    kept: list[Wish] = field(default_factory=list)
+    """Creations with a key that were answered."""
     numbers: "count[int]" = field(default_factory=count)
     stopped: bool = False
 
@@ -93,17 +100,23 @@ class SimulatedClient:
         """Of the next operation."""
         return f"{self.name}-{next(self.numbers)}"
 
+    def one_of(self, known: Sequence[str]) -> str:
+        """One of these aggregates, which there are."""
+        return self.chance.choice([each for each in known if each in self.focus] or known)
+
     async def ask(self, wish: Wish) -> Answered:
         """Ask once, and write down both."""
         number = next(wish.numbers)
-        origin = Origin(cause(wish.name, number))
+        origin, api = Origin(cause(wish.name, number)), self.api()
+        session = EVERYBODY if wish.newest else None if api is None else api.instance.name
         asked = Attempted(
             at=self.loop.time(), operation=wish.name, number=number, call=wish.call, aggregate=wish.aggregate,
             events=dict(wish.events), key=wish.key, if_match=wish.if_match, reuses_key=wish.reuses_key,
+            session=session,
         )  # fmt: skip
         self.history.add([asked])
         self.trace.note(f"asks {wish.call}", wish.aggregate or "", origin.correlation_id, instance=self.name)
-        told = await self._told(wish, origin)
+        told = await self._told(wish, origin, api)
         answer = Answered(
             at=self.loop.time(), operation=wish.name, number=number, outcome="unknown",
         )  # fmt: skip
@@ -123,8 +136,7 @@ class SimulatedClient:
         self.trace.note("is answered", about, f"{origin.correlation_id}: {status}", instance=self.name)
         return answer
 
-    async def _told(self, wish: Wish, origin: Origin) -> Told | None:
-        api = self.api()
+    async def _told(self, wish: Wish, origin: Origin, api: Serves | None) -> Told | None:
         if api is None:
             return Told(status=429)  # nobody took it, so nothing was changed
         work = self.loop.begin(api.instance, self._answer(wish, api.wired, origin))

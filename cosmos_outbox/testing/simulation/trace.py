@@ -32,13 +32,18 @@ class RunTrace:
         self._now = now
         self.steps: list[TraceStep] = []
         self._over = False
+        self.heard: Callable[[TraceStep], None] | None = None
+        """Is told of each step."""
 
     def note(self, what: str, about: str = "", detail: str = "", *, instance: str | None = None) -> None:
         """A step of this moment, by the instance whose code runs unless another one is named."""
         if self._over:
             return
         who = name_of_current() if instance is None else instance
-        self.steps.append(TraceStep(self._now(), who, what, about, detail))
+        step = TraceStep(self._now(), who, what, about, detail)
+        self.steps.append(step)
+        if self.heard is not None:
+            self.heard(step)
 
     def end(self) -> None:
         """What is told from now on are the last words of code that is being put away: no part of the run."""

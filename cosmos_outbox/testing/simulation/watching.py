@@ -60,6 +60,16 @@ class Watcher:
                 Violation(NOT_APPLIED, f"{aggregate}: {sequence}, the entry is at {reached:g}")
             )
 
+    def passed(self, taken: list[Taken], reached: Mapping[str, float] | None = None) -> None:
+        """What the topic has taken till now is none of the judges'. ``reached``: how far the entries are, then."""
+        self._taken = len(taken)
+        if reached is not None:
+            self._reached = dict(reached)
+
+    def reached(self) -> Mapping[str, float]:
+        """By aggregate, up to which event its entry goes."""
+        return dict(self._reached)
+
     def received(self, taken: list[Taken]) -> None:
         """What the topic has taken since the last call, as a subscriber would get it who misses nothing."""
         for each in taken[self._taken :]:

@@ -14,6 +14,7 @@ from cosmos_outbox.testing.judging.past_the_api import REFUSED
 from cosmos_outbox.testing.judging.records import Poisoned
 from cosmos_outbox.testing.judging.violation import Violation
 from cosmos_outbox.testing.simulation import sdk_clock
+from cosmos_outbox.testing.simulation.afterwards import Afterwards
 from cosmos_outbox.testing.simulation.amqp_bus import AmqpBus
 from cosmos_outbox.testing.simulation.befalls import CALM as CALM_BUS
 from cosmos_outbox.testing.simulation.bus import Bus
@@ -27,6 +28,7 @@ from cosmos_outbox.testing.simulation.meetings import Meetings
 from cosmos_outbox.testing.simulation.operator import SimulatedOperator
 from cosmos_outbox.testing.simulation.past_the_service import PastTheService
 from cosmos_outbox.testing.simulation.plan import SimulationPlan
+from cosmos_outbox.testing.simulation.plots import Plots
 from cosmos_outbox.testing.simulation.processes import EPOCH, KEY, Ground, SimulatedProcess
 from cosmos_outbox.testing.simulation.store import CALM as CALM_STORE
 from cosmos_outbox.testing.simulation.store import SimulatedStore
@@ -46,8 +48,6 @@ _GIVEN_UP = 0.5
 """Of the refused events, where the plan has ``discards``."""
 _DARES = 0.5
 """Of their looks at what is broken, where there are two operators: what one discards, the other replays."""
-_MENDED_SECONDS = 60.0
-"""After so long a lost lease is there again."""
 _HURRY_SECONDS, _HURRY_IDLE_SECONDS = (0.1, 3.0), (0.1, 10.0)
 """Between two looks of the second operator, as long as there is something to be done, and else."""
 _STORMS_END = 0.7
@@ -148,6 +148,7 @@ class World:
         )
         self._stopping = False
         self._etags: dict[str, str | None] = {}
+        self._focus: set[str] = set()
         others = of.others if isinstance(of, SimulatedService) else None
         past = PastTheService(self.deployment, others, self._etags, self._operator.broken)
         self._strikes = Strikes(self.deployment, account, past.write)
@@ -155,6 +156,11 @@ class World:
             plan.faults, plan.chance("meetings"), trace, loop,
             feed=self._settings.cosmos_container, parked=self._settings.cosmos_parked_container,
             strike=self._strikes.strike_one,
+        )  # fmt: skip
+
+        self._plots = Plots(
+            plan, self.deployment, strikes=self._strikes, meetings=self._meetings, operator=self._operator,
+            known=self._etags, focus=self._focus,
         )  # fmt: skip
 
     async def live(self) -> list[Violation]:
@@ -165,7 +171,7 @@ class World:
         await deployment.make_containers()
         store.saw = self._watcher.saw
         deployment.begin(self.size, desks=plan.operators)
-        store.meets, self.ground.bus.steals = self._meetings, self._meetings.steals
+        store.meets, self.ground.bus.steals = self._meetings, self._steals
         clients = [self._client(n, self._etags) for n in range(self.size.clients)]
         work = [asyncio.create_task(self._act(each)) for each in clients]
         work += [asyncio.create_task(self._operate(desk)) for desk in deployment.desks]
@@ -175,6 +181,7 @@ class World:
             )
             for kind in sorted(plan.faults & self._strikes.kinds.keys())
         ]
+        work += self._plots.begin()
         weather = asyncio.create_task(self._change_weather())
         await asyncio.sleep(plan.seconds)
         self._stopping = True
@@ -183,13 +190,17 @@ class World:
         await self._meetings.end()
         self._calm_down()
         found = await self._drain()
-        if not found and "lost lease" in plan.faults:  # a part of the feed comes again, from its beginning
-            await self._strikes.lose_lease(self._chance)
-            await asyncio.sleep(_MENDED_SECONDS)
-            found = await self._drain()
+        if not found:
+            found = await Afterwards(
+                plan, self.of, deployment,
+                strikes=self._strikes, watcher=self._watcher, clients=clients, drain=self._drain,
+            ).go_on()  # fmt: skip
         self.trace.end()
         self.ended_at = self.loop.time()
         return found
+
+    def _steals(self, aggregate: str) -> bool:
+        return self._plots.steals(aggregate) or self._meetings.steals(aggregate)
 
     def _note(self, what: str, about: str = "", detail: str = "") -> None:
         """What the broker tells. What it refuses for good is parked with good reason."""
@@ -212,6 +223,7 @@ class World:
         return SimulatedClient(
             f"client-{number}", self.loop, self.trace, self.history, self.plan.chance(f"client-{number}"),
             lambda: self.deployment.any_api(self._chance), self.plan.aggregates, etags, self.of.errors,
+            self._focus,
         )  # fmt: skip
 
     # -- while it works

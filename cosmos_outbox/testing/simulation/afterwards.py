@@ -1,0 +1,300 @@
+"""What comes when all is well: each thing that is done then leaves all well again, and is judged by what it promises.
+
+The keys of clients are asked for again, everything is published again, the deployment stands still for so long that all
+expires that can, and its store is put back to an earlier moment, with what an operator does then.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
+from typing import Any
+from uuid import UUID
+
+from cosmos_outbox.cli.publish_again import CLOCKS_DIFFER_SECONDS, RepublishingPlan, republish
+from cosmos_outbox.inbox.rebuild import Rebuild
+from cosmos_outbox.outbox.republish import RepublishingProgress, Span
+from cosmos_outbox.preflight.containers import Needed, needed
+from cosmos_outbox.testing.judging.committed import excused
+from cosmos_outbox.testing.judging.history import History
+from cosmos_outbox.testing.judging.language import NOTICE
+from cosmos_outbox.testing.judging.violation import Violation
+from cosmos_outbox.testing.simulation.bus_queue import Taken
+from cosmos_outbox.testing.simulation.deployment import Deployment
+from cosmos_outbox.testing.simulation.last_look import messages_wait
+from cosmos_outbox.testing.simulation.operator import PASSING
+from cosmos_outbox.testing.simulation.plan import AFTERWARDS, SimulationPlan
+from cosmos_outbox.testing.simulation.processes import EPOCH, SimulatedProcess
+from cosmos_outbox.testing.simulation.strikes import Strikes
+from cosmos_outbox.testing.simulation.subject import SimulatedClient, SimulatedService, Subject
+from cosmos_outbox.testing.simulation.watching import Watcher
+from cosmos_outbox.wiring.service import Wired
+
+_MENDED_SECONDS = 60.0
+"""After so long a lost lease is there again."""
+_PATIENCE_SECONDS = 300.0
+_WORK_SECONDS = 10.0
+_ALL_EXPIRES_SECONDS = 200 * 86_400.0
+"""Longer than anything is kept that is not kept for good."""
+_ASKED_AGAIN = 5
+_ANOTHER_STORE = 0.7
+"""Of the restores: the read models are elsewhere, and are not restored."""
+
+Drain = Callable[[], Awaitable[list[Violation]]]
+Document = Mapping[str, Any]
+
+
+class Afterwards:
+    """Of one run."""
+
+    def __init__(  # noqa: PLR0913 - what it touches
+        self,
+        plan: SimulationPlan,
+        of: Subject,
+        deployment: Deployment,
+        *,
+        strikes: Strikes,
+        watcher: Watcher,
+        clients: Sequence[SimulatedClient],
+        drain: Drain,
+    ) -> None:
+        """``drain``: waits until all is well, and says what is not."""
+        self._plan, self._of, self._deployment, self._ground = plan, of, deployment, deployment.ground
+        self._strikes, self._watcher, self._clients, self._drain = strikes, watcher, clients, drain
+        self._chance = plan.chance("afterwards")
+        self._judged = isinstance(of, SimulatedService)
+        """Whether what comes is judged; else only the feed may come again."""
+        self._kinds: Mapping[str, Callable[[], Awaitable[list[Violation]]]] = dict(
+            zip(
+                AFTERWARDS,
+                [self._ask_again, self._lose_lease, self._publish_again, self._restore, self._stand_still],
+                strict=True,
+            )
+        )
+
+    async def go_on(self) -> list[Violation]:
+        """What was wrong, if anything was."""
+        for kind, do in self._kinds.items():
+            if kind not in self._plan.faults or (kind != "lost lease" and not self._judged):
+                continue
+            self._ground.trace.note("afterwards", detail=kind)
+            if found := [*await do(), *await self._drain()]:
+                return found
+        return []
+
+    # -- what is done
+
+    async def _ask_again(self) -> list[Violation]:
+        """Each request with a key gets its first answer, as long as its claim lives."""
+        found = []
+        for client in self._clients:
+            for wish in client.kept:
+                for _ in range(_ASKED_AGAIN):
+                    answer = await client.ask(wish)
+                    if answer.outcome != "unknown" and answer.status != 429:
+                        break
+                else:
+                    found.append(
+                        Violation("first answer", f"{wish.name} got {answer.status}, and no fault is left")
+                    )
+        return found
+
+    async def _lose_lease(self) -> list[Violation]:
+        """A part of the feed comes again, from its beginning."""
+        await self._strikes.lose_lease(self._chance)
+        await asyncio.sleep(_MENDED_SECONDS)
+        return []
+
+    async def _publish_again(self) -> list[Violation]:
+        """Every committed event comes once more, but for what was given up."""
+        loop, bus, desk = self._ground.loop, self._ground.bus, self._deployment.desks[0]
+        self._watcher.received(bus.taken)
+        first, until = len(bus.taken), loop.time() + _PATIENCE_SECONDS
+        to = int(EPOCH.timestamp() + loop.time()) - CLOCKS_DIFFER_SECONDS
+        plan = RepublishingPlan(Span(int(EPOCH.timestamp()), to), UUID(int=self._plan.seed, version=4))
+        while True:
+            progress = RepublishingProgress()
+            try:
+                await loop.begin(desk.instance, republish(desk.wired.outbox, plan, progress))
+                break
+            except PASSING as error:
+                if loop.time() > until:
+                    return [Violation("published again", f"the run never ends: {error!r}")]
+                await asyncio.sleep(1.0)
+        came = [each.sent for each in bus.taken[first:]]
+        self._watcher.passed(bus.taken)
+        skipped = {key.id for key in progress.skipped}
+        return [*self._missed(came, skipped)]
+
+    def _missed(self, came: Sequence[Any], skipped: set[str]) -> list[Violation]:
+        history = self._ground.history
+        given_up = excused(history) | history.discarded
+        found = []
+        for aggregate in sorted({each.aggregate for each in history.stored.values()} - skipped):
+            stored = {each.event: each for each in history.stored.values() if each.aggregate == aggregate}
+            wanted = [
+                each.body for each in sorted(stored.values(), key=lambda each: each.sequence)
+                if each.event not in given_up
+            ]  # fmt: skip
+            got = [
+                each.message.data for each in came
+                if each.aggregate == aggregate
+                and each.message.data.get("action") != NOTICE
+                and each.message.data.get("id") in stored.keys() - given_up
+            ]  # fmt: skip
+            if got != wanted:
+                came_as, stored_as = ([each.get("sequence") for each in bodies] for bodies in (got, wanted))
+                found.append(Violation("published again", f"{aggregate}: {came_as}, not {stored_as}"))
+        return found
+
+    async def _stand_still(self) -> list[Violation]:
+        """Nothing runs for so long that all expires that can; what is left then is there for good."""
+        if self._plan.full:
+            return []  # its broker would look at its timers all the time
+        self._stop(self._all)
+        await asyncio.sleep(_ALL_EXPIRES_SECONDS)
+        self._ground.store.account.purge()
+        left = [
+            Violation("grows for ever", f"{each.get('type')} {each['id']} in {need.name}")
+            for need in self._needed()
+            for each in await self._documents(need.name)
+            if not self._lives(each)
+        ]
+        for each in self._all:
+            each.begin()
+        await self._work()
+        return left
+
+    def _lives(self, item: Document) -> bool:
+        """Whether it is an aggregate or an entry that was not deleted, the one of its kind, or written by others."""
+        service, history, data = self._of.service, self._ground.history, item.get("data")
+        kinds = {"entry", *(each.aggregate_type for each in service.aggregates)}
+        by_others = {*history.unsequenced, *(each.document for each in history.poisons)}
+        if item.get("type") in kinds:
+            return isinstance(data, dict) and not data.get("deleted")
+        return item.get("type") in {"note", "progress"} or item["id"] in by_others
+
+    async def _restore(self) -> list[Violation]:
+        """The store is as it was at a moment before, and subscribers have seen more: docs/operate/restore.md."""
+        if self._ground.history.poisons or self._ground.history.unsequenced:
+            return []  # what was given up is forgotten with the marks of what was parked
+        backup = Backup(self._ground.history, self._watcher)
+        settings = self._deployment.settings
+        lost = {settings.cosmos_lease_container, settings.cosmos_parked_container}
+        kept = {*self._of.read_models} if self._chance.random() < _ANOTHER_STORE else set()
+        documents = {
+            need.name: [] if need.name in lost else await self._feed(need.name)
+            for need in needed(settings, self._of.service)
+            if need.name not in kept
+        }
+        await self._work()
+        deployment = self._deployment
+        self._stop([*deployment.apis, *deployment.relays])
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            while messages_wait(self._ground):  # noqa: ASYNC110 - time is virtual
+                await asyncio.sleep(1.0)
+        self._stop(self._all)
+        backup.put_back(self._ground.bus.taken)
+        await deployment.make_containers(documents)
+        for each in deployment.desks:
+            each.begin()
+        living = {each["id"] for each in documents[settings.cosmos_container] if self._lives(each)}
+        for client in self._clients:
+            client.kept.clear()
+            client.etags.clear()
+            client.etags.update(dict.fromkeys(sorted(living)))
+        await self._patiently(self._rebuild)
+        for each in deployment.relays:
+            each.begin()
+        await self._patiently(self._nothing_waits)
+        deployment.replace_dead()
+        await self._work()
+        return []
+
+    async def _rebuild(self, wired: Wired) -> bool:
+        for each in wired.subscriptions.values():
+            if each.read_model is not None:
+                work = Rebuild(each.read_model.inbox, each.read_model.lists("source-wins"), source_wins=True)
+                progress = await work.run(lambda _: None)
+                if not progress.ended or (progress.last_counts or progress.counts).failed:
+                    return False
+        return True
+
+    async def _nothing_waits(self, wired: Wired) -> bool:
+        status = await wired.outbox.observer.status()
+        return bool(status.leases) and not (
+            status.missing or any(each.oldest_waiting_seconds is not None for each in status.leases)
+        )
+
+    async def _patiently(self, step: Callable[[Wired], Coroutine[Any, Any, bool]]) -> None:
+        """What an operator does until it is done. Raises TimeoutError: it never is."""
+        desk = self._deployment.desks[0]
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            while True:
+                with suppress(*PASSING):
+                    if await self._ground.loop.begin(desk.instance, step(desk.wired)):
+                        return
+                await asyncio.sleep(1.0)
+
+    # -- what they are made of
+
+    @property
+    def _all(self) -> list[SimulatedProcess]:
+        return [*self._deployment.processes, *self._deployment.desks]
+
+    def _needed(self) -> Iterator[Needed]:
+        """The containers of what may expire."""
+        settings = self._deployment.settings
+        for each in needed(settings, self._of.service):
+            if each.name != settings.cosmos_lease_container:
+                yield each
+
+    def _stop(self, processes: Sequence[SimulatedProcess]) -> None:
+        for each in processes:
+            if each.instance.alive:
+                each.crash()
+
+    async def _work(self) -> None:
+        """Clients go on for a while."""
+        until = self._ground.loop.time() + _WORK_SECONDS
+
+        async def act(client: SimulatedClient) -> None:
+            while self._ground.loop.time() < until:
+                await self._of.act(client)
+                await asyncio.sleep(client.chance.uniform(0.0, 2.0))
+
+        await asyncio.gather(*(act(each) for each in self._clients))
+
+    async def _documents(self, container: str) -> list[Document]:
+        async with self._deployment.container(container) as proxy:
+            return [item async for item in proxy.read_all_items()]
+
+    async def _feed(self, container: str) -> list[Document]:
+        """What a container holds, in the order of its changes."""
+        async with self._deployment.container(container) as proxy:
+            pages = proxy.query_items_change_feed(start_time="Beginning")
+            return [
+                {name: value for name, value in item.items() if not name.startswith("_")}
+                async for item in pages
+            ]
+
+
+class Backup:
+    """What the judges knew at that moment."""
+
+    def __init__(self, history: History, watcher: Watcher) -> None:
+        self._history, self._watcher = history, watcher
+        self._known = {name: _copied(value) for name, value in vars(history).items()}
+        self._reached = watcher.reached()
+
+    def put_back(self, taken: list[Taken]) -> None:
+        """What came later is forgotten, and what the topic has taken till now with it."""
+        vars(self._history).update(self._known)
+        self._watcher.passed(taken, self._reached)
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, defaultdict):
+        return defaultdict(list, {name: [*each] for name, each in value.items()})
+    return copy(value)
