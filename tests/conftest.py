@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from devstack.testing import Service, running, warm
 from tests.support import emulators
@@ -48,6 +49,10 @@ _LONG = (
     "packages/devstack/tests/functions/test_servicebus_trigger",
 )
 """Files that take long: begun first, so that at the end no worker is left alone with one."""
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 gc.disable()  # until all tests are collected: nothing of that is garbage
 

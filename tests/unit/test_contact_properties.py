@@ -35,7 +35,7 @@ OPTIONAL = [name for name, field in ContactDetails.model_fields.items() if not f
 CHANGES = [
     name
     for name, method in inspect.getmembers(Contact, inspect.isfunction)
-    if not name.startswith("_") and "at" in inspect.signature(method).parameters
+    if not name.startswith("_") and name in vars(Contact) and "at" in inspect.signature(method).parameters
 ]
 """The methods that change a contact."""
 

@@ -50,7 +50,7 @@ def owner(event: FeedEvent) -> str | None:
     return event.aggregate.id if event.aggregate else None
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.lists(documents() | st.dictionaries(st.text(max_size=8), JSON, max_size=5), max_size=6))
 async def test_no_document_stops_the_relay_and_none_is_forgotten(items: list[dict[str, Any]]) -> None:
     publisher, lot = BusPublisher(), FakeParkingLot()
@@ -61,7 +61,7 @@ async def test_no_document_stops_the_relay_and_none_is_forgotten(items: list[dic
     assert {(owner(event), event.id) for event in events} == set(publisher.sent) | parked
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.lists(documents(), min_size=1, max_size=6))
 async def test_a_document_that_is_valid_keeps_its_contacts_order(items: list[dict[str, Any]]) -> None:
     publisher, lot = BusPublisher(), FakeParkingLot()
@@ -92,7 +92,7 @@ BODIES = st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).enco
 PARAMETERS = st.dictionaries(st.sampled_from(["pageSize", "continuationToken"]), st.text(max_size=20))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(HEADERS, BODIES, PARAMETERS, st.text(max_size=50))
 async def test_no_request_makes_the_edge_fail(
     headers: dict[str, str], body: bytes, parameters: dict[str, str], path: str

@@ -130,7 +130,7 @@ def check(topic: FakeTopic, contact: str, sent: list[str], refused: set[str], ou
             assert len(arrived) >= accepted
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(page=PAGES, script=SCRIPTS, mixes=st.booleans(), partitioned=st.booleans(), data=st.data())
 def test_whatever_fails_each_aggregate_keeps_its_order_and_its_events(
     page: list[list[int]], script: list[str], mixes: bool, partitioned: bool, data: st.DataObject

@@ -2,9 +2,15 @@
 
 import os
 
+from hypothesis import HealthCheck, settings
+
 from devstack.testing import warm
 
 _OURS = ("COSMOS", "SERVICEBUS", "AzureWebJobs", "AZURE_", "FUNCTIONS_", "DEVSTACK_")
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 warm.import_ahead("azure.functions")
 

@@ -7,7 +7,7 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, DatabaseProxy
 from azure.cosmos.partition_key import NonePartitionKeyValue
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cosmos.raw import Raw, all_of, items_path
@@ -26,7 +26,6 @@ def sdk_hash(definition: PartitionKey, values: list[Any]) -> str:
     return str(definition._get_effective_partition_key_string(values)).upper()
 
 
-@settings(deadline=None)
 @given(KEYS, st.sampled_from([1, 2]))
 def test_hashes_are_the_sdks(key: Any, version: int) -> None:
     wanted = sdk_hash(PartitionKey("/pk", version=version), [key])
@@ -41,7 +40,6 @@ def test_the_hash_of_no_value_is_the_sdks(version: int) -> None:
     assert effective_partition_key((UNDEFINED,), version=version) == wanted
 
 
-@settings(deadline=None)
 @example([0.0]).via("equal, but not the same hash")
 @example([-0.0])
 @given(st.lists(KEYS, min_size=1, max_size=3))

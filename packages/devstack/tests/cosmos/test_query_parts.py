@@ -5,7 +5,7 @@ import sqlite3
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from devstack.cosmos.query import tree
@@ -101,7 +101,6 @@ def rows(documents: list[Any]) -> sqlite3.Connection:
     return connection
 
 
-@settings(deadline=None)
 @given(CONDITIONS, st.lists(DOCUMENTS, min_size=1, max_size=6))
 def test_narrowing_in_sql_loses_no_match(condition: str, documents: list[Any]) -> None:
     query = parse(f"SELECT * FROM c WHERE {condition}")
@@ -119,7 +118,6 @@ def test_narrowing_in_sql_loses_no_match(condition: str, documents: list[Any]) -
         assert wanted == {number for (number,) in found}
 
 
-@settings(deadline=None)
 @given(st.lists(st.dictionaries(st.just("p"), SCALARS, max_size=1), max_size=8))
 def test_sql_and_the_evaluator_order_values_alike(documents: list[Any]) -> None:
     rank, value = sort_columns(("p",))

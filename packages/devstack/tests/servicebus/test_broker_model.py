@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -250,6 +250,4 @@ class SessionQueueMachine(RuleBasedStateMachine):
 
 
 TestSessionQueue = SessionQueueMachine.TestCase
-TestSessionQueue.settings = settings(
-    max_examples=200, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+TestSessionQueue.settings = settings(max_examples=200, stateful_step_count=40)
