@@ -61,6 +61,7 @@ def test_a_violation_is_told_as_its_shortest_story_which_its_command_shows_again
     assert "length      as it is" in alone
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_it_with_a_summary(tmp_path: Path) -> None:
     process = _command(
         tmp_path, BROKEN, "--first", "5", "--seeds", "5000", "--jobs", "2", "--shrink", "0", *NARROW
@@ -88,6 +89,7 @@ def _is_there(group: int) -> bool:
     return True
 
 
+@pytest.mark.long  # test_seeds.py runs the command on one seed
 def test_seeds_that_break_no_promise_are_a_success(tmp_path: Path) -> None:
     code, told = _done(tmp_path, BROKEN, "--seeds", "2", "--jobs", "1", *NARROW)
     assert code == 0

@@ -84,6 +84,7 @@ def _named(what: str) -> Mutant:
     return found
 
 
+@pytest.mark.long
 def test_a_rule_sees_that_an_open_event_is_forgotten_and_a_test_sees_a_wrong_number() -> None:
     """In a fork, as all of it: this process keeps the code as it is."""
     lost, counted = _named("id(event) not in gone -> id(event) in gone"), _named("self.dropped += 1 removed")
