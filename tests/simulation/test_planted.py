@@ -16,7 +16,7 @@ AT_ONCE = (
     "inbox-applies-before-it-checks",
     "remembers-more-than-was-accepted",
 )
-"""Seen in the first seed, in a second or two."""
+"""Seen in the first seed."""
 AT_EVERY_RUN = {"feed-order-instead-of-sequence", "remembers-more-than-was-accepted"}
 """Of these: an order that is broken, and an event that is lost."""
 
