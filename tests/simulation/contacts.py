@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -71,20 +72,27 @@ def _creation(name: str, *, key: str | None = None, reuses_key: bool = False) ->
     )
 
 
-def _change(name: str, contact: str, properties: Sequence[str], if_match: str | None) -> Wish:
+def _change(
+    name: str, contact: str, properties: Sequence[str], if_match: str | None, key: str | None = None
+) -> Wish:
     values = _values(name, properties)
+    versions = [if_match] if if_match else ()
+
+    def revision(details: ContactDetails) -> ContactDetails:
+        return revised(details, values)
 
     async def change(wired: Wired, origin: Origin) -> Told:
-        receipt = await Application(wired).contacts.revise(
-            UUID(contact),
-            lambda details: revised(details, values),
-            origin,
-            if_match=[if_match] if if_match else (),
-        )
-        return _told(receipt)
+        contacts = Application(wired).contacts
+        if key is None:
+            return _told(await contacts.revise(UUID(contact), revision, origin, if_match=versions))
+        keyed = KeyedRequest("simulation", key, fingerprint=str(values))
+        answer = await contacts.revise_once(UUID(contact), revision, origin, keyed, if_match=versions)
+        if answer.receipt is None:
+            return Told(200, contact, answer.sequence, replayed=True)
+        return _told(answer.receipt, replayed=answer.replayed)
 
     events = expected("change", name, properties)
-    return Wish(name, "change", change, aggregate=contact, events=events, if_match=if_match)
+    return Wish(name, "change", change, aggregate=contact, events=events, if_match=if_match, key=key)
 
 
 def _read(name: str, contact: str, *, newest: bool) -> Wish:
@@ -96,12 +104,18 @@ def _read(name: str, contact: str, *, newest: bool) -> Wish:
     return Wish(name, "read", read, aggregate=contact, newest=newest)
 
 
-def _deletion(name: str, contact: str) -> Wish:
+def _deletion(name: str, contact: str, key: str | None = None) -> Wish:
     async def delete(wired: Wired, origin: Origin) -> Told:
-        await Application(wired).contacts.delete(UUID(contact), origin)
-        return Told(204)
+        contacts = Application(wired).contacts
+        if key is None:
+            await contacts.delete(UUID(contact), origin)
+            return Told(204)
+        answer = await contacts.delete_once(
+            UUID(contact), origin, KeyedRequest("simulation", key, fingerprint="DELETE")
+        )
+        return Told(204, contact, answer.sequence, replayed=answer.replayed)
 
-    return Wish(name, "delete", delete, aggregate=contact, events=expected("delete", name))
+    return Wish(name, "delete", delete, aggregate=contact, events=expected("delete", name), key=key)
 
 
 async def act(client: SimulatedClient) -> None:
@@ -114,8 +128,11 @@ async def act(client: SimulatedClient) -> None:
             return  # else it is changed at once, perhaps where nobody has seen it yet
     if wish > 0.95:
         client.etags.pop(contact, None)
-        deletion = _deletion(client.next_name(), contact)
-        if (await client.ask(deletion)).outcome == "unknown":
+        key = _key(client)
+        deletion = _deletion(client.next_name(), contact, key)
+        if key is not None:
+            await _answered(client, deletion)
+        elif (await client.ask(deletion)).outcome == "unknown":
             await asyncio.sleep(0.3)
             await client.ask(deletion)
         return
@@ -127,11 +144,39 @@ async def act(client: SimulatedClient) -> None:
         again = await _changed(client, contact) and client.chance.random() < _AT_ONCE_AGAIN
 
 
+def _new_key(client: SimulatedClient) -> str:
+    return f"{client.name}-{client.chance.getrandbits(64):x}"
+
+
+def _key(client: SimulatedClient) -> str | None:
+    return _new_key(client) if client.chance.random() < 0.4 else None
+
+
+async def _answered(client: SimulatedClient, wish: Wish) -> Answered:
+    """What has a key is repeated until there is an answer, and sometimes after that."""
+    answers = await asyncio.gather(*(client.ask(wish) for _ in range(client.chance.choice([1, 1, 1, 2]))))
+    for _ in range(20):
+        if any(each.outcome == "acknowledged" or each.status in _FINAL for each in answers):
+            break
+        await asyncio.sleep(0.3)
+        answers = [await client.ask(wish)]
+    done = next((each for each in answers if each.outcome == "acknowledged"), answers[0])
+    if done.outcome == "acknowledged" and client.chance.random() < 0.2:
+        await client.ask(wish)
+    return done
+
+
 async def _changed(client: SimulatedClient, contact: str) -> bool:
     """Whether it was."""
     properties = sorted(client.chance.sample(sorted(UPDATED), client.chance.randint(1, len(UPDATED))))
     if_match = client.etags.get(contact) if client.chance.random() < 0.3 else None
-    answer = await client.ask(_change(client.next_name(), contact, properties, if_match))
+    name, key = client.next_name(), _key(client)
+    wish = _change(name, contact, properties, if_match, key)
+    answer = await (client.ask(wish) if key is None else _answered(client, wish))
+    newest = client.etags.get(contact)
+    if key is not None and answer.status == 412 and newest is not None:  # it reads again, and repeats
+        rebased = replace(_change(name, contact, properties, newest, key), numbers=wish.numbers)
+        answer = await _answered(client, rebased)
     if answer.outcome == "acknowledged" and contact in client.etags:
         client.etags[contact] = answer.etag
     return answer.outcome == "acknowledged"
@@ -141,20 +186,12 @@ async def _create(client: SimulatedClient) -> str | None:
     """Which one; None: nobody knows."""
     if client.chance.random() < 0.5:
         return _created(client, await client.ask(_creation(client.next_name())))
-    key = f"{client.name}-{client.chance.getrandbits(64):x}"
+    key = _new_key(client)
     wish = _creation(client.next_name(), key=key)
-    answers = await asyncio.gather(*(client.ask(wish) for _ in range(client.chance.choice([1, 1, 1, 2]))))
-    for _ in range(20):
-        if any(each.outcome == "acknowledged" or each.status in _FINAL for each in answers):
-            break
-        await asyncio.sleep(0.3)
-        answers = [await client.ask(wish)]
-    done = next((each for each in answers if each.outcome == "acknowledged"), None)
-    if done is None:
+    done = await _answered(client, wish)
+    if done.outcome != "acknowledged":
         return None
     client.kept.append(wish)
-    if client.chance.random() < 0.2:
-        await client.ask(wish)
     if client.chance.random() < 0.2:
         await client.ask(_creation(client.next_name(), key=key, reuses_key=True))
     return _created(client, done)

@@ -37,6 +37,7 @@ _ENTRY = (
     *("read model", "completed, and not applied"),
 )
 _NO_PROFILE = "the simulation alone"
+_CHANGE_ONCE = "cosmos_outbox/outbox/change_once.py"
 
 MEETING: tuple[Planted, ...] = (
     Planted(
@@ -61,6 +62,57 @@ MEETING: tuple[Planted, ...] = (
         "        return f'{key}{clock.machine()}'\n",
         _NO_PROFILE,
         ("several sessions",),
+    ),
+    Planted(
+        "change-has-no-record",  # rule one_batch: an answer that is lost for good
+        _CHANGE_ONCE,
+        "    work.changes.add(wanted.answer(sequence))\n",
+        "",
+        _NO_PROFILE,
+        ("done twice", "made, and refused", "acknowledged twice"),
+    ),
+    Planted(
+        "refused-before-the-record-is-looked-up",  # rule record_before_no: the same
+        _CHANGE_ONCE,
+        "            if fenced and (record := await _find_record(work, wanted)):",
+        "            if attempt == attempts and (record := await _find_record(work, wanted)):",
+        _NO_PROFILE,
+        ("made, and refused",),
+    ),
+    Planted(
+        "record-is-looked-up-before-the-contact",  # rule state_then_record: a duplicate between the two
+        _CHANGE_ONCE,
+        "            found = await _find(work, wanted, newest=fenced)\n"
+        "            if fenced and (record := await _find_record(work, wanted)):",
+        "            record = await _find_record(work, wanted) if fenced else None\n"
+        "            found = await _find(work, wanted, newest=fenced)\n"
+        "            if record is not None:",
+        _NO_PROFILE,
+        ("made, and refused", "refused as changed, but unchanged"),
+    ),
+    Planted(
+        "change-is-refused-by-an-old-read",  # rule newest_for_a_no: a replica that lags
+        _CHANGE_ONCE,
+        "        if fenced and await _is_final(",
+        "        if await _is_final(",
+        _NO_PROFILE,
+        ("made, and refused", "not found, but there", "refused as changed, but unchanged"),
+    ),
+    Planted(
+        "stale-version-uses-the-key",  # rule unused_by_412: two writers, and one reads again
+        _CHANGE_ONCE,
+        "    status = None if isinstance(no, OutboxError) else wanted.request.status_of(no)\n",
+        "    status = 412 if isinstance(no, PreconditionFailed) else None\n",
+        _NO_PROFILE,
+        ("refused as changed, but unchanged",),
+    ),
+    Planted(
+        "repetition-shows-the-newest-state",  # rule etag_if_same: another writer before the repetition
+        _CHANGE_ONCE,
+        "    same = found is not None and _sequence(found) == record.sequence  # etag_if_same\n",
+        "    same = found is not None\n",
+        _NO_PROFILE,
+        ("repetition differs", "wrong answer", "one ETag, two versions"),
     ),
     Planted(
         "own-commit-is-taken-for-anothers",  # an answer lost, then a refusal of the repetition

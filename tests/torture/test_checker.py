@@ -223,6 +223,25 @@ def test_a_repetition_that_is_told_to_come_again_is_no_violation() -> None:
     assert other_body.answered("b", "refused", status=422).rules() == set()
 
 
+def test_a_change_with_a_key_that_is_refused_once_it_is_made_or_answered_otherwise_is_seen() -> None:
+    def asked(story: Story, number: int) -> Story:
+        return story.asked("c", number=number, call="change", contact=CONTACT, properties=("name",), key="k")
+
+    def made() -> Story:
+        story = asked(good().found(name="c", email="b"), 1)
+        story.answered("c", status=200, sequence=4, body={"id": CONTACT, **details("c")})
+        return story.delivered("c", "NameUpdated", 4)
+
+    refused = asked(made(), 2).answered("c", "refused", number=2, status=412)
+    assert refused.rules() == {"made, and refused"}
+    first = asked(Story(), 1).answered("c", "refused", status=412)
+    assert "made, and refused" not in first.rules()
+    other = asked(made(), 2).answered("c", number=2, status=200, sequence=5, replayed=True)
+    assert other.rules() == {"repetition differs"}
+    again = asked(made(), 2).answered("c", number=2, status=200, sequence=4, replayed=True)
+    assert again.rules() == set()
+
+
 def test_a_first_answer_is_gone_only_where_the_contact_was_deleted() -> None:
     story = keyed(Story(), 1, 201).delivered("a", "Created", 1)
     assert keyed(story, 2, 410).found().rules() == {"repetition refused"}

@@ -14,7 +14,7 @@ from cosmos_outbox.testing.judging.history import Exchange, History, Operation, 
 from cosmos_outbox.testing.judging.language import NOTICE, Language
 from cosmos_outbox.testing.judging.past_the_api import notices, parking, unsequenced
 from cosmos_outbox.testing.judging.reads import conditional_writes, reads
-from cosmos_outbox.testing.judging.refusals import false_refusals, refused_repetitions
+from cosmos_outbox.testing.judging.refusals import false_refusals, refused_changes, refused_repetitions
 from cosmos_outbox.testing.judging.states import final_state, told
 from cosmos_outbox.testing.judging.violation import Violation
 
@@ -39,6 +39,7 @@ def check(history: History, language: Language, *, duplicate_window: float = flo
         *_answers(operations.values(), language),
         *false_refusals(operations.values()),
         *refused_repetitions(operations.values()),
+        *refused_changes(operations.values(), history),
         *_each_event(events, operations, language),
         *committed(history, events, operations),
         *_deliveries(delivered, history.completed, duplicate_window),
@@ -84,6 +85,8 @@ def _answer(operation: Operation, attempt: Exchange, language: Language) -> Iter
     if answer.status is not None and answer.status not in EXPECTED_STATUSES:
         yield Violation("unexpected answer", f"{attempt.cause} got {answer.status}")
     if answer.outcome != "acknowledged" or operation.call == "delete":
+        return
+    if answer.replayed and answer.body is None:  # others have changed it since
         return
     shown = language.values(answer.body or {})
     for name, value in attempt.asked.values.items():

@@ -1,7 +1,8 @@
 """A refusal is a statement about what is stored, and it has to be true.
 
 An aggregate is not found only where it was deleted, and an ETag is refused only where somebody changed the aggregate. A
-creation with a key is never refused: it gets the first answer, or is told to come again. Reads are judged elsewhere.
+creation with a key is never refused: it gets the first answer, or is told to come again; a change with a key is not
+refused once it is made. Reads are judged elsewhere.
 
 Whether a request took effect before another is not always to be known: the rules speak only where it is.
 """
@@ -9,7 +10,7 @@ Whether a request took effect before another is not always to be known: the rule
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from cosmos_outbox.testing.judging.history import Exchange, Operation
+from cosmos_outbox.testing.judging.history import Exchange, History, Operation
 from cosmos_outbox.testing.judging.violation import Violation
 
 
@@ -31,6 +32,26 @@ def false_refusals(operations: Iterable[Operation]) -> Iterator[Violation]:
 _COME_AGAIN = {429, 503}
 
 
+def refused_changes(operations: Iterable[Operation], history: History) -> Iterator[Violation]:
+    """Changes with a key that were refused although they had been made, or acknowledged, before they were asked for."""
+    made: dict[str, float] = {}
+    for stored in history.stored.values():
+        name = str(stored.body.get("correlationId")).rpartition(".")[0]
+        made[name] = min(stored.at, made.get(name, stored.at))
+    for operation in operations:
+        if operation.asked.key is None or operation.call == "create":
+            continue
+        known = min([made.get(operation.name, float("inf")), *(each.at for each in operation.acknowledged)])
+        for attempt in operation.attempts:
+            status = attempt.answer.status if attempt.answer else None
+            is_refused = status is not None and status >= 400 and status not in _COME_AGAIN
+            if is_refused and known < attempt.asked.at:
+                yield Violation("made, and refused", f"{attempt.cause} with a key got {status}")
+        sequences = {each.sequence for each in operation.acknowledged} - {None}
+        if len(sequences) > 1:
+            yield Violation("repetition differs", f"{operation.name} was told of {sequences}")
+
+
 def refused_repetitions(operations: Iterable[Operation]) -> Iterator[Violation]:
     """Creations with a key of their own that were told that they cannot be. Only a deletion may stand against one.
 
@@ -38,7 +59,7 @@ def refused_repetitions(operations: Iterable[Operation]) -> Iterator[Violation]:
     """
     about = [each for each in operations if each.call == "delete"]
     for operation in operations:
-        if operation.asked.key is None or operation.asked.reuses_key:
+        if operation.asked.key is None or operation.asked.reuses_key or operation.call != "create":
             continue
         deletions = [each for each in about if each.aggregates & operation.aggregates]
         for attempt in operation.attempts:

@@ -27,6 +27,8 @@ SENTENCES: Mapping[str, str] = {
     "first answer": "A creation with a key gets its first answer again as long as its claim lives.",
     "reused key": "A key that was used for another request is refused.",
     "repetition refused": "A creation with a key of its own is never told that it cannot be, unless it was deleted.",
+    "made, and refused": "A change with a key that was made is not refused when it is asked for again.",
+    "repetition differs": "Each repetition of a change with a key tells of the sequence that the first answer told of.",
     "not found, but there": "What was created and not deleted is found by whoever changes it.",
     "refused as changed, but unchanged": "A condition is refused only where somebody has changed the aggregate.",
     "condition ignored": "A change on condition of a version comes directly after that version.",

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from azure.cosmos.aio import ContainerProxy
 
 from cosmos_outbox.http.answering import STATUS_OF
+from cosmos_outbox.outbox.errors import RefusedBefore
 from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.testing.judging.history import History, cause
 from cosmos_outbox.testing.judging.language import Language
@@ -149,6 +150,8 @@ class SimulatedClient:
         except Exception as error:  # noqa: BLE001 - as the edge of a service has it
             known = next((status for kind, status in self.errors.items() if isinstance(error, kind)), None)
             status = known or next((status for kind, status, _ in STATUS_OF if isinstance(error, kind)), 500)
+            if isinstance(error, RefusedBefore):
+                status = error.status
             if status == 500:
                 self.trace.note("fails", wish.aggregate or "", f"{origin.correlation_id}: {error!r}")
             return Told(status=status)
