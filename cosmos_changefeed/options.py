@@ -63,6 +63,9 @@ class ProcessorOptions:
     and the Functions trigger do not do this.
     """
 
+    read_ahead: bool = True
+    """Whether the next page is read while one is handled. The .NET processor and the Functions trigger never do."""
+
     def __post_init__(self) -> None:
         intervals = ("poll_interval", "acquire_interval", "expiration_interval", "renew_interval")
         for name in intervals:

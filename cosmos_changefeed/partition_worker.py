@@ -118,7 +118,7 @@ class PartitionWorker:
         failures = 0
         while not self._stopping.is_set():
             try:
-                had_items = await self._process_page(read_ahead=failures == 0)
+                had_items = await self._process_page(read_ahead=self._options.read_ahead and failures == 0)
             except (LeaseLost, FeedRangeGone):
                 raise
             except Exception as error:  # noqa: BLE001 - whatever the handler or the SDK raises is reported and retried

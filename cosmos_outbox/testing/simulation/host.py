@@ -109,6 +109,7 @@ class FunctionsHost:
                 acquire_interval=trigger["leaseAcquireInterval"] / 1000,
                 renew_interval=trigger["leaseRenewInterval"] / 1000,
                 expiration_interval=trigger["leaseExpirationInterval"] / 1000,
+                read_ahead=False,
             ),
             on_error=lambda _lease, error: self.trace.note("host tells", detail=repr(error).splitlines()[0]),
         )

@@ -99,6 +99,10 @@ _SERVED = {
 _INSTEAD = {*_SERVED, "no_connection", "lost_before", "lost_after", "silent", "timed_out"}
 
 
+Saw = Callable[[float, "SentRequest", "StoreResponse"], None]
+"""Is told of each request that was carried out, and when."""
+
+
 class Meets(Protocol):
     """What befalls requests because of what they are about; see :mod:`cosmos_outbox.testing.simulation.meetings`."""
 
@@ -124,8 +128,7 @@ class SimulatedStore:
         self.loop = loop
         self.account = account
         self.requests = 0
-        self.saw: Callable[[float, SentRequest, StoreResponse], None] | None = None
-        """Is told of each request that was carried out."""
+        self.saw: list[Saw] = []
         self.meets: Meets | None = None
         self._chance = chance
         self._trace = trace
@@ -206,8 +209,8 @@ class SimulatedStore:
         befell = f"{fate or ''}{'' if lag is None else ' lag'}"
         self._trace.note(request.kind, _short(request.path), f"{told} {befell}".rstrip(), instance=who)
         response = StoreResponse(answer.status, CaseInsensitiveDict(sent), text)
-        if self.saw is not None:
-            self.saw(self.loop.time(), request, response)
+        for saw in self.saw:
+            saw(self.loop.time(), request, response)
         return response
 
     def _fate(self, place: str) -> str | None:

@@ -31,7 +31,7 @@ from cosmos_outbox.testing.simulation.plan import SimulationPlan
 from cosmos_outbox.testing.simulation.plots import Plots
 from cosmos_outbox.testing.simulation.processes import EPOCH, KEY, Ground, SimulatedProcess
 from cosmos_outbox.testing.simulation.store import CALM as CALM_STORE
-from cosmos_outbox.testing.simulation.store import SimulatedStore
+from cosmos_outbox.testing.simulation.store import Saw, SimulatedStore
 from cosmos_outbox.testing.simulation.strikes import Strikes
 from cosmos_outbox.testing.simulation.subject import SimulatedClient, SimulatedService, Subject
 from cosmos_outbox.testing.simulation.trace import RunTrace
@@ -70,12 +70,14 @@ class SimulatedRun:
     """Of virtual time, to the end of the drain."""
 
 
-def run(plan: SimulationPlan, of: Subject, world: "MakeWorld | None" = None) -> SimulatedRun:
-    """One run of the plan. Raises ReachedOut: the code opened something real."""
-    return copy_context().run(_run, plan, of, world or World)
+def run(
+    plan: SimulationPlan, of: Subject, world: "MakeWorld | None" = None, *, saw: Saw | None = None
+) -> SimulatedRun:
+    """One run of the plan. ``saw``: looks on. Raises ReachedOut: the code opened something real."""
+    return copy_context().run(_run, plan, of, world or World, saw)
 
 
-def _run(plan: SimulationPlan, of: Subject, make: "MakeWorld") -> SimulatedRun:
+def _run(plan: SimulationPlan, of: Subject, make: "MakeWorld", saw: Saw | None) -> SimulatedRun:
     sdk_clock.install()
     _import_all()
     if plan.hosts:
@@ -90,6 +92,7 @@ def _run(plan: SimulationPlan, of: Subject, make: "MakeWorld") -> SimulatedRun:
         ) as account,
     ):
         world = make(plan, of, loop, trace, history, account)
+        world.ground.store.saw += [saw] if saw else []
         violations = loop.run(_serve_and_live(world))
         violations += [Violation("unhandled error", told) for told in loop.complaints]
         return SimulatedRun(
@@ -169,7 +172,7 @@ class World:
         self.loop.root_is_now()
         store, plan, deployment = self.ground.store, self.plan, self.deployment
         await deployment.make_containers()
-        store.saw = self._watcher.saw
+        store.saw.append(self._watcher.saw)
         deployment.begin(self.size, desks=plan.operators)
         store.meets, self.ground.bus.steals = self._meetings, self._steals
         clients = [self._client(n, self._etags) for n in range(self.size.clients)]
