@@ -80,17 +80,6 @@ MEETING: tuple[Planted, ...] = (
         ("made, and refused",),
     ),
     Planted(
-        "record-is-looked-up-before-the-contact",  # rule state_then_record: a duplicate between the two
-        _CHANGE_ONCE,
-        "            found = await _find(work, wanted, newest=fenced)\n"
-        "            if fenced and (record := await _find_record(work, wanted)):",
-        "            record = await _find_record(work, wanted) if fenced else None\n"
-        "            found = await _find(work, wanted, newest=fenced)\n"
-        "            if record is not None:",
-        _NO_PROFILE,
-        ("made, and refused", "refused as changed, but unchanged"),
-    ),
-    Planted(
         "change-is-refused-by-an-old-read",  # rule newest_for_a_no: a replica that lags
         _CHANGE_ONCE,
         "        if fenced and await _is_final(",
