@@ -413,5 +413,5 @@ async def test_the_calls_stand_in_the_programs_own_description(addresses: dict[s
     merged = patch["requestBody"]["content"]["application/merge-patch+json"]["schema"]
     assert "required" not in merged
     assert "required" not in merged["properties"]["place"]["anyOf"][0]
-    assert [each["name"] for each in patch["parameters"]] == ["id", "If-Match"]
+    assert [each["name"] for each in patch["parameters"]] == ["id", "If-Match", "Idempotency-Key"]
     assert {"201", "400", "413", "415", "422", "429", "503"} == create["responses"].keys()
