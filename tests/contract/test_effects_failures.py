@@ -140,6 +140,7 @@ async def make(cosmos_server: Service) -> AsyncIterator[Callable[..., Story]]:
         yield lambda **given: Story(client, database.id, **given)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("unsure", Unsure)
 @pytest.mark.parametrize("loss", Loss)
 async def test_whatever_write_is_lost_the_effects_run_in_order_and_none_is_left_out(
