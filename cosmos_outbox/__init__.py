@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
-    from cosmos_outbox.inbox.effect import Begin
     from cosmos_outbox.inbox.entry import After, ListedPage
     from cosmos_outbox.inbox.event import Event
     from cosmos_outbox.inbox.form import Condition, EntryForm, Listing
@@ -42,7 +41,6 @@ __all__ = [
     "Aggregate",
     "AggregateState",
     "Aggregates",
-    "Begin",
     "Condition",
     "CosmosDatabase",
     "DomainEvent",
@@ -75,7 +73,6 @@ _HOME = {
     "Aggregate": "cosmos_outbox.outbox.aggregate",
     "AggregateState": "cosmos_outbox.outbox.aggregate",
     "Aggregates": "cosmos_outbox.outbox.aggregates",
-    "Begin": "cosmos_outbox.inbox.effect",
     "CosmosDatabase": "cosmos_outbox.cosmos.inbox.store",
     "Condition": "cosmos_outbox.inbox.form",
     "DomainEvent": "cosmos_outbox.outbox.event",

@@ -1,6 +1,6 @@
 """An event, a message or an effect is given up for good, with the reason, which stays to be read.
 
-cosmos-outbox discard parked|set-aside|effect|missing ID --reason TEXT
+cosmos-outbox discard parked|set-aside|effect ID --reason TEXT
 """
 
 import argparse
@@ -24,12 +24,12 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
     """Give it up, and return the exit code."""
     parser = operating.parser(
         "discard",
-        "Give up a parked event, in whose place subscribers get a notice, a message that was set aside, an effect, or "
-        "the missing events that an effect waits for. It cannot be taken back.",
+        "Give up a parked event, in whose place subscribers get a notice, a message that was set aside, or an effect. "
+        "It cannot be taken back.",
         done="it is given up",
         attention="it is not in the way, or there is none of this id",
     )
-    parser.add_argument("what", choices=["parked", "set-aside", "effect", "missing"])
+    parser.add_argument("what", choices=["parked", "set-aside", "effect"])
     parser.add_argument("id", metavar="ID", help="from cosmos-outbox parked, set-aside, or effects")
     parser.add_argument(
         "--reason", type=_reason, required=True, metavar="TEXT", help="why; write nothing personal into it"
@@ -54,14 +54,9 @@ async def _discard(wired: AnyWired, arguments: Namespace) -> int:
             f"{arguments.id} is given up: the relay's timer, or cosmos-outbox replay, sends what waited behind it"
         )
         return DONE
-    if arguments.what in ("effect", "missing"):
-        operator = await of_effect(wired, arguments.id)
-        if arguments.what == "effect":
-            await operator.discard(arguments.id, arguments.reason)
-            say(f"{arguments.id} is given up")
-        else:
-            await operator.pass_missing(arguments.id, arguments.reason)
-            say(f"what is missing before {arguments.id} is given up")
+    if arguments.what == "effect":
+        await (await of_effect(wired, arguments.id)).discard(arguments.id, arguments.reason)
+        say(f"{arguments.id} is given up")
         return DONE
     record = record_of(arguments.id)
     await (await of_record(wired, record)).discard(record, arguments.reason)

@@ -2,6 +2,7 @@
 
 cosmos-outbox effects [NAME] [ID] [--json]
 cosmos-outbox apply ID [--again REASON]
+cosmos-outbox reset-effects NAME [ID [--to PLACE]]
 """
 
 import os
@@ -23,7 +24,8 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
     """List the effects or show one, and return the exit code."""
     parser = operating.parser(
         "effects",
-        "List the effects that wait or may have been handled, oldest first, without their events; with ID show one.",
+        "List the effects that may have been handled, are missing, or whose process died, without their events; with "
+        "ID show one. Those that wait are messages: cosmos-outbox set-aside.",
         done="nothing is open, or the effect was shown",
         attention="an effect is open, or there is no such effect",
     )
@@ -74,9 +76,8 @@ async def _list(operator: EffectOperator, named: Sequence[PathNames]) -> Sequenc
 
 
 def _line(item: Mapping[str, Any]) -> str:
-    of = f"{item['action'] or 'unknown'} {item['sequence'] or '-'} of {item['aggregateType']}"
-    why = item["reason"] or "its turn has not come"
-    return f"{item['id']}  {item['state']}  {of}, for {in_words(item['ageSeconds'])}: {why}"
+    of = f"place {item['sequence']} of {item['aggregateType']}"
+    return f"{item['id']}  {item['state']}  {of}, for {in_words(item['ageSeconds'])}: {item['reason']}"
 
 
 async def of_effect(wired: AnyWired, effect_id: str, subscribers: Sequence[str] = ()) -> EffectOperator:
@@ -130,4 +131,29 @@ async def _apply(wired: AnyWired, arguments: Namespace) -> int:
     else:
         await retrier.apply(wanted)
     say(f"{wanted} is applied")
+    return DONE
+
+
+def reset_main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
+    """Reset a subscriber, and return the exit code."""
+    parser = operating.parser(
+        "reset-effects",
+        "After a restore of the publisher's store, with the subscriber stopped: every aggregate whose effects are "
+        "ahead of it goes on behind its last event; with ID one aggregate.",
+        done="it is reset",
+        attention="nobody tells the place, or an effect is running",
+    )
+    parser.add_argument("name", metavar="NAME", help="the subscriber with effects")
+    parser.add_argument("id", metavar="ID", nargs="?", help="of one aggregate")
+    parser.add_argument("--to", type=int, metavar="PLACE", help="the sequence behind which it goes on")
+    return operating.run_any(parser, _reset, argv, environment)
+
+
+async def _reset(wired: AnyWired, arguments: Namespace) -> int:
+    found = wired.subscriptions.get(arguments.name)
+    if found is None or found.effects is None:
+        raise CannotDo(f"{wired.service.name} has no effects named {arguments.name}")
+    if arguments.to is not None and (arguments.id is None or arguments.to < 0):
+        raise CannotDo("--to is a place of one aggregate: name its ID")
+    say(f"{await found.effects.reset(arguments.id, arguments.to)} aggregate(s) were reset")
     return DONE

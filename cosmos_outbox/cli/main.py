@@ -55,6 +55,12 @@ PARTS: Mapping[str, Part] = {
         "apply_main",
         "servicebus",
     ),
+    "reset-effects": Part(
+        "after a restore, bring the effects of a subscriber back to their source",
+        "cosmos_outbox.cli.effects",
+        "reset_main",
+        "servicebus",
+    ),
     "discard": Part(
         "give up a parked event, a message that was set aside, or an effect",
         "cosmos_outbox.cli.discard",

@@ -115,7 +115,7 @@ def _of_subscribers(subscribers: Mapping[str, Mapping[str, Any]]) -> Iterator[st
         if count := view.get("openEffects"):
             more = " or more" if view["moreEffects"] else ""
             yield (
-                f"{name} has {count}{more} effect(s) that wait or may have been handled: cosmos-outbox effects {name} "
+                f"{name} has {count}{more} effect(s) that nobody is done with: cosmos-outbox effects {name} "
                 "lists them"
             )
 

@@ -20,9 +20,9 @@ from cosmos_outbox.wiring.canary import CanaryOf
 from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf, Subscriber
 from cosmos_outbox.wiring.located import AnyService
 from cosmos_outbox.wiring.reactions import ReactionOf
-from cosmos_outbox.wiring.subscribing import ForeignEffect, ForeignReadModel, ForeignSubscriber
+from cosmos_outbox.wiring.subscribing import ForeignReadModel, ForeignSubscriber
 
-UPKEEP_SECONDS, SWEEP_SECONDS = 40.0, 120.0
+SWEEP_SECONDS = 120.0
 """What a run of a timer may take; the next run goes on from there."""
 
 _EACH_MINUTE, _HOURLY = "30 * * * * *", "30 0 * * * *"
@@ -56,10 +56,8 @@ def subscription_functions(service: AnyService, of: AnySubscriber) -> func.Bluep
         with told_in_a_line("what was set aside waits"):
             await service().subscriptions[of.name].subscriber.watch()
 
-    if isinstance(of, ReadModelOf) or (isinstance(of, ForeignReadModel) and of.has_source):
+    if isinstance(of, ReadModelOf | EffectOf) or (isinstance(of, ForeignReadModel) and of.has_source):
         _add_sweep(app, service, of.name, name)
-    if isinstance(of, EffectOf | ForeignEffect):
-        _add_upkeep(app, service, of.name, name)
     return app
 
 
@@ -71,22 +69,11 @@ def _add_sweep(app: func.Blueprint, service: AnyService, of: str, name: str) -> 
     @app.function_name(f"sweep_{name}")
     @app.timer_trigger(arg_name="timer", schedule="0 */10 * * * *")
     async def sweep(timer: func.TimerRequest) -> None:
-        """Every ten minutes: compares more of the read model with its sources, and heals what no event will."""
+        """Every ten minutes: finds in the sources what no event has told."""
         wanted = service().subscriptions[of].sweep
-        assert wanted is not None, "a read model has a sweep"
+        assert wanted is not None, "a subscriber with a source has a sweep"
         with told_in_a_line("the sweep waits"):
             await wanted.run(seconds=SWEEP_SECONDS)
-
-
-def _add_upkeep(app: func.Blueprint, service: AnyService, of: str, name: str) -> None:
-    @app.function_name(f"tend_{name}")
-    @app.timer_trigger(arg_name="timer", schedule="15 * * * * *")
-    async def tend(timer: func.TimerRequest) -> None:
-        """Every minute: goes on with the effects that wait, in order."""
-        wanted = service().subscriptions[of].upkeep
-        assert wanted is not None, "a subscriber with effects has an upkeep"
-        with told_in_a_line("effects wait"):
-            await wanted.run(seconds=UPKEEP_SECONDS)
 
 
 async def receive(

@@ -1,88 +1,27 @@
-"""What a subscriber remembers of effects: a marker for each aggregate, and a mark for each event.
+"""What a subscriber remembers of an aggregate's effects is one item, and each step is one conditional write of it.
 
-Marker and marks are what one transaction changes (``one-transaction``); a mark that is *over* is never changed again.
+Every place up to ``last`` is dealt with. Nothing waits in the item: what waits is a message, and an event that nobody
+brings is fetched from the source. The rules have names, which ``docs/internals/decisions/0018-effects.md`` explains.
 """
 
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum
+from typing import Protocol
 
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.event import Event, utc
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
+MOST_OPEN = 20
+"""So many places of an aggregate an operator has to look at, at most: then the aggregate is held up."""
 
-class MarkState(StrEnum):
-    """What is known of one event's effect."""
+MARGIN = timedelta(days=1)
+"""For clocks that differ, and for a message that is on its way."""
 
-    WAITING = "waiting"
-    """It is not its turn, or its effect failed. The mark holds the event, since its message is done."""
-    STARTED = "started"
-    """A process runs the effect, or died while it did."""
-    HANDLED = "handled"
-    DISCARDED = "discarded"
-    """Given up by an operator or by age."""
-    UNCERTAIN = "may have been handled"
-    """A process died, or an answer was lost, between the effect and its record, and nobody runs the effect again."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the effect is never run any more."""
-        return self not in (MarkState.WAITING, MarkState.STARTED)
-
-
-@dataclass(frozen=True)
-class Mark:
-    """One event's effect. The id of the mark follows from the event's id."""
-
-    event_id: str
-    state: MarkState
-    sequence: int | None
-    at: datetime
-    """Since when the event is in this state."""
-    waits: Event | None = field(default=None, repr=False)
-    """The event, where no message brings it again. It is counted in the marker."""
-    kept: Event | None = field(default=None, repr=False)
-    """The event of an effect that may have been handled: an operator may want it run again. It is not counted."""
-    by: str = ""
-    """The call that runs the effect, or has: so that a call whose answer was lost knows its own write."""
-    failures: int = 0
-    failing_since: datetime | None = None
-    reason: str = ""
-    """Of a failure, or of what was given up; nothing personal."""
-    version: str | None = None
-    """None: not stored yet."""
-
-    def is_started_by(self, by: str | None) -> bool:
-        """Whether this call has started the effect, and nobody has changed that since."""
-        return self.state is MarkState.STARTED and self.by == by
-
-
-@dataclass(frozen=True)
-class EffectMarker:
-    """How far one aggregate's effects have come."""
-
-    last: int | None = None
-    """The last sequence that is handled or given up; None: the subscriber has begun with no sequence yet."""
-    waiting: int = 0
-    """How many marks hold an event."""
-    running: str | None = None
-    """The event that is next and was started: no other may take its place."""
-    version: str | None = None
-    """None: not stored yet."""
-
-
-@dataclass(frozen=True)
-class SeenMark:
-    """Marker and mark as they were read; None: this read saw no mark."""
-
-    marker: EffectMarker
-    mark: Mark | None
-
-
-class Begin(Enum):
-    """With which event of an aggregate a subscriber begins that knows nothing of the aggregate yet."""
-
-    AT_ONE = "events wait until the first one of the aggregate has come"
-    WHERE_SEEN = "the first event that comes is the beginning; what came before it is not for this subscriber"
+Effect = Callable[[Event], Awaitable[None]]
+"""Runs the effect, with ``event.id`` as its idempotency key. Raises EffectAway where nobody can be served now, and
+EffectNotDone where this one surely was not done; after any other error the effect may have taken place."""
 
 
 class Unsure(Enum):
@@ -92,33 +31,143 @@ class Unsure(Enum):
     SET_ASIDE = "do not run it again; tell an operator"
 
 
+class WhyOpen(StrEnum):
+    """WhyOpen an operator has to look at a place that is passed."""
+
+    UNSURE = "may have been handled"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True)
+class RunningEffect:
+    """An effect that was started: its process runs it, or has died."""
+
+    sequence: int
+    event_id: str
+    by: str
+    """The call that has started it."""
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Open:
+    """A place that is passed, of which an operator has to know."""
+
+    sequence: int
+    event_id: str
+    why: WhyOpen
+    at: datetime
+
+
+@dataclass(frozen=True)
+class EffectItem:
+    """How far one aggregate's effects have come."""
+
+    last: int
+    """Every place up to this one is dealt with."""
+    first: int
+    """The place at which the subscriber began."""
+    at: datetime
+    """When it was written."""
+    last_event_id: str = ""
+    """Empty: of a notice, or not known."""
+    last_created_at: datetime | None = None
+    running: RunningEffect | None = None
+    open: tuple[Open, ...] = ()
+    version: str | None = None
+    """None: not stored yet."""
+
+    @property
+    def expires(self) -> bool:
+        """Whether nobody has to know of it any more, after some time (``open-stays``)."""
+        return self.running is None and not self.open
+
+
 @dataclass(frozen=True)
 class EffectRules:
-    """What a subscriber chooses, and how long it takes. ValueError: ids would be forgotten too early."""
+    """What a subscriber chooses, and how long it takes. ValueError: it does not fit together."""
 
-    events_come_for: timedelta
-    """How long after its creation an event can still come: its TTL, and the limits of parking and of waiting."""
-    ids_are_kept_for: timedelta
-    waits_at_most: timedelta
-    """What waits for longer is given up."""
+    events_live: timedelta
+    """How long a stored event lives."""
+    items_live: timedelta
+    """How long an item lives after its last write: longer than a message of its aggregate can still come."""
+    kinds: frozenset[str] | None = None
+    """The events that have an effect, by name; None: all."""
     unsure: Unsure = Unsure.RUN_AGAIN
-    begin: Begin = Begin.AT_ONE
+    begin: datetime | None = None
+    """Earlier events are not for this subscriber; None: it begins with the first event of each aggregate."""
     effect_seconds: float = 30.0
     """The longest that an effect may take."""
     call_seconds: float = 120.0
-    """The longest that a call may take, from the start of an effect to its record; longer than the effect."""
-
-    @property
-    def before_and_after_seconds(self) -> float:
-        """The longest from the start's decision to the effect, and from the effect's end to its record."""
-        return (self.call_seconds - self.effect_seconds) / 2
+    """The longest from the decision to start an effect to its record (``calls-end``)."""
 
     def __post_init__(self) -> None:
-        if self.ids_are_kept_for <= self.events_come_for:  # ids-outlive-events
+        if self.items_live <= self.events_live + 2 * MARGIN:
             raise ValueError(
-                f"ids are kept for {self.ids_are_kept_for}, and events come for {self.events_come_for}: keep ids longer"
+                f"items live for {self.items_live}, and events for {self.events_live}: let items live longer"
             )
-        if self.events_come_for <= self.waits_at_most:
-            raise ValueError("events come for longer than they may wait: add the limits up")
         if self.call_seconds <= 2 * self.effect_seconds:
             raise ValueError("a call must allow its effect, and the writes before and after it, enough time")
+
+    def has_effect(self, event: Event) -> bool:
+        """Whether anything is to be done for the event, whenever it comes."""
+        if event.is_notice or (self.begin is not None and utc(event.created_at) < self.begin):
+            return False
+        return self.kinds is None or event.action in self.kinds
+
+    def is_too_old(self, event: Event, now: datetime) -> bool:
+        """Whether the item of an event may have expired since the event was handled (``too-old``)."""
+        return event.age(now) >= self.items_live - MARGIN
+
+    @property
+    def around_seconds(self) -> float:
+        """The longest from the decision to the effect, and from the effect's end to its record."""
+        return (self.call_seconds - self.effect_seconds) / 2
+
+
+@dataclass(frozen=True)
+class HeldBack:
+    """What the publisher's relay holds back, or has given up."""
+
+    after: int | None = None
+    """Later places wait to be published; None: nothing does."""
+    discarded: Collection[str] = field(default_factory=frozenset)
+    """The ids of events that an operator of the publisher gave up."""
+
+
+class EffectItems(Protocol):
+    """The items of one subscriber. Every call raises StoreAway when it was not answered."""
+
+    async def read(self, key: AggregateKey, *, fenced: bool) -> EffectItem | None:
+        """An aggregate's item. Unless fenced, it may be old, and its absence too."""
+
+    async def write(self, key: AggregateKey, item: EffectItem) -> EffectItem:
+        """Store it over its version (None: only if there is none). Returns it with its new version.
+
+        An earlier attempt whose answer was lost may have stored it: that is RecordChanged as well.
+
+        Raises RecordChanged: it is at another version.
+        """
+
+    async def list_unfinished(
+        self, size: int, position: str | None
+    ) -> tuple[Sequence[tuple[AggregateKey, EffectItem]], str | None]:
+        """A page of the items with something open or running, and where it goes on. It may be old."""
+
+
+class EffectSource(Protocol):
+    """The publisher's stored events. Every call raises StoreAway when it was not answered."""
+
+    async def events(
+        self, key: AggregateKey, places: range, since: datetime | None, *, fenced: bool
+    ) -> Sequence[Event]:
+        """Those of an aggregate in these places, written since then. Only what a fenced read lacks is gone."""
+
+    async def first(self, key: AggregateKey, before: int, begin: datetime | None) -> int | None:
+        """The first place before this one whose event is there and not before ``begin``, behind a fence."""
+
+    async def held(self, key: AggregateKey) -> HeldBack:
+        """What the relay holds back of an aggregate, behind a fence."""
+
+    async def last(self, key: AggregateKey) -> int | None:
+        """The aggregate's last place, behind a fence; None: it is not told."""

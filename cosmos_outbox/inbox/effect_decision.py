@@ -1,60 +1,83 @@
-"""Effects run in the order of their events, and an effect runs twice only if nobody knows what became of it.
+"""Effects run in the order of their places: what is decided here is written at the version that was read.
 
-What is decided here is decided over a marker and a mark that may be old reads. Whatever it leads to is written at the
-versions that were read, both in one transaction; what needs no write is true of every newer version too.
+An item may be an old read; what needs no write is true of every newer one too, but for "it runs elsewhere".
 
-====================  ===============================================================================================
-``over-is-final``     An event whose mark is over is never run.
-``passed``            Nor is one whose sequence the marker has passed.
-``next-only``         An effect is started only if its sequence is the next.
-``one-in-a-place``    And only if no other event was started in its place.
-``gap-waits``         An event that is not the next waits; no reading of the source takes the place of an effect.
-``start-first``       The mark "started" is stored before the effect runs.
-``young-runs``        An effect that was started within the longest call is running.
-``too-old``           An event that is older than ids are kept is never run by itself: its id may be forgotten.
-``notice-passes``     A notice counts as handled, at its sequence.
-``count-holds``       The marker counts the marks that hold an event.
-====================  ===============================================================================================
+=======================  ============================================================================================
+``start-first``          "RunningEffect" is written before the effect, with ``last`` the place before it.
+``young-runs``           What was started within the longest call is running.
+``take-over``            What was started earlier is run again, or passed as "may have been handled".
+``ask-between``          Places between ``last`` and the event in hand are asked of the source.
+``absence-fenced``       That an event is gone is believed behind a fence alone.
+``gone-is-told``         A gone place that a later message has overtaken is told as missing by the write that passes it.
+``sweep-leaves-gone``    The sweep leaves it: the broker may be about to deliver it.
+``published-only``       What the relay holds back waits.
+``discards-asked``       Before a fetched event runs, it is asked whether it was discarded.
+``begin-at``             Without an item: begin at the first place that is there and not before ``begin``.
+``first-is-kept``        An event from before that place is told, and set aside as refused.
+``other-event``          So is another event in a passed place.
+``too-old``              And one that is older than items live.
+``only-next``            Only the place in the way is given up.
+``age-gives-up``         Without a source, age gives up the places before an event that nobody can find.
+=======================  ============================================================================================
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum
 
-from cosmos_outbox.inbox.effect import Begin, EffectMarker, EffectRules, Mark, MarkState, SeenMark, Unsure
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.effect import (
+    MOST_OPEN,
+    EffectItem,
+    EffectRules,
+    Open,
+    RunningEffect,
+    Unsure,
+    WhyOpen,
+)
+from cosmos_outbox.inbox.event import Event, utc
+
+AT_ONCE = 100
+"""So many places are asked of the source by one query."""
+
+CLOCKS_DIFFER = timedelta(minutes=1)
 
 
-class Kept(Enum):
-    """Why nothing is to be done for an event."""
+class By(Enum):
+    """Who wants an aggregate to be brought to a place."""
 
-    OVER = "was dealt with before"
-    PASSED = "has a sequence that is passed"
-    WAITS = "waits already"
-
-
-class NotNow(Enum):
-    """Why nothing can be done now."""
-
-    ELSEWHERE = "its effect is running, or its process died"
-
-
-class Step(Enum):
-    """What is written, and what comes after it."""
-
-    START = "started: run the effect"
-    WAIT = "waits for its turn"
-    OVER = "its place is passed"
-    UNSURE = "may have been handled"
+    MESSAGE = "a message has come"
+    SWEEP = "the source is there"
+    OPERATOR = "an operator wants the event to be run"
+    GIVING_UP = "the event of this place is given up"
 
 
 @dataclass(frozen=True)
-class MarkChange:
-    """Write marker and mark in one transaction, each at its version."""
+class Goal:
+    """The place to which an aggregate is to be brought."""
 
-    step: Step
-    marker: EffectMarker
-    mark: Mark
+    sequence: int
+    event: Event | None
+    """Of that place; None: the source is asked for it too."""
+    by: By = By.MESSAGE
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the source has told in this call."""
+
+    has_source: bool
+    asked: range = range(0)
+    """The places of which it was asked."""
+    proven: int = 0
+    """Before this place it was asked behind a fence."""
+    events: Mapping[int, Event] = field(default_factory=dict)
+    first: int | None = None
+    """0: no event is there."""
+    discarded: frozenset[str] = frozenset()
+    held_after: int | None = None
+    cleared: str = ""
+    """The event that was found to be published, and not discarded."""
 
 
 @dataclass(frozen=True)
@@ -63,102 +86,247 @@ class EffectCall:
 
     now: datetime
     by: str
-    asked: bool = False
-    """An operator wants the event to be run, however old it is."""
 
 
-def decide(seen: SeenMark, event: Event, rules: EffectRules, call: EffectCall) -> Kept | NotNow | MarkChange:
-    """What an event means for what is known."""
-    old = not call.asked and event.age(call.now) >= rules.events_come_for  # too-old
-    known = _known(seen, event, rules, call.now)
-    if known is not None:
-        return known
-    marker, mark = seen.marker, seen.mark
-    if mark is not None and mark.state is MarkState.STARTED and (old or rules.unsure is Unsure.SET_ASIDE):
-        reason = "its process died, or its answer was lost"
-        unsure = finished(marker, replace(mark, kept=event), MarkState.UNCERTAIN, call.now, reason)
-        return replace(unsure, step=Step.UNSURE)
-    if old or not _is_next(marker, event.id, event.sequence, rules.begin):
-        return Kept.WAITS if mark is not None else _waits(marker, event, call.now, old=old)  # next-only
-    mark = mark or Mark(event.id, MarkState.WAITING, event.sequence, call.now)
-    if event.is_notice:
-        return finished(marker, mark, MarkState.HANDLED, call.now, "it is a notice")  # notice-passes
-    running = marker.running if event.sequence is None else event.id
-    started = replace(mark, state=MarkState.STARTED, at=call.now, by=call.by)  # start-first
-    return MarkChange(Step.START, replace(marker, running=running), started)
+class EffectDone(Enum):
+    """Nothing is to be done."""
+
+    PASSED = "its place is passed"
+    NOT_ITS_OWN = "another event has its place"
+    NOTHING = "no event is there"
+    NOW = "this call has done it"
 
 
-def _known(
-    seen: SeenMark, event: Event, rules: EffectRules, now: datetime
-) -> Kept | NotNow | MarkChange | None:
-    """What is known of the event already; None: it may be run, or run again."""
-    marker, mark = seen.marker, seen.mark
-    if mark is not None and mark.state.is_over:
-        return Kept.OVER  # over-is-final
-    if is_passed(marker, event.sequence):  # passed
-        return (
-            finished(marker, mark, MarkState.DISCARDED, now, "its place is passed") if mark else Kept.PASSED
+class What(Enum):
+    """What has to be known first."""
+
+    FIRST = "where the subscriber begins"
+    EVENTS = "the events from this place on"
+    PROOF = "the same behind a fence"
+    HELD = "what the relay holds back"
+    ITEM = "the item behind a fence"
+
+
+@dataclass(frozen=True)
+class Ask:
+    """The next step depends on it."""
+
+    what: What
+    place: int
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """The event is not run by itself."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Nothing can be done before something else has happened."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class EffectChange:
+    """Write the item, then run the effect."""
+
+    item: EffectItem
+    run: Event | None = None
+    started: bool = False
+    """By an earlier write of this call, whose answer was lost: the item is there."""
+
+
+Step = EffectDone | Ask | Refuse | Wait | EffectChange
+
+
+def decide(item: EffectItem | None, goal: Goal, known: Known, rules: EffectRules, call: EffectCall) -> Step:
+    """What comes next on the way to the place."""
+    event, place = goal.event, goal.sequence
+    own = None if item is None or item.running is None or item.running.by != call.by else item.running
+    if item is not None and own is not None:
+        return EffectChange(
+            item, event if event and own.sequence == place else known.events[own.sequence], started=True
         )
-    if mark is not None and mark.state is MarkState.STARTED and is_young(mark, rules, now):
-        return NotNow.ELSEWHERE  # young-runs
+    if item is not None and place <= item.last:
+        return EffectDone.PASSED if event is None else _passed(item, event, goal, rules, call)
+    if event and goal.by is By.MESSAGE and rules.has_effect(event) and rules.is_too_old(event, call.now):
+        return Refuse("it is older than items live, and may have been handled")
+    if item is None:
+        return _begin(goal, known, rules, call)
+    if item.running is None:
+        return _advance(item, item, goal, known, rules, call)
+    return _take_over(item, item.running, goal, known, rules, call)
+
+
+def _begin(goal: Goal, known: Known, rules: EffectRules, call: EffectCall) -> Step:
+    """``begin-at``"""
+    place = goal.sequence
+    if not known.has_source:
+        first = 1 if rules.begin is None else place
+    elif known.first is None and (place > 1 or goal.event is None):
+        return Ask(What.FIRST, place)
+    elif known.first == 0 and goal.event is None:
+        return EffectDone.NOTHING
+    else:
+        first = min(known.first or place, place)
+    return _advance(None, EffectItem(first - 1, first, call.now), goal, known, rules, call)
+
+
+def _take_over(  # noqa: PLR0913, PLR0917 - the whole of what is known
+    item: EffectItem, running: RunningEffect, goal: Goal, known: Known, rules: EffectRules, call: EffectCall
+) -> Step:
+    """``young-runs``, ``take-over``; what an operator ran again has its entry still."""
+    if _is_young(running, rules, call):
+        return Ask(What.ITEM, running.sequence)
+    free = replace(item, running=None, at=call.now)
+    decided = goal.by in (By.OPERATOR, By.GIVING_UP) and running.sequence == goal.sequence
+    if running.sequence > item.last and rules.unsure is Unsure.SET_ASIDE and not decided:
+        free = with_open(free, running.sequence, running.event_id, WhyOpen.UNSURE, call.now)
+    return _advance(item, free, goal, known, rules, call)
+
+
+def _passed(item: EffectItem, event: Event, goal: Goal, rules: EffectRules, call: EffectCall) -> Step:
+    """The event of a place that is passed."""
+    entry = next((each for each in item.open if each.sequence == goal.sequence), None)
+    why = _why_refused(item, event, goal.sequence, entry)
+    young = item.running is not None and _is_young(item.running, rules, call)
+    if goal.by is By.GIVING_UP and entry is not None:
+        return _give_up_open(item, goal.sequence, call, young=young)
+    if goal.by is By.GIVING_UP:
+        return EffectDone.NOT_ITS_OWN if why else EffectDone.PASSED
+    if why is None or not rules.has_effect(event):
+        return EffectDone.PASSED
+    if goal.by is not By.OPERATOR:
+        return Refuse(why)
+    if young:
+        return Ask(What.ITEM, goal.sequence)
+    running = RunningEffect(goal.sequence, event.id, call.by, call.now)
+    return EffectChange(replace(item, running=running, at=call.now), event)
+
+
+def _give_up_open(item: EffectItem, place: int, call: EffectCall, *, young: bool) -> Step:
+    running = item.running
+    if running is None or running.sequence != place:
+        return EffectChange(replace(without_open(item, place), at=call.now))
+    return (
+        Ask(What.ITEM, place)
+        if young
+        else EffectChange(replace(without_open(item, place), running=None, at=call.now))
+    )
+
+
+def _why_refused(item: EffectItem, event: Event, place: int, entry: Open | None) -> str | None:
+    """WhyOpen an event in a passed place is not simply one that was dealt with before."""
+    if entry is not None:
+        return f"it {entry.why}" if entry.why is WhyOpen.UNSURE else "its place was told as missing"
+    if place < item.first:  # first-is-kept
+        return f"the subscriber began at place {item.first} of its aggregate"
+    if event.is_notice:
+        return None
+    other = place == item.last and item.last_event_id not in ("", event.id)
+    if other or utc(event.created_at) > item.at + CLOCKS_DIFFER:  # other-event
+        return (
+            "another event was in its place. The publisher's store was restored, or two publishers write this "
+            "aggregate: see docs/operate/restore.md"
+        )
     return None
 
 
-def is_passed(marker: EffectMarker, sequence: int | None) -> bool:
-    """Whether the aggregate has gone by this place."""
-    return sequence is not None and marker.last is not None and sequence <= marker.last
+def _advance(  # noqa: PLR0913, PLR0917 - the whole of what is known
+    stored: EffectItem | None,
+    item: EffectItem,
+    goal: Goal,
+    known: Known,
+    rules: EffectRules,
+    call: EffectCall,
+) -> Step:
+    """Pass what has no effect, up to the next that has one."""
+    while item.last < goal.sequence:
+        place = item.last + 1
+        own = place == goal.sequence and goal.event is not None
+        event = goal.event if own else known.events.get(place)
+        if event is None:
+            gap = _gap(stored, item, goal, known, rules, call)
+            if not isinstance(gap, EffectItem):
+                return gap
+            item = gap
+        elif (own and goal.by is By.GIVING_UP) or not rules.has_effect(event) or event.id in known.discarded:
+            item = passed(item, event, call.now)
+        elif known.held_after is not None and place > known.held_after and not own:
+            return _before(stored, item, Wait(f"its publisher holds back place {place}"))
+        elif not own and known.cleared != event.id:
+            return Ask(What.HELD, place)
+        elif len(item.open) >= MOST_OPEN:
+            return _before(stored, item, _held_up())
+        else:
+            running = RunningEffect(place, event.id, call.by, call.now)
+            return EffectChange(replace(item, running=running, at=call.now), event)
+    return EffectChange(item)
 
 
-def is_young(mark: Mark, rules: EffectRules, now: datetime) -> bool:
-    """Whether the call that started an effect may still be at it."""
-    return now - mark.at < timedelta(seconds=rules.call_seconds)
+def _gap(  # noqa: PLR0913, PLR0917 - as above
+    stored: EffectItem | None,
+    item: EffectItem,
+    goal: Goal,
+    known: Known,
+    rules: EffectRules,
+    call: EffectCall,
+) -> EffectItem | Step:
+    """The event of the next place is not in hand: the item that has passed the place, or what comes first."""
+    place = item.last + 1
+    if known.has_source:
+        if place not in known.asked:
+            return Ask(What.EVENTS, place)
+        if place >= known.proven:
+            return Ask(What.PROOF, place)
+        if goal.event is None:
+            return _before(stored, item, Wait(f"the event of place {place} is gone, and has not come"))
+    elif goal.event is None or goal.by is not By.MESSAGE or goal.event.age(call.now) < rules.events_live:
+        return _before(stored, item, Wait(f"place {place} comes first, and its event has not come"))
+    if len(item.open) >= MOST_OPEN:
+        return _before(stored, item, _held_up())
+    died = stored is not None and stored.running is not None and stored.running.sequence == place
+    return with_open(item, place, "", WhyOpen.UNSURE if died else WhyOpen.MISSING, call.now)
 
 
-def finished(marker: EffectMarker, mark: Mark, state: MarkState, now: datetime, reason: str) -> MarkChange:
-    """The mark is over: its place is passed, and the event is kept only if it may have been handled."""
-    kept = (mark.kept or mark.waits) if state is MarkState.UNCERTAIN else None
-    by = mark.by if state is MarkState.HANDLED else ""  # own-record
-    over = replace(mark, state=state, at=now, waits=None, kept=kept, by=by, reason=reason)
-    after = replace(marker, waiting=marker.waiting - (mark.waits is not None))  # count-holds
-    if mark.sequence is not None and mark.sequence > (marker.last or 0):
-        after = replace(after, last=mark.sequence, running=None)
-    return MarkChange(Step.OVER, after, over)
+def _before(stored: EffectItem | None, item: EffectItem, wait: Wait) -> Step:
+    """What was passed on the way is written first."""
+    return wait if item is stored or (stored is None and item.last < item.first) else EffectChange(item)
 
 
-def given_up(
-    marker: EffectMarker, unknown: Mark, rules: EffectRules, now: datetime, reason: str
-) -> MarkChange:
-    """An event that is not known here is never run (``discard-marks``); its place is passed only if it is the next."""
-    over = finished(marker, unknown, MarkState.DISCARDED, now, reason)
-    in_turn = _is_next(marker, unknown.event_id, unknown.sequence, rules.begin)
-    return over if in_turn else replace(over, marker=marker)
+def _held_up() -> Wait:
+    return Wait(f"{MOST_OPEN} effects of its aggregate are for an operator first: cosmos-outbox effects")
 
 
-def failed(marker: EffectMarker, mark: Mark, event: Event, now: datetime, reason: str) -> MarkChange:
-    """The effect is known to have ended, and may run again: it waits for the timer, at its place."""
-    since, failures = mark.failing_since or now, mark.failures + 1
-    waits = replace(mark, state=MarkState.WAITING, at=now, waits=event, by="", reason=reason)
-    waits = replace(waits, failures=failures, failing_since=since)
-    running = None if marker.running == event.id else marker.running
-    counted = marker.waiting + (mark.waits is None)  # count-holds
-    return MarkChange(Step.WAIT, replace(marker, waiting=counted, running=running), waits)
+def _is_young(running: RunningEffect, rules: EffectRules, call: EffectCall) -> bool:
+    return call.now - running.at < timedelta(seconds=rules.call_seconds)
 
 
-def _waits(marker: EffectMarker, event: Event, now: datetime, *, old: bool) -> MarkChange:
-    reason = "is so old that its id may be forgotten" if old else "comes before an event that is missing"
-    mark = Mark(event.id, MarkState.WAITING, event.sequence, now, waits=event, reason=reason)
-    return MarkChange(Step.WAIT, replace(marker, waiting=marker.waiting + 1), mark)  # gap-waits, count-holds
+def passed(item: EffectItem, event: Event, now: datetime) -> EffectItem:
+    """The item, after the event's place."""
+    event_id = "" if event.is_notice else event.id
+    created_at = utc(event.created_at)
+    return replace(item, last=event.sequence or 1, last_event_id=event_id, last_created_at=created_at, at=now)
 
 
-def next_place(marker: EffectMarker) -> int:
-    """The sequence that is next, for a subscriber that has begun or begins at one."""
-    return (marker.last or 0) + 1
+def recorded(item: EffectItem, event: Event, now: datetime) -> EffectItem:
+    """The item, after the effect (``record-after``); of one that was run again, its entry is gone."""
+    place = event.sequence or 1
+    free = replace(without_open(item, place), running=None, at=now)
+    return passed(free, event, now) if place > item.last else free
 
 
-def _is_next(marker: EffectMarker, event_id: str, sequence: int | None, begin: Begin) -> bool:
-    if sequence is None:
-        return True  # by its id alone
-    if marker.running not in (None, event_id):
-        return False
-    first = marker.last is None and begin is Begin.WHERE_SEEN
-    return first or sequence == next_place(marker)
+def with_open(item: EffectItem, place: int, event_id: str, why: WhyOpen, now: datetime) -> EffectItem:
+    """The item, with a place of which an operator is told (``gone-is-told``)."""
+    told = (*without_open(item, place).open, Open(place, event_id, why, now))
+    if place <= item.last:
+        return replace(item, open=told, at=now)
+    return replace(item, last=place, last_event_id=event_id, open=told, at=now)
+
+
+def without_open(item: EffectItem, place: int) -> EffectItem:
+    """The item, without that place."""
+    return replace(item, open=tuple(each for each in item.open if each.sequence != place))

@@ -1,74 +1,48 @@
-"""An operator sees the effects that nobody is done with, and tries each again or gives it up, at the version read.
+"""An operator sees the effects that nobody is done with, and has each run again or gives it up, as a message would.
 
-Two kinds are open. One *waits* for its turn or failed, or its process died while it ran: the timer and the operator go
-the same way (:mod:`cosmos_outbox.inbox.effect_upkeep`). Another *may have been handled*: nobody but an operator runs it
-again. Its mark stays as it is meanwhile, so whoever else meets the event leaves it alone; it names the operator's call
-(``claim-first``), so that a second call does not run the effect beside the first, unless the first is older than the
-longest call (``claim-holds``). It ends as handled, or stays as it is: a crash leaves what was known before.
+An event that waits is a message that was set aside. Here is what a place itself tells: it may have been handled, it is
+missing, or its process has died.
 """
 
-import asyncio
-import contextlib
-import logging
-from collections.abc import Awaitable, Callable, Sequence
+import hashlib
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Protocol
 
-from cosmos_outbox.inbox import telemetry
-from cosmos_outbox.inbox.effect import EffectRules, Mark, MarkState, SeenMark
-from cosmos_outbox.inbox.effect_decision import EffectCall, is_young, next_place
-from cosmos_outbox.inbox.effect_upkeep import EffectUpkeep
-from cosmos_outbox.inbox.effects import ATTEMPTS, EffectInbox
-from cosmos_outbox.inbox.errors import (
-    Contended,
-    EffectAway,
-    EffectRunning,
-    NotApplied,
-    NotInTurn,
-    NotSetAside,
-    RecordChanged,
-    StoreAway,
-)
+from cosmos_outbox.inbox.effect import EffectItem, WhyOpen
+from cosmos_outbox.inbox.effects import EffectInbox
+from cosmos_outbox.inbox.errors import EffectFailed, EffectRefused, NotApplied, NotSetAside, Settled
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.receiver import told
 from cosmos_outbox.inbox.waiting import Waiting
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.kernel.clock import new_id
 
-MOST_PLACES = 100
-"""How many missing places one call gives up."""
+STARTED = "started"
 
-_log = logging.getLogger(__name__)
+_AT_ONCE = 100
 
 
 @dataclass(frozen=True)
 class OpenEffect:
-    """An effect that nobody is done with. ``event`` None: only a message has it, or a list leaves it out."""
+    """An effect that nobody is done with; ``event``: what the source has of it, if it was asked."""
 
     id: str
     aggregate: AggregateKey
-    action: str | None
-    mark: Mark
+    sequence: int
+    event_id: str
+    state: str
+    """Started, missing, or may have been handled."""
+    since: datetime
     event: Event | None = None
 
 
 @dataclass(frozen=True)
 class EffectPage:
-    """A page of open effects, without their events, the longest in their state first; the token of the next page."""
+    """Open effects of so many aggregates, without their events; the token of the next page."""
 
     items: Sequence[OpenEffect]
     continuation_token: str | None
-
-
-class EffectList(Protocol):
-    """The open effects of one subscriber. Every call raises StoreAway when it was not answered; each may be old."""
-
-    async def page(self, size: int, continuation_token: str | None, died_before: datetime) -> EffectPage:
-        """What waits, may have been handled, or was started before then. Raises the adapter's UnknownContinuation."""
-
-    async def get(self, effect_id: str) -> OpenEffect:
-        """One effect with its event. Raises NotSetAside: there is none of this id, or it is over."""
 
 
 @dataclass(frozen=True)
@@ -76,179 +50,108 @@ class EffectOperator:
     """The operator's work on the effects of one subscriber."""
 
     inbox: EffectInbox
-    effects: EffectList
+    subscriber: str
+    aggregate_type: str
+    seal: Callable[[str], str]
+    """Makes a token of a place in the list."""
+    unseal: Callable[[str], str]
+    """Its place. Raises UnknownContinuation."""
+    ahead: Callable[[], AsyncIterator[tuple[AggregateKey, int]]] | None = None
+    """All aggregates of the source, each with its last place; None: nobody lists them."""
 
     async def page(self, size: int, continuation_token: str | None) -> EffectPage:
-        """A page of open effects. What runs at this moment is not among them."""
-        longest = timedelta(seconds=self.inbox.rules.call_seconds)
-        return await self.effects.page(size, continuation_token, self.inbox.clock() - longest)
+        """The open effects of so many aggregates. Raises UnknownContinuation, StoreAway."""
+        position = self.unseal(continuation_token) if continuation_token else None
+        found, position = await self.inbox.items.list_unfinished(size, position)
+        items = [each for key, item in found for each in self._open(key, item)]
+        return EffectPage(items, self.seal(position) if position else None)
 
     async def waiting(self) -> Waiting:
         """How many effects are open, 100 at most, and since when the oldest is. Raises StoreAway."""
         found = (await self.page(100, None)).items
-        return Waiting(len(found), min(each.mark.at for each in found) if found else None)
+        return Waiting(len(found), min(each.since for each in found) if found else None)
 
     async def show(self, effect_id: str) -> OpenEffect:
-        """One open effect with its event. Raises NotSetAside, StoreAway."""
-        return await self.effects.get(effect_id)
+        """One open effect, with its event if the source has it. Raises NotSetAside, StoreAway."""
+        position = None
+        while True:
+            found, position = await self.inbox.items.list_unfinished(_AT_ONCE, position)
+            for key, item in found:
+                for each in self._open(key, item):
+                    if each.id == effect_id:
+                        return replace(each, event=await self._event(each))
+            if position is None:
+                raise NotSetAside("no open effect has this id: take an id from the list of effects")
 
     async def apply(self, effect_id: str, again: str | None = None) -> None:
-        """Run an effect now: one that waits if it is its turn, however old it is, or one that may have been handled.
-
-        The latter only with ``again``, the reason why it is to run once more: who saw it as one that waits has not
-        decided that, and it cannot be taken back.
+        """Run an effect now; one that may have been handled only with ``again``, the reason to run it once more.
 
         Raises:
             NotSetAside: there is no such effect, or it is over.
-            NotInTurn: another event comes first, or the effect has failed again.
-            NotApplied: an effect that may have been handled has failed, its event was not kept here, or there is no
-                reason to run it again.
+            NotApplied: there is no reason, or the source does not have its event, or it failed.
+            NotInTurn: another place comes first.
             StoreAway: the store, or the service that the effect calls, did not answer; or the effect is running.
         """
-        found = await self.effects.get(effect_id)
-        if found.mark.state is MarkState.UNCERTAIN:
-            if again is None:
-                raise NotApplied(
-                    "the effect may have been handled: find out, then give the reason why it is to run again, or "
-                    "discard it"
-                )
-            await self._again(found.aggregate, found.mark.event_id, again)
-        else:
-            await EffectUpkeep(self.inbox).apply(found.aggregate, found.mark.event_id)
+        found = await self.show(effect_id)
+        if found.state == WhyOpen.UNSURE and again is None:
+            raise NotApplied(
+                "the effect may have been handled: find out, then give the reason why it is to run again, or discard it"
+            )
+        if found.event is None:
+            raise NotApplied("its event is not to be had here: apply its message, if one was set aside")
+        try:
+            await self.inbox.apply(found.event)
+        except (EffectFailed, EffectRefused) as error:
+            raise NotApplied(f"the effect failed: {error}") from error
 
     async def discard(self, effect_id: str, reason: str) -> None:
-        """Give an effect up for good, one that waits only in its turn. Raises NotSetAside, NotInTurn, StoreAway."""
-        found = await self.effects.get(effect_id)
-        key, event_id = found.aggregate, found.mark.event_id
-        if found.mark.state is MarkState.UNCERTAIN:
-            await self._change(key, event_id, lambda mark: self._given_up(mark, reason))
-            _log.warning("gave up event %s of %s, which may have been handled", event_id, key)
-        else:
-            await EffectUpkeep(self.inbox).discard(key, event_id, reason)
+        """Give an effect up for good. Raises NotSetAside, NotInTurn, StoreAway."""
+        found = await self.show(effect_id)
+        nothing = Event(found.event_id, found.aggregate, "", found.sequence, found.since, {})
+        with suppress(Settled):  # somebody else has dealt with it
+            await self.inbox.give_up(found.event or nothing, reason)
 
-    async def pass_missing(self, effect_id: str, reason: str) -> None:
-        """Give up the places before an event that waits, whose own events have not come, so that it is its turn.
+    async def reset(self, aggregate_id: str | None = None, to: int | None = None) -> int:
+        """After a restore: what is ahead of its source goes on behind the source's last place; or one aggregate does.
 
-        Raises:
-            NotSetAside: there is no such effect, or it is over.
-            NotInTurn: one of the places has an event, which is to be dealt with first.
-            StoreAway: the store did not answer, or an effect is running in one of the places.
+        ``to``: the place, of one aggregate. Stop the subscriber first. Returns how many were changed.
+
+        Raises NotApplied: nobody tells the place; EffectRunning, Contended, StoreAway.
         """
-        found = await self.effects.get(effect_id)
-        seen = await self.inbox.ledger.read(found.aggregate, found.mark.event_id, fenced=True)
-        first, place = next_place(seen.marker), found.mark.sequence or 0
-        for sequence in range(first, min(place, first + MOST_PLACES)):
-            await EffectUpkeep(self.inbox).pass_over(found.aggregate, sequence, reason)
-        if place - first > MOST_PLACES:
-            raise NotInTurn(f"gave up {MOST_PLACES} places, and more are missing: call again")
+        if aggregate_id is not None:
+            key = AggregateKey(self.aggregate_type, aggregate_id)
+            if to is None and self.inbox.source is not None:
+                to = await self.inbox.source.last(key)
+            if to is None:
+                raise NotApplied(
+                    "no source tells how far it has come: name the place behind which it goes on"
+                )
+            return int(await self.inbox.reset(key, to))
+        if self.ahead is None:
+            raise NotApplied("nobody lists the aggregates: name one, and the place behind which it goes on")
+        count = 0
+        async for key, last in self.ahead():
+            item = await self.inbox.items.read(key, fenced=True)
+            if item is not None and item.last > last:
+                count += await self.inbox.reset(key, last)
+        return count
 
-    async def _again(self, key: AggregateKey, event_id: str, reason: str) -> None:
-        call, rules = EffectCall(self.inbox.clock(), new_id().hex), self.inbox.rules
-        seen = await self._change(key, event_id, lambda mark: claimed(mark, call, rules))
-        assert seen.mark is not None, "what was written is there"
-        assert seen.mark.kept is not None, "no other is claimed"
-        if self.inbox.clock() - call.now > timedelta(seconds=rules.before_and_after_seconds):
-            raise EffectRunning("the call took too long to begin: try again in some minutes")  # fresh-start
-        failure = await self._failure(self.inbox.effect(seen.mark.kept))
+    async def _event(self, of: OpenEffect) -> Event | None:
+        source, place = self.inbox.source, of.sequence
+        if source is None:
+            return None
+        found = await source.events(of.aggregate, range(place, place + 1), None, fenced=True)
+        return next(iter(found), None)
 
-        def after(mark: Mark) -> Mark:
-            return ended(mark, call.by, self.inbox.clock(), failure, reason)
+    def _open(self, key: AggregateKey, item: EffectItem) -> list[OpenEffect]:
+        found = [self._effect(key, each.sequence, each.event_id, each.why, each.at) for each in item.open]
+        running, longest = item.running, timedelta(seconds=self.inbox.rules.call_seconds)
+        if running is not None and self.inbox.clock() - running.at > longest:
+            found.append(self._effect(key, running.sequence, running.event_id, STARTED, running.at))
+        return found
 
-        await self._record(key, event_id, after, seen, ran=failure is None)
-        if failure is None:
-            telemetry.decided(telemetry.Outcome.APPLIED)
-            _log.warning("ran the effect of event %s of %s again, as an operator asked", event_id, key)
-        elif isinstance(failure, EffectAway):
-            raise failure
-        else:
-            raise NotApplied(f"the effect failed, and still may have been handled: {told(failure)}")
-
-    async def _record(
-        self, key: AggregateKey, event_id: str, after: Callable[[Mark], Mark], seen: SeenMark, *, ran: bool
-    ) -> None:
-        """While the store is away it is tried again, for as long as a call may take. Raises StoreAway."""
-        newest: SeenMark | None = seen
-        try:
-            async with asyncio.timeout(self.inbox.rules.before_and_after_seconds):
-                while True:
-                    try:
-                        with contextlib.suppress(NotSetAside):  # somebody else answers for the effect now
-                            await self._change(key, event_id, after, newest)
-                    except StoreAway as error:
-                        newest = None
-                        await self.inbox.pause(error.retry_after_seconds)
-                    else:
-                        return
-        except TimeoutError:
-            outcome = "was run: do not apply it again, but discard it" if ran else "failed"
-            raise StoreAway(
-                f"the effect {outcome}. This could not be recorded, since the store is away"
-            ) from None
-
-    async def _failure(self, effect: Awaitable[None]) -> Exception | None:
-        try:
-            async with asyncio.timeout(self.inbox.rules.effect_seconds):
-                await effect
-        except Exception as error:  # noqa: BLE001 - whatever it is, it tells how the effect went
-            return error
-        return None
-
-    def _given_up(self, mark: Mark, reason: str) -> Mark:
-        reason, now = f"{reason} (it may have been handled)", self.inbox.clock()
-        free = _free(mark, self.inbox.rules, now)
-        return replace(free, state=MarkState.DISCARDED, at=now, kept=None, reason=reason)
-
-    async def _change(
-        self, key: AggregateKey, event_id: str, change: Callable[[Mark], Mark], seen: SeenMark | None = None
-    ) -> SeenMark:
-        """Change a mark that says "may have been handled"; ``seen``: as it was written last, which saves a read.
-
-        Raises NotSetAside, Contended, StoreAway.
-        """
-        for _ in range(ATTEMPTS):
-            seen = seen or await self.inbox.ledger.read(key, event_id, fenced=True)
-            if seen.mark is None or seen.mark.state is not MarkState.UNCERTAIN:
-                raise NotSetAside("the effect is over: somebody else dealt with it")
-            changed = change(seen.mark)
-            with contextlib.suppress(RecordChanged):
-                return await self.inbox.ledger.write(key, seen.marker, changed)
-            seen = None
-        raise Contended(f"{key} changes all the time: try again")
-
-
-def claimed(mark: Mark, call: EffectCall, rules: EffectRules) -> Mark:
-    """The mark of an effect that may have been handled, with the call that runs it again (``claim-first``).
-
-    A call whose answer was lost knows its own write (``own-start``). Raises EffectRunning, NotApplied.
-    """
-    if mark.kept is None:
-        raise NotApplied("the event was not kept: see what became of its effect, then discard it")
-    return mark if mark.by == call.by else replace(_free(mark, rules, call.now), by=call.by, at=call.now)
-
-
-def ended(mark: Mark, by: str, now: datetime, failure: Exception | None, reason: str) -> Mark:
-    """What is known after an operator's call, which had this reason.
-
-    Raises NotSetAside: another call has taken the effect over.
-    """
-    if mark.by != by:
-        raise NotSetAside("another call has taken the effect over")
-    if failure is None:
-        return replace(
-            mark,
-            state=MarkState.HANDLED,
-            at=now,
-            by="",
-            kept=None,
-            reason=f"run again by an operator: {reason}",
-        )
-    return replace(mark, at=now, by="", failures=mark.failures + 1, reason=told(failure))
-
-
-def _free(mark: Mark, rules: EffectRules, now: datetime) -> Mark:
-    """The mark, unless an operator's call is at it (``claim-holds``). Raises EffectRunning."""
-    if mark.by and is_young(mark, rules, now):
-        raise EffectRunning(
-            "another call runs this effect, or its process just died: try again in some minutes"
-        )
-    return replace(mark, by="")
+    def _effect(
+        self, key: AggregateKey, place: int, event_id: str, state: str, since: datetime
+    ) -> OpenEffect:
+        name = json.dumps([self.subscriber, *key, place, state == STARTED])
+        return OpenEffect(hashlib.sha256(name.encode()).hexdigest()[:32], key, place, event_id, state, since)

@@ -1,75 +1,67 @@
 """An effect outside the store (an e-mail, a payment): it runs in order, and twice only where nobody can know better.
 
-The mark "started" is stored before the effect runs, and "handled" after it (``start-first``, ``record-after``). Between
-the two a process can die, or the answer of the effect be lost: then the effect may have taken place, and no store can
-tell. So the effect is asked for at least once (:attr:`cosmos_outbox.inbox.effect.Unsure.RUN_AGAIN`) or at most once
-(:attr:`cosmos_outbox.inbox.effect.Unsure.SET_ASIDE`). The service that it calls makes it exactly once, if it takes the
-event's id as its idempotency key. Every change is one transaction at the versions that were read (``at-its-version``);
-who finds them changed reads again, behind a fence (``decide-again``), and so does who finds the effect running.
+The item says "running" before the effect, and its place is passed after it; between the two a process can die, and no
+store can tell whether the effect took place. Start, effect and record are a task of their own, which no timer cuts off
+(``record-after``); the message is done after it (``complete-last``). Every write is at the version that was read
+(``at-its-version``); refused, the item is read again behind a fence (``decide-again``).
 """
 
 import asyncio
-import contextlib
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import partial
 
 from cosmos_outbox.inbox import telemetry
-from cosmos_outbox.inbox.effect import EffectMarker, EffectRules, Mark, MarkState, SeenMark, Unsure
+from cosmos_outbox.inbox.effect import (
+    Effect,
+    EffectItem,
+    EffectItems,
+    EffectRules,
+    EffectSource,
+    Unsure,
+    WhyOpen,
+)
 from cosmos_outbox.inbox.effect_decision import (
+    AT_ONCE,
+    CLOCKS_DIFFER,
+    Ask,
+    By,
     EffectCall,
-    Kept,
-    MarkChange,
-    NotNow,
-    Step,
+    EffectChange,
+    EffectDone,
+    Goal,
+    Known,
+    Refuse,
+    Wait,
+    What,
     decide,
-    failed,
-    finished,
-    is_young,
+    recorded,
+    with_open,
 )
 from cosmos_outbox.inbox.errors import (
     Contended,
     EffectAway,
+    EffectFailed,
     EffectNotDone,
+    EffectRefused,
     EffectRunning,
-    InboxError,
+    NotInTurn,
     RecordChanged,
+    Settled,
     StoreAway,
-    Unstorable,
 )
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.ledger import Ledger
-from cosmos_outbox.inbox.owed import Owed, Record
 from cosmos_outbox.inbox.receiver import told
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic, new_id, utc_now
 
 ATTEMPTS = 5
-"""How often a marker that changed is decided upon again before Contended is raised."""
+"""How often an item that changed is decided upon again before Contended is raised."""
 
-FOLLOW_SECONDS = 15.0
-"""How long after its beginning a call starts what waited for its event; the timer does the rest.
-
-Short, since an effect that began late would be cut off when the receiver ends the call, and might have taken place.
-"""
-
-Effect = Callable[[Event], Awaitable[None]]
-"""Runs the effect, with ``event.id`` as its idempotency key. Raises EffectAway where nobody can be served now, and
-EffectNotDone where this one surely was not done; after any other error the effect may have taken place."""
-
-_OUTCOMES: Mapping[Kept | Step | MarkState, telemetry.Outcome] = {
-    Kept.OVER: telemetry.Outcome.DUPLICATE,
-    Kept.PASSED: telemetry.Outcome.DUPLICATE,
-    Kept.WAITS: telemetry.Outcome.WAITING,
-    Step.WAIT: telemetry.Outcome.WAITING,
-    Step.OVER: telemetry.Outcome.DUPLICATE,
-    Step.UNSURE: telemetry.Outcome.SET_ASIDE,
-    MarkState.UNCERTAIN: telemetry.Outcome.SET_ASIDE,
-    MarkState.HANDLED: telemetry.Outcome.APPLIED,
-}
+AWAY_SECONDS = 15.0
+"""How long a call tries an effect again while its service is away, without a write."""
 
 _log = logging.getLogger(__name__)
 
@@ -78,219 +70,288 @@ _log = logging.getLogger(__name__)
 class EffectInbox:
     """Runs the effects of one subscriber. Any number of calls may run side by side, in any number of processes."""
 
-    ledger: Ledger
+    items: EffectItems
+    source: EffectSource | None
+    """None: nobody tells of an event that does not come, so every place is passed by a write."""
     effect: Effect
     rules: EffectRules
     clock: Callable[[], datetime] = utc_now
     time: Callable[[], float] = monotonic
     pause: Callable[[float], Awaitable[object]] = asyncio.sleep
-    """Before a record is tried again while the store is away."""
-    counts: Counter[Kept | Step | MarkState] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
     """What became of the events since the process began."""
-    owed: Owed = field(default_factory=Owed)
-    """What became of effects that the store was not there to take; kept for their messages, which come again."""
+    under_way: set[asyncio.Task[EffectItem | None]] = field(default_factory=set)
 
     async def handle(self, event: Event) -> None:
-        """Run the effect of an event and of what waited for it, or keep the event until its turn. Then it is done.
+        """See to it that the event's effect has run, after those before it. When this returns, the message is done.
 
         Raises:
+            EffectRefused: an operator decides.
+            EffectFailed: the effect failed.
+            NotInTurn: another event comes first, and is not to be had.
+            Contended: the item changed each time.
             StoreAway: the store, or the service that the effect calls, did not answer; or the effect runs elsewhere.
-            Contended: the marker changed each time.
-            Unstorable: the store will never take the event.
         """
-        until = self.time() + FOLLOW_SECONDS
-        after = await self.settle(event)
-        if after is not None and after.waiting:
-            with contextlib.suppress(InboxError):  # the message is done; the timer goes on
-                await self.follow(event.aggregate, until)
+        young = event.age(self.clock()) < self.rules.events_live / 2
+        if not self.rules.has_effect(event) and (event.sequence is None or (self.source and young)):
+            self._tell(event, "has no effect", telemetry.Outcome.DUPLICATE)  # old-skips-written
+        else:
+            await self._settle(event, By.MESSAGE)
 
-    async def follow(self, key: AggregateKey, until: float) -> None:
-        """Go on with what waits, in order, as far as it is its turn. Raises as :meth:`handle` does."""
-        moved = True
-        while moved and self.time() < until:
-            first = next((mark.waits for mark in await self.ledger.waiting(key) if mark.sequence), None)
-            moved = first is not None and await self.settle(first, fenced=True) is not None
+    async def apply(self, event: Event) -> None:
+        """As :meth:`handle`, asked by an operator: what may have been handled is run again."""
+        await self._settle(event, By.OPERATOR)
 
-    async def settle(self, event: Event, *, asked: bool = False, fenced: bool = False) -> EffectMarker | None:
-        """One event alone; of one that waits, the turn is known only behind a fence (``turn-fenced``).
-
-        Returns the marker if its place is passed now; None: it stays as it is, or waits.
-        """
-        by = new_id().hex
-        for _ in range(ATTEMPTS):
-            seen = await self.ledger.read(event.aggregate, event.id, fenced=fenced)
-            if _is_own(seen.mark, by):  # own-start
-                return await self._run(event, seen)
-            if (record := self.owed.of(event, seen)) is not None:  # owed-record
-                return await self._record_outcome(event, seen, record)
-            decision = decide(seen, event, self.rules, EffectCall(self.clock(), by, asked))
-            if isinstance(decision, NotNow):
-                if not fenced:
-                    fenced = True
-                    continue  # running-fenced
-                raise EffectRunning(f"the effect of event {event.id} of {event.aggregate} {decision.value}")
-            if isinstance(decision, Kept):
-                self._tell(event, decision)
-                return None
-            with contextlib.suppress(RecordChanged):
-                if decision.step is Step.START:
-                    return await self._run(event, await self._start(event, decision))
-                written = await self._store(event.aggregate, decision)
-                self._tell(event, decision.step)
-                return None if decision.step is Step.WAIT else written.marker
-            fenced = True  # decide-again
-        raise Contended(f"{event.aggregate} changed at each of {ATTEMPTS} attempts: it is tried again later")
-
-    async def _start(self, event: Event, decision: MarkChange) -> SeenMark:
-        """Write that the effect is started; while it is not known whether that was written, look (``look-for-start``).
-
-        Given up, a mark that says "started" could stay, and nobody could tell any more that the effect was not run.
+    async def give_up(self, event: Event, reason: str) -> None:
+        """See to it that the effect is not run any more (``only-next``).
 
         Raises:
-            RecordChanged: it was not written; decide again.
-            StoreAway: the store did not tell in time.
+            Settled: its place is passed already.
+            NotInTurn: another place comes first, or the effect is running.
+            StoreAway: the store did not answer.
         """
         try:
-            return await self.ledger.write(event.aggregate, decision.marker, decision.mark)
+            done = await self._settle(event, By.GIVING_UP)
+        except EffectRunning as error:
+            raise NotInTurn(str(error)) from None
+        if done is EffectDone.PASSED:
+            raise Settled("its place is passed: it was handled, or given up before")
+        _log.warning("gave up %s of %s, place %s: %s", event.id, event.aggregate, event.sequence, reason)
+
+    async def catch_up(self, key: AggregateKey, last: int) -> bool:
+        """Go to this place with the source's events; whether anything was left. Raises as :meth:`handle` does."""
+        return await self._bring(key, Goal(last, None, By.SWEEP)) is EffectDone.NOW
+
+    async def reset(self, key: AggregateKey, to: int) -> bool:
+        """After a restore: the aggregate goes on behind this place. Raises EffectRunning, Contended, StoreAway."""
+        for _ in range(ATTEMPTS):
+            item, now = await self.items.read(key, fenced=True), self.clock()
+            if (
+                item is not None
+                and item.running
+                and now - item.running.at < self._seconds(self.rules.call_seconds)
+            ):
+                raise EffectRunning(f"an effect of {key} is running: try again in some minutes")
+            if item is not None and item.last == to and item.expires:
+                return False
+            fresh = EffectItem(
+                to, item.first if item else to + 1, now, version=item.version if item else None
+            )
+            try:
+                await self.items.write(key, fresh)
+            except RecordChanged:
+                continue
+            _log.warning("the effects of %s go on behind place %d, as an operator asked", key, to)
+            return True
+        raise Contended(f"{key} changes all the time: try again")
+
+    async def join(self) -> None:
+        """Wait for the effects that have begun: a process that stops ends none of them."""
+        while self.under_way:
+            await asyncio.wait(self.under_way)
+
+    async def _settle(self, event: Event, by: By) -> EffectDone:
+        key, place = event.aggregate, event.sequence
+        if place is None:  # it has no place among the others: the first and only one of its own
+            key, place = AggregateKey(key.type, f"{key.id}/{event.id}"), 1
+        done = await self._bring(key, Goal(place, event, by))
+        if done is EffectDone.PASSED and by is not By.GIVING_UP:
+            self._tell(event, done.value, telemetry.Outcome.DUPLICATE)
+        return done
+
+    async def _bring(self, key: AggregateKey, goal: Goal) -> EffectDone:  # noqa: C901 - a case for each kind of step
+        """Decide and do, until nothing is left."""
+        by, known, refused = new_id().hex, Known(self.source is not None), 0
+        fenced, made = goal.by in (By.OPERATOR, By.GIVING_UP), False
+        item = await self.items.read(key, fenced=fenced)
+        while True:
+            step = decide(item, goal, known, self.rules, EffectCall(self.clock(), by))
+            match step:
+                case EffectDone():
+                    return EffectDone.NOW if made and step is EffectDone.PASSED else step
+                case Ask(What.ITEM) | Refuse() | Wait() if not fenced:
+                    item, fenced = await self.items.read(key, fenced=True), True
+                case Ask(What.ITEM):
+                    raise EffectRunning(f"an effect of {key} is running, or its process just died")
+                case Refuse(why):
+                    _log.error("place %d of %s is for an operator: %s", goal.sequence, key, why)
+                    raise EffectRefused(why)
+                case Wait(why):
+                    raise NotInTurn(why)
+                case Ask():
+                    known = await self._ask(key, item, goal, known, step)
+                case EffectChange(run=Event() as first) if goal.by is By.GIVING_UP:
+                    raise NotInTurn(f"place {first.sequence} comes first")
+                case EffectChange():
+                    fenced = True
+                    try:
+                        item, made = await self._carry_out(key, step, item), True
+                        if goal.by is By.OPERATOR and step.run is goal.event:
+                            return EffectDone.NOW
+                    except RecordChanged as error:  # perhaps by an earlier attempt of this one
+                        refused, made = refused + 1, made or goal.by is By.GIVING_UP
+                        if refused == ATTEMPTS:
+                            raise Contended(f"{key} changes all the time: it is tried again later") from error
+                        item = await self.items.read(key, fenced=True)  # decide-again
+
+    async def _ask(
+        self, key: AggregateKey, item: EffectItem | None, goal: Goal, known: Known, ask: Ask
+    ) -> Known:
+        source, place = self.source, ask.place
+        assert source is not None, "nothing is asked of no source"
+        after = goal.sequence + (goal.event is None)
+        if ask.what is What.FIRST:
+            return replace(known, first=await source.first(key, after, self.rules.begin) or 0)
+        if ask.what is What.HELD:
+            held, event = await source.held(key), known.events[place]
+            discarded = known.discarded | frozenset(held.discarded)
+            return replace(known, discarded=discarded, held_after=held.after, cleared=event.id)
+        fenced = ask.what is What.PROOF
+        places = range(place, known.asked.stop) if fenced else range(place, min(after, place + AT_ONCE))
+        since = item.last_created_at - CLOCKS_DIFFER if item and item.last_created_at and not fenced else None
+        found = await source.events(key, places, since, fenced=fenced)
+        return replace(
+            known,
+            asked=range(known.asked.start if known.asked else place, places.stop),
+            proven=places.stop if fenced else known.proven,
+            events={**known.events, **{each.sequence: each for each in found if each.sequence}},
+        )
+
+    async def _carry_out(
+        self, key: AggregateKey, step: EffectChange, before: EffectItem | None
+    ) -> EffectItem | None:
+        """In a task of its own, which goes on when this call is cut off."""
+        task = asyncio.create_task(self._write_and_run(key, step, before))
+        self.under_way.add(task)
+        task.add_done_callback(self._end)
+        return await asyncio.shield(task)
+
+    def _end(self, task: "asyncio.Task[EffectItem | None]") -> None:
+        self.under_way.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.debug("an effect ended: %s", told(error) if isinstance(error, Exception) else error)
+
+    async def _write_and_run(
+        self, key: AggregateKey, step: EffectChange, before: EffectItem | None
+    ) -> EffectItem | None:
+        written = step.item
+        if not step.started:
+            written = await (self.items.write if step.run is None else self._start)(key, step.item)
+        for each in set(written.open) - set(before.open if before else ()):
+            self._tell_open(key, each.sequence, each.why)
+        return written if step.run is None else await self._run(key, step.run, written)
+
+    async def _start(self, key: AggregateKey, item: EffectItem) -> EffectItem:
+        """While it is not known whether the start was written, look (``look-for-start``): else it would stay.
+
+        Raises RecordChanged: it was not; StoreAway: the store did not tell in time.
+        """
+        until = self.time() + self.rules.around_seconds
+        try:
+            return await self.items.write(key, item)
         except StoreAway as error:
             away = error
-        try:
-            async with asyncio.timeout(self.rules.before_and_after_seconds):
-                while True:
-                    await self.pause(away.retry_after_seconds)
-                    try:
-                        seen = await self.ledger.read(event.aggregate, event.id, fenced=True)
-                    except StoreAway as error:
-                        away = error
-                        continue
-                    if _is_own(seen.mark, decision.mark.by):
-                        return seen
-                    raise RecordChanged("it was not written, or changed since: decide again")
-        except TimeoutError:
-            raise away from None
+        while self.time() < until:
+            await self.pause(away.retry_after_seconds)
+            try:
+                seen = await self.items.read(key, fenced=True)
+            except StoreAway as error:
+                away = error
+                continue
+            if seen is not None and seen.running == item.running:
+                return seen
+            raise RecordChanged("it was not written, or changed since")
+        raise away
 
-    async def _run(self, event: Event, started: SeenMark) -> EffectMarker | None:
-        """Run an effect that this call has started."""
-        assert started.mark is not None, "an effect that was started has its mark"
-        fresh = timedelta(seconds=self.rules.before_and_after_seconds)
-        if self.clock() - started.mark.at > fresh:  # fresh-start
+    async def _run(self, key: AggregateKey, event: Event, started: EffectItem) -> EffectItem | None:
+        running = started.running
+        assert running is not None, "an effect that is run was started"
+        if self.clock() - running.at > self._seconds(self.rules.around_seconds):  # fresh-start
+            await self._record(key, started, lambda item: replace(item, running=None))
             raise EffectRunning(
-                f"event {event.id} was started too long ago: its effect is not run by this call"
+                f"event {event.id} was started too long ago: this call does not run its effect"
             )
-        record: Record
         try:
-            async with asyncio.timeout(self.rules.effect_seconds):
-                await self.effect(event)
-        except (EffectAway, EffectNotDone) as error:
-            record = partial(self._record_failure, event, error=error, sure=True)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the effect may have taken place
-            record = partial(self._record_failure, event, error=error, sure=False)
-        else:
-            record = partial(self._record, event, state=MarkState.HANDLED, reason="")
-        self.owed.keep(event, started.mark.by, record)
-        return await self._record_outcome(event, started, record)
-
-    async def _record_outcome(self, event: Event, started: SeenMark, record: Record) -> EffectMarker | None:
-        """Record what became of an effect. If the store does not take it in time, it stays owed (``owed-record``)."""
-        try:
-            marker = await record(started)
-        except EffectAway:
-            self.owed.forget(event)
-            raise
-        except Unstorable:  # its message is set aside, and brings it again: then it is run again
-            assert started.mark is not None, "an effect that was started has its mark"
-            if not is_young(started.mark, self.rules, self.clock()):
-                self.owed.forget(event)
-            raise
-        self.owed.forget(event)
-        return marker
-
-    async def _store(self, key: AggregateKey, change: MarkChange) -> SeenMark:
-        """Write it. That an effect may have been handled is told also where its event is too large to be kept."""
-        try:
-            return await self.ledger.write(key, change.marker, change.mark)
-        except Unstorable:
-            if change.mark.kept is None:
-                raise
-            return await self.ledger.write(key, change.marker, replace(change.mark, kept=None))
-
-    async def _record_failure(
-        self, event: Event, started: SeenMark, error: Exception, *, sure: bool
-    ) -> EffectMarker | None:
-        reason = told(error)
-        if not sure and self.rules.unsure is Unsure.SET_ASIDE:
-            return await self._record(event, started, state=MarkState.UNCERTAIN, reason=reason)
-        await self._write(
-            event, started, lambda marker, mark: failed(marker, mark, event, self.clock(), reason)
-        )
-        _log.error("the effect of %s %s of %s failed: %s. It is tried again", *_names(event), reason)
-        if isinstance(error, EffectAway):
-            raise error
-        telemetry.decided(telemetry.Outcome.WAITING)
-        return None
-
-    async def _record(
-        self, event: Event, started: SeenMark, *, state: MarkState, reason: str
-    ) -> EffectMarker | None:
-        def over(marker: EffectMarker, mark: Mark) -> MarkChange:
-            return finished(marker, replace(mark, kept=event), state, self.clock(), reason)
-
-        after = await self._write(event, started, over)
-        if (
-            after is not None or state is MarkState.UNCERTAIN
-        ):  # else another call tells, and has run it once more
-            self._tell(event, state)
+            await self._run_while_away(event)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it tells how the effect went
+            return await self._record_failure(key, event, started, error)
+        after = await self._record(key, started, lambda item: recorded(item, event, self.clock()))
+        self._tell(event, "handled", telemetry.Outcome.APPLIED)
+        telemetry.applied(event.created_at, self.clock())
         return after
 
-    async def _write(
-        self, event: Event, started: SeenMark, change: Callable[[EffectMarker, Mark], MarkChange]
-    ) -> EffectMarker | None:
-        """What became of an effect that this call has run, unless somebody else took the effect over."""
-        try:
-            async with asyncio.timeout(self.rules.before_and_after_seconds):  # calls-end
-                return await self._write_record(event, started, change)
-        except TimeoutError:
-            raise StoreAway(
-                f"what became of the effect of event {event.id} could not be written in time"
-            ) from None
-
-    async def _write_record(
-        self, event: Event, started: SeenMark, change: Callable[[EffectMarker, Mark], MarkChange]
-    ) -> EffectMarker | None:
-        """While the store is away it is tried again: given up, the effect would run twice (``record-after``)."""
-        assert started.mark is not None, "an effect that was started has its mark"
-        seen: SeenMark | None = started
+    async def _run_while_away(self, event: Event) -> None:
+        until, pause = self.time() + AWAY_SECONDS, 1.0
         while True:
             try:
-                seen = seen or await self.ledger.read(event.aggregate, event.id, fenced=True)
-                if not _is_own(seen.mark, started.mark.by):  # somebody else answers for the effect now, or
-                    return seen.marker if _is_recorded(seen.mark, started.mark.by) else None  # own-record
-                assert seen.mark is not None, "the mark of this call is one"
-                after = change(seen.marker, seen.mark)
-                return (await self._store(event.aggregate, after)).marker
+                async with asyncio.timeout(self.rules.effect_seconds):  # calls-end
+                    return await self.effect(event)
+            except EffectAway as error:
+                if self.time() + pause >= until:
+                    raise
+                await self.pause(max(pause, error.retry_after_seconds))
+                pause *= 2
+
+    async def _record_failure(
+        self, key: AggregateKey, event: Event, started: EffectItem, error: Exception
+    ) -> EffectItem | None:
+        """``put-back``, unless it may have taken place and is not to be run again by itself."""
+        sure, reason = isinstance(error, EffectAway | EffectNotDone), told(error)
+        if not sure and self.rules.unsure is Unsure.SET_ASIDE:
+            place = event.sequence or 1
+            await self._record(
+                key,
+                started,
+                lambda item: replace(
+                    with_open(item, place, event.id, WhyOpen.UNSURE, self.clock()), running=None
+                ),
+            )
+            self._tell_open(key, place, WhyOpen.UNSURE)
+            raise EffectRefused(f"it may have been handled: {reason}")
+        await self._record(key, started, lambda item: replace(item, running=None, at=self.clock()))
+        _log.error(
+            "the effect of %s %s of %s failed: %s. It is tried again", event.action, event.id, key, reason
+        )
+        if isinstance(error, EffectAway):
+            raise error
+        raise EffectFailed(reason)
+
+    async def _record(
+        self, key: AggregateKey, started: EffectItem, change: Callable[[EffectItem], EffectItem]
+    ) -> EffectItem | None:
+        """What became of an effect, unless somebody else answers for it now; tried again while the store is away."""
+        until, seen = self.time() + self.rules.around_seconds, started
+        while True:
+            try:
+                return await self.items.write(key, change(seen))
             except RecordChanged:
-                seen = None
+                away = None
             except StoreAway as error:
-                seen = None
-                await self.pause(error.retry_after_seconds)
+                away = error
+            while True:
+                if away is not None:
+                    if self.time() >= until:
+                        raise away
+                    await self.pause(away.retry_after_seconds)
+                try:
+                    newest = await self.items.read(key, fenced=True)
+                except StoreAway as error:
+                    away = error
+                    continue
+                break
+            if newest is None or newest.running != started.running:
+                return newest
+            seen = newest
 
-    def _tell(self, event: Event, what: Kept | Step | MarkState) -> None:
+    def _tell_open(self, key: AggregateKey, place: int, why: WhyOpen) -> None:
+        self.counts[why.value] += 1
+        _log.error("place %d of %s is passed, and for an operator: %s", place, key, why.value)
+
+    def _tell(self, event: Event, what: str, outcome: telemetry.Outcome) -> None:
         self.counts[what] += 1
-        telemetry.decided(_OUTCOMES[what])
-        if what is MarkState.HANDLED:
-            telemetry.applied(event.created_at, self.clock())
-        unsure = what in (Step.UNSURE, MarkState.UNCERTAIN)
-        level = logging.ERROR if unsure else logging.INFO
-        _log.log(level, "%s %s of %s, sequence %s: %s", *_names(event), event.sequence or "none", what.value)
+        telemetry.decided(outcome)
+        told_of = event.action, event.id, event.aggregate, event.sequence or "none", what
+        _log.info("%s %s of %s, sequence %s: %s", *told_of)
 
-
-def _is_own(mark: Mark | None, by: str) -> bool:
-    return mark is not None and mark.is_started_by(by)
-
-
-def _is_recorded(mark: Mark | None, by: str) -> bool:
-    return mark is not None and mark.state is MarkState.HANDLED and mark.by == by
-
-
-def _names(event: Event) -> tuple[str, str, AggregateKey]:
-    return event.action, event.id, event.aggregate
+    def _seconds(self, seconds: float) -> timedelta:
+        return timedelta(seconds=seconds)

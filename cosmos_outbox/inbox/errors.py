@@ -15,7 +15,9 @@
     ├── NotApplied             a record that was set aside cannot be applied
     ├── RecordChanged          somebody else changed the record after it was read
     ├── EffectNotDone          an effect did not take place, for a reason of its own
+    ├── EffectFailed           an effect failed: its message waits
     ├── NotInTurn              another event, or a missing one, comes first
+    ├── EffectRefused          an effect is not run by itself: an operator decides
     ├── ReactionRefused        a reaction will not be applied as things are: an operator decides
     └── Settled                a message that was to be given up has its outcome already
 
@@ -81,6 +83,17 @@ class EffectNotDone(InboxError):
 
 class NotInTurn(InboxError):
     """Another event of the aggregate, or a missing one, comes first: deal with that one."""
+
+
+class EffectFailed(InboxError):
+    """An effect failed, which hits this aggregate alone: its message is set aside, and the timer tries again."""
+
+
+class EffectRefused(InboxError):
+    """An effect is not run by itself: it may have been handled, or its place in the aggregate is passed.
+
+    Its message is set aside for an operator. Later messages are not held up.
+    """
 
 
 class ReactionRefused(InboxError):

@@ -39,10 +39,14 @@ class Event:
 
     def age(self, now: datetime) -> timedelta:
         """How old the event is; a time that names no zone is taken for one of UTC."""
-        zoned = self.created_at if self.created_at.tzinfo else self.created_at.replace(tzinfo=UTC)
-        return now - zoned
+        return now - utc(self.created_at)
 
     @property
     def is_notice(self) -> bool:
         """Whether the message stands in the place of a discarded event."""
         return self.action == NOTICE
+
+
+def utc(time: datetime) -> datetime:
+    """The time, with its zone: one that names none is of UTC, whoever stored it."""
+    return time if time.tzinfo else time.replace(tzinfo=UTC)

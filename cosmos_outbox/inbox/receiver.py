@@ -23,7 +23,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from cosmos_outbox.inbox import telemetry
-from cosmos_outbox.inbox.errors import InboxError, ReactionRefused, StoreAway, Unreadable
+from cosmos_outbox.inbox.errors import (
+    EffectFailed,
+    EffectRefused,
+    InboxError,
+    ReactionRefused,
+    StoreAway,
+    Unreadable,
+)
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState, SetAside
 from cosmos_outbox.inbox.streak import Streak
@@ -170,8 +177,10 @@ class Receiver:
                 await self.handle(event)
             except StoreAway:
                 raise
-            except ReactionRefused as error:
+            except (EffectRefused, ReactionRefused) as error:
                 return await self._put_aside(delivery, event, error, RecordState.REFUSED)
+            except EffectFailed as error:
+                return await self._put_aside(delivery, event, error, RecordState.WAITING)
             except Exception as error:  # noqa: BLE001 - whatever it is, it must not hold up the other aggregates
                 if left == FAILURES and await self.set_aside.waits(event.aggregate):
                     left = 1

@@ -11,7 +11,7 @@ store away for themselves alone, would else be all that is ever tried.
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,6 +20,7 @@ from typing import Protocol
 from cosmos_outbox.inbox import telemetry
 from cosmos_outbox.inbox.away import Away
 from cosmos_outbox.inbox.errors import (
+    EffectRefused,
     EffectRunning,
     NotApplied,
     NotInTurn,
@@ -39,17 +40,14 @@ from cosmos_outbox.kernel.clock import monotonic, utc_now
 AWAY_AT = 5
 """How many aggregates in a row must find the store away before a run takes it to be away for all."""
 
-GiveUp = Callable[[Record, str], Awaitable[None]]
-"""Makes sure that the event of a record is not applied any more, for this reason: its message may come again."""
-
 _log = logging.getLogger(__name__)
 
 
 class OnRequest(Protocol):
-    """What is done of a reaction's message only when somebody asks: its record decides, not its copy here."""
+    """What is done of a message of a reaction or an effect only when somebody asks: the store decides, not its copy."""
 
     async def apply(self, event: Event) -> object:
-        """Apply what was refused, after all. Raises ReactionRefused, and what a handler raises."""
+        """Apply what was refused, after all. Raises EffectRefused, ReactionRefused, and what a handler raises."""
 
     async def give_up(self, event: Event, reason: str) -> None:
         """See to it that nobody applies the event any more. Raises Settled, NotInTurn, StoreAway."""
@@ -82,10 +80,8 @@ class Retrier:
     limit: timedelta
     """How long a record may wait. Older ones are closed: nobody has repaired the cause."""
     now: Callable[[], datetime] = utc_now
-    give_up: GiveUp | None = None
-    """None: to apply an event that was discarded does no harm, as in a read model, which is right after it."""
     asked: OnRequest | None = None
-    """Of a reaction."""
+    """None: to apply an event that was discarded does no harm, as in a read model, which is right after it."""
 
     async def run(self, *, seconds: float) -> Tried:
         """Try what waits; begins nothing after so many seconds, and cuts nothing off. Raises StoreAway."""
@@ -148,15 +144,12 @@ class Retrier:
 
         Raises:
             NotSetAside: there is no such record.
-            NotApplied, NotInTurn: of an effect that has run already, or that waits and whose turn it is not; of a
-                reaction's message likewise.
+            NotApplied, NotInTurn: of an effect or a reaction that is done already, or whose turn it is not.
             RecordChanged: somebody else changed the record, or closed it in another way.
-            StoreAway: the store cannot be used, or the effect is running.
+            StoreAway: the store cannot be used.
         """
         record = await self.set_aside.get(record_id)
         if record.state.is_open:
-            if self.give_up is not None:  # discard-marks
-                await self.give_up(record, reason)
             if await self._is_settled(record, reason):
                 await self._change(record, RecordState.APPLIED, record.reason)
                 raise NotApplied(
@@ -283,7 +276,7 @@ class Retrier:
                         await handle(event)
         except StoreAway:
             raise
-        except (Unreadable, ReactionRefused) as error:
+        except (Unreadable, EffectRefused, ReactionRefused) as error:
             return await self._change(record, RecordState.REFUSED, str(error))
         except Exception as error:  # noqa: BLE001 - it hits this aggregate alone, and the record tells an operator
             return await self._change(record, failed, told(error))

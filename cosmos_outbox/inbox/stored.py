@@ -3,15 +3,12 @@
 Nothing here has a version: the store gives one to each write.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from cosmos_outbox.inbox.effect import Mark, MarkState
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.effect import EffectItem, Open, RunningEffect, WhyOpen
 from cosmos_outbox.inbox.progress import Counts, Side, WalkProgress
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
@@ -67,62 +64,33 @@ def progress_of(document: Mapping[str, Any], version: str, as_of: datetime) -> W
     )
 
 
-def effect_id(subscriber: str, key: AggregateKey, event_id: str) -> str:
-    """What operators call one effect."""
-    name = json.dumps([subscriber, *key, event_id])
-    return hashlib.sha256(name.encode()).hexdigest()[:32]
-
-
-def mark_document(mark: Mark) -> dict[str, Any]:
-    """What is known of one event's effect, and the event itself where it is kept."""
-    event = mark.waits or mark.kept
+def item_document(item: EffectItem) -> dict[str, Any]:
+    """How far the effects of an aggregate have come."""
+    running = item.running
     return {
-        "eventId": mark.event_id,
-        "state": mark.state.value,
-        "sequence": mark.sequence,
-        "at": mark.at.isoformat(),
-        "by": mark.by,
-        "failures": mark.failures,
-        "failingSince": text_or_none(mark.failing_since),
-        "reason": mark.reason,
-        "holds": mark.waits is not None,
-        "event": event
-        and {
-            "action": event.action,
-            "createdAt": event.created_at.isoformat(),
-            "data": dict(event.data),
-            "schemaVersion": event.schema_version,
-        },
+        "last": item.last,
+        "first": item.first,
+        "at": item.at.isoformat(),
+        "lastEventId": item.last_event_id,
+        "lastCreatedAt": text_or_none(item.last_created_at),
+        "running": running and {**asdict(running), "at": running.at.isoformat()},
+        "open": [{**asdict(each), "at": each.at.isoformat()} for each in item.open],
     }
 
 
-def mark_of(key: AggregateKey, document: Mapping[str, Any], version: str) -> Mark:
-    """The mark in a document; without its event where the document was read without."""
-    event = _event(key, document) if document.get("event") else None
-    return Mark(
-        document["eventId"],
-        MarkState(document["state"]),
-        document["sequence"],
+def item_of(document: Mapping[str, Any], version: str) -> EffectItem:
+    """The item in a document."""
+    running = document["running"]
+    return EffectItem(
+        document["last"],
+        document["first"],
         datetime.fromisoformat(document["at"]),
-        waits=event if document["holds"] else None,
-        kept=None if document["holds"] else event,
-        by=document["by"],
-        failures=document["failures"],
-        failing_since=time_or_none(document["failingSince"]),
-        reason=document["reason"],
-        version=version,
-    )
-
-
-def _event(key: AggregateKey, document: Mapping[str, Any]) -> Event:
-    held = document["event"]
-    created = datetime.fromisoformat(held["createdAt"])
-    return Event(
-        document["eventId"],
-        key,
-        held["action"],
-        document["sequence"],
-        created,
-        held["data"],
-        held["schemaVersion"],
+        document["lastEventId"],
+        time_or_none(document["lastCreatedAt"]),
+        running and RunningEffect(**{**running, "at": datetime.fromisoformat(running["at"])}),
+        tuple(
+            Open(each["sequence"], each["event_id"], WhyOpen(each["why"]), datetime.fromisoformat(each["at"]))
+            for each in document["open"]
+        ),
+        version,
     )

@@ -59,6 +59,14 @@ def judge_subscription(name: str, state: SubscriptionState | None, survive: time
         yield wrong(subject, "a message that expires is lost", "turn on dead-lettering on message expiration")
     if state.forwards_to:
         yield wrong(subject, "forwards its messages, so the trigger gets no message", "remove ForwardTo")
+    if not state.takes_all:
+        yield warning(
+            subject,
+            "has a filter. A read model reads what it leaves out at the next gap, and an effect runs it all the same: "
+            'both find it in the source. Without a source, or in a reaction with order="each", later events of the '
+            "aggregate wait for it",
+            "let all messages in, and name the events of an effect with on=",
+        )
     yield _auto_delete(subject, state.deleted_when_idle_for)
 
 

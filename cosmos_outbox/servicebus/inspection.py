@@ -22,6 +22,7 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
     SessionCannotBeLockedError,
 )
+from azure.servicebus.management import TrueRuleFilter
 
 from cosmos_outbox.kernel.clock import monotonic, new_id
 from cosmos_outbox.servicebus.administration import administration_client
@@ -70,6 +71,8 @@ class SubscriptionState:
     dead_letters_expired: bool
     forwards_to: str | None
     deleted_when_idle_for: timedelta | None
+    takes_all: bool = True
+    """False: its rules leave messages out."""
 
 
 class ServiceBusInspection(AbstractAsyncContextManager["ServiceBusInspection"]):
@@ -110,6 +113,7 @@ class ServiceBusInspection(AbstractAsyncContextManager["ServiceBusInspection"]):
             with _reported():
                 async with asyncio.timeout(DEADLINE_SECONDS):
                     found = await self._admin.get_subscription(topic, name)
+                    rules = [each.filter async for each in self._admin.list_rules(topic, name)]
         except _NotThere:
             return None
         return SubscriptionState(
@@ -119,6 +123,7 @@ class ServiceBusInspection(AbstractAsyncContextManager["ServiceBusInspection"]):
             dead_letters_expired=bool(found.dead_lettering_on_message_expiration),
             forwards_to=found.forward_to or None,
             deleted_when_idle_for=_duration(found.auto_delete_on_idle),
+            takes_all=any(isinstance(each, TrueRuleFilter) for each in rules),
         )
 
     async def try_sending(self, topic: str) -> None:

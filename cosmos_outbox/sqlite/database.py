@@ -37,19 +37,11 @@ CREATE TABLE IF NOT EXISTS records (
 CREATE INDEX IF NOT EXISTS records_by_state ON records (subscription, state, aggregate_id);
 CREATE INDEX IF NOT EXISTS records_as_tried ON records (subscription, tried);
 CREATE INDEX IF NOT EXISTS records_that_expire ON records (expires_at) WHERE expires_at IS NOT NULL;
-CREATE TABLE IF NOT EXISTS markers (
+CREATE TABLE IF NOT EXISTS effects (
     subscriber TEXT NOT NULL, aggregate_type TEXT NOT NULL, aggregate_id TEXT NOT NULL, version TEXT NOT NULL,
-    last INTEGER, waiting INTEGER NOT NULL, running TEXT, written INTEGER NOT NULL,
+    document TEXT NOT NULL, expires_at TEXT,
     PRIMARY KEY (subscriber, aggregate_type, aggregate_id)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS markers_as_written ON markers (subscriber, written);
-CREATE TABLE IF NOT EXISTS marks (
-    subscriber TEXT NOT NULL, aggregate_type TEXT NOT NULL, aggregate_id TEXT NOT NULL, event_id TEXT NOT NULL,
-    version TEXT NOT NULL, effect_id TEXT NOT NULL, state TEXT NOT NULL, at TEXT NOT NULL, sequence INTEGER,
-    holds INTEGER NOT NULL, document TEXT NOT NULL, expires_at TEXT,
-    PRIMARY KEY (subscriber, aggregate_type, aggregate_id, event_id)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS marks_by_state ON marks (subscriber, state, at, effect_id);
-CREATE UNIQUE INDEX IF NOT EXISTS marks_by_effect ON marks (effect_id);
-CREATE INDEX IF NOT EXISTS marks_that_expire ON marks (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX IF NOT EXISTS effects_that_expire ON effects (expires_at) WHERE expires_at IS NOT NULL;
 CREATE TABLE IF NOT EXISTS keys (name TEXT NOT NULL PRIMARY KEY, key TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS progress (
     name TEXT NOT NULL PRIMARY KEY, version TEXT NOT NULL, saved_at TEXT NOT NULL, document TEXT NOT NULL

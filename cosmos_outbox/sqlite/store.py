@@ -13,7 +13,7 @@ from cosmos_outbox.lists.listing import EntryListing
 from cosmos_outbox.lists.token_key import TokenKey
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.sqlite.database import Database
-from cosmos_outbox.sqlite.effects import SqliteEffectList, SqliteLedger
+from cosmos_outbox.sqlite.effects import SqliteEffects
 from cosmos_outbox.sqlite.entries import SqliteEntries
 from cosmos_outbox.sqlite.listing import SqliteItems, token_key
 from cosmos_outbox.sqlite.set_aside import SqliteSetAside
@@ -62,15 +62,9 @@ class SqliteStore:
         """Of one subscription."""
         return SqliteSetAside(self.database, subscription, closed_ttl_seconds)
 
-    def effects(
-        self,
-        name: str,
-        subscription: str,
-        ids_ttl_seconds: int,
-    ) -> tuple[SqliteLedger, SqliteEffectList]:
+    def effects(self, name: str, subscription: str, ttl_seconds: int) -> SqliteEffects:
         """Of one subscriber with effects."""
-        ledger = SqliteLedger(self.database, subscription, ids_ttl_seconds)
-        return ledger, SqliteEffectList(self.database, subscription)
+        return SqliteEffects(self.database, subscription, ttl_seconds)
 
     async def check(self) -> None:
         """Returns if the file can be used. Raises StoreAway."""

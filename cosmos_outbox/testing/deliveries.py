@@ -68,11 +68,9 @@ class Deliveries:
         return [record for record in await self.set_aside(to) if record.id not in before]
 
     async def upkeep(self) -> None:
-        """What the timers do: try again what was set aside, and go on with effects that wait. Raises StoreAway."""
+        """What the timers do: try again what was set aside. Raises StoreAway."""
         for subscription in self._of(None):
             await subscription.subscriber.retrier.run(seconds=_UPKEEP_SECONDS)
-            if subscription.upkeep is not None:
-                await subscription.upkeep.run(seconds=_UPKEEP_SECONDS)
 
     async def entry(self, of: ReadModelOf[S] | ForeignReadModel[S], aggregate_id: str) -> Entry[S] | None:
         """The entry that a read model has of an aggregate; of a deleted one the ``state`` is None."""

@@ -117,7 +117,7 @@ class _Run:
     async def left_behind(self, asked: Mapping[str, Asked]) -> LeftBehind:
         found = LeftBehind(
             effects={
-                each.name: (each.aggregate_type, asked[each.name].events)
+                each.name: (each.aggregate_type, asked[each.name].events, each.chosen.kinds)
                 for each in self.service.subscribers
                 if isinstance(each, ForeignEffect)
             }
@@ -156,7 +156,7 @@ async def violations(service: SubscriberService, told: Sequence[Publishes], seed
     asked = {each.name: Asked(each.run) for each in service.subscribers if isinstance(each, ForeignEffect)}
     copy = replace(service)
     copy.subscribers.extend(
-        replace(each, run=asked[each.name]) if isinstance(each, ForeignEffect) else each
+        each.running(asked[each.name]) if isinstance(each, ForeignEffect) else each
         for each in service.subscribers
     )
     # What the user's code gets from his own object is this one.

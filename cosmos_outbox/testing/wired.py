@@ -1,9 +1,9 @@
 """A service's parts over stores in memory; a part that has no form in memory says so, and names what has it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property, partial
 from typing import Any, NoReturn, Protocol, TypeVar
 
@@ -11,13 +11,16 @@ from pydantic import BaseModel
 
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
 from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
+from cosmos_outbox.cosmos.aggregates.documents import EventReader
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
+from cosmos_outbox.cosmos.inbox.event_source import stored_event
 from cosmos_outbox.cosmos.inbox.own_source import OwnSource, one
 from cosmos_outbox.cosmos.inbox.source import CosmosSource
 from cosmos_outbox.cosmos.own.transaction import Transactions
 from cosmos_outbox.cosmos.store.item import Item
-from cosmos_outbox.inbox.effect import Begin
+from cosmos_outbox.inbox.effect import EffectSource, HeldBack
 from cosmos_outbox.inbox.effects import EffectInbox
+from cosmos_outbox.inbox.event import Event, utc
 from cosmos_outbox.inbox.ports import Source
 from cosmos_outbox.inbox.reading import MessageReader
 from cosmos_outbox.inbox.receiver import Handle
@@ -26,6 +29,7 @@ from cosmos_outbox.inbox.sweep import Sweep
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.shedding import LoadShedder
 from cosmos_outbox.outbox.aggregates import Aggregates
+from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.on_commit import OnCommit
 from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork
 from cosmos_outbox.settings.environment import Settings
@@ -36,7 +40,7 @@ from cosmos_outbox.testing.clock import Clock
 from cosmos_outbox.testing.deliveries import store_in_memory, timed
 from cosmos_outbox.testing.documents import Documents, MemoryContainer, NotInMemory
 from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf
-from cosmos_outbox.wiring.effects import effect_rules, ids_ttl_seconds, with_effects
+from cosmos_outbox.wiring.effects import effect_rules, with_effects
 from cosmos_outbox.wiring.kept import ReadModel
 from cosmos_outbox.wiring.outbox import Outbox, deadlines_of
 from cosmos_outbox.wiring.reactions import ReactionOf, reaction_inbox, records_of, with_reaction
@@ -179,7 +183,7 @@ class Subscribers:
             subscriber = self._subscriber(declared, inbox.handle, untyped=declared.untyped)
             return timed(with_reaction(subscriber, inbox), self.clock)
         if isinstance(declared, EffectOf):
-            return self.effect(declared, Begin.AT_ONE, untyped=declared.untyped)
+            return self.effect(declared, EventsInMemory(source, declared), untyped=declared.untyped)
         model = self._read_model(declared, source)
         handle, untyped = model.inbox.handle, declared.untyped
         return timed(
@@ -193,20 +197,18 @@ class Subscribers:
         return self.settings
 
     def effect(
-        self, declared: EffectOf | ForeignEffect, begin: Begin, *, untyped: bool = False
+        self, declared: EffectOf | ForeignEffect, source: EffectSource | None, *, untyped: bool = False
     ) -> Subscription:
-        """An effect, of whoever's events."""
+        """An effect, of whoever's events; ``source``: those that were stored."""
         settings, clock = self.settings, self.clock
-        rules = effect_rules(
-            settings.event_ttl_seconds, settings.parked_max_age_seconds, declared.unsure, begin
-        )
+        rules = effect_rules(settings, declared.chosen)
         name = settings.name(declared.subscription)
-        ledger, listed = self.store.effects(declared.name, name, ids_ttl_seconds(rules))
+        items = self.store.effects(declared.name, name, int(rules.items_live.total_seconds()))
         inbox = EffectInbox(
-            replace(ledger, clock=clock), declared.run, rules, clock, time=clock.monotonic, pause=clock.sleep
+            replace(items, clock=clock), source, declared.run, rules, clock, clock.monotonic, clock.sleep
         )
         subscriber = self._subscriber(declared, inbox.handle, untyped=untyped)
-        return timed(with_effects(subscriber, inbox, listed), clock)
+        return timed(with_effects(subscriber, inbox, declared.aggregate_type, declared.name), clock)
 
     def _subscriber(self, declared: _Declared, handle: Handle, *, untyped: bool) -> Subscriber:
         name = self.settings.name(declared.subscription)
@@ -230,6 +232,42 @@ def _source(of: ReadModelOf[S], source: MemoryContainer) -> Source[S]:
         return CosmosSource(source, of.state_of)
     feed: Any = _Absent("the change feed")
     return OwnSourceInMemory(source, feed, of.documents, of.state_of, source.documents)
+
+
+@dataclass(frozen=True)
+class EventsInMemory:
+    """See :class:`cosmos_outbox.inbox.effect.EffectSource`: the relay holds nothing back in memory."""
+
+    source: MemoryContainer
+    of: EffectOf
+
+    async def events(
+        self, key: AggregateKey, places: range, since: datetime | None, *, fenced: bool
+    ) -> Sequence[Event]:
+        """Those of an aggregate in these places."""
+        return [each for each in self._all(key) if each.sequence in places]
+
+    async def first(self, key: AggregateKey, before: int, begin: datetime | None) -> int | None:
+        """The first place that is there and not before ``begin``."""
+        found = [each for each in self._all(key) if begin is None or utc(each.created_at) >= begin]
+        return min(
+            (each.sequence for each in found if each.sequence and each.sequence < before), default=None
+        )
+
+    async def held(self, key: AggregateKey) -> HeldBack:
+        """Nothing."""
+        return HeldBack()
+
+    async def last(self, key: AggregateKey) -> int | None:
+        """The aggregate's last place."""
+        return max((each.sequence for each in self._all(key) if each.sequence), default=None)
+
+    def _all(self, key: AggregateKey) -> Iterator[Event]:
+        untyped = self.of.aggregate_type if self.of.untyped else None
+        reader = EventReader(untyped, self.source.paths)
+        for stored in reader.events(self.source.documents.all()):
+            if isinstance(stored, OutboxEvent) and stored.aggregate == key:
+                yield stored_event(stored, self.of.source)
 
 
 async def _none_blocked() -> Sequence[AggregateKey]:

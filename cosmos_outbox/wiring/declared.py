@@ -1,18 +1,18 @@
 """What a service subscribes to, as it is declared: data alone, until it is wired."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.inbox.decision import First, Projection
-from cosmos_outbox.inbox.effect import Unsure
-from cosmos_outbox.inbox.effects import Effect
+from cosmos_outbox.inbox.effect import Effect
 from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.names import Named
+from cosmos_outbox.wiring.chosen import Chosen
 from cosmos_outbox.wiring.outbox import Outbox
 from cosmos_outbox.wiring.reactions import ReactionOf
 from cosmos_outbox.wiring.subscription import Subscription
@@ -55,13 +55,25 @@ class EffectOf:
     subscription: Named
     container: Named
     """Of what is remembered of the effects."""
-    run: Effect
-    unsure: Unsure
+    chosen: Chosen
     untyped: bool
+    source: str
+    """The service, as its messages tell it."""
+    own: bool
+    """Its events are beside documents of a team's own."""
     form: None = None
 
+    @property
+    def run(self) -> Effect:
+        """What is run for each event."""
+        return self.chosen.run
+
+    def running(self, run: Effect) -> "EffectOf":
+        """The same, with another function."""
+        return replace(self, chosen=replace(self.chosen, run=run))
+
     def wire(self, settings: Settings, outbox: Outbox) -> Subscription:
-        """Its subscriber, with the timer that goes on with what waits. Opens no connection."""
+        """Its subscriber, with the sweep that finds what no message tells. Opens no connection."""
         from cosmos_outbox.wiring.effects import wire_effects  # noqa: PLC0415 - not where nothing is received
 
         return wire_effects(settings, outbox, self)

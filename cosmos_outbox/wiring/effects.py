@@ -1,83 +1,114 @@
-"""The effects of a subscriber, wired: ids are kept for longer than an event can wait in all places together."""
+"""The effects of a subscriber, wired: items live for longer than an event can wait in all places together."""
 
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Protocol
 
-from cosmos_outbox.cosmos.inbox.effect_list import CosmosEffectList
-from cosmos_outbox.cosmos.inbox.ledger import CosmosLedger
-from cosmos_outbox.inbox.effect import Begin, EffectRules, Unsure
-from cosmos_outbox.inbox.effect_operator import EffectList, EffectOperator
-from cosmos_outbox.inbox.effect_upkeep import EffectUpkeep
-from cosmos_outbox.inbox.effects import Effect, EffectInbox
+from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
+from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
+from cosmos_outbox.cosmos.inbox.effects import CosmosEffects
+from cosmos_outbox.cosmos.inbox.event_source import CosmosEventSource
+from cosmos_outbox.cosmos.inbox.walk_lists import CosmosLists
+from cosmos_outbox.inbox.effect import MARGIN, EffectRules
+from cosmos_outbox.inbox.effect_operator import EffectOperator
+from cosmos_outbox.inbox.effect_sweep import EffectSweep
+from cosmos_outbox.inbox.effects import EffectInbox
 from cosmos_outbox.inbox.reading import MessageReader
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.lists import continuation
 from cosmos_outbox.settings.environment import TTL_MAX, Settings
 from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.wiring.chosen import Chosen
 from cosmos_outbox.wiring.outbox import Outbox
-from cosmos_outbox.wiring.subscription import (
-    Subscriber,
-    Subscribes,
-    Subscription,
-    wire_subscriber,
-)
-
-MARGIN = timedelta(days=1)
-"""For clocks that differ, and for a message that is on its way."""
+from cosmos_outbox.wiring.read_model import Lasting
+from cosmos_outbox.wiring.subscription import Subscriber, Subscribes, Subscription, wire_subscriber
 
 
 class DeclaredEffect(Subscribes, Protocol):
     """What a service declares of an effect: see :class:`cosmos_outbox.wiring.declared.EffectOf`."""
 
     @property
-    def run(self) -> Effect: ...
+    def chosen(self) -> Chosen: ...
     @property
-    def unsure(self) -> Unsure: ...
+    def source(self) -> str: ...
+    @property
+    def own(self) -> bool: ...
 
 
 def wire_effects(settings: Settings, outbox: Outbox, of: DeclaredEffect) -> Subscription:
-    """A subscriber with effects that was there from the first event on, and the operator's work on them.
+    """A subscriber with effects, and the sweep that finds what no message tells. Opens no connection.
 
-    Opens no connection: the first use opens it. Raises Misconfigured: ids live too long.
+    Raises Misconfigured: what is known of effects would live too long.
     """
-    rules = effect_rules(settings.event_ttl_seconds, settings.parked_max_age_seconds, of.unsure)
     subscription, container = settings.name(of.subscription), settings.name(of.container)
-    items = outbox.container(container)
-    inbox = EffectInbox(CosmosLedger(items, subscription, ids_ttl_seconds(rules)), of.run, rules)
-    scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{container}/{subscription}"
-    reader = MessageReader(of.aggregate_type, untyped=of.untyped)
-    wired = wire_subscriber(settings, outbox, subscription, reader.read, inbox.handle)
-    return with_effects(wired, inbox, CosmosEffectList(items, subscription, scope))
-
-
-def with_effects(subscriber: Subscriber, inbox: EffectInbox, effects: EffectList) -> Subscription:
-    """A subscriber whose messages the inbox handles, with what timers and operators do about its effects."""
-    upkeep, operator = EffectUpkeep(inbox), EffectOperator(inbox, effects)
-    return Subscription(
-        replace(
-            subscriber,
-            retrier=replace(subscriber.retrier, give_up=upkeep.give_up),
-            open_effects=operator.waiting,
-        ),
-        effects=operator,
-        upkeep=upkeep,
+    items, sources = outbox.container(container), outbox.container(settings.cosmos_container)
+    documents, rules = _documents(of), effect_rules(settings, of.chosen)
+    source = CosmosEventSource(
+        sources, outbox.feed, outbox.events, outbox.observer.lot, documents, of.source, of.own
     )
+    stored = CosmosEffects(items, subscription, int(rules.items_live.total_seconds()))
+    inbox = EffectInbox(stored, source, of.chosen.run, rules)
+    lists = CosmosLists(items, sources, documents, f"effects-{subscription}", 0)
+    reader = MessageReader(of.aggregate_type, untyped=of.untyped)
+    subscriber = wire_subscriber(settings, outbox, subscription, reader.read, inbox.handle)
+    outbox.resources.push_async_callback(inbox.join)  # before the clients are closed
+    scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{container}/{subscription}"
+    ahead = None if of.own else partial(_all, lists)
+    return with_effects(subscriber, inbox, of.aggregate_type, scope, EffectSweep(inbox, lists), ahead)
 
 
-def effect_rules(
-    event_ttl_seconds: int, parked_max_age_seconds: int, unsure: Unsure, begin: Begin = Begin.AT_ONE
-) -> EffectRules:
-    """An event may wait stored, parked, set aside, and in the ledger: each for its limit (``ids-outlive-events``)."""
-    limit = timedelta(seconds=event_ttl_seconds)
-    comes_for = 3 * limit + timedelta(seconds=parked_max_age_seconds)
-    return EffectRules(comes_for, comes_for + MARGIN, limit, unsure, begin)
+def _documents(of: DeclaredEffect) -> SourceDocuments:
+    """By which is told how far each aggregate has come; of a team's own, by their events."""
+    if not of.own:
+        return SourceDocuments.of_library(of.aggregate_type)
+    where = {"/type": EVENT_TYPE, "/aggregateType": of.aggregate_type}
+    return SourceDocuments(of.aggregate_type, where, "/data/sequence", "/data/deleted", "/aggregateId")
 
 
-def ids_ttl_seconds(rules: EffectRules) -> int:
-    """How long the ids of handled events are kept. Raises Misconfigured: longer than a store keeps anything."""
-    ids_ttl = int(rules.ids_are_kept_for.total_seconds())
-    if ids_ttl > TTL_MAX:
+async def _all(lists: CosmosLists) -> AsyncIterator[tuple[AggregateKey, int]]:
+    position = None
+    while True:
+        page = await lists.sources(position)
+        for each in page.items:
+            yield each.key, each.sequence
+        if (position := page.position) is None:
+            return
+
+
+def with_effects(  # noqa: PLR0913, PLR0917 - what a subscriber with effects is made of
+    subscriber: Subscriber,
+    inbox: EffectInbox,
+    aggregate_type: str,
+    scope: str,
+    sweep: EffectSweep | None = None,
+    ahead: Callable[[], AsyncIterator[tuple[AggregateKey, int]]] | None = None,
+) -> Subscription:
+    """A subscriber whose messages the inbox handles, with what timers and operators do about its effects."""
+    operator = EffectOperator(
+        inbox,
+        subscriber.subscription,
+        aggregate_type,
+        partial(continuation.seal, scope),
+        partial(continuation.unseal, scope),
+        ahead,
+    )
+    retrier = replace(subscriber.retrier, asked=inbox)
+    made = replace(subscriber, retrier=retrier, open_effects=operator.waiting)
+    return Subscription(made, effects=operator, effect_sweep=sweep)
+
+
+def effect_rules(settings: Lasting, chosen: Chosen) -> EffectRules:
+    """An event may wait stored, parked, set aside, and for its dead letter: each for its limit.
+
+    Raises Misconfigured: items would live for longer than a store keeps anything.
+    """
+    events_live = timedelta(seconds=settings.event_ttl_seconds)
+    items_live = 3 * events_live + timedelta(seconds=settings.parked_max_age_seconds) + 2 * MARGIN
+    if items_live.total_seconds() > TTL_MAX:
         raise Misconfigured(
-            f"the ids of handled events have to be kept for {ids_ttl} s, and the store keeps nothing longer than "
+            f"what is known of effects has to be kept for {items_live}, and the store keeps nothing longer than "
             f"{TTL_MAX} s: lower EVENT_TTL_SECONDS or PARKED_MAX_AGE_SECONDS"
         )
-    return ids_ttl
+    return EffectRules(events_live, items_live, chosen.kinds, chosen.unsure, chosen.begin)

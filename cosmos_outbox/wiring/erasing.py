@@ -17,7 +17,6 @@ from cosmos_outbox.operations.erasing import Eraser
 from cosmos_outbox.outbox.erasable import Erasable
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.unit_of_work import Origin
-from cosmos_outbox.wiring.own_erasing import give_up
 from cosmos_outbox.wiring.service import Wired
 
 if TYPE_CHECKING:
@@ -81,13 +80,11 @@ class _Places:
         return Collected(sum(each.messages for each in found), all(each.emptied for each in found))
 
     async def empty(self, key: AggregateKey) -> bool:
-        """Empty the entries of every read model, and give up the effects that wait. Raises StoreAway, Contended."""
+        """Empty the entries of every read model; of effects nothing is kept. Raises StoreAway, Contended."""
         emptied = False
         for each in self.wired.subscriptions.values():
             if each.read_model is not None:
                 emptied = await _empty_entry(each.read_model.inbox, key) or emptied
-            if each.effects is not None:
-                emptied = await give_up(each.effects, key) or emptied
         return emptied
 
 

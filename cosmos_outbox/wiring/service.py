@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -17,8 +18,7 @@ from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.cosmos.own.numbering import Numbering
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths
 from cosmos_outbox.inbox.decision import First, Projection
-from cosmos_outbox.inbox.effect import Unsure
-from cosmos_outbox.inbox.effects import Effect
+from cosmos_outbox.inbox.effect import Effect
 from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.reaction import Targets
 from cosmos_outbox.inbox.reaction_decision import InOrder, React
@@ -32,6 +32,7 @@ from cosmos_outbox.settings.names import Named, Names, named_after
 from cosmos_outbox.settings.own_container import OwnContainer, OwnDocuments
 from cosmos_outbox.settings.wire_names import WireNames
 from cosmos_outbox.wiring.canary import with_canary
+from cosmos_outbox.wiring.chosen import Chosen, On
 from cosmos_outbox.wiring.clients import SDKS, Clients
 from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf, Subscriber, named
 from cosmos_outbox.wiring.outbox import Outbox, wire_outbox
@@ -190,25 +191,29 @@ class Service:
         name: str,
         *,
         of: type[Aggregate[Any]] | str,
+        on: On = None,
         subscription: Named | str | None = None,
         container: Named | str | None = None,
         repeatable: bool = True,
+        begin: datetime | None = None,
         upcast: Upcasts | None = None,
     ) -> Callable[[Effect], EffectOf]:
         """Declare an effect: the decorated function runs for each event, in the order of its aggregate.
 
-        It is asked for at least once: a process that dies between the effect and its record runs it again, or leaves it
-        to an operator where it is not ``repeatable``. Give the event's id to the other side as its idempotency key. The
-        function has 30 seconds; it raises EffectAway where the other side is away, and EffectNotDone where it refuses
-        this one. Raises ValueError: the name is taken.
+        ``on``: the events that have one, by class or name; others cost nothing. ``begin``: earlier events are not for
+        this subscriber, which was added later. It is asked for at least once: a process that dies between the effect
+        and its record runs it again, or leaves it to an operator where it is not ``repeatable``. Give the event's id to
+        the other side as its idempotency key. The function has 30 seconds; it raises EffectAway where the other side is
+        away, and EffectNotDone where it refuses this one. Raises ValueError: the name is taken.
         """
         kind = of if isinstance(of, str) else of.aggregate_type
-        unsure, steps = Unsure.RUN_AGAIN if repeatable else Unsure.SET_ASIDE, Upcasting(upcast or {})
+        steps = Upcasting(upcast or {})
 
         def declare(run: Effect) -> EffectOf:
             declared = EffectOf(
                 name, kind, named_after(name, "SUBSCRIPTION", subscription), named_after(name, "CONTAINER", container),
-                steps.before_effect(run), unsure, untyped=self.untyped == kind,
+                Chosen.of(steps.before_effect(run), on, begin, repeatable=repeatable), self.untyped == kind,
+                self.wire_names.source, self.own is not None,
             )  # fmt: skip
             self._add(declared)
             return declared

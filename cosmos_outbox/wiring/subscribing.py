@@ -7,16 +7,14 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
 from cosmos_outbox.inbox.decision import Projection
-from cosmos_outbox.inbox.effect import Begin, Unsure
-from cosmos_outbox.inbox.effect_operator import EffectList
-from cosmos_outbox.inbox.effects import Effect, EffectInbox
+from cosmos_outbox.inbox.effect import Effect, EffectItems
 from cosmos_outbox.inbox.form import EntryForm, Listing
 from cosmos_outbox.inbox.ports import Entries, Source
 from cosmos_outbox.inbox.reading import MessageReader
@@ -31,12 +29,12 @@ from cosmos_outbox.settings.subscribing import SubscriberSettings, load_subscrib
 from cosmos_outbox.sources.http import HttpApi
 from cosmos_outbox.sources.nowhere import NoSource, Nowhere
 from cosmos_outbox.telemetry.export import export
+from cosmos_outbox.wiring.chosen import Chosen
 from cosmos_outbox.wiring.outbox import HEALTH_SECONDS
 from cosmos_outbox.wiring.per_process import OnePerProcess
 from cosmos_outbox.wiring.subscription import Subscription, subscriber_over
 
 if TYPE_CHECKING:
-    from cosmos_outbox.inbox.ledger import Ledger
     from cosmos_outbox.wiring.kept import CountedLists, ReadModel
 
 S = TypeVar("S", bound=BaseModel)
@@ -57,11 +55,8 @@ class Store(Protocol):
     def set_aside(self, subscription: str, closed_ttl_seconds: int) -> SetAside:
         """Of one subscription."""
 
-    def effects(self, name: str, subscription: str, ids_ttl_seconds: int) -> "tuple[Ledger, EffectList]":
-        """Of one subscriber with effects: what is remembered of them, and the list of the open ones.
-
-        Raises Misconfigured.
-        """
+    def effects(self, name: str, subscription: str, ttl_seconds: int) -> EffectItems:
+        """Of one subscriber with effects. Raises Misconfigured."""
 
     async def check(self) -> None:
         """Returns if it answers. Raises the errors of the inbox, or of the outbox, when it does not."""
@@ -126,26 +121,33 @@ class ForeignEffect:
     name: str
     aggregate_type: str
     subscription: Named
-    run: Effect
-    unsure: Unsure
-    begin: Begin
+    chosen: Chosen
+
+    @property
+    def run(self) -> Effect:
+        """What is run for each event."""
+        return self.chosen.run
+
+    def running(self, run: Effect) -> "ForeignEffect":
+        """The same, with another function."""
+        return replace(self, chosen=replace(self.chosen, run=run))
 
     def wire(self, wired: "WiredSubscriber") -> Subscription:
-        """Its subscriber, with the timer that goes on with what waits. Raises Misconfigured."""
-        from cosmos_outbox.wiring.effects import effect_rules, ids_ttl_seconds, with_effects  # noqa: PLC0415
+        """Its subscriber; nothing tells of a last event that is lost. Raises Misconfigured."""
+        from cosmos_outbox.inbox.effects import EffectInbox  # noqa: PLC0415
+        from cosmos_outbox.wiring.effects import effect_rules, with_effects  # noqa: PLC0415
 
         store, settings = wired.store, wired.settings
-        rules = effect_rules(
-            settings.event_ttl_seconds, settings.parked_max_age_seconds, self.unsure, self.begin
-        )
+        rules = effect_rules(settings, self.chosen)
         subscription = settings.name(self.subscription)
-        ledger, effects = store.effects(self.name, subscription, ids_ttl_seconds(rules))
-        inbox = EffectInbox(ledger, self.run, rules)
+        items = store.effects(self.name, subscription, int(rules.items_live.total_seconds()))
+        inbox = EffectInbox(items, None, self.run, rules)
         subscriber = subscriber_over(
             store.set_aside(subscription, settings.event_ttl_seconds), settings, wired.resources, subscription,
             MessageReader(self.aggregate_type).read, inbox.handle,
         )  # fmt: skip
-        return with_effects(subscriber, inbox, effects)
+        wired.resources.push_async_callback(inbox.join)  # before the store is closed
+        return with_effects(subscriber, inbox, self.aggregate_type, f"{self.name}/{subscription}/effects")
 
 
 ForeignSubscriber = ForeignReadModel[Any] | ForeignEffect
@@ -228,29 +230,24 @@ class SubscriberService:
         name: str,
         *,
         of: str,
+        on: Collection[str] | None = None,
         subscription: Named | str | None = None,
         repeatable: bool = True,
-        begin: Begin = Begin.AT_ONE,
+        begin: datetime | None = None,
         upcast: Upcasts | None = None,
     ) -> Callable[[Effect], ForeignEffect]:
         """Declare an effect: the decorated function runs for each event of type ``of``, in its aggregate's order.
 
-        It is asked for at least once: a process that dies between the effect and its record runs it again, or leaves it
-        to an operator where it is not ``repeatable``. Give the event's id to the other side as its idempotency key.
-        ``begin=Begin.WHERE_SEEN``: the subscription is younger than the publisher's aggregates, and what came before
-        it is not for this team.
+        ``on``: the names of the events that have one. ``begin``: earlier events are not for this team, which subscribes
+        since then. It is asked for at least once: a process that dies between the effect and its record runs it again,
+        or leaves it to an operator where it is not ``repeatable``. Give the event's id to the other side as its
+        idempotency key. A missing event holds up the later ones of its aggregate; a lost last one is not noticed.
         """
-        unsure, steps = Unsure.RUN_AGAIN if repeatable else Unsure.SET_ASIDE, Upcasting(upcast or {})
+        steps = Upcasting(upcast or {})
 
         def declare(run: Effect) -> ForeignEffect:
-            declared = ForeignEffect(
-                name,
-                of,
-                named_after(name, "SUBSCRIPTION", subscription),
-                steps.before_effect(run),
-                unsure,
-                begin,
-            )
+            chosen = Chosen.of(steps.before_effect(run), on, begin, repeatable=repeatable)
+            declared = ForeignEffect(name, of, named_after(name, "SUBSCRIPTION", subscription), chosen)
             self._add(declared)
             return declared
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
 from cosmos_outbox.inbox.effect_operator import EffectOperator
-from cosmos_outbox.inbox.effect_upkeep import EffectUpkeep
+from cosmos_outbox.inbox.effect_sweep import EffectSweep
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.receiver import Handle, Read, Receiver
 from cosmos_outbox.inbox.retrier import Retrier
@@ -97,15 +97,15 @@ class Subscription:
     """None: it keeps no state."""
     effects: EffectOperator | None = None
     """What operators do about effects that nobody is done with; None: it has none."""
-    upkeep: EffectUpkeep | None = None
-    """Goes on with effects that wait."""
+    effect_sweep: EffectSweep | None = None
+    """None: it has no effects, or no source."""
     swept: bool = True
     """False: the read model has no source that it could be compared with."""
 
     @property
-    def sweep(self) -> Sweep[Any] | None:
+    def sweep(self) -> Sweep[Any] | EffectSweep | None:
         """What finds the changes of which no event came."""
-        return self.read_model.sweep if self.read_model and self.swept else None
+        return self.read_model.sweep if self.read_model and self.swept else self.effect_sweep
 
 
 def wire_subscriber(  # noqa: PLR0913, PLR0917 - what a subscriber is made of

@@ -2,7 +2,7 @@
 
 The worker is the subscriber outside Functions, for containers: ``cosmos-outbox subscriber``. It reads the same
 settings, serves all subscriptions of the service, receives sessions side by side, and does what the timers do: it
-collects dead letters, tries what was set aside, goes on with effects that wait, and sweeps. Several workers share the
+collects dead letters, tries what was set aside, and sweeps. Several workers share the
 sessions, and the progress of the sweep. A stop waits for the messages and effects in hand for some seconds, then leaves
 them to the next worker.
 """
@@ -32,7 +32,6 @@ SLOTS = 32
 """How many sessions of a subscription are held at the same time, as in host.json."""
 
 WATCH_SECONDS = 60.0
-UPKEEP_EVERY_SECONDS, UPKEEP_SECONDS = 60.0, 40.0
 SWEEP_EVERY_SECONDS, SWEEP_SECONDS = 600.0, 120.0
 
 _log = logging.getLogger(__name__)
@@ -133,9 +132,6 @@ async def serve(
     for each in service.subscriptions.values():
         watch = _every(WATCH_SECONDS, stop, "what was set aside waits", each.subscriber.watch)
         tending.add(asyncio.create_task(watch))
-        if each.upkeep is not None:
-            run_effects = partial(each.upkeep.run, seconds=UPKEEP_SECONDS)
-            tending.add(asyncio.create_task(_every(UPKEEP_EVERY_SECONDS, stop, "effects wait", run_effects)))
         if each.sweep is not None:
             sweep = partial(each.sweep.run, seconds=SWEEP_SECONDS)
             others.append(asyncio.create_task(_every(SWEEP_EVERY_SECONDS, stop, "the sweep waits", sweep)))

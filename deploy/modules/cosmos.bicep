@@ -277,12 +277,7 @@ resource effects 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@
         automatic: true
         includedPaths: [
           { path: '/subscriber/?' }
-          { path: '/waiting/?' }
-          { path: '/holds/?' }
-          { path: '/place/?' }
-          { path: '/state/?' }
-          { path: '/at/?' }
-          { path: '/effectId/?' }
+          { path: '/unfinished/?' }
         ]
         excludedPaths: [
           { path: '/*' }

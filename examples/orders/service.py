@@ -15,11 +15,10 @@ BOARD = service.read_model("order-board", of=Order, form=FORM, state_of=entry_of
 mail: Mail = LoggedMail()
 
 
-@service.effect("order-mails", of=Order)
+@service.effect("order-mails", of=Order, on={ORDER_SHIPPED})
 async def tell_customer(event: Event) -> None:
     """One e-mail when the order is shipped; the event's id is its idempotency key, by which a repetition is known."""
-    if event.action == ORDER_SHIPPED:
-        await mail.order_shipped(event.aggregate.id, idempotency_key=event.id)
+    await mail.order_shipped(event.aggregate.id, idempotency_key=event.id)
 
 
 def board() -> Board:

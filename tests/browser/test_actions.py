@@ -125,23 +125,19 @@ async def test_many_go_one_after_another_and_each_answer_is_shown(
         await expect(page.get_by_text("Nothing is set aside.")).to_be_visible()
 
 
-async def test_effects_are_run_discarded_and_let_past_what_is_missing(
-    browser: Browser, service: FakeService
-) -> None:
+async def test_effects_are_run_and_discarded(browser: Browser, service: FakeService) -> None:
     service.answers["instance"]["lists"] = ["board/set-aside", "effects", "of-another-version"]
     service.answers["board/subscriber"] = service.answers.pop("subscriber")
     service.answers["board/set-aside"] = service.answers.pop("set-aside")
     service.answers["effects"] = [
-        aside(1),
+        aside(1, state="missing"),
         aside(2, state="may have been handled"),
-        aside(3, state="started"),
     ]
     async with watched(browser, address(service)) as page:
         effects = page.locator("#list-effects")
         rows = effects.locator("tbody tr")
-        await expect(rows).to_have_count(3)
-        await expect(page.locator("#findings")).to_contain_text("3 effects are not done.")
-        await expect(rows.nth(2).get_by_role("button", name="Pass missing")).to_be_hidden()
+        await expect(rows).to_have_count(2)
+        await expect(page.locator("#findings")).to_contain_text("2 effects are not done.")
         await rows.nth(1).get_by_role("button", name="Run").click()
         await press(page, "Continue")
         await expect(page.get_by_text("Give a reason.")).to_be_visible()
@@ -149,10 +145,6 @@ async def test_effects_are_run_discarded_and_let_past_what_is_missing(
         await press(page, "Continue", "Run 1 effect")
         await done(page, "run")
         assert service.bodies == [{"reason": "the mail is in no log"}]
-        await rows.first.get_by_role("button", name="Pass missing").click()
-        await page.get_by_label("Reason").fill("never sent")
-        await press(page, "Continue", "Pass missing 1 effect")
-        await done(page, "passed")
         await effects.get_by_role("button", name="Discard").last.click()
         await page.get_by_label("Reason").fill("done by hand")
         await press(page, "Continue", "Discard 1 effect")
@@ -163,7 +155,7 @@ async def test_effects_are_run_discarded_and_let_past_what_is_missing(
         await press(page, "Continue", "Collect")
         await done(page, "3 messages collected")
         assert [each.split("/", 1)[0] + "/" + each.rsplit("/", 1)[1] for each in service.changes()] == [
-            "effects/apply", "effects/pass-missing", "effects/discard", "board/collect"
+            "effects/apply", "effects/discard", "board/collect"
         ]  # fmt: skip
 
 

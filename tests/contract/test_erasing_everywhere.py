@@ -140,7 +140,7 @@ async def planned(wired: Wired, guest: str) -> Visit:
 
 
 async def receive(wired: Wired, visit: Visit, guest: str) -> None:
-    """Both read models have it, the effect waits for an event before it, and each has a message nobody can read."""
+    """Both read models have it, its effect has run, and each has a message nobody can read."""
     data = {
         "id": str(uuid4()), "visitId": visit.aggregate_id, "action": "GuestChanged", "sequence": 2,
         "createdAt": utc_now().isoformat(), "guest": guest,
@@ -169,7 +169,7 @@ async def test_nothing_of_the_person_is_left_in_any_container(wired: Wired, data
     await receive(wired, gone, GUEST)
     await receive(wired, stays, OTHER)
     held = [text for text in await documents(database) if GUEST in text]
-    assert len(held) >= 2 + len(LISTS) + 3 + 1, "state, event, entries, records, and the effect that waits"
+    assert len(held) >= 2 + len(LISTS) + 3, "state, event, entries and records"
 
     async def forward(*_: object) -> None:
         """All of it."""
@@ -192,7 +192,3 @@ async def test_nothing_of_the_person_is_left_in_any_container(wired: Wired, data
     for each in LISTS:
         page = await wired.read_model(each).listing.page([], "guest", 10, None)
         assert [item.state.guest for item in page.items] == [OTHER]
-    effects = wired.subscriptions["visit-mails"].effects
-    assert effects is not None
-    [waiting] = (await effects.page(10, None)).items
-    assert waiting.aggregate.id == stays.aggregate_id

@@ -20,7 +20,6 @@ from pydantic import ValidationError
 
 from cosmos_outbox.cli.main import PARTS
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
-from cosmos_outbox.inbox.effect import Begin
 from cosmos_outbox.inbox.entry import After
 from cosmos_outbox.inbox.errors import EffectAway, EffectNotDone
 from cosmos_outbox.inbox.event import Event
@@ -178,7 +177,6 @@ async def world(
     place.service = service  # type: ignore[attr-defined]  # as a module of the team's has it
     monkeypatch.setitem(sys.modules, PLACE, place)
     monkeypatch.setattr(worker, "WATCH_SECONDS", 0.2)
-    monkeypatch.setattr(worker, "UPKEEP_EVERY_SECONDS", 0.2)
     yield world
     await made.cleanup()
     await topic.delete()
@@ -309,7 +307,8 @@ async def test_an_operator_sees_and_settles_what_is_open(
     assert "relay" not in out
     code, out, _ = await world.command(capsys, "set-aside", "--json")
     [record] = json.loads(out)["guests"]["items"]
-    assert (code, record["guestId"], json.loads(out)["letters"]["items"]) == (1, "g2", [])
+    [letter] = json.loads(out)["letters"]["items"]
+    assert (code, record["guestId"], letter["guestId"], letter["state"]) == (1, "g2", uncertain, "refused")
     code, out, err = await world.command(capsys, "apply", record["id"])
     assert (code, out) == (1, "")
     assert "cannot be applied" in err
@@ -320,7 +319,11 @@ async def test_an_operator_sees_and_settles_what_is_open(
     assert "Secret" not in out
     effect = out.split()[1]
     code, out, _ = await world.command(capsys, "effects", effect)
-    assert (code, json.loads(out)["guestId"]) == (0, uncertain)
+    assert (code, json.loads(out)["guestId"], json.loads(out)["state"]) == (
+        0,
+        uncertain,
+        "may have been handled",
+    )
     code, again, _ = await world.command(capsys, "effects", "letters", effect)
     assert (code, ageless(again)) == (0, ageless(out))
     code, out, err = await world.command(capsys, "effects", "guests", effect)
@@ -328,8 +331,8 @@ async def test_an_operator_sees_and_settles_what_is_open(
     code, out, err = await world.command(capsys, "apply", effect)
     assert (code, out) == (1, "")
     assert "may have been handled" in err
-    code, out, err = await world.command(capsys, "apply", effect, "--again", "the post has no letter")
-    assert (code, out, err) == (0, f"{effect} is applied\n", "")
+    code, out, err = await world.command(capsys, "apply", letter["id"])
+    assert (code, out, err) == (0, f"{letter['id']} is applied\n", "")
     assert sorted(world.letters) == [("g1", 1), ("g2", 1)]
     code, out, _ = await world.command(capsys, "status")
     assert (code, out.splitlines()[0]) == (0, "hotel: all is well")
@@ -342,38 +345,36 @@ async def _waits(retrier: Any, count: int) -> bool:
     return bool((await retrier.counts())[RecordState.WAITING] == count)
 
 
-async def test_what_never_came_before_an_effect_is_given_up_by_an_operator(
+async def test_what_never_came_before_an_effect_is_passed_by_an_operator(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with world.at_work() as at_work:
         await world.send("g1", 3, name="Ada")
-        effects = at_work.wired.subscriptions["letters"].effects
-        assert effects is not None
-        await eventually(lambda: _open(effects, 1))
-        [waiting] = (await effects.page(10, None)).items
-        code, _, err = await world.command(capsys, "discard", "effect", waiting.id, "--reason", "x")
+        retrier = at_work.wired.subscriptions["letters"].subscriber.retrier
+        await eventually(lambda: _waits(retrier, 1))
+        [waiting] = (await retrier.page(10, None)).items
+        code, _, err = await world.command(capsys, "discard", "set-aside", waiting.id, "--reason", "x")
         assert (code, "place 1 comes first" in err) == (1, True)
-        code, out, _ = await world.command(capsys, "discard", "missing", waiting.id, "--reason", "before us")
-        assert (code, out) == (0, f"what is missing before {waiting.id} is given up\n")
+        code, _, err = await world.command(capsys, "reset-effects", "letters")
+        assert (code, "nobody lists the aggregates" in err) == (1, True)
+        code, out, _ = await world.command(capsys, "reset-effects", "letters", "g1", "--to", "2")
+        assert (code, out) == (0, "1 aggregate(s) were reset\n")
         await eventually(lambda: world.letters == [("g1", 3)])
-
-
-async def _open(effects: Any, count: int) -> bool:
-    return len((await effects.page(10, None)).items) == count
 
 
 async def test_a_team_that_comes_late_begins_where_it_is_told_to(world: World) -> None:
     late = SubscriberService("late", world.service.store)
     seen: list[int | None] = []
 
-    @late.effect("letters", of="guest", begin=Begin.WHERE_SEEN)
+    @late.effect("letters", of="guest", on=["GuestNamed"], begin=utc_now())
     async def note(event: Event) -> None:
         seen.append(event.sequence)
 
     async with running(late, environment=world.settings, slots=2):
         await world.send("g1", 7, name="Ada")
-        await world.send("g1", 8, name="Ada King")
-        await eventually(lambda: seen == [7, 8])
+        await world.send("g1", 8, action="GuestSeen")
+        await world.send("g1", 9, name="Ada King")
+        await eventually(lambda: seen == [7, 9])
 
 
 async def test_an_entry_is_rebuilt_from_the_publishers_api(

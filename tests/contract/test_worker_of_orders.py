@@ -14,9 +14,6 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
-from cosmos_outbox.inbox.effect import EffectMarker, Mark, MarkState
-from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.ledger import Ledger
 from cosmos_outbox.inbox.set_aside import Delivery, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
@@ -61,12 +58,6 @@ def mails(service: Wired) -> Subscription:
     return service.subscriptions[MAILS]
 
 
-def ledger(service: Wired) -> Ledger:
-    upkeep = mails(service).upkeep
-    assert upkeep is not None
-    return upkeep.inbox.ledger
-
-
 @asynccontextmanager
 async def worker(settings: dict[str, str]) -> AsyncIterator[None]:
     stop = asyncio.Event()
@@ -98,13 +89,14 @@ async def send(settings: dict[str, str], body: dict[str, Any]) -> None:
 
 
 async def email_that_waits(service: Wired) -> dict[str, Any]:
-    """An e-mail that failed once: no message brings it again."""
+    """An e-mail that was set aside: no message brings it again."""
     body = shipped(str(uuid4()))
-    key = AggregateKey("order", body["orderId"])
-    event = Event(body["id"], key, body["action"], 1, datetime.now(UTC), body)
-    mark = Mark(event.id, MarkState.WAITING, 1, datetime.now(UTC), waits=event, failures=1)
-    await ledger(service).write(key, EffectMarker(waiting=1), mark)
+    await mails(service).subscriber.receiver.keep(delivered(body), "a dead letter")
     return body
+
+
+def delivered(body: dict[str, Any]) -> Delivery:
+    return Delivery(MAILS, body["id"], 1, json.dumps(body).encode(), {"aggregateType": "order"})
 
 
 async def test_the_worker_serves_the_board_and_the_emails_and_goes_on_with_emails_that_wait(
@@ -114,7 +106,7 @@ async def test_the_worker_serves_the_board_and_the_emails_and_goes_on_with_email
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     caplog.set_level(logging.INFO, logger="examples")
-    monkeypatch.setattr(subscriber_worker, "UPKEEP_EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(subscriber_worker, "WATCH_SECONDS", 0.05)
     waiting = await email_that_waits(service)
     order_id = (
         await service.aggregates.create(Order.place(ORDER, at=utc_now()), ORIGIN)
@@ -142,7 +134,7 @@ async def test_an_email_whose_record_was_discarded_is_not_sent_when_its_message_
 ) -> None:
     caplog.set_level(logging.INFO, logger="examples")
     subscriber, body = mails(service).subscriber, shipped(str(uuid4()))
-    delivery = Delivery(MAILS, body["id"], 1, json.dumps(body).encode(), {"aggregateType": "order"})
+    delivery = delivered(body)
     await subscriber.receiver.keep(delivery, "dead letter: MaxDeliveryCountExceeded")
     [record] = (await subscriber.retrier.page(10, None)).items
     await subscriber.retrier.discard(record.id, "the order was cancelled")
@@ -162,7 +154,7 @@ async def test_a_stop_lets_an_email_in_hand_end_and_its_record_be_written(
         await go_on.wait()
 
     monkeypatch.setattr(LoggedMail, "order_shipped", slow)
-    monkeypatch.setattr(subscriber_worker, "UPKEEP_EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(subscriber_worker, "WATCH_SECONDS", 0.05)
     body = await email_that_waits(service)
     running = asyncio.create_task(subscriber_worker.run(order_service.wire(settings), stop, slots=1))
     await eventually(begun.is_set, within=30)
@@ -171,6 +163,8 @@ async def test_a_stop_lets_an_email_in_hand_end_and_its_record_be_written(
     go_on.set()
     await running
     key = AggregateKey("order", body["orderId"])
-    seen = await ledger(service).read(key, body["id"], fenced=True)
-    assert seen.mark is not None
-    assert seen.mark.state is MarkState.HANDLED
+    effects = mails(service).effects
+    assert effects is not None
+    item = await effects.inbox.items.read(key, fenced=True)
+    assert item is not None
+    assert (item.last, item.last_event_id, item.running) == (1, body["id"], None)

@@ -6,9 +6,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from azure.servicebus.management import SqlRuleFilter
 
 from cosmos_outbox.cli.preflight import main
 from devstack import provision
+from devstack.administration import administration_client
 from devstack.settings import read_settings
 from devstack.testing import Service, running
 from tests.preflight.deployment import ContainerOf, Deployment, deployed, indexed, preflight, sorted_by
@@ -89,6 +91,19 @@ async def test_a_subscription_of_another_service_is_checked_too(
     environment = await deployed(RIGHT, cosmos_server, servicebus_server)
     code, [line] = await preflight(environment, capsys, "--survive", "30m", "--subscription", "billing")
     assert (code, line.startswith("wrong    subscription billing: does not exist in the topic")) == (1, True)
+
+
+async def test_a_subscription_that_leaves_messages_out_is_told_with_what_then_holds(
+    cosmos_server: Service, servicebus_server: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
+    environment = await deployed(RIGHT, cosmos_server, servicebus_server)
+    topic, name = environment["SERVICEBUS_TOPIC"], environment["SERVICEBUS_SUBSCRIPTION"]
+    async with administration_client(servicebus_server.admin_connection_string) as admin:
+        await admin.create_rule(topic, name, "some", filter=SqlRuleFilter("action = 'ContactCreatedEvent'"))
+        await admin.delete_rule(topic, name, "$Default")
+    code, [line] = await preflight(environment, capsys, "--survive", "1h")
+    assert (code, line.startswith(f"warning  subscription {name}: has a filter")) == (0, True)
+    assert "an effect runs it all the same" in line
 
 
 async def test_tombstones_that_a_call_may_outlive_are_wrong(

@@ -1,70 +1,98 @@
-"""A ledger in memory, with the failures of a real one, and effects that note that they ran."""
+"""Items and stored events in memory, with the failures of a real store, and effects that note that they ran."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from cosmos_outbox.inbox.effect import EffectMarker, EffectRules, Mark, SeenMark
+from cosmos_outbox.inbox.effect import EffectItem, EffectItems, EffectRules, EffectSource, HeldBack
 from cosmos_outbox.inbox.effects import EffectInbox
 from cosmos_outbox.inbox.errors import RecordChanged
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.ledger import Ledger
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from tests.support.inbox import NOON, Faults
 
-RULES = EffectRules(
-    events_come_for=timedelta(days=20), ids_are_kept_for=timedelta(days=21), waits_at_most=timedelta(days=10)
-)
-NO_PLACE = 10**9
+EVENTS_LIVE, ITEMS_LIVE = timedelta(days=10), timedelta(days=42)
+RULES = EffectRules(EVENTS_LIVE, ITEMS_LIVE, frozenset({"Mailed", "NameChanged"}))
 
 
 @dataclass
-class FakeLedger:
-    """Every version of every aggregate. ``lag``: how many versions a read that is not behind a fence is behind.
-
-    It cannot prove that a store writes both or none; the contract suite runs over the real one.
-    """
+class FakeItems:
+    """Every version of every item. ``lag``: how many versions a read that is not behind a fence is behind."""
 
     faults: Faults = field(default_factory=Faults)
     lag: int = 0
-    versions: dict[AggregateKey, list[tuple[EffectMarker, dict[str, Mark]]]] = field(default_factory=dict)
+    versions: dict[AggregateKey, list[EffectItem]] = field(default_factory=dict)
+    reads: int = 0
     writes: int = 0
 
-    async def read(self, key: AggregateKey, event_id: str, *, fenced: bool) -> SeenMark:
-        marker, marks = self.faults.run(lambda: self._at(key, 0 if fenced else self.lag))
-        return SeenMark(marker, marks.get(event_id))
+    async def read(self, key: AggregateKey, *, fenced: bool) -> EffectItem | None:
+        self.reads += 1
+        found: EffectItem | None = self.faults.run(lambda: self._at(key, 0 if fenced else self.lag))
+        return found
 
-    async def write(self, key: AggregateKey, marker: EffectMarker, mark: Mark) -> SeenMark:
-        def change() -> SeenMark:
-            before, marks = self._at(key, 0)
-            stored = marks.get(mark.event_id)
-            if marker.version != before.version or mark.version != (stored.version if stored else None):
+    async def write(self, key: AggregateKey, item: EffectItem) -> EffectItem:
+        def change() -> EffectItem:
+            before = self._at(key, 0)
+            if item.version != (before.version if before else None):
                 raise RecordChanged("another version")
             self.writes += 1
-            after = SeenMark(
-                replace(marker, version=str(self.writes)), replace(mark, version=str(self.writes))
-            )
-            assert after.mark is not None
-            self.versions.setdefault(key, []).append((after.marker, marks | {mark.event_id: after.mark}))
-            return after
+            self.versions.setdefault(key, []).append(replace(item, version=str(self.writes)))
+            return self.versions[key][-1]
 
-        written: SeenMark = self.faults.run(change)
+        written: EffectItem = self.faults.run(change)
         return written
 
-    async def waiting(self, key: AggregateKey) -> Sequence[Mark]:
-        _, marks = self.faults.run(lambda: self._at(key, 0))
-        held = [mark for mark in marks.values() if mark.waits is not None]
-        return sorted(held, key=lambda mark: mark.sequence or NO_PLACE)
+    async def list_unfinished(
+        self, size: int, position: str | None
+    ) -> tuple[Sequence[tuple[AggregateKey, EffectItem]], str | None]:
+        found = [(key, each[-1]) for key, each in self.versions.items() if not each[-1].expires]
+        start = int(position or 0)
+        return found[start : start + size], str(start + size) if start + size < len(found) else None
 
-    async def aggregates(self) -> AsyncIterator[AggregateKey]:
-        for key in [*self.versions]:
-            if self._at(key, 0)[0].waiting:
-                yield key
-
-    def _at(self, key: AggregateKey, lag: int) -> tuple[EffectMarker, dict[str, Mark]]:
+    def _at(self, key: AggregateKey, lag: int) -> EffectItem | None:
         versions = self.versions.get(key, [])
-        return versions[-1 - lag] if len(versions) > lag else (EffectMarker(), {})
+        return versions[-1 - lag] if len(versions) > lag else None
+
+
+@dataclass
+class FakeEvents:
+    """The publisher's stored events. ``lag``: how many of the newest a read that is not behind a fence lacks."""
+
+    stored: list[Event] = field(default_factory=list)
+    what_is_held: HeldBack = field(default_factory=HeldBack)
+    lag: int = 0
+    queries: int = 0
+
+    async def put(self, event: Event) -> None:
+        self.stored.append(event)
+
+    async def forget(self, event: Event) -> None:
+        self.stored.remove(event)
+
+    async def hold(self, held: HeldBack) -> None:
+        self.what_is_held = held
+
+    async def events(
+        self, key: AggregateKey, places: range, since: datetime | None, *, fenced: bool
+    ) -> Sequence[Event]:
+        self.queries += 1
+        seen = self.stored if fenced or not self.lag else self.stored[: -self.lag]
+        return [each for each in seen if each.aggregate == key and each.sequence in places]
+
+    async def first(self, key: AggregateKey, before: int, begin: datetime | None) -> int | None:
+        found = [
+            each.sequence
+            for each in self.stored
+            if each.aggregate == key and each.sequence and (begin is None or each.created_at >= begin)
+        ]
+        return min((each for each in found if each < before), default=None)
+
+    async def held(self, key: AggregateKey) -> HeldBack:
+        return self.what_is_held
+
+    async def last(self, key: AggregateKey) -> int | None:
+        return max((each.sequence or 0 for each in self.stored if each.aggregate == key), default=None)
 
 
 @dataclass
@@ -90,10 +118,19 @@ class Clock:
     def pass_by(self, **time: float) -> None:
         self.now += timedelta(**time)
 
+    def monotonic(self) -> float:
+        return self.now.timestamp()
 
-def inbox_over(ledger: Ledger, outbound: Outbound, clock: Clock, rules: EffectRules = RULES) -> EffectInbox:
-    return EffectInbox(ledger, outbound.effect, rules, clock, pause=no_pause)
+    async def pause(self, seconds: float) -> None:
+        self.pass_by(seconds=seconds)
+        await asyncio.sleep(0)
 
 
-async def no_pause(seconds: float) -> None:
-    await asyncio.sleep(0)
+def inbox_over(
+    items: EffectItems,
+    source: EffectSource | None,
+    outbound: Outbound,
+    clock: Clock,
+    rules: EffectRules = RULES,
+) -> EffectInbox:
+    return EffectInbox(items, source, outbound.effect, rules, clock, clock.monotonic, clock.pause)

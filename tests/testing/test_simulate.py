@@ -36,8 +36,8 @@ PLANTED = {
     ),
     "orders: the mail takes an event for another one": Planted(
         "orders/service.py",
-        "if event.action == ORDER_SHIPPED:",
-        'if event.action == ORDER_SHIPPED or event.data["shippedAt"]:',
+        "of=Order, on={ORDER_SHIPPED})\nasync def tell_customer(event: Event) -> None:\n",
+        'of=Order)\nasync def tell_customer(event: Event) -> None:\n    assert event.data["shippedAt"]\n',
         "effect fails: order-mails: OrderPlacedEvent 1",
     ),
     "people: a new address is taken for a name": Planted(

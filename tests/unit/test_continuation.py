@@ -1,13 +1,12 @@
 """A continuation token is taken only by the list that it was made for."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from cosmos_outbox.cosmos.inbox.effect_list import CosmosEffectList
 from cosmos_outbox.lists.continuation import seal, unseal
 from cosmos_outbox.outbox.errors import UnknownContinuation
+from cosmos_outbox.sqlite.effects import SqliteEffects
 
 TOKEN = '{"token":"+RID:~abc#RT:1#TRC:2","range":{"min":"","max":"FF"}}'
 
@@ -35,10 +34,10 @@ def test_what_cannot_stand_in_a_header_is_refused(content: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["x", "1", "{}", "[]", '["a"]', '["a", "b"]', '["a", [1]]', "[null, []]", '["a", ["b"], 1]']
+    "content",
+    ["x", "1", "{}", "[]", '["a"]', '["a", "b", "c"]', '["a", [1]]', "[null, []]", '["a", ["b"], 1]'],
 )
 async def test_what_is_no_place_among_the_effects_is_refused(content: str) -> None:
-    container: Any = None  # is not asked
-    effects = CosmosEffectList(container, "mails", "effects")
+    database: Any = None  # is not asked
     with pytest.raises(UnknownContinuation):
-        await effects.page(1, seal("effects", content), datetime.now(UTC))
+        await SqliteEffects(database, "mails", 60).list_unfinished(1, content)

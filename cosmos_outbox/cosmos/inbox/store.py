@@ -12,9 +12,8 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from cosmos_outbox.cosmos.inbox.effect_list import CosmosEffectList
+from cosmos_outbox.cosmos.inbox.effects import CosmosEffects
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
-from cosmos_outbox.cosmos.inbox.ledger import CosmosLedger
 from cosmos_outbox.cosmos.inbox.listing import CosmosItems
 from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
 from cosmos_outbox.cosmos.inbox.walk_lists import CosmosLists
@@ -111,15 +110,10 @@ class CosmosStore:
             self.container(container), subscription, scope, closed_ttl_seconds=closed_ttl_seconds
         )
 
-    def effects(
-        self, name: str, subscription: str, ids_ttl_seconds: int
-    ) -> tuple[CosmosLedger, CosmosEffectList]:
+    def effects(self, name: str, subscription: str, ttl_seconds: int) -> CosmosEffects:
         """Of one subscriber with effects; several of them may have one container. Raises Misconfigured."""
         self._take(name, "effects")
-        container = self._of(name)
-        scope = f"{self.names.scope(self.names.container(name))}/{subscription}"
-        ledger = CosmosLedger(container, subscription, ids_ttl_seconds)
-        return ledger, CosmosEffectList(container, subscription, scope)
+        return CosmosEffects(self._of(name), subscription, ttl_seconds)
 
     async def check(self) -> None:
         """Returns if the store answers. Raises Unavailable, Throttled or Misconfigured."""

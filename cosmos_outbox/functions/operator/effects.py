@@ -1,8 +1,10 @@
 """HTTP for operators: the effects that nobody is done with. Only one effect's answer holds personal data."""
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import azure.functions as func
+from pydantic import Field
 
 from cosmos_outbox.functions.edge.http_functions import HttpFunctions
 from cosmos_outbox.functions.operator import operations
@@ -10,12 +12,22 @@ from cosmos_outbox.http import methods, request, responses
 from cosmos_outbox.http.answering import Answering
 from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.responses import json_response
+from cosmos_outbox.http.validation import validated
 from cosmos_outbox.inbox.effect_operator import EffectOperator, EffectPage, OpenEffect
 from cosmos_outbox.inbox.errors import NotSetAside
 from cosmos_outbox.operations.views import effects as view
 from cosmos_outbox.operations.views.names import PathNames
 from cosmos_outbox.outbox.errors import NotParked
+from cosmos_outbox.outbox.event import WireModel
 from cosmos_outbox.wiring.located import AnyService
+
+
+class Reset(WireModel):
+    """What is reset: all aggregates, or one."""
+
+    aggregate_id: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    to: Annotated[int, Field(ge=0)] | None = None
+
 
 answering = HttpFunctions(Answering())
 
@@ -39,7 +51,7 @@ def effect_functions(
     @app.route(route=f"{before}effects", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
     @answering
     async def list_effects(req: Request) -> Answer:
-        """GET /effects?pageSize=&continuationToken=: those that wait or may have been handled, the oldest first."""
+        """GET /effects?pageSize=&continuationToken=: those of so many aggregates."""
         size, token = request.page_request(req)
         return listed(await operator().page(size, token), names)
 
@@ -68,16 +80,13 @@ def effect_functions(
         await operator().discard(wanted, reason)
         return responses.no_content()
 
-    @app.function_name(f"pass_missing_effects{after}")
-    @app.route(
-        route=f"{before}effects/{{id}}/pass-missing", methods=["POST"], auth_level=func.AuthLevel.ADMIN
-    )
+    @app.function_name(f"reset_effects{after}")
+    @app.route(route=f"{before}effects/reset", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
     @answering
-    async def pass_missing_effects(req: Request) -> Answer:
-        """POST /effects/{id}/pass-missing {"reason": ...}: give up the events before it that have not come."""
-        wanted, reason = effect_id(req), operations.discard_reason(req)
-        await operator().pass_missing(wanted, reason)
-        return responses.no_content()
+    async def reset_effects(req: Request) -> Answer:
+        """POST /effects/reset {"aggregateId": ..., "to": ...}: go on behind the source's last place, or this one."""
+        given = validated(Reset, request.json_object(req, "application/json"))
+        return json_response(200, {"reset": await operator().reset(given.aggregate_id, given.to)})
 
     return app
 
@@ -96,5 +105,5 @@ def listed(page: EffectPage, names: Sequence[PathNames]) -> Answer:
 
 
 def shown(effect: OpenEffect, names: Sequence[PathNames]) -> Answer:
-    """200 with an effect and its event; null where only a message has the event."""
+    """200 with an effect and its event; null where the source does not have the event any more."""
     return json_response(200, view.shown(effect, names))

@@ -3,9 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cosmos_outbox.inbox.effect import WhyOpen
 from cosmos_outbox.inbox.effect_operator import EffectPage, OpenEffect
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.views.names import PathNames, owners
+
+_REASONS: Mapping[str, str] = {
+    WhyOpen.UNSURE: "nobody knows whether it took place: ask the service that it calls",
+    WhyOpen.MISSING: "its event did not come, and its document is gone",
+}
 
 
 def listed(page: EffectPage, names: Sequence[PathNames]) -> Mapping[str, Any]:
@@ -15,24 +21,23 @@ def listed(page: EffectPage, names: Sequence[PathNames]) -> Mapping[str, Any]:
 
 
 def shown(effect: OpenEffect, names: Sequence[PathNames]) -> Mapping[str, Any]:
-    """An effect and its event; null where only a message has the event."""
-    event = effect.event and dict(effect.event.data)
-    return {**_summary(effect, names), "event": event}
+    """An effect and its event; null where the source does not have the event any more."""
+    return {**_summary(effect, names), "event": effect.event and dict(effect.event.data)}
 
 
 def _summary(effect: OpenEffect, names: Sequence[PathNames]) -> Mapping[str, Any]:
-    mark, aggregate = effect.mark, effect.aggregate
-    since = mark.failing_since or mark.at
+    aggregate = effect.aggregate
     return {
         "id": effect.id,
-        "state": mark.state.value,
-        "reason": mark.reason,
-        "since": since.isoformat(),
-        "ageSeconds": max(0, int((utc_now() - since).total_seconds())),
-        "attempts": mark.failures,
-        "eventId": mark.event_id,
+        "state": str(effect.state),
+        "reason": _REASONS.get(
+            effect.state, "its process has died: its message, or the sweep, goes on with it"
+        ),
+        "since": effect.since.isoformat(),
+        "ageSeconds": max(0, int((utc_now() - effect.since).total_seconds())),
+        "eventId": effect.event_id,
         **owners(aggregate, names),
         "aggregateType": aggregate.type,
-        "action": effect.action,
-        "sequence": mark.sequence,
+        "action": effect.event and effect.event.action,
+        "sequence": effect.sequence,
     }

@@ -112,8 +112,9 @@ class LeftBehind:
     told: list[ToldOf] = field(default_factory=list)
     changes: list[StoredChange] = field(default_factory=list)
     taken: list[TakenMessage] = field(default_factory=list)
-    effects: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
-    """By the effect's name: the type of its aggregates, and the ids of the events it was asked for."""
+    effects: dict[str, tuple[str, list[str], frozenset[str] | None]] = field(default_factory=dict)
+    """By the effect's name: the type of its aggregates, the ids of the events it was asked for, and the names of those
+    that have one; None: all."""
     reactions: list[ReactionFound] = field(default_factory=list)
     read_models: list[ReadModelFound] = field(default_factory=list)
     aggregates: dict[AggregateKey, AggregateFound] = field(default_factory=dict)

@@ -149,13 +149,14 @@ def _at_rest(model: ReadModelFound) -> Iterator[Violation]:
 def _effects(found: LeftBehind, events: Mapping[AggregateKey, list[StoredEvent]]) -> Iterator[Violation]:
     """Each is asked for, for each event; none for an event that was not stored."""
     known = {event.id: event for each in events.values() for event in each}
-    for name, (kind, asked) in found.effects.items():
+    for name, (kind, asked, actions) in found.effects.items():
         for event in known.values():
-            if event.aggregate.type == kind and event.id not in asked:
+            wanted = event.aggregate.type == kind and (actions is None or event.action in actions)
+            if wanted and event.id not in asked:
                 told = f"{name}: {event.action} {event.sequence} of {event.aggregate}"
                 yield Violation("effect not asked for", told, may_pass=True)
         for event_id in dict.fromkeys(asked):
-            if event_id not in known:
+            if event_id not in known or not (actions is None or known[event_id].action in actions):
                 yield Violation("effect of no event", f"{name}: {event_id}")
 
 

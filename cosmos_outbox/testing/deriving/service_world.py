@@ -11,7 +11,7 @@ from cosmos_outbox.cosmos.inbox.documents import SourceDocuments, last
 from cosmos_outbox.cosmos.inbox.entries import TYPE as ENTRY_TYPE
 from cosmos_outbox.cosmos.inbox.reactions import record_id
 from cosmos_outbox.cosmos.store.partition_key import at as value_at
-from cosmos_outbox.inbox.effects import Effect
+from cosmos_outbox.inbox.effect import Effect
 from cosmos_outbox.inbox.errors import EffectAway, EffectNotDone
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.reaction_decision import InOrder, TargetPlace
@@ -31,6 +31,7 @@ from cosmos_outbox.testing.deriving.found import (
     ToldOf,
 )
 from cosmos_outbox.testing.deriving.rules import broken
+from cosmos_outbox.testing.deriving.sweeping import sweep_effects
 from cosmos_outbox.testing.judging.violation import Violation
 from cosmos_outbox.testing.simulation.bus_queue import Taken
 from cosmos_outbox.testing.simulation.deployment import Size
@@ -101,8 +102,7 @@ def subject(service: Service, commands: Sequence[Commands[Any] | Calls]) -> Deri
     asked = {each.name: Asked(each.run) for each in service.subscribers if isinstance(each, EffectOf)}
     copy = replace(service)
     copy.subscribers.extend(
-        replace(each, run=asked[each.name]) if isinstance(each, EffectOf) else each
-        for each in service.subscribers
+        each.running(asked[each.name]) if isinstance(each, EffectOf) else each for each in service.subscribers
     )
     copy.erasables.extend(service.erasables)
     # What the user's code gets from his own object is what the process has.
@@ -153,14 +153,20 @@ class ServiceWorld(World):
         return [*ended, *messages_wait(self.ground), *broken(await self.found())]
 
     async def _publish_again(self) -> Violation:
-        """What an operator does about lost messages, which no effect and no reaction finds by itself."""
+        """What an operator does about lost messages, which no reaction finds by itself."""
         waits = Violation("not published again", "events were stored just now", may_pass=True)
         now = int(EPOCH.timestamp() + self.loop.time())
         if self.loop.time() - self._changes.newest <= 2 * CLOCKS_DIFFER_SECONDS:
             return waits
+        swept = self.loop.begin(self.desk.instance, sweep_effects(self.desk.wired.subscriptions))
         span = Span(int(EPOCH.timestamp()), now - CLOCKS_DIFFER_SECONDS)
         plan, progress = RepublishingPlan(span, UUID(int=self.plan.seed, version=4)), RepublishingProgress()
         try:
+            if not await swept:
+                return replace(waits, about="effects wait for the next sweep")
+            if not any(isinstance(each, ReactionOf) for each in self._of.service.subscribers):
+                self._is_whole = True
+                return waits
             await self.loop.begin(self.desk.instance, republish(self.desk.wired.outbox, plan, progress))
         except PASSING as error:
             return replace(waits, about=repr(error))
@@ -188,7 +194,7 @@ class ServiceWorld(World):
             changes=self._changes.changes,
             taken=self._changes.messages,
             effects={
-                each.name: (each.aggregate_type, self._of.asked[each.name].events)
+                each.name: (each.aggregate_type, self._of.asked[each.name].events, each.chosen.kinds)
                 for each in service.subscribers
                 if isinstance(each, EffectOf)
             },

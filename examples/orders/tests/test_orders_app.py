@@ -201,49 +201,48 @@ async def send(azure: LocalAzure, order_id: str, sequence: int) -> str:
     return shipped.id
 
 
-async def test_an_email_that_waits_for_events_that_never_come_is_an_operators_to_decide(
+async def test_an_email_whose_place_is_passed_is_an_operators_to_decide(
     azure: LocalAzure, api: aiohttp.ClientSession
 ) -> None:
     order_id = str(uuid4())
-    event_id = await send(azure, order_id, 3)
 
-    async def listed() -> dict[str, Any] | None:
-        async with api.get("/api/order-mails/effects") as answer:
+    def sent(event_id: str) -> bool:
+        return f"e-mail {event_id}: order {order_id} is on its way" in azure.functions.log.read_text()
+
+    for place in (3, 5):
+        event_id = await send(azure, order_id, place)
+        await eventually(partial(sent, event_id))
+    late = await send(azure, order_id, 4)
+
+    async def listed(path: str) -> dict[str, Any] | None:
+        async with api.get(f"/api/order-mails/{path}") as answer:
             assert answer.status == 200, await answer.text()
             items = (await answer.json())["items"]
-        return next((item for item in items if item["eventId"] == event_id), None)
+        return next((item for item in items if item["orderId"] == order_id), None)
 
-    waits = await eventually(listed)
-    assert {name: waits[name] for name in ("state", "orderId", "aggregateType", "action", "sequence", "attempts")} == {
-        "state": "waiting", "orderId": order_id, "aggregateType": "order", "action": "OrderShippedEvent",
-        "sequence": 3, "attempts": 0,
+    missing = await eventually(partial(listed, "effects"))
+    assert {name: missing[name] for name in ("state", "aggregateType", "sequence")} == {
+        "state": "missing", "aggregateType": "order", "sequence": 4,
     }  # fmt: skip
-    assert waits["reason"] == "comes before an event that is missing"
-    assert 0 <= waits["ageSeconds"] < 60
-    assert "event" not in waits
-    where = f"/api/order-mails/effects/{waits['id']}"
+    assert 0 <= missing["ageSeconds"] < 60
+    where = f"/api/order-mails/effects/{missing['id']}"
     async with api.get(where) as answer:
-        assert (await answer.json())["event"]["id"] == event_id
-    for call, status in (
-        ("apply", 409),
-        ("discard", 409),
-        ("pass-missing", 204),
-        ("apply", 204),
-        ("apply", 404),
-    ):
-        async with api.post(f"{where}/{call}", json={"reason": "they were never sent"}) as answer:
-            assert answer.status == status, await answer.text()
-    await eventually(
-        lambda: f"e-mail {event_id}: order {order_id} is on its way" in azure.functions.log.read_text()
-    )
+        assert (await answer.json())["event"] is None
+    refused = await eventually(partial(listed, "set-aside"))
+    assert (refused["state"], refused["eventId"]) == ("refused", late)
     for path, status in (
+        (f"{where}/apply", 409),
+        (f"/api/order-mails/set-aside/{refused['id']}/apply", 204),
         (f"{where}/discard", 404),
         (f"{where}/apply", 404),
         ("/api/order-mails/effects/7/apply", 404),
     ):
-        async with api.post(path, json={"reason": "r"}) as answer:
-            assert answer.status == status
-    assert await listed() is None
+        async with api.post(path, json={"reason": "it was late"}) as answer:
+            assert answer.status == status, (path, await answer.text())
+    await eventually(partial(sent, late))
+    assert await listed("effects") is None
+    async with api.post("/api/order-mails/effects/reset", json={"aggregateId": order_id, "to": 9}) as answer:
+        assert (answer.status, await answer.json()) == (200, {"reset": 1})
 
 
 async def test_the_operations_page_is_there_and_its_calls_speak_of_orders(api: aiohttp.ClientSession) -> None:

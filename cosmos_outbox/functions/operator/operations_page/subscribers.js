@@ -15,11 +15,10 @@ const KINDS = {
     hint: "Effects of events that nobody is done with.",
     empty: "Every effect is done.",
     what: "effect",
-    states: { waiting: ["waits", "warn"], started: ["started", "warn"], "may have been handled": ["may have been handled", "bad"] },
+    states: { started: ["started", "warn"], missing: ["missing", "bad"], "may have been handled": ["may have been handled", "bad"] },
     apply: ["Run", "Find out first what became of an effect that may have been handled: it is run again.", "run now", "run"],
     unsure: "may have been handled",
     once: true, // 503 may mean that the effect was run, and that this could not be recorded
-    passes: true,
   },
 };
 
@@ -27,15 +26,15 @@ const KINDS = {
 const subscribers = new Map();
 
 /** Ask for consent, then call `verb` of each item. */
-async function tell(items, list, { name, verb, what, text, last, done, reason = false, reasonFor = () => reason, once = false, note = "" }) {
+async function tell(items, list, { name, verb, what, text, last, done, reason = false, reasonFor = () => reason, once = false }) {
   const title = `${name} ${many(items.length, what)}`;
-  const consent = await ask({ title, text: `${text}${note}`, what: items.map((item) => list.labelOf(item)), reason, danger: reason, verb: title, last: `${many(items.length, `${what} is`, `${what}s are`)} ${last}.` });
+  const consent = await ask({ title, text, what: items.map((item) => list.labelOf(item)), reason, danger: reason, verb: title, last: `${many(items.length, `${what} is`, `${what}s are`)} ${last}.` });
   if (consent) act(title, items, list, { path: (item) => `${list.path}/${item.id}/${verb}`, bodyOf: (item) => (reasonFor(item) ? consent : null), text: () => done, once });
 }
 
 function actionsOf(kind) {
   const [name, text, last, done] = kind.apply;
-  const actions = [
+  return [
     {
       name,
       on: () => true,
@@ -47,11 +46,6 @@ function actionsOf(kind) {
     },
     { name: "Discard", on: () => true, begin: (items, list) => discard(items, list, { what: kind.what, last: (number) => `${many(number, `${kind.what} is`, `${kind.what}s are`)} given up.` }) },
   ];
-  if (kind.passes) {
-    const passing = { name: "Pass missing", verb: "pass-missing", what: kind.what, reason: true, text: "The events before it that have not come are given up: their effects are left out for good.", last: "no longer kept waiting for what has not come", done: "passed" };
-    actions.push({ name: "Pass missing", on: (item) => item.state === "waiting", begin: (items, list, note) => tell(items, list, { ...passing, note }) });
-  }
-  return actions;
 }
 
 async function collect(prefix) {
@@ -81,7 +75,7 @@ function subscriberSection(path) {
     name: kind.title.toLowerCase(),
     empty: kind.empty,
     labelOf: named,
-    columns: [{ label: "Aggregate", show: showAggregate }, { label: "Event", show: showEvent }, stateColumn(kind.states), reasonColumn, ageColumn((item) => item.ageSeconds), attemptsColumn],
+    columns: [{ label: "Aggregate", show: showAggregate }, { label: "Event", show: showEvent }, stateColumn(kind.states), reasonColumn, ageColumn((item) => item.ageSeconds), ...(kind.collects ? [attemptsColumn] : [])],
     actions: actionsOf(kind),
   });
   parts.push({ name: path, every: 3, problem, look: async () => (await list.look(), showCount(path, kind, list)) });
