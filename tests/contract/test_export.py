@@ -254,17 +254,20 @@ async def asked(port, path):
     writer.close()
     return answer
 
+class Told(logging.Handler):
+    def emit(self, record):
+        self.port = record.args[1]
+
 async def scraped():
     application = wire(os.environ)
     async with application.outbox.resources:
         work()
         gauges.relay(backlog=3, oldest_waiting_seconds=61, average_waiting_seconds=20.5, ttl_used=0.1)
         health = health_of(application.outbox, asyncio.Event())
-        with __import__("socket").socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        async with probes.answered(probes.Address("127.0.0.1", port), health):
-            print(await asked(port, "/metrics"))
+        told = Told()
+        logging.getLogger("cosmos_outbox.worker.probes").addHandler(told)
+        async with probes.answered(probes.Address("127.0.0.1", 0), health):
+            print(await asked(told.port, "/metrics"))
 
 asyncio.run(scraped())
 """
@@ -272,7 +275,7 @@ asyncio.run(scraped())
 
 def test_a_worker_answers_prometheus_where_it_answers_probes() -> None:
     answer = run(SCRAPED, OTEL_METRICS_EXPORTER="prometheus").out
-    head, _, body = answer.partition("\n\n")
+    head, _, body = answer.partition("\r\n\r\n")
     assert head.startswith("HTTP/1.1 200 OK")
     assert "Content-Type: text/plain; version=" in head
     values = {
