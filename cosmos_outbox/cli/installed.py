@@ -12,7 +12,9 @@ from cosmos_outbox.settings.extras import CORE, EXTRAS, missing
 EXIT_CODE = 2
 """The command could not start; the same code as for a missing setting."""
 
-_RUN_TIME = CORE | EXTRAS["functions"] | EXTRAS["telemetry"] | {"email_validator": "email-validator"}
+_RUN_TIME = {
+    **CORE, **EXTRAS["functions"], **EXTRAS["telemetry"], **EXTRAS["archive"], "email_validator": "email-validator",
+}  # fmt: skip
 
 REQUIRED = {
     "requirements.txt": _RUN_TIME,

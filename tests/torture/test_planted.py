@@ -62,7 +62,7 @@ def test_every_bug_does_what_its_name_says_and_does_not_fail_by_itself(tmp_path:
 
 def test_the_documentation_names_every_bug() -> None:
     page = (ROOT / "docs/internals/torture.md").read_text()
-    assert [bug.name for bug in PLANTED if f"| {bug.name} |" not in page] == []
+    assert [bug.name for bug in PLANTED if bug.name not in page] == []
 
 
 def test_a_bug_is_planted_once_or_not_at_all(tmp_path: Path) -> None:
