@@ -49,9 +49,11 @@ PLANTED = (
     Planted(
         "gives-up-after-some-retries",
         "cosmos_outbox/functions/relay.py",
-        '        max_retry_count="-1",\n        minimum_interval="00:00:01",\n        maximum_interval="00:01:00",\n    )\n'
+        '        max_retry_count="-1",\n        minimum_interval="00:00:01",\n'
+        '        maximum_interval="00:01:00",\n    )\n'
         "    async def relay(",
-        '        max_retry_count="2",\n        minimum_interval="00:00:01",\n        maximum_interval="00:01:00",\n    )\n'
+        '        max_retry_count="2",\n        minimum_interval="00:00:01",\n'
+        '        maximum_interval="00:01:00",\n    )\n'
         "    async def relay(",
         "broker-away",
         _GAP,
