@@ -16,6 +16,9 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 MOST_OPEN = 20
 """So many places of an aggregate an operator has to look at, at most: then the aggregate is held up."""
 
+AWAY_SECONDS = 15.0
+"""How long a call tries an effect again while its service is away, without a write."""
+
 MARGIN = timedelta(days=1)
 """For clocks that differ, and for a message that is on its way."""
 
@@ -106,7 +109,7 @@ class EffectRules:
             raise ValueError(
                 f"items live for {self.items_live}, and events for {self.events_live}: let items live longer"
             )
-        if self.call_seconds <= 2 * self.effect_seconds:
+        if self.around_seconds < self.effect_seconds:
             raise ValueError("a call must allow its effect, and the writes before and after it, enough time")
 
     def has_effect(self, event: Event) -> bool:
@@ -122,7 +125,7 @@ class EffectRules:
     @property
     def around_seconds(self) -> float:
         """The longest from the decision to the effect, and from the effect's end to its record."""
-        return (self.call_seconds - self.effect_seconds) / 2
+        return (self.call_seconds - self.effect_seconds - AWAY_SECONDS) / 2
 
 
 @dataclass(frozen=True)

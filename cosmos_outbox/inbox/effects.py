@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 
 from cosmos_outbox.inbox import telemetry
 from cosmos_outbox.inbox.effect import (
+    AWAY_SECONDS,
     Effect,
     EffectItem,
     EffectItems,
@@ -59,9 +60,6 @@ from cosmos_outbox.kernel.clock import monotonic, new_id, utc_now
 
 ATTEMPTS = 5
 """How often an item that changed is decided upon again before Contended is raised."""
-
-AWAY_SECONDS = 15.0
-"""How long a call tries an effect again while its service is away, without a write."""
 
 _log = logging.getLogger(__name__)
 

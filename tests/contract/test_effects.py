@@ -17,6 +17,7 @@ from azure.cosmos.aio import CosmosClient
 from cosmos_outbox.cosmos.inbox.effects import CosmosEffects
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.inbox.effect import (
+    AWAY_SECONDS,
     EffectItem,
     EffectItems,
     EffectRules,
@@ -626,3 +627,9 @@ def test_rules_that_do_not_fit_together_are_refused() -> None:
         EffectRules(timedelta(days=10), timedelta(days=11))
     with pytest.raises(ValueError, match="enough time"):
         EffectRules(timedelta(days=10), timedelta(days=20), effect_seconds=60, call_seconds=100)
+
+
+def test_a_call_ends_within_the_longest_call_also_where_the_effects_service_was_away_before() -> None:
+    rules = EffectRules(timedelta(days=10), timedelta(days=20))
+    longest_effect = AWAY_SECONDS + rules.effect_seconds  # tried for the last time just before it is given up
+    assert rules.around_seconds + longest_effect + rules.around_seconds <= rules.call_seconds
