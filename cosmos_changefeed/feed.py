@@ -19,6 +19,9 @@ from cosmos_changefeed.lease import EpkRange
 
 SdkStart = Literal["Beginning", "Now"] | datetime
 
+_SPLITS = 5
+"""So often a partition may be split while it is asked who it is."""
+
 
 @dataclass(frozen=True)
 class FeedPage:
@@ -116,10 +119,22 @@ class FeedReader:
         ]
 
     async def partitions(self) -> list[PhysicalPartition]:
-        """The present physical partitions, in the order of their ranges."""
-        ranges = await self.ranges()
-        ids = await asyncio.gather(*(self._partition_id(each) for each in ranges))
-        return [PhysicalPartition(*each) for each in zip(ids, ranges, strict=True)]
+        """The present physical partitions, in the order of their ranges.
+
+        One that is split while it is asked has ranges of its own: they are asked for again.
+
+        Raises the SDK's errors, and FeedRangeGone when they are split each time.
+        """
+        for left in reversed(range(_SPLITS)):
+            ranges = await self.ranges()
+            try:
+                ids = await asyncio.gather(*(self._partition_id(each) for each in ranges))
+            except FeedRangeGone:
+                if left:
+                    continue
+                raise
+            return [PhysicalPartition(*each) for each in zip(ids, ranges, strict=True)]
+        raise AssertionError("it has returned, or raised")
 
     async def _partition_id(self, feed_range: EpkRange) -> str:
         # No public call names the partition of a range. The session token of a read does: "<partition id>:<version>".
@@ -133,7 +148,7 @@ class FeedReader:
 async def physical_partitions(container: ContainerProxy) -> list[PhysicalPartition]:
     """The present physical partitions, in the order of their ranges.
 
-    Raises the SDK's errors, and FeedRangeGone when one is split while it is asked: ask again.
+    Raises the SDK's errors, and FeedRangeGone when they are split each time they are asked: ask again.
     """
     return await (await FeedReader.open(container)).partitions()
 

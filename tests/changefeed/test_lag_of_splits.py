@@ -6,7 +6,9 @@ from operator import attrgetter
 
 import pytest
 
-from cosmos_changefeed import LeaseLag, estimate_lag
+from cosmos_changefeed import LeaseLag, estimate_lag, physical_partitions
+from cosmos_changefeed.feed import FeedReader, identify
+from cosmos_changefeed.lease import EpkRange
 from devstack.testing import Service, eventually, running
 from tests.changefeed.support import Containers, Recorder, containers_at
 
@@ -125,3 +127,30 @@ async def test_a_split_range_is_measured_by_replicas_that_lag(
 
 async def all_wait(containers: Containers) -> bool:
     return sum(each.lag for each in await lags(containers)) == len(KEYS)
+
+
+async def test_a_partition_that_is_split_while_the_partitions_are_asked_has_its_halves_told(
+    cosmos: Service, containers: Containers
+) -> None:
+    """A relay that starts at that moment would else end."""
+
+    class SplitMeanwhile(FeedReader):
+        splits = 2
+
+        async def ranges(self) -> list[EpkRange]:
+            found = await super().ranges()
+            if self.splits:
+                self.splits -= 1
+                [whole] = [
+                    each
+                    for each in await physical_partitions(containers.monitored)
+                    if each.feed_range == found[0]
+                ]
+                await cosmos.faults.split(containers.database, "items", whole.id)
+            return found
+
+    reader = SplitMeanwhile(containers.monitored, await identify(containers.monitored))
+    before = len(await physical_partitions(containers.monitored))
+    found = await reader.partitions()
+    assert len(found) == before + 2
+    assert found == await physical_partitions(containers.monitored)

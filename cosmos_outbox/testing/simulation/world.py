@@ -219,7 +219,8 @@ class World:
                 at=self.loop.time(), document=f"{REFUSED}{detail}", partition=about, stored=None
             )
             self.history.add([refused])
-            if self.plan.discards and self._chance.random() < _GIVEN_UP:
+            judged = isinstance(of, SimulatedService)  # who judges another subject expects every event
+            if judged and self.plan.discards and self._chance.random() < _GIVEN_UP:
                 self._operator.broken.add(detail)
 
     def _client(self, number: int, etags: dict[str, str | None]) -> SimulatedClient:
