@@ -226,8 +226,11 @@ def _why_refused(item: EffectItem, event: Event, place: int, entry: Open | None)
         return f"the subscriber began at place {item.first} of its aggregate"
     if event.is_notice:
         return None
-    other = place == item.last and item.last_event_id not in ("", event.id)
-    if other or utc(event.created_at) > item.at + CLOCKS_DIFFER:  # other-event
+    if place == item.last and item.last_event_id:
+        other = item.last_event_id != event.id
+    else:  # its own clock may be ahead, as that of the last event is
+        other = utc(event.created_at) > max(item.at, item.last_created_at or item.at) + CLOCKS_DIFFER
+    if other:  # other-event
         return (
             "another event was in its place. The publisher's store was restored, or two publishers write this "
             "aggregate: see docs/operate/restore.md"

@@ -321,6 +321,19 @@ async def test_another_event_in_a_passed_place_is_an_alarm(world: World) -> None
     assert world.outbound.asked == ids(one, two)
 
 
+async def test_a_publisher_whose_clock_is_ahead_does_not_make_its_event_another_one(world: World) -> None:
+    """An event's time is its aggregate's own, as its code or its user's device tells it."""
+    ahead = world.clock.now + timedelta(hours=1)
+    one, two = (replace(world.event(place), created_at=ahead) for place in (1, 2))
+    for each in (one, one, two, two, one):
+        await world.inbox.handle(each)
+    assert world.outbound.asked == ids(one, two)
+    with pytest.raises(EffectRefused, match="restored"):
+        await world.inbox.handle(
+            replace(world.event(1, name="another"), created_at=ahead + timedelta(minutes=2))
+        )
+
+
 async def test_an_event_that_is_older_than_items_live_is_an_operators(world: World) -> None:
     one = world.event(1)
     world.clock.pass_by(days=41)
