@@ -1,6 +1,7 @@
 """Metrics and traces of the whole path reach a collector over a real socket, and nothing personal is in their bytes."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -144,12 +145,18 @@ async def test_another_service_over_the_same_wiring_exports_the_same(
             address = started.run(app).address.rstrip("/")
             async with http.post(f"{address}/api/orders", json=order, headers=HEADERS) as answer:
                 assert answer.status == 201, await answer.text()
+                placed, if_match = (await answer.json())["id"], {"If-Match": answer.headers["ETag"]}
             await eventually(
                 lambda: len(of_trace(received, "process")) == 2, what="a span of each subscriber"
             )
-        [create] = of_trace(received, "create events")
-        processes = of_trace(received, "process")
-        assert {(process.parent, process.service) for process in processes} == {(create.id, "orders")}
-        assert len(of_trace(received, "write mark")) >= 2, "the e-mail: started, and handled"
-        assert len(of_trace(received, "write entry")) == 1, "the board"
+            assert of_trace(received, "write effects") == [], "no e-mail tells that it was placed"
+            ship = f"{address}/api/orders/{placed}/ship"
+            async with http.post(ship, headers=HEADERS | if_match) as answer:
+                assert answer.status == 200, await answer.text()
+            await eventually(lambda: len(of_trace(received, "process")) == 4, what="the same again")
+        created, processes = of_trace(received, "create events"), of_trace(received, "process")
+        parents = Counter((process.parent, process.service) for process in processes)
+        assert parents == {(create.id, "orders"): 2 for create in created}
+        assert len(of_trace(received, "write effects")) == 2, "the e-mail: started, and handled"
+        assert len(of_trace(received, "write entry")) == 2, "the board"
         assert b"Xanthippe" not in b"".join(received.bodies)
