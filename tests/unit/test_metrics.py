@@ -47,7 +47,9 @@ SUBSCRIPTION = {"messaging.destination.subscription.name": "s"}
 
 
 @pytest.fixture
-def recorded() -> Iterator[Recorded]:
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorded]:
+    for each in (gauges._set_aside, gauges._effects):  # other tests of this process have subscribers too
+        monkeypatch.setattr(each, "_read", {})
     with recording() as found:
         yield found
 
