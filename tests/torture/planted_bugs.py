@@ -80,8 +80,11 @@ PLANTED = (
         "events-in-a-second-write",
         "cosmos_outbox/cosmos/aggregates/once.py",
         "                return await self.container.execute(self.partition_key, self.writes)\n",
-        "                etags = await self.container.execute(self.partition_key, self.writes[:1])\n"
-        "                await self.container.execute(self.partition_key, self.writes[1:])\n"
+        "                events = [each for each in self.writes if each.item.get('type') == 'domainEvent']\n"
+        "                others = [each for each in self.writes if each not in events]\n"
+        "                etags = await self.container.execute(self.partition_key, others)\n"
+        "                if events:\n"
+        "                    await self.container.execute(self.partition_key, events)\n"
         "                return etags\n",
         "failing-writes",
         (*_NO_EFFECT, "not found, but there", "done twice", "doubled aggregate"),
