@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -20,20 +22,37 @@ from tests.support.paths import ROOT
 BROKEN = "tests.simulation.broken:BROKEN"
 NARROW = ["--faults", "store away,split", "--seconds", "12", "--aggregates", "2"]
 """Of these seeds from 4 to 8 break a promise, in half a second each."""
+ENDS_WITHIN_SECONDS = 140.0
+"""On a machine that has much else to do."""
+
+pytestmark = pytest.mark.timeout(300)
 
 
-def _command(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
+@contextmanager
+def _command(folder: Path, *arguments: str) -> "Iterator[subprocess.Popen[str]]":
+    """It and its workers are gone in the end, whatever the test did. It listens to Ctrl-C, also where the tests do not:
+    what a shell starts in the background ignores it, and so does all that is started there."""
     paths = os.pathsep.join(map(str, [ROOT, ROOT / "packages" / "devstack" / "src"]))
-    return subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", "cosmos_outbox.testing.simulation", *arguments],
-        cwd=folder, env={**os.environ, "PYTHONPATH": paths, "PYTHONUNBUFFERED": "1"}, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
+    ours = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-W", "error", "-m", "cosmos_outbox.testing.simulation", *arguments],
+            cwd=folder, env={**os.environ, "PYTHONPATH": paths, "PYTHONUNBUFFERED": "1"}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+    finally:
+        signal.signal(signal.SIGINT, ours)
+    with process:
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def _done(folder: Path, *arguments: str) -> tuple[int, str]:
-    process = _command(folder, *arguments)
-    told, errors = process.communicate(timeout=100)
+    with _command(folder, *arguments) as process:
+        told, errors = process.communicate(timeout=ENDS_WITHIN_SECONDS)
     assert errors == ""
     return process.returncode, told
 
@@ -63,22 +82,20 @@ def test_a_violation_is_told_as_its_shortest_story_which_its_command_shows_again
 
 @pytest.mark.long
 def test_ctrl_c_ends_it_with_a_summary(tmp_path: Path) -> None:
-    process = _command(
+    with _command(
         tmp_path, BROKEN, "--first", "5", "--seeds", "5000", "--jobs", "2", "--shrink", "0", *NARROW
-    )
-    assert process.stdout is not None
-    for line in process.stdout:
-        if "BROKE A PROMISE" in line:
-            break
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does it: all processes get it
-    told, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors) == (1, "")
-    last = told.splitlines()[-1]
-    assert re.search(r"of 5000 seeds, [1-9]\d* with a violation, .* seeds/s, .*interrupted$", last), told
-    until = time.monotonic() + 30
-    while _is_there(process.pid):
-        assert time.monotonic() < until, "a worker outlives the command"
-        time.sleep(0.05)
+    ) as process:
+        assert process.stdout is not None
+        assert any("BROKE A PROMISE" in line for line in process.stdout)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does it: all processes get it
+        told, errors = process.communicate(timeout=ENDS_WITHIN_SECONDS)
+        assert (process.returncode, errors) == (1, "")
+        last = told.splitlines()[-1]
+        assert re.search(r"of 5000 seeds, [1-9]\d* with a violation, .* seeds/s, .*interrupted$", last), told
+        until = time.monotonic() + 30
+        while _is_there(process.pid):
+            assert time.monotonic() < until, "a worker outlives the command"
+            time.sleep(0.05)
 
 
 def _is_there(group: int) -> bool:
@@ -98,8 +115,8 @@ def test_seeds_that_break_no_promise_are_a_success(tmp_path: Path) -> None:
 
 
 def test_a_fault_that_does_not_exist_is_named(tmp_path: Path) -> None:
-    process = _command(tmp_path, BROKEN, "--faults", "store away,locusts")
-    _, errors = process.communicate(timeout=60)
+    with _command(tmp_path, BROKEN, "--faults", "store away,locusts") as process:
+        _, errors = process.communicate(timeout=ENDS_WITHIN_SECONDS)
     assert process.returncode == 2
     assert "there is no locusts: " in errors
 

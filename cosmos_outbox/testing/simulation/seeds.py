@@ -13,6 +13,7 @@ import traceback
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
@@ -216,7 +217,12 @@ class _Worker:
     def _begin(self) -> None:
         self.answers, theirs = _SPAWN.Pipe()
         self._process = _SPAWN.Process(target=_serve, args=(theirs,), daemon=True)
-        self._process.start()
+        resource_tracker.ensure_running()  # as it begins, it lets Ctrl-C through again
+        ours = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self._process.start()  # and lives so: a Ctrl-C is ours, who end it
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, ours)
         theirs.close()
         self._left = _SEEDS_OF_A_PROCESS
 
@@ -231,7 +237,6 @@ def _answered(busy: Iterable[_Worker], seconds: float) -> list[_Worker]:
 
 
 def _serve(connection: "Connection[SeedOutcome | str | None, SeedWork]") -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the parent's, who ends this
     while True:
         try:
             work = connection.recv()
