@@ -10,10 +10,15 @@ import pytest
 
 from cosmos_outbox.cosmos.aggregates.documents import event_item
 from cosmos_outbox.inbox.upcasting import Upcasting
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.testing import simulate
 from cosmos_outbox.testing.deriving.forms import Form, unread, write
+from cosmos_outbox.testing.deriving.found import LeftBehind, StoredChange, StoredEvent
+from cosmos_outbox.testing.deriving.rules import broken
+from cosmos_outbox.testing.deriving.service_world import reaction
 from cosmos_outbox.wiring.declared import ReadModelOf
+from cosmos_outbox.wiring.reactions import ReactionOf
 from cosmos_outbox.wiring.service import Service
 from tests.simulation import mixed_fleet
 from tests.simulation.mixed_fleet import Meter, MeterState, commands, service
@@ -32,7 +37,7 @@ PLANTED = [
         "data = deepcopy(dict(event.data))",
         "data = dict(event.data)",
         "",
-        ("effect fails", "projection fails", "not settled", "reaction left out"),
+        ("effect fails", "projection fails", "not settled", "target fails", "reaction left out"),
     ),
     Planted(
         "form-without-its-version",  # what is published says that it is of the version before
@@ -40,7 +45,7 @@ PLANTED = [
         "schema_version=event.schema_version, ttl=ttl",
         "schema_version=1, ttl=ttl",
         "",
-        ("projection fails", "not settled", "effect fails"),
+        ("projection fails", "not settled", "target fails", "effect fails"),
     ),
 ]
 
@@ -79,6 +84,16 @@ def test_a_bug_can_be_planted_between_two_versions(bug: Planted) -> None:
     text = (ROOT / bug.file).read_text()
     assert text.count(bug.old) == 1, f"{bug.file} has changed: plant {bug.name} anew"
     compile(text.replace(bug.old, bug.new), bug.file, "exec")
+
+
+def test_an_event_that_no_step_can_read_has_no_target_and_is_told() -> None:
+    [declared] = [each for each in service.subscribers if isinstance(each, ReactionOf)]
+    data = {"createdAt": NOON.isoformat(), "reading": {"wh": 4}}
+    event = StoredEvent("e-1", AggregateKey("meter", "m-1"), 1, "MeterRead", "request-1", data, 1)
+    found = LeftBehind(changes=[StoredChange(None, [event])])
+    found.reactions.append(reaction(declared, "/meters", found, []))
+    [told] = [each for each in broken(found) if each.rule == "target fails"]
+    assert "the step from version 1 of MeterRead failed" in told.about
 
 
 def _forms(folder: Path) -> Path:

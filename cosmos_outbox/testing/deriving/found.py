@@ -56,6 +56,8 @@ class ReactionFound:
     """By the id of each event that is for it: the targets, each with the id of its record."""
     outcomes: Mapping[str, str]
     """By the record's id."""
+    failures: Sequence[str] = ()
+    """Events of which it cannot tell the targets."""
 
 
 @dataclass(frozen=True)

@@ -164,6 +164,8 @@ def _reaction(
     reaction: ReactionFound, found: LeftBehind, events: Mapping[AggregateKey, list[StoredEvent]]
 ) -> Iterator[Violation]:
     """Each happens once, as its record tells, and in the order that is declared."""
+    for failure in reaction.failures:
+        yield Violation("target fails", f"{reaction.name}: {failure}")
     sequences = {event.id: event.sequence or 0 for each in events.values() for event in each}
     done = [
         (change.events[0].aggregate, str(change.events[0].data["causationId"]))

@@ -266,10 +266,15 @@ def reaction(
 ) -> ReactionFound:
     """A reaction, and what its records tell."""
     kind, wanted = declared.to.aggregate_type, dict[str, list[tuple[AggregateKey, str]]]()
+    failures = list[str]()
     for event in (event for each in found.events().values() for event in each):
         if event.aggregate.type == declared.aggregate_type:
             message = event.message(source)
-            named = declared.targets(message)
+            try:
+                named = declared.targets(message)
+            except Exception as error:  # noqa: BLE001 - the user's own code, whatever it raises
+                failures.append(f"{event.action} of {event.aggregate}: {error!r}")
+                continue
             ids = [] if named is None else [named] if isinstance(named, str) else [*named]
             wanted[event.id] = [
                 (
@@ -280,7 +285,7 @@ def reaction(
             ]
     outcomes = {each["id"]: each["data"]["outcome"] for each in stored if each.get("type") == REACTION_TYPE}
     is_each, is_newest = declared.order is InOrder.EACH, declared.order is InOrder.NEWEST
-    return ReactionFound(declared.name, is_each, is_newest, wanted, outcomes)
+    return ReactionFound(declared.name, is_each, is_newest, wanted, outcomes, failures)
 
 
 class ChangesSeen(Watcher):
