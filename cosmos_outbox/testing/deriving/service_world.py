@@ -31,7 +31,7 @@ from cosmos_outbox.testing.deriving.found import (
     ToldOf,
 )
 from cosmos_outbox.testing.deriving.rules import broken
-from cosmos_outbox.testing.deriving.sweeping import sweep_effects
+from cosmos_outbox.testing.deriving.sweeping import sweep_all
 from cosmos_outbox.testing.judging.violation import Violation
 from cosmos_outbox.testing.simulation.bus_queue import Taken
 from cosmos_outbox.testing.simulation.deployment import Size
@@ -129,9 +129,7 @@ class ServiceWorld(World):
             strike_seconds=(2.0, 4.0, 8.0),
         )
         self._watcher = self._changes = ChangesSeen(self)
-        self._is_whole = not any(
-            isinstance(each, EffectOf | ReactionOf) for each in self._of.service.subscribers
-        )
+        self._is_whole = not self._of.service.subscribers
 
     async def _look(self) -> list[Violation]:
         if failed := [*self._failed()]:
@@ -158,12 +156,12 @@ class ServiceWorld(World):
         now = int(EPOCH.timestamp() + self.loop.time())
         if self.loop.time() - self._changes.newest <= 2 * CLOCKS_DIFFER_SECONDS:
             return waits
-        swept = self.loop.begin(self.desk.instance, sweep_effects(self.desk.wired.subscriptions))
+        swept = self.loop.begin(self.desk.instance, sweep_all(self.desk.wired.subscriptions))
         span = Span(int(EPOCH.timestamp()), now - CLOCKS_DIFFER_SECONDS)
         plan, progress = RepublishingPlan(span, UUID(int=self.plan.seed, version=4)), RepublishingProgress()
         try:
             if not await swept:
-                return replace(waits, about="effects wait for the next sweep")
+                return replace(waits, about="what no message told waits for the next sweep")
             if not any(isinstance(each, ReactionOf) for each in self._of.service.subscribers):
                 self._is_whole = True
                 return waits
