@@ -56,10 +56,11 @@ settings.load_profile("busy")
 
 gc.disable()  # until all tests are collected: nothing of that is garbage
 
-warm.import_ahead("infra.bootstrap", "cosmos_outbox.functions", "cosmos_outbox.cli.work")
-
 for _name in [name for name in os.environ if name.startswith(_OURS)]:
     del os.environ[_name]
+os.environ["DEVSTACK_NO_FSYNC"] = "1"
+
+warm.import_ahead("infra.bootstrap", "cosmos_outbox.functions", "cosmos_outbox.cli.work")
 
 
 def pytest_report_header() -> str:

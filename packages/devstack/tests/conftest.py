@@ -12,7 +12,8 @@ _OURS = ("COSMOS", "SERVICEBUS", "AzureWebJobs", "AZURE_", "FUNCTIONS_", "DEVSTA
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
-warm.import_ahead("azure.functions")
-
 for _name in [name for name in os.environ if name.startswith(_OURS)]:
     del os.environ[_name]
+os.environ["DEVSTACK_NO_FSYNC"] = "1"
+
+warm.import_ahead("azure.functions")

@@ -35,7 +35,11 @@ def _refused(folder: Path, problem: str) -> None:
     assert (folder / FORM.file_name).read_bytes() == before
 
 
-def test_a_new_file_is_marked_logged_and_there_the_next_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("no_fsync", "synchronous"), [("", 1), ("1", 0)])
+def test_a_new_file_is_marked_logged_and_there_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_fsync: str, synchronous: int
+) -> None:
+    monkeypatch.setenv("DEVSTACK_NO_FSYNC", no_fsync)
     with opened(tmp_path, FORM) as connection:
         connection.execute("INSERT INTO orders VALUES ('1')")
     with opened(tmp_path, FORM) as connection:
@@ -44,7 +48,7 @@ def test_a_new_file_is_marked_logged_and_there_the_next_time(tmp_path: Path) -> 
             connection.execute(f"PRAGMA {name}").fetchone()[0]
             for name in ("application_id", "user_version", "journal_mode", "synchronous", "foreign_keys")
         ]
-    assert settings == [77, 3, "wal", 1, 1]
+    assert settings == [77, 3, "wal", synchronous, 1]
 
 
 def test_the_folder_belongs_to_one_process_while_the_file_is_open(tmp_path: Path) -> None:

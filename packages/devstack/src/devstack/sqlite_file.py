@@ -3,10 +3,12 @@
 The folder belongs to one process while the file is open. The journal is a write-ahead log with ``synchronous=NORMAL``:
 a commit is handed to the operating system, so SIGKILL loses nothing; only a crash of the machine itself may lose the
 last commits, never part of one. A file that is damaged, of another program or of another format is refused with one
-line, and left as it is.
+line, and left as it is. Tests set ``DEVSTACK_NO_FSYNC``: their data need not outlive the machine, and a disk that
+others keep busy would else stop a server for seconds.
 """
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -63,6 +65,7 @@ def in_memory(form: Format) -> Iterator[sqlite3.Connection]:
 def _prepare(connection: sqlite3.Connection, path: Path, form: Format) -> None:
     run = connection.execute
     try:
+        run(f"PRAGMA synchronous={'OFF' if os.environ.get('DEVSTACK_NO_FSYNC') else 'NORMAL'}")
         # A file without a table is new, or was being made when the process was killed.
         if run("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             _check(connection, path, form)
@@ -70,7 +73,6 @@ def _prepare(connection: sqlite3.Connection, path: Path, form: Format) -> None:
             run("PRAGMA journal_mode=WAL")
             connection.executescript(f"BEGIN; {form.tables} PRAGMA user_version={form.version}; COMMIT;")
         run(f"PRAGMA application_id={form.application_id}")
-        run("PRAGMA synchronous=NORMAL")
         run("PRAGMA foreign_keys=ON")
     except sqlite3.DatabaseError as error:
         raise form.refusal(path, f"is damaged or not a database ({error})") from error
