@@ -49,6 +49,7 @@ async def test_a_late_refusal_of_the_old_key_does_not_take_the_new_one(
     browser: Browser, service: FakeService
 ) -> None:
     async with watched(browser, f"{service.url}/operations") as page:
+        await expect(page.locator("#looked")).to_contain_text(" at ")  # no call is cut off by the reload
         await page.evaluate("sessionStorage.setItem('operations-key', 'the-old-key')")
         await page.reload()
         await expect(page.get_by_role("heading", name="All is well")).to_be_visible()
