@@ -57,9 +57,11 @@ class BlobArchive:
         """All, each with its ETag. Raises Unavailable, Misconfigured."""
         with self._errors():
             async for found in self._container.list_blobs():
+                # It ends before the yield: whoever reads may take longer, and is cut off by his own limits alone.
                 async with asyncio.timeout(CALL_SECONDS):
                     content = await self._container.download_blob(found.name)
-                    yield Blob(found.name, await content.readall()), content.properties.etag
+                    body = await content.readall()
+                yield Blob(found.name, body), content.properties.etag
 
     async def replace(self, blob: Blob, version: str) -> None:
         """Raises PreconditionFailed, Unavailable, Misconfigured."""

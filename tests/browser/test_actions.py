@@ -145,6 +145,7 @@ async def test_effects_are_run_and_discarded(browser: Browser, service: FakeServ
         await press(page, "Continue", "Run 1 effect")
         await done(page, "run")
         assert service.bodies == [{"reason": "the mail is in no log"}]
+        await expect(rows).to_have_count(1)  # the page looked again: the last row is another one now
         await effects.get_by_role("button", name="Discard").last.click()
         await page.get_by_label("Reason").fill("done by hand")
         await press(page, "Continue", "Discard 1 effect")
