@@ -1,4 +1,4 @@
-"""``devstack [cosmos|servicebus|functions|clean] ...``: one service alone, or without a name all of them."""
+"""``devstack [cosmos|servicebus|storage|functions|clean] ...``: one service alone, or without a name all of them."""
 
 import importlib
 import sys
@@ -6,6 +6,7 @@ import sys
 COMMANDS = {
     "cosmos": "devstack.cosmos.cli",
     "servicebus": "devstack.servicebus.cli",
+    "storage": "devstack.storage.cli",
     "functions": "devstack.functions.cli",
     "clean": "devstack.clean",
 }

@@ -1,7 +1,8 @@
 """``devstack.toml`` says what an app needs; it is read whole or refused with one line that says what to mend.
 
-The file declares containers, topics with their subscriptions, and queues. In a name, ``%SETTING%`` stands for a setting
-of the app, with the default that the ``[settings]`` table gives it. The README of devstack explains each key.
+The file declares containers, topics with their subscriptions, queues, and what Azurite holds. In a name,
+``%SETTING%`` stands for a setting of the app, with the default that the ``[settings]`` table gives it. The README of
+devstack explains each key.
 """
 
 import re
@@ -119,6 +120,14 @@ class ServiceBus(_Part):
     queues: list[Queue] = []
 
 
+class Storage(_Part):
+    """``connection``: the setting through which the app finds Blob and Queue Storage, the host's own by default."""
+
+    connection: str = "AzureWebJobsStorage"
+    queues: list[str] = []
+    blob_containers: list[str] = []
+
+
 class Functions(_Part):
     """``path`` is where the app's API is, ``try`` the line to paste; ``{url}`` in it is the address with the path.
 
@@ -136,6 +145,7 @@ class App(_Part):
     settings: dict[str, str] = {}
     cosmos: Cosmos = Cosmos()
     servicebus: ServiceBus = ServiceBus()
+    storage: Storage = Storage()
     functions: Functions = Functions()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from devstack.service import CannotStart, locked_folder
 
-SERVICES = ("cosmos", "servicebus", "functions")
+SERVICES = ("cosmos", "servicebus", "storage", "functions")
 
 
 def main(arguments: list[str]) -> int:

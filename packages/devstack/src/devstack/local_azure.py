@@ -13,7 +13,8 @@ from devstack.console import Console
 from devstack.kept import KeptService, Recipe
 from devstack.ports import check_ports
 from devstack.service import CannotStart
-from devstack.settings import StackSettings, cosmos_connection, servicebus_connection
+from devstack.settings import StackSettings, cosmos_connection, servicebus_connection, storage_connection
+from devstack.storage.program import azurite
 
 STOP_WITHIN_SECONDS = 5.0
 STOP_SECONDS = 2.0
@@ -28,6 +29,7 @@ class LocalAzure:
         self.settings = settings
         self.cosmos = KeptService(_cosmos(settings), console) if settings.cosmos_setting else None
         self.servicebus = KeptService(_servicebus(settings), console) if settings.servicebus_setting else None
+        self.storage: KeptService | None = None
         self.functions: KeptService | None = None
         self._console = console
         self._keepers: list[asyncio.Task[None]] = []
@@ -35,6 +37,10 @@ class LocalAzure:
     async def start(self) -> None:
         """Everything up to the Functions host's first answer. Raises :class:`CannotStart`."""
         check_ports(self.settings.wanted_ports())
+        if self.settings.storage_setting:
+            self._console.line("devstack", "looking for Azurite, which npm fetches the first time")
+            program = await asyncio.to_thread(azurite)
+            self.storage = KeptService(_storage(self.settings, program), self._console)
         await _together(*[self._start(service) for service in self._backends()])
         self._console.line("devstack", "making what the app declares, where it is not there yet")
         await self._provision()
@@ -78,8 +84,13 @@ class LocalAzure:
         """The connection string for ``ServiceBusAdministrationClient``."""
         return servicebus_connection(self.servicebus.ports[1]) if self.servicebus else None
 
+    @property
+    def storage_connection(self) -> str | None:
+        """The connection string of the Blob and Queue Storage run here, with their real ports."""
+        return storage_connection(*self.storage.ports) if self.storage else None
+
     def _backends(self) -> list[KeptService]:
-        return [service for service in (self.cosmos, self.servicebus) if service]
+        return [service for service in (self.cosmos, self.servicebus, self.storage) if service]
 
     async def _start(self, service: KeptService) -> None:
         self._console.line("devstack", f"starting {service.name}")
@@ -95,6 +106,8 @@ class LocalAzure:
             work.append(provision.cosmos(self.cosmos_connection, self.settings.app.cosmos))
         if self.servicebus_admin_connection:
             work.append(provision.servicebus(self.servicebus_admin_connection, self.settings.app.servicebus))
+        if self.storage_connection:
+            work.append(provision.storage(self.storage_connection, self.settings.app.storage))
         await _together(*work)
 
     def _host(self) -> Recipe:
@@ -103,6 +116,8 @@ class LocalAzure:
             environment[self.settings.cosmos_setting] = self.cosmos_connection
         if self.settings.servicebus_setting and self.servicebus_connection:
             environment[self.settings.servicebus_setting] = self.servicebus_connection
+        if self.settings.storage_setting and self.storage_connection:
+            environment[self.settings.storage_setting] = self.storage_connection
         arguments = [f"--app={self.settings.folder}", f"--stop-seconds={STOP_SECONDS:g}"]
         arguments.append(f"--data={self.settings.data / 'functions'}")
         arguments += [f"--settings={self.settings.file}"] if self.settings.file else []
@@ -132,6 +147,12 @@ def _servicebus(settings: StackSettings) -> Recipe:
         arguments.append(f"--config={settings.servicebus_config}")
     ports = {"--port": settings.ports.servicebus, "--admin-port": settings.ports.servicebus_admin}
     return _service("servicebus", arguments, ports, settings.environment)
+
+
+def _storage(settings: StackSettings, program: str) -> Recipe:
+    ports = {"--blob-port": settings.ports.blobs, "--queue-port": settings.ports.queues}
+    arguments = [f"--data={settings.data / 'storage'}", f"--azurite={program}"]
+    return _service("storage", arguments, ports, settings.environment)
 
 
 def _service(

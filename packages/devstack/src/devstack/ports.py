@@ -16,6 +16,8 @@ class Ports:
     cosmos: int = 8081
     servicebus: int = 5672
     servicebus_admin: int = 5300
+    blobs: int = 10000
+    queues: int = 10001
 
 
 SETTINGS = {
@@ -23,6 +25,8 @@ SETTINGS = {
     "cosmos": "COSMOS_PORT",
     "servicebus": "SERVICEBUS_PORT",
     "servicebus_admin": "SERVICEBUS_ADMIN_PORT",
+    "blobs": "AZURITE_BLOB_PORT",
+    "queues": "AZURITE_QUEUE_PORT",
 }
 """The environment variable of each port."""
 

@@ -14,7 +14,7 @@ from azure.cosmos.aio import CosmosClient, DatabaseProxy
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
 from devstack.administration import administration_client
-from devstack.app_file import Container, Cosmos, Queue, ServiceBus, Subscription, Topic
+from devstack.app_file import Container, Cosmos, Queue, ServiceBus, Storage, Subscription, Topic
 from devstack.service import CannotStart
 
 
@@ -38,6 +38,22 @@ async def servicebus(connection: str, wanted: ServiceBus) -> None:
         for queue in wanted.queues:
             with _errors(f'the queue "{queue.name}"'):
                 await _queue(client, queue)
+
+
+async def storage(connection: str, wanted: Storage) -> None:
+    """Queues and blob containers. Raises :class:`CannotStart`."""
+    # Imported here: most apps have none, and start without these SDKs.
+    from azure.storage.blob.aio import BlobServiceClient  # noqa: PLC0415
+    from azure.storage.queue.aio import QueueServiceClient  # noqa: PLC0415
+
+    async with QueueServiceClient.from_connection_string(connection) as queues:
+        for name in wanted.queues:
+            with _errors(f'the queue "{name}"'), contextlib.suppress(ResourceExistsError):
+                await queues.create_queue(name)
+    async with BlobServiceClient.from_connection_string(connection) as blobs:
+        for name in wanted.blob_containers:
+            with _errors(f'the blob container "{name}"'), contextlib.suppress(ResourceExistsError):
+                await blobs.create_container(name)
 
 
 async def _container(database: DatabaseProxy, wanted: Container) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from devstack.app_file import App, read_app
+from devstack.app_file import App, Storage, read_app
 from devstack.connection_settings import COSMOS_ADDRESS, SERVICEBUS_ADDRESS, find_connection
 from devstack.local_settings import KEYS_FILE, default_file, read_values
 from devstack.ports import Ports, read_ports
@@ -29,6 +29,19 @@ SERVICEBUS_CONNECTION = (
 def cosmos_connection(port: int) -> str:
     """The connection string of the local Cosmos DB."""
     return f"AccountEndpoint=http://127.0.0.1:{port}/;AccountKey={COSMOS_KEY};"
+
+
+STORAGE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+"""The key of every Azurite, public by design (https://learn.microsoft.com/azure/storage/common/storage-use-azurite)."""
+
+
+def storage_connection(blob_port: int, queue_port: int) -> str:
+    """The connection string of the local Blob and Queue Storage."""
+    account = "devstoreaccount1"
+    return (
+        f"DefaultEndpointsProtocol=http;AccountName={account};AccountKey={STORAGE_KEY};"
+        f"BlobEndpoint=http://127.0.0.1:{blob_port}/{account};QueueEndpoint=http://127.0.0.1:{queue_port}/{account};"
+    )
 
 
 def servicebus_connection(port: int) -> str:
@@ -54,6 +67,8 @@ class StackSettings:
     """The setting through which the app finds Cosmos DB; None when that leads elsewhere, and none is run here."""
     servicebus_setting: str | None
     """The same for Service Bus."""
+    storage_setting: str | None
+    """The same for Blob and Queue Storage; None also where the app declares nothing there."""
     runs_functions: bool
     asks_for_keys: bool = False
     """Whether the Functions host asks callers for keys."""
@@ -71,6 +86,9 @@ class StackSettings:
         if self.servicebus_setting:
             wanted["servicebus"] = self.ports.servicebus
             wanted["servicebus_admin"] = self.ports.servicebus_admin
+        if self.storage_setting:
+            wanted["blobs"] = self.ports.blobs
+            wanted["queues"] = self.ports.queues
         if self.runs_functions:
             wanted["functions"] = self.ports.functions
         return wanted
@@ -110,6 +128,7 @@ def read_settings(
         servicebus_setting=_setting_of_local(
             effective, app.servicebus.connection, "Endpoint", SERVICEBUS_ADDRESS
         ),
+        storage_setting=_storage_setting(effective, app.storage),
         runs_functions=functions,
         asks_for_keys=keys,
     )
@@ -118,6 +137,19 @@ def read_settings(
             "nothing to start: both connections lead elsewhere, and --no-functions leaves out the host"
         )
     return settings
+
+
+def _storage_setting(values: Mapping[str, str], storage: Storage) -> str | None:
+    if not (storage.queues or storage.blob_containers):
+        return None
+    name = storage.connection
+    text = values.get(name, "").strip()
+    if text.rstrip(";").lower() == "usedevelopmentstorage=true":
+        return name
+    part = "QueueEndpoint" if storage.queues else "BlobEndpoint"
+    if text and f"{part}=".lower() not in text.lower():  # of an account in Azure, by its name
+        return None
+    return _setting_of_local(values, name, part, f"{part[0].lower()}{part[1:-8]}ServiceUri")
 
 
 def _servicebus_config(text: str) -> Path | None:

@@ -39,9 +39,9 @@ def _parser() -> argparse.ArgumentParser:
         "describes. devstack cosmos, devstack servicebus, devstack functions: one of them alone; devstack clean: "
         "forget the data. Each has --help.",
         epilog="Environment: FUNCTIONS_PORT (7071), COSMOS_PORT (8081), SERVICEBUS_PORT (5672), "
-        "SERVICEBUS_ADMIN_PORT (5300), 0 for any free port; DEVSTACK_DATA (.devstack), SERVICEBUS_CONFIG "
-        "(a Config.json). A connection in the settings that leads to another machine is used as it is, and "
-        "that service is not started here.",
+        "SERVICEBUS_ADMIN_PORT (5300), AZURITE_BLOB_PORT (10000), AZURITE_QUEUE_PORT (10001), 0 for any free port; "
+        "DEVSTACK_DATA (.devstack), SERVICEBUS_CONFIG (a Config.json). A connection in the settings that leads to "
+        "another machine is used as it is, and that service is not started here.",
     )
     parser.add_argument(
         "--app", type=Path, default=Path(), metavar="FOLDER", help="with devstack.toml; default: this folder"
@@ -102,6 +102,10 @@ def _welcome(stack: LocalAzure) -> str:
         f"Cosmos DB    {_where(stack.cosmos)}  {_containers(app)}".rstrip(),
         f"Service Bus  {_where(stack.servicebus)}  {_entities(app)}".rstrip(),
     ]
+    if stack.storage:
+        declared = app.storage
+        names = ", ".join([*declared.queues, *declared.blob_containers])
+        lines.append(f"Storage      {_where(stack.storage)}  {names}")
     if stack.functions:
         host = stack.functions.addresses[0].rstrip("/")
         url = host + app.functions.path
@@ -115,6 +119,7 @@ def _welcome(stack: LocalAzure) -> str:
         lines += ["", "For the app's settings:"]
         lines += [f"  {app.cosmos.connection}={stack.cosmos_connection}"] if stack.cosmos else []
         lines += [f"  {app.servicebus.connection}={stack.servicebus_connection}"] if stack.servicebus else []
+        lines += [f"  {app.storage.connection}={stack.storage_connection}"] if stack.storage else []
     return "\n".join([*lines, ""])
 
 

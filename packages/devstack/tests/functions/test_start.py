@@ -73,8 +73,8 @@ async def test_two_functions_of_one_name(refusal: Refusal) -> None:
         ('@app.route(route="a{b}c")\nasync def f(req): ...\n', '"a{b}c" in the route'),
         ('@app.route(route="/x")\nasync def f(req): ...\n', 'no slashes next to each other in "api//x"'),
         (
-            '@app.queue_trigger("q", "queue", "C")\nasync def f(q): ...\n',
-            "binding queueTrigger, which is not here",
+            '@app.blob_trigger("b", "path", "C")\nasync def f(b): ...\n',
+            "binding blobTrigger, which is not here",
         ),
         (
             '@app.timer_trigger("t", "0 0 * * * *")\n@app.retry("fixed_delay", "1")\nasync def f(t): ...\n',
@@ -100,6 +100,14 @@ async def test_a_function_that_cannot_be_run(refusal: Refusal, function: str, sa
         ),
         (
             '@app.service_bus_queue_trigger("m", "BAD", "queue")\nasync def f(m): ...\n',
+            "the connection BAD cannot be used",
+        ),
+        (
+            '@app.queue_trigger("m", "queue", "NOT_SET")\nasync def f(m): ...\n',
+            "the queue trigger of f uses the connection NOT_SET",
+        ),
+        (
+            '@app.queue_trigger("m", "queue", "BAD")\nasync def f(m): ...\n',
             "the connection BAD cannot be used",
         ),
         (

@@ -4,7 +4,7 @@ import contextlib
 import os
 import ssl
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from azure.cosmos.aio import CosmosClient
 from azure.servicebus.aio import ServiceBusClient
@@ -14,6 +14,11 @@ from devstack.service import CannotStart
 
 if TYPE_CHECKING:
     from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
+    from azure.storage.queue.aio import QueueServiceClient
+
+
+STORAGE_CONNECTION = "Storage"
+"""Which with its prefix is the host's own, ``AzureWebJobsStorage``."""
 
 
 def cosmos_connection(setting: str, *, where: str) -> Connection:
@@ -50,6 +55,10 @@ def _connection_errors(connection: Connection) -> Iterator[None]:
         ) from error
 
 
+class _Closable(Protocol):
+    async def close(self) -> None: ...
+
+
 class Clients:
     """One client per connection, made when it is first needed, inside the running loop; closed by
     :meth:`close`.
@@ -58,6 +67,7 @@ class Clients:
     def __init__(self) -> None:
         self._cosmos: dict[Connection, CosmosClient] = {}
         self._servicebus: dict[Connection, ServiceBusClient] = {}
+        self._queues: dict[Connection, QueueServiceClient] = {}
         self._credentials: list[DefaultAzureCredential | ManagedIdentityCredential] = []
 
     def cosmos(self, connection: Connection) -> CosmosClient:
@@ -74,8 +84,16 @@ class Clients:
                 self._servicebus[connection] = self._make_servicebus(connection)
         return self._servicebus[connection]
 
+    def queues(self, connection: Connection) -> "QueueServiceClient":
+        """Connects to nothing yet. Raises CannotStart for a connection string that is none."""
+        if connection not in self._queues:
+            with _connection_errors(connection):
+                self._queues[connection] = self._make_queues(connection)
+        return self._queues[connection]
+
     async def close(self) -> None:
-        for client in (*self._cosmos.values(), *self._servicebus.values(), *self._credentials):
+        clients: list[_Closable] = [*self._cosmos.values(), *self._servicebus.values()]
+        for client in (*clients, *self._queues.values(), *self._credentials):
             await client.close()
 
     def _make_cosmos(self, connection: Connection) -> CosmosClient:
@@ -93,6 +111,15 @@ class Clients:
         if connection.connection_string is not None:
             return ServiceBusClient.from_connection_string(connection.connection_string, **options)
         return ServiceBusClient(connection.address, self._credential(connection), **options)
+
+    def _make_queues(self, connection: Connection) -> "QueueServiceClient":
+        from azure.storage.queue.aio import QueueServiceClient  # noqa: PLC0415 - for apps with a queue trigger alone
+
+        # As the Service Bus client: the listeners retry by themselves.
+        options: dict[str, Any] = {"retry_total": 0}
+        if connection.connection_string is not None:
+            return QueueServiceClient.from_connection_string(connection.connection_string, **options)
+        return QueueServiceClient(connection.address, self._credential(connection), **options)
 
     def _credential(self, connection: Connection) -> "DefaultAzureCredential | ManagedIdentityCredential":
         from azure.identity.aio import (  # noqa: PLC0415 - slow to import, and not needed with connection strings

@@ -24,7 +24,7 @@ DEFAULT_FUNCTION_TIMEOUT = 1800.0
 _DAYS = re.compile(r"\d+")
 _TIMESPAN = re.compile(r"(?:(\d+)\.)?(\d+):(\d+)(?::(\d+(?:\.\d{1,7})?))?")
 _DAY, _HOUR, _MINUTE = 86400.0, 3600.0, 60.0
-_SERVICE_BUS = "extensions:servicebus"
+_SERVICE_BUS, _QUEUES = "extensions:servicebus", "extensions:queues"
 _NOT_HERE = {
     "clientretryoptions",
     "enablecrossentitytransactions",
@@ -59,6 +59,24 @@ class ServiceBusOptions:
 
 
 @dataclass(frozen=True)
+class QueuesOptions:
+    """``extensions.queues``; times in seconds.
+
+    https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-queue#hostjson-settings
+    """
+
+    batch_size: int = 16
+    new_batch_threshold: int = 8
+    """Half of the batch unless it is set; on several cores the extension takes as many halves."""
+    max_polling_interval: float = 2.0
+    """A minute in Azure; the extension takes this where it knows that it runs on a laptop."""
+    max_dequeue_count: int = 5
+    visibility_timeout: float = 0.0
+    """How long a message that failed is out of sight."""
+    base64: bool = True
+
+
+@dataclass(frozen=True)
 class HostSettings:
     """What the host itself reads."""
 
@@ -68,6 +86,7 @@ class HostSettings:
     hsts: str | None = None
     """The header ``Strict-Transport-Security``; None: it is not sent."""
     service_bus: ServiceBusOptions = field(default_factory=ServiceBusOptions)
+    queues: QueuesOptions = field(default_factory=QueuesOptions)
 
 
 class _Configuration:
@@ -129,6 +148,7 @@ def read_host_json(app: Path) -> HostSettings:
             function_timeout=_function_timeout(configuration),
             hsts=_hsts(configuration),
             service_bus=_service_bus(configuration),
+            queues=_queues(configuration),
         )
     except (OSError, ValueError, TypeError) as error:
         raise CannotStart(
@@ -185,6 +205,28 @@ def _service_bus(configuration: _Configuration) -> ServiceBusOptions:
         session_idle_timeout=configuration.seconds(
             f"{_SERVICE_BUS}:sessionidletimeout", defaults.session_idle_timeout
         ),
+    )
+
+
+def _queues(configuration: _Configuration) -> QueuesOptions:
+    defaults = QueuesOptions()
+    batch = configuration.number(f"{_QUEUES}:batchsize", defaults.batch_size, least=1)
+    if batch > 32:
+        raise ValueError(f"{_QUEUES}:batchsize is {batch}; set it to a number from 1 to 32")
+    encoding = configuration.text(f"{_QUEUES}:messageencoding", "base64").strip().lower()
+    if encoding not in ("base64", "none"):
+        raise ValueError(f'{_QUEUES}:messageencoding is "{encoding}"; set it to base64 or none')
+    return QueuesOptions(
+        batch_size=batch,
+        new_batch_threshold=configuration.number(f"{_QUEUES}:newbatchthreshold", batch // 2, least=0),
+        max_polling_interval=configuration.seconds(
+            f"{_QUEUES}:maxpollinginterval", defaults.max_polling_interval
+        ),
+        max_dequeue_count=configuration.number(
+            f"{_QUEUES}:maxdequeuecount", defaults.max_dequeue_count, least=1
+        ),
+        visibility_timeout=configuration.seconds(f"{_QUEUES}:visibilitytimeout", defaults.visibility_timeout),
+        base64=encoding == "base64",
     )
 
 

@@ -21,7 +21,7 @@ from devstack.functions.retry import RetryPolicy
 from devstack.functions.settings import is_disabled
 from devstack.service import CannotStart
 
-TRIGGERS = ("httpTrigger", "cosmosDBTrigger", "serviceBusTrigger", "timerTrigger")
+TRIGGERS = ("httpTrigger", "cosmosDBTrigger", "serviceBusTrigger", "queueTrigger", "timerTrigger")
 HTTP_OUTPUT = "http"
 CONTEXT = "context"
 

@@ -20,6 +20,7 @@ import azure.functions as func
 from azure.functions import meta
 from azure.functions.cosmosdb import CosmosDBTriggerConverter
 from azure.functions.http import HttpRequestConverter, HttpResponseConverter
+from azure.functions.queue import QueueMessageInConverter
 from azure.functions.servicebus import ServiceBusMessageInConverter
 from azure.functions.timer import TimerRequestConverter
 
@@ -31,6 +32,7 @@ CONVERTERS: Mapping[str, Any] = {
     "httpTrigger": HttpRequestConverter,
     "cosmosDBTrigger": CosmosDBTriggerConverter,
     "serviceBusTrigger": ServiceBusMessageInConverter,
+    "queueTrigger": QueueMessageInConverter,
     "timerTrigger": TimerRequestConverter,
 }
 """What makes of the host's data the value that a function gets, by the type of its trigger."""

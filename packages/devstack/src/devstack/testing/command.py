@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Self
 
 from devstack.local_settings import sample_file
+from devstack.ports import SETTINGS
 from devstack.testing.processes import alive_with
 
 READY_WITHIN_SECONDS = 40.0
-ANY_PORTS = dict.fromkeys(("FUNCTIONS_PORT", "COSMOS_PORT", "SERVICEBUS_PORT", "SERVICEBUS_ADMIN_PORT"), "0")
+ANY_PORTS = dict.fromkeys(SETTINGS.values(), "0")
 
 
 def settings_file(app: Path, folder: Path) -> Path:
@@ -76,9 +77,13 @@ class Command:
 
     def address(self, service: str) -> str:
         """The first address on the line of ``Cosmos DB``, ``Service Bus`` or ``Functions``."""
-        found = re.search(rf"^{service} +(\S+)", self.output, re.MULTILINE)
+        return self.line(service)[0]
+
+    def line(self, service: str) -> list[str]:
+        """The words on its line."""
+        found = re.search(rf"^{service} +(.+)$", self.output, re.MULTILINE)
         assert found, self.output
-        return found.group(1)
+        return found.group(1).split()
 
     def processes(self) -> list[int]:
         """The supervisor and its services: they all know the data folder, or the settings file beside it."""

@@ -1,7 +1,8 @@
 """The services as fixtures: ``pytest_plugins = ["devstack.testing.fixtures"]``, or ``-p devstack.testing.fixtures``.
 
-``cosmos_server`` and ``servicebus_server`` are shared by all tests of a process: each test makes databases and entities
-of its own, and none kills, pauses or breaks them. A test that does takes ``stack``, which is its own.
+``cosmos_server``, ``servicebus_server`` and ``storage_server`` are shared by all tests of a process: each test makes
+databases and entities of its own, and none kills, pauses or breaks them. A test that does takes ``stack``, which is its
+own.
 """
 
 from collections.abc import Iterator
@@ -24,6 +25,13 @@ def cosmos_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]
 def servicebus_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A Service Bus with entities for each test that makes them."""
     with running(Service("servicebus", tmp_path_factory.mktemp("servicebus") / "data")) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def storage_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A Blob and Queue Storage (Azurite) with containers and queues for each test that makes them."""
+    with running(Service("storage", tmp_path_factory.mktemp("storage") / "data")) as service:
         yield service
 
 

@@ -7,12 +7,17 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from devstack.settings import COSMOS_KEY, SERVICEBUS_CONNECTION
+from devstack.settings import COSMOS_KEY, SERVICEBUS_CONNECTION, storage_connection
 from devstack.testing.faults import Faults
 from devstack.testing.process import Begun, Process
 
 READY_WITHIN_SECONDS = 40.0
-PORT_FLAGS = {"cosmos": ["--port"], "servicebus": ["--port", "--admin-port"], "functions": ["--port"]}
+PORT_FLAGS = {
+    "cosmos": ["--port"],
+    "servicebus": ["--port", "--admin-port"],
+    "functions": ["--port"],
+    "storage": ["--blob-port", "--queue-port"],
+}
 """In the order of the addresses on the service's READY line."""
 
 
@@ -39,9 +44,11 @@ class Service(Process):
 
     @property
     def connection_string(self) -> str:
-        """With the well-known key, of a Cosmos DB or a Service Bus."""
+        """With the well-known key, of a Cosmos DB, a Service Bus or a storage account."""
         if self.name == "cosmos":
             return f"AccountEndpoint={self.address};AccountKey={COSMOS_KEY};"
+        if self.name == "storage":
+            return storage_connection(*map(port_of, self.addresses))
         return SERVICEBUS_CONNECTION.format(self.address.partition("//")[2])
 
     @property
