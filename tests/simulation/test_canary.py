@@ -88,9 +88,7 @@ def sing(seed: int) -> Heard:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    "seed", [1, 2, pytest.param(3, marks=pytest.mark.long), pytest.param(4, marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 5))])
 def test_under_faults_nothing_is_lost(seed: int) -> None:
     heard = sing(seed)
     assert heard.missing == ()
