@@ -36,10 +36,10 @@ run: ## start the local Azure and the app (APP=examples/orders: another one); Ct
 
 PYTEST = $(BIN) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-test: venv ## run the tests, but for those that take long
+test: venv ## run the tests that are quick, as .ci/run does
 	@exec $(PYTEST) -m "not long and not deep" --simulate-seeds=3 $(ARGS)
 
-test-all: venv ## run all tests but the deep ones
+test-all: venv ## run all tests but the deep ones: the long ones too, as CI does with each Python
 	@exec $(PYTEST) -m "not deep" $(ARGS)
 
 test-deep: venv ## run the torture test's own tests, and look at every state of the models

@@ -110,6 +110,11 @@ class Recorder:
         return len(self.items) >= count
 
     @property
+    def complaints(self) -> list[tuple[str | None, Exception]]:
+        """The errors, but for answers that came too late: the machine stood still, and they are asked for again."""
+        return [each for each in self.errors if not isinstance(each[1], TimeoutError)]
+
+    @property
     def ids(self) -> list[str]:
         return [item["id"] for item in self.items]
 

@@ -33,7 +33,7 @@ async def test_old_and_new_items_are_delivered_in_order(containers: Containers) 
         await eventually(lambda: len(recorder.items) == 6)
 
     assert recorder.ids == [f"a-{sequence}" for sequence in range(6)]
-    assert recorder.errors == []
+    assert recorder.complaints == []
 
 
 async def test_the_next_run_goes_on_after_the_checkpoint(containers: Containers) -> None:

@@ -31,7 +31,7 @@ async def test_a_change_is_delivered_at_once_when_the_processor_is_woken(contain
             processor.wake()
             await eventually(partial(recorder.has, sequence + 1))
     assert recorder.ids == [f"a-{sequence}" for sequence in range(6)]
-    assert recorder.errors == []
+    assert recorder.complaints == []
 
 
 async def test_a_wake_while_a_batch_is_handled_is_not_lost(containers: Containers) -> None:

@@ -72,6 +72,7 @@ async def test_both_readers_are_asked_for_so_many_readings(
         assert row.figure == pytest.approx(ours / theirs)
 
 
+@pytest.mark.long  # whoever measures sees it
 async def test_a_reader_that_fails_ends_the_benchmark(
     cosmos_server: Service, servicebus_server: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

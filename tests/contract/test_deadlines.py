@@ -22,7 +22,7 @@ from cosmos_outbox.wiring.outbox import deadlines_of
 from devstack.testing import Service
 from tests.support.azure import CONTACTS, contacts_database
 from tests.support.emulators import Gap
-from tests.support.losses import Failing, Fate, Loss, ProcessDied
+from tests.support.losses import EACH_LOSS, Failing, Fate, Loss, ProcessDied
 from tests.support.offers import LATER, NOON, Offer, Offers, PatientOffer, Refused, aggregates_over
 from tests.support.reactions import CutOff, Heap, no_loss
 from tests.support.telemetry import Recorded, recording
@@ -59,7 +59,7 @@ class Meets(Failing):
         return await super().execute(partition_key, writes)
 
 
-@pytest.mark.parametrize("loss", Loss)
+@pytest.mark.parametrize("loss", EACH_LOSS)
 async def test_whatever_write_is_lost_an_offer_runs_out_once(offers: Offers, loss: Loss) -> None:
     write = 0
     while write == 0 or offers.fate.struck:

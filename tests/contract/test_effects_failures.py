@@ -25,7 +25,7 @@ from devstack.testing import Service
 from tests.support.azure import CONTACTS, EFFECTS, PARKED, contacts_database
 from tests.support.effects import ITEMS_LIVE, RULES, Clock, Outbound
 from tests.support.emulators import Gap
-from tests.support.losses import Failing, Fate, Loss, ProcessDied
+from tests.support.losses import EACH_LOSS, Failing, Fate, Loss, ProcessDied
 from tests.support.reactions import CutOff, no_loss
 from tests.support.stored_events import StoredEvents
 
@@ -142,7 +142,7 @@ async def make(cosmos_server: Service) -> AsyncIterator[Callable[..., Story]]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("unsure", Unsure)
-@pytest.mark.parametrize("loss", Loss)
+@pytest.mark.parametrize("loss", EACH_LOSS)
 async def test_whatever_write_is_lost_the_effects_run_in_order_and_none_is_left_out(
     make: Callable[..., Story], loss: Loss, unsure: Unsure
 ) -> None:

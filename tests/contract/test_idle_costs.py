@@ -254,6 +254,7 @@ def assert_timers_told(asked: Mapping[str, Operations], hours: int) -> None:
         assert_told(f"`{name}`, every {TIMERS[name]} min", operations, runs, timedelta(hours=hours))
 
 
+@pytest.mark.long  # the others have the parts of the sum
 async def test_all_that_is_done_at_rest_costs_less_than_a_dollar_a_month(
     application: Application, simulation: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

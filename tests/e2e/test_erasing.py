@@ -176,6 +176,7 @@ async def forwarded(world: World) -> bool:
     return bool(status.leases) and not any(lease.lag for lease in status.leases)
 
 
+@pytest.mark.long  # tests/contract/test_erasing_everywhere.py looks into each container
 async def test_no_container_names_the_person_and_subscribers_miss_no_event(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -61,7 +61,8 @@ def addresses(stack: Stack) -> dict[str, str]:
     }
 
 
-@pytest.fixture(params=["functions", "fastapi", "asgi"])
+# The router of FastAPI serves as the ASGI application does.
+@pytest.fixture(params=["functions", "fastapi", pytest.param("asgi", marks=pytest.mark.long)])
 async def api(addresses: dict[str, str], request: pytest.FixtureRequest) -> AsyncIterator[httpx.AsyncClient]:
     async with httpx.AsyncClient(base_url=addresses[request.param], timeout=30) as client:
         yield client

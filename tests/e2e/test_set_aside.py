@@ -89,6 +89,7 @@ async def seconds_behind(stack: Stack, http: aiohttp.ClientSession, contacts: li
 
 @pytest.mark.known_gap(Gap.CHANGE_FEED)
 @pytest.mark.timeout(180)
+@pytest.mark.long  # tests/unit/test_receiver.py has a hundred sick ones
 async def test_sick_contacts_hold_up_a_healthy_one_by_little_more_than_healthy_ones_do(
     narrow_stack: Stack, http: aiohttp.ClientSession, entries: ContainerProxy
 ) -> None:

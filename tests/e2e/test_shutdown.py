@@ -8,6 +8,7 @@ import pytest
 
 from devstack.testing import eventually
 from tests.e2e.conftest import stack
+from tests.e2e.test_directory import search
 
 pytestmark = pytest.mark.own_stack
 
@@ -35,15 +36,15 @@ async def test_a_stop_while_a_send_hangs_abandons_it_without_a_checkpoint(
 
 async def test_a_quiet_stop_closes_every_client(tmp_path: Path, http: aiohttp.ClientSession) -> None:
     with stack(tmp_path, PYTHONWARNINGS="always", PYTHONASYNCIODEBUG="1") as started:
-        contact = await started.create(http)
+        contact = await started.create(http, name={"firstName": "Be", "lastName": "Quiet"})
         assert await started.sequences(contact["id"], 1) == [1]
+        # Quiet is the app when nothing is under way: the relay has its answer, and the directory the event.
+        await eventually(lambda: "forwarded 1 event(s)" in started.log())
+        await eventually(lambda: search(started, http, name="quiet"))
+        before = len(started.log())
         assert started.functions.terminate() == 0
         log = started.log()
-    for complaint in (
-        "Unclosed",
-        "never awaited",
-        "was destroyed but it is pending",
-        "unclosed",
-        "Traceback",
-    ):
+    for complaint in ("Unclosed", "never awaited", "was destroyed but it is pending", "unclosed"):
         assert complaint not in log, log[-3000:]
+    # Not before: a round that a busy machine made too slow is told with one, and tried again.
+    assert "Traceback" not in log[before:], log[before:]

@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import pytest
+
 from cosmos_outbox.testing.simulation.plan import SimulationPlan
 from cosmos_outbox.testing.simulation.world import SimulatedRun, run
 from tests.simulation.contacts import CONTACTS
@@ -35,6 +37,7 @@ def test_what_is_stored_goes_over_the_wire_as_it_was_committed() -> None:
     assert told["bus takes"] == told["bus gives"] == told["completed"] == len(result.history.stored)
 
 
+@pytest.mark.long  # test_bus has the broker's troubles, test_amqp those of its lines
 def test_whatever_befalls_the_broker_and_its_lines_each_promise_is_kept() -> None:
     faults = frozenset(f"bus.{kind}" for kind in KINDS)
     missing = {

@@ -30,6 +30,7 @@ def _simulate(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProc
     )
 
 
+@pytest.mark.long  # test_amqp compares two processes
 def test_a_seed_is_one_story_in_every_process() -> None:
     one, other = (_simulate("--seed", str(SEED), "--trace", "-", hash_seed=each) for each in ("11", "22"))
     assert one.returncode == 0, one.stdout[-2000:] + one.stderr

@@ -25,6 +25,13 @@ class Loss(Enum):
     DIED_AFTER = "the process dies after the write"
 
 
+EACH_LOSS = [
+    loss if loss in (Loss.NO_ANSWER, Loss.DIED_AFTER) else pytest.param(loss, marks=pytest.mark.long)
+    for loss in Loss
+]
+"""For ``parametrize``: quick are those after which a repetition may do it twice; models lose each write in each way."""
+
+
 class ProcessDied(BaseException):
     """No handler of errors runs in a process that died."""
 

@@ -43,7 +43,10 @@ def test_every_name_is_told_of_and_is_in_an_example() -> None:
         assert inspect.getdoc(getattr(testing, name))
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+# The examples' own tests simulate them.
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name == "simulate" else name for name in EXAMPLES]
+)
 async def test_an_example_runs(name: str, tmp_path: Path) -> None:
     bookings.answers.clear()
     there: dict[str, Any] = {each: getattr(cosmos_outbox, each) for each in cosmos_outbox.__all__}

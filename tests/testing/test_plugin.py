@@ -50,6 +50,7 @@ def test_so_many_seeds_as_are_asked_for(tmp_path: Path) -> None:
     assert (code, "seed 1: read model: rows" in told) == (1, True), told
 
 
+@pytest.mark.long  # make test itself asks for seeds by an option
 def test_the_one_seed_that_is_asked_for_is_the_one_that_a_finding_names(tmp_path: Path) -> None:
     code, told = ended(tmp_path, "--simulate-seed=2")
     assert (code, "seed 2: read model: rows" in told) == (1, True), told

@@ -71,6 +71,7 @@ async def is_in(api: aiohttp.ClientSession, path: str, *statuses: str) -> bool:
     return await status(api, path) in statuses
 
 
+@pytest.mark.long  # the simulation has both, and test_checkout each step
 async def test_paid_in_time_and_not_paid(azure: LocalAzure, api: aiohttp.ClientSession) -> None:
     article = (await post(api, "articles", {"available": SUPPLY}))["id"]
     wanted = {"articleId": article, "quantity": 2, "amount": 100}
