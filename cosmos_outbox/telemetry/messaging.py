@@ -57,9 +57,11 @@ class Attempt:
 
 
 @contextmanager
-def sending(topic: str, messages: int, traceparents: Iterable[str | None]) -> Iterator[Attempt]:
+def sending(
+    topic: str, messages: int, traceparents: Iterable[str | None], *, system: str = "servicebus"
+) -> Iterator[Attempt]:
     """Measure a send. ``traceparents``: those of its messages, looked at only if the span is recorded."""
-    attributes = _to(topic)
+    attributes = _to(topic) | {"messaging.system": system}
     attempt = Attempt()
     began = monotonic()
     more: dict[str, str | int] = {
