@@ -12,6 +12,7 @@ from cosmos_outbox.preflight.report import Finding
 from cosmos_outbox.settings.credentials import Credential
 from cosmos_outbox.settings.inspection import CannotCheck, Denied
 from cosmos_outbox.settings.transports import ServiceBus, StorageQueue
+from cosmos_outbox.settings.webhook import Webhook
 
 _COSMOS = Access(
     service="Cosmos DB",
@@ -41,6 +42,10 @@ async def _transport(plan: Plan, credential: Credential | None) -> list[Finding]
             from cosmos_outbox.preflight import over_servicebus  # noqa: PLC0415
 
             return await over_servicebus.check(plan, of, credential)
+        case Webhook() as of:
+            from cosmos_outbox.preflight import over_webhook  # noqa: PLC0415
+
+            return await over_webhook.check(of)
         case StorageQueue():
             return []
 

@@ -26,6 +26,7 @@ EXTRAS = {
     "servicebus": _SERVICEBUS,
     "relay": _RELAY,
     "functions": {**_RELAY, "azure.functions": "azure-functions"},
+    "webhook": {"standardwebhooks": "standardwebhooks"},
     "archive": {"azure.storage.blob": "azure-storage-blob"},
     "fastapi": {"fastapi": "fastapi"},
     "testing": {**_RELAY, "devstack": "devstack", "pytest": "pytest", "pytest_asyncio": "pytest-asyncio"},

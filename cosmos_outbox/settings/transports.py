@@ -13,8 +13,9 @@ from cosmos_outbox.settings.connections import Connection, resolve
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.settings.values import flag, number
+from cosmos_outbox.settings.webhook import Webhook, load_webhook
 
-Name = Literal["servicebus", "storagequeue"]
+Name = Literal["servicebus", "storagequeue", "webhook"]
 """A value of ``TRANSPORT``."""
 
 SESSIONS = 32
@@ -92,7 +93,7 @@ class StorageQueue:
         }
 
 
-Transport = ServiceBus | StorageQueue
+Transport = ServiceBus | StorageQueue | Webhook
 
 
 class HasTransport(Protocol):
@@ -194,5 +195,6 @@ def _queues(environment: Mapping[str, str], declared: Declared) -> tuple[str, ..
 LOADERS: Mapping[Name, Callable[[Mapping[str, str], Declared], Transport]] = {
     "servicebus": _servicebus,
     "storagequeue": _storagequeue,
+    "webhook": lambda environment, _: load_webhook(environment),
 }
 """What makes each transport's settings of the environment."""

@@ -7,9 +7,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.settings.values import flag, number
 
 SECRET_BYTES = range(24, 65)
 """How long a secret is (https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md)."""
@@ -30,9 +32,10 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True)
-class WebhookTarget:
+class Webhook:
     """One receiver of events, and how it is treated."""
 
+    name: ClassVar[Literal["webhook"]] = "webhook"
     url: str
     secrets: Sequence[str] = field(repr=False)
     """Each request is signed with all of them, so that a receiver may have any: so they are changed without a gap."""
@@ -47,9 +50,24 @@ class WebhookTarget:
     """Whether its name may lead to a private address; never to a link-local one, where a cloud's metadata are."""
 
     @property
-    def shown(self) -> str:
-        """The target for people and logs: a path or a query may hold a secret."""
+    def destination(self) -> str:
+        """The host, for people and telemetry: a path or a query may hold a secret."""
         return urlsplit(self.url).netloc.rpartition("@")[2]
+
+    def beside(self, destination: str) -> Self:
+        """Nothing is received from a webhook's sender but what it posts."""
+        return self
+
+    def shown(self) -> dict[str, str | int | bool | None]:
+        """See :data:`cosmos_outbox.settings.transports.Shown`."""
+        return {
+            "WEBHOOK_URL": self.destination,
+            "WEBHOOK_MODE": self.mode.value,
+            "WEBHOOK_CONCURRENCY": self.concurrency,
+            "WEBHOOK_RATE": self.rate,
+            "WEBHOOK_SECONDS": self.request_seconds,
+            "WEBHOOK_PRIVATE": self.private,
+        }
 
     @property
     def is_loopback(self) -> bool:
@@ -58,31 +76,28 @@ class WebhookTarget:
         return host == _LOCALHOST or ((found := _address(host)) is not None and found.is_loopback)
 
 
-def load_webhook(environment: Mapping[str, str], prefix: str = "WEBHOOK") -> WebhookTarget:
-    """The target that the settings with this prefix describe. Raises Misconfigured."""
-    url = environment.get(f"{prefix}_URL", "")
-    mode = environment.get(f"{prefix}_MODE") or Mode.STRUCTURED
+def load_webhook(environment: Mapping[str, str]) -> Webhook:
+    """The receiver that the settings describe. Raises Misconfigured."""
+    mode = environment.get("WEBHOOK_MODE") or Mode.STRUCTURED
     if mode not in set(Mode):
-        raise Misconfigured(f"{prefix}_MODE is {mode!r}: set it to structured or binary")
-    target = WebhookTarget(
-        url=_checked_url(f"{prefix}_URL", url),
-        secrets=_secrets(f"{prefix}_SECRETS", environment.get(f"{prefix}_SECRETS", "")),
+        raise Misconfigured(f"WEBHOOK_MODE is {mode!r}: set it to structured or binary")
+    target = Webhook(
+        url=_checked_url(environment.get("WEBHOOK_URL", "")),
+        secrets=_secrets(environment.get("WEBHOOK_SECRETS", "")),
         mode=Mode(mode),
-        concurrency=_number(environment, f"{prefix}_CONCURRENCY", 8, range(1, 257)),
-        rate=_number(environment, f"{prefix}_RATE", 0, range(10_001)),
-        request_seconds=_number(environment, f"{prefix}_SECONDS", 10, range(1, 31)),
-        private=_flag(environment, f"{prefix}_PRIVATE"),
+        concurrency=number(environment, "WEBHOOK_CONCURRENCY", default=8, lowest=1, highest=256),
+        rate=number(environment, "WEBHOOK_RATE", default=0, lowest=0, highest=10_000),
+        request_seconds=number(environment, "WEBHOOK_SECONDS", default=10, lowest=1, highest=30),
+        private=flag(environment, "WEBHOOK_PRIVATE"),
     )
-    if not target.is_loopback and urlsplit(url).scheme != "https":
-        raise Misconfigured(
-            f"{prefix}_URL is not https: only a receiver on this machine may be asked by http"
-        )
+    if not target.is_loopback and urlsplit(target.url).scheme != "https":
+        raise Misconfigured("WEBHOOK_URL is not https: only a receiver on this machine may be asked by http")
     return target
 
 
-def _checked_url(name: str, url: str) -> str:
+def _checked_url(url: str) -> str:
     if not url:
-        raise Misconfigured(f"{name} is missing: set it to the https URL that takes the events")
+        raise Misconfigured("WEBHOOK_URL is missing: set it to the https URL that takes the events")
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -90,13 +105,13 @@ def _checked_url(name: str, url: str) -> str:
         host, parts = None, urlsplit("")
     if parts.scheme not in ("http", "https") or not host or parts.fragment:
         raise Misconfigured(
-            f"{name} is no URL of a receiver: set it to one such as https://example.com/events"
+            "WEBHOOK_URL is no URL of a receiver: set it to one such as https://example.com/events"
         )
     if parts.username is not None or parts.password is not None:
-        raise Misconfigured(f"{name} holds a user or a password: remove it, requests are signed instead")
+        raise Misconfigured("WEBHOOK_URL holds a user or a password: remove it, requests are signed instead")
     if _address(host) is None and _NUMERIC.fullmatch(host):
         raise Misconfigured(
-            f"{name} writes an address in an uncommon way: write it as 192.0.2.1 or [2001:db8::1]"
+            "WEBHOOK_URL writes an address in an uncommon way: write it as 192.0.2.1 or [2001:db8::1]"
         )
     return url
 
@@ -108,12 +123,12 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def _secrets(name: str, text: str) -> Sequence[str]:
+def _secrets(text: str) -> Sequence[str]:
     secrets = text.split()
     if not secrets:
         raise Misconfigured(
-            f"{name} is missing: set it to {_PREFIX} and 24 to 64 random bytes in base64; several, the newest first, "
-            "are separated by spaces"
+            f"WEBHOOK_SECRETS is missing: set it to {_PREFIX} and 24 to 64 random bytes in base64; several, the newest "
+            "first, are separated by spaces"
         )
     for place, secret in enumerate(secrets, start=1):
         try:
@@ -122,22 +137,6 @@ def _secrets(name: str, text: str) -> Sequence[str]:
             key = b""
         if not secret.startswith(_PREFIX) or len(key) not in SECRET_BYTES:
             raise Misconfigured(
-                f"{name}: secret {place} is not {_PREFIX} and 24 to 64 bytes in base64: make a new one"
+                f"WEBHOOK_SECRETS: secret {place} is not {_PREFIX} and 24 to 64 bytes in base64: make a new one"
             )
     return secrets
-
-
-def _number(environment: Mapping[str, str], name: str, default: int, allowed: range) -> int:
-    text = environment.get(name) or str(default)
-    if not (text.isascii() and text.isdigit() and int(text) in allowed):
-        raise Misconfigured(
-            f"{name} is {text!r}: set it to a number from {allowed.start} to {allowed.stop - 1}"
-        )
-    return int(text)
-
-
-def _flag(environment: Mapping[str, str], name: str) -> bool:
-    text = environment.get(name, "").lower()
-    if text not in ("", "true", "false"):
-        raise Misconfigured(f"{name} is {text!r}: set it to true or false")
-    return text == "true"

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from aiohttp import ThreadedResolver
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from cosmos_outbox.settings.webhook import WebhookTarget
+from cosmos_outbox.settings.webhook import Webhook
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -26,7 +26,7 @@ class AddressRefused(OSError):
     """The target's name leads to no address that may be asked."""
 
 
-def is_allowed(text: str, target: WebhookTarget) -> bool:
+def is_allowed(text: str, target: Webhook) -> bool:
     """Whether a request of the target may go to this address."""
     address = _meant(ipaddress.ip_address(text))
     if target.is_loopback:
@@ -38,7 +38,7 @@ def is_allowed(text: str, target: WebhookTarget) -> bool:
     return target.private and address.is_private and not address.is_loopback and not address.is_reserved
 
 
-def check_literal(target: WebhookTarget) -> None:
+def check_literal(target: Webhook) -> None:
     """An address in the URL itself is asked of no resolver. Raises AddressRefused."""
     host = urlsplit(target.url).hostname or ""
     try:
@@ -62,7 +62,7 @@ def _meant(address: Address) -> Address:
 class CheckedResolver(AbstractResolver):
     """Tells a connector those addresses of a name that may be asked; it connects to what it is told."""
 
-    def __init__(self, target: WebhookTarget, resolver: AbstractResolver | None = None) -> None:
+    def __init__(self, target: Webhook, resolver: AbstractResolver | None = None) -> None:
         self._target = target
         self._resolver = resolver or ThreadedResolver()
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import aiohttp
 
 from cosmos_outbox.kernel.clock import monotonic, utc_now
+from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.publisher import (
@@ -29,7 +30,7 @@ from cosmos_outbox.outbox.publisher import (
     Refused,
     Unknown,
 )
-from cosmos_outbox.settings.webhook import WebhookTarget
+from cosmos_outbox.settings.webhook import Webhook
 from cosmos_outbox.telemetry import messaging
 from cosmos_outbox.webhook import answers
 from cosmos_outbox.webhook.addresses import AddressRefused, CheckedResolver, check_literal
@@ -82,17 +83,15 @@ class WebhookPublisher:
 
     def __init__(
         self,
-        target: WebhookTarget,
+        target: Webhook,
         *,
-        source: str,
-        schemas: str | None = None,
+        service: CloudEvents,
         resolver: aiohttp.abc.AbstractResolver | None = None,
         tls: ssl.SSLContext | bool = True,
     ) -> None:
-        """``source``, ``schemas``: of the CloudEvents. ``tls``: what is trusted."""
+        """``resolver``: asks DNS. ``tls``: what is trusted."""
         self._target = target
-        self._source = source
-        self._schemas = schemas
+        self._service = service
         self._resolver = resolver
         self._tls = tls
         self._places = asyncio.Semaphore(target.concurrency)
@@ -130,19 +129,13 @@ class WebhookPublisher:
     async def _send(self, page: _Page, group: AggregateEvents) -> Outcome:
         for accepted, event in enumerate(group.events):
             try:
-                request = self._request(event)
+                request = request_of(event, service=self._service, mode=self._target.mode)
             except Exception as error:  # noqa: BLE001 - what one event makes raise, it is that event's fault
                 return Refused(accepted, f"{_IMPOSSIBLE} ({type(error).__name__})", shown_by_event=True)
             outcome = await self._send_event(page, event, request)
             if not isinstance(outcome, Accepted):
                 return replace(outcome, accepted=accepted)
         return Accepted()
-
-    def _request(self, event: OutboxEvent) -> Signed:
-        schema = None
-        if self._schemas is not None and event.schema_version is not None:
-            schema = f"{self._schemas}/{event.action}.v{event.schema_version}.json"
-        return request_of(event, source=self._source, dataschema=schema, mode=self._target.mode)
 
     async def _send_event(self, page: _Page, event: OutboxEvent, request: Signed) -> Outcome:
         failures = 0
@@ -199,7 +192,7 @@ class WebhookPublisher:
             return _LATE
 
     async def _post(self, event: OutboxEvent, request: Signed) -> _Answer:
-        host = self._target.shown
+        host = self._target.destination
         with messaging.sending(host, 1, [event.traceparent], system="webhook") as attempt:
             try:
                 check_literal(self._target)
@@ -239,8 +232,8 @@ class WebhookPublisher:
         self._asked_again_at = monotonic() + growing(self._stops)
         self._stopped = Unknown(
             0,
-            f"{reason}, so nothing is sent to {self._target.shown}: correct the receiver, or the webhook's URL and "
-            "secrets. It is asked again by itself",
+            f"{reason}, so nothing is sent to {self._target.destination}: correct the receiver, WEBHOOK_URL or "
+            "WEBHOOK_SECRETS. It is asked again by itself",
             Hindrance.BROKER_REFUSES,
         )
         return self._stopped

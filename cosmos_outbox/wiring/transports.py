@@ -15,7 +15,7 @@ from cosmos_outbox.outbox.publisher import Publisher
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.extras import needed
 from cosmos_outbox.settings.transports import Name, Transport
-from cosmos_outbox.wiring import servicebus
+from cosmos_outbox.wiring import servicebus, webhook
 from cosmos_outbox.wiring.receiving import Queues, Received
 
 _log = logging.getLogger(__name__)
@@ -41,6 +41,7 @@ KINDS: Mapping[Name, TransportKind] = {
     "servicebus": TransportKind(
         "Service Bus", "servicebus", servicebus.publisher, servicebus.queues, servicebus.check
     ),
+    "webhook": TransportKind("The receiver", "webhook", webhook.publisher, webhook.queues, webhook.check),
 }
 
 

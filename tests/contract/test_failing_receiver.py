@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.parking import LONGEST_TRY_AGAIN_SECONDS, MAX_AGE_SECONDS
 from cosmos_outbox.outbox.parking_lot import ParkedState
 from cosmos_outbox.outbox.publisher import (
@@ -168,7 +169,7 @@ async def receiver(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Receiver]:
 async def test_over_a_real_receiver(world: World, receiver: Receiver) -> None:
     broken = True
     receiver.answer = lambda got: says(500) if broken and got.id == ids(1)[0] else OK
-    publisher = WebhookPublisher(receiver.target(), source="/test")
+    publisher = WebhookPublisher(receiver.target(), service=CloudEvents("/test"))
     world.topic = publisher  # type: ignore[assignment]  # the relay and the desk see a publisher alone
     await world.feed(event(1), event(2), event(1, "b"))
     assert await world.is_blocked()

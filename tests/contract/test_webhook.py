@@ -12,13 +12,15 @@ from email.utils import format_datetime
 
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
-from standardwebhooks import Webhook, WebhookVerificationError
+from standardwebhooks import Webhook as Verifier
+from standardwebhooks import WebhookVerificationError
 
 from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.publisher import Accepted, Failing, Refused, Unknown
-from cosmos_outbox.settings.webhook import Mode, WebhookTarget
+from cosmos_outbox.settings.webhook import Mode, Webhook
 from cosmos_outbox.webhook import pace
 from cosmos_outbox.webhook.publisher import ATTEMPTS, FAILING_ALIKE, WebhookPublisher
 from tests.support.publishing import event, publish
@@ -38,10 +40,10 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 @asynccontextmanager
 async def publishing(
-    target: WebhookTarget, resolver: AbstractResolver | None = None
+    target: Webhook, resolver: AbstractResolver | None = None
 ) -> AsyncIterator[WebhookPublisher]:
     publisher = WebhookPublisher(
-        target, source="/test", schemas="https://schemas.example.com", resolver=resolver
+        target, service=CloudEvents("/test", "https://schemas.example.com"), resolver=resolver
     )
     try:
         yield publisher
@@ -95,17 +97,18 @@ async def test_a_structured_request_is_a_cloud_event_signed_with_every_secret(re
     async with publishing(receiver.target(secrets=[OTHER_SECRET, SECRET])) as publisher:
         await publish(publisher, [sent])
     [got] = receiver.got
-    assert got.headers["content-type"] == "application/cloudevents+json; charset=utf-8"
+    assert got.headers["content-type"] == "application/cloudevents+json"
     assert json.loads(got.body) == {
         "specversion": "1.0", "id": "a-1", "source": "/test", "type": "Changed", "subject": "a",
         "time": "2026-03-01T12:00:00+00:00", "aggregatetype": "contact", "sequence": 1, "traceparent": "00-11-22-01",
+        "schemaversion": 2, "correlationid": "c",
         "dataschema": "https://schemas.example.com/Changed.v2.json", "datacontenttype": "application/json",
         "data": {"sequence": 1, "text": "Jürgen"},
     }  # fmt: skip
     for secret in (SECRET, OTHER_SECRET):
-        Webhook(secret).verify(got.body, got.headers)
+        Verifier(secret).verify(got.body, got.headers)
     with pytest.raises(WebhookVerificationError):
-        Webhook(SECRET).verify(got.body + b" ", got.headers)
+        Verifier(SECRET).verify(got.body + b" ", got.headers)
 
 
 async def test_a_binary_request_has_the_attributes_in_headers(receiver: Receiver) -> None:
@@ -117,7 +120,7 @@ async def test_a_binary_request_has_the_attributes_in_headers(receiver: Receiver
     assert got.headers["content-type"] == "application/json"
     assert got.headers["ce-subject"] == "Zo%C3%AB %25%0D%0Ax"
     assert (got.headers["ce-sequence"], got.headers["ce-id"], got.id) == ("7", "e-7", "again-1")
-    Webhook(SECRET).verify(got.body, got.headers)
+    Verifier(SECRET).verify(got.body, got.headers)
 
 
 @pytest.mark.parametrize("status", [400, 413, 422, 431])

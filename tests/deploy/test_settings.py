@@ -24,6 +24,13 @@ ELSEWHERE = {"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_METRICS_EXPORTER", "ARCHIVE", 
 """Telemetry goes to Application Insights in Azure, and nowhere from a laptop, unless somebody wants it to."""
 OTHER_TRANSPORTS = {"TRANSPORT", "STORAGEQUEUE", "STORAGEQUEUE_QUEUES", "STORAGEQUEUE_ENCODING"} | {
     "STORAGEQUEUE_CLAIMS",
+    "WEBHOOK_URL",
+    "WEBHOOK_SECRETS",
+    "WEBHOOK_MODE",
+    "WEBHOOK_CONCURRENCY",
+    "WEBHOOK_RATE",
+    "WEBHOOK_SECONDS",
+    "WEBHOOK_PRIVATE",
     "STORAGEQUEUE_CLAIM_CONTAINER",
 }
 """The app is deployed with Service Bus, and needs the settings of no other."""
@@ -50,7 +57,7 @@ def read_by_the_app() -> set[str]:
     ]
     of_triggers = {text for key, text in bindings if key.lower().endswith("connection")}
     settings = ROOT / "cosmos_outbox" / "settings"
-    source = "".join((settings / name).read_text() for name in ("environment.py", "transports.py"))
+    source = "".join((settings / name).read_text() for name in ("environment.py", "transports.py", "webhook.py"))
     names = {each.setting for each in contact_service.names.all.values()}
     names |= {
         each.setting for of in contact_service.subscribers for each in (of.subscription, of.container) if each

@@ -30,6 +30,7 @@ FLOORS: Sequence[tuple[str, ...]] = (
     (
         "cosmos_outbox/cosmos",
         "cosmos_outbox/servicebus",
+        "cosmos_outbox/webhook",
         "cosmos_outbox/blobs",
         "cosmos_outbox/sqlite",
         "cosmos_outbox/sources",
@@ -66,6 +67,7 @@ ONLY: Mapping[str, tuple[str, ...]] = {
 HOMES: Mapping[str, tuple[str, ...]] = {
     "azure.cosmos": ("cosmos_outbox/cosmos", "cosmos_changefeed"),
     "azure.servicebus": ("cosmos_outbox/servicebus",),
+    "standardwebhooks": ("cosmos_outbox/webhook", "examples"),
     "azure.storage": ("cosmos_outbox/blobs",),
     "azure.functions": ("cosmos_outbox/functions", "function_app", "examples"),
     "fastapi": ("cosmos_outbox/http", "examples"),
