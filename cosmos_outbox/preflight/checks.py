@@ -42,12 +42,14 @@ async def _transport(plan: Plan, credential: Credential | None) -> list[Finding]
             from cosmos_outbox.preflight import over_servicebus  # noqa: PLC0415
 
             return await over_servicebus.check(plan, of, credential)
+        case StorageQueue() as of:
+            from cosmos_outbox.preflight import over_storagequeue  # noqa: PLC0415
+
+            return await over_storagequeue.check(plan, of, credential)
         case Webhook() as of:
             from cosmos_outbox.preflight import over_webhook  # noqa: PLC0415
 
             return await over_webhook.check(of)
-        case StorageQueue():
-            return []
 
 
 async def _cosmos(plan: Plan, credential: Credential | None, clock: Clock) -> list[Finding]:
