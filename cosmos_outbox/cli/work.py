@@ -1,4 +1,7 @@
-"""A worker runs until it is told to stop, and stops with exit code 0; what it cannot start without is one line."""
+"""A worker runs until it is told to stop, and stops with exit code 0; what it cannot start without is one line.
+
+A relay that is told to drain ends by itself, and its exit code says whether all is forwarded.
+"""
 
 import argparse
 import asyncio
@@ -13,10 +16,13 @@ from typing import Generic, TypeVar
 from cosmos_outbox.cli import told
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.telemetry.correlation import tag_log_lines
-from cosmos_outbox.worker import relay, subscriber
+from cosmos_outbox.wiring.service import Wired
+from cosmos_outbox.worker import draining, relay, subscriber
 from cosmos_outbox.worker.probes import Address
 
 W = TypeVar("W")
+
+_LONGEST_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True)
@@ -45,9 +51,26 @@ SUBSCRIBER = Command(
 )
 
 
+ALL, NOT_ALL, UNUSABLE = 0, 1, 2
+"""Exit codes: of a relay that drains, whether all is forwarded that was stored when it began."""
+
+
 def relay_main(argv: Sequence[str] | None = None) -> int:
     """``cosmos-outbox relay``"""
-    return main(RELAY, argv)
+    parser = _parser(RELAY)
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        help="end when all is forwarded that is stored now; exit code 0: it is, 1: not all, and a line says why",
+    )
+    parser.add_argument(
+        "--for",
+        type=_seconds,
+        dest="seconds",
+        metavar="SECONDS",
+        help="end after so long, with the same exit codes",
+    )
+    return main(RELAY, argv, parser)
 
 
 def subscriber_main(argv: Sequence[str] | None = None) -> int:
@@ -55,25 +78,33 @@ def subscriber_main(argv: Sequence[str] | None = None) -> int:
     return main(SUBSCRIBER, argv)
 
 
-def main(command: Command[W], argv: Sequence[str] | None = None) -> int:
+def main(
+    command: Command[W], argv: Sequence[str] | None = None, parser: argparse.ArgumentParser | None = None
+) -> int:
     """Run a worker. Exit code 0 after a stop, 2 with one line when a setting or the deployment is wrong."""
-    arguments = _parser(command).parse_args(argv)
+    arguments = (parser or _parser(command)).parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("azure").setLevel(logging.WARNING)
     tag_log_lines()
     try:
-        asyncio.run(_run_until_told(command, arguments))
+        return asyncio.run(_run_until_told(command, arguments))
     except Misconfigured as error:
         print(f"{command.name}: {error}", file=sys.stderr)
-        return 2
-    return 0
+        return UNUSABLE
 
 
-async def _run_until_told(command: Command[W], arguments: argparse.Namespace) -> None:
+async def _run_until_told(command: Command[W], arguments: argparse.Namespace) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await command.run(command.wired(arguments), stop, arguments.probes)
+    wired = command.wired(arguments)
+    task = draining.Task(getattr(arguments, "once", False), getattr(arguments, "seconds", None))
+    if not isinstance(wired, Wired) or not (task.once or task.seconds):
+        await command.run(wired, stop, arguments.probes)
+        return ALL
+    drained = await draining.drain(wired, stop, arguments.probes, task)
+    print(f"{command.name}: {drained}", flush=True)
+    return ALL if drained.whole else NOT_ALL
 
 
 def _parser(command: Command[W]) -> argparse.ArgumentParser:
@@ -91,6 +122,16 @@ def _parser(command: Command[W]) -> argparse.ArgumentParser:
         "HOST on the loopback address alone, with 0.0.0.0 on all (default: nowhere)",
     )
     return parser
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= _LONGEST_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time: write seconds, at most a day")
+    return seconds
 
 
 def _address(text: str) -> Address:

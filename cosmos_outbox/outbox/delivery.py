@@ -8,17 +8,34 @@ from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, Unread
 from cosmos_outbox.outbox.hindrance import Hindrance
-from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Outcome, Publisher, Refused, Unknown
+from cosmos_outbox.outbox.publisher import (
+    Accepted,
+    AggregateEvents,
+    Failing,
+    Outcome,
+    Publisher,
+    Refused,
+    Unknown,
+)
 
 
 @dataclass(frozen=True)
 class Block:
-    """An event that can never be sent as it is, and the reason."""
+    """An event that cannot be sent as it is, or fails again and again, and the reason."""
 
     event: FeedEvent
     reason: str
     by_broker: bool = False
     """Whether the broker has answered so; False: the event itself shows it."""
+    detail: str = ""
+    """What else the broker said."""
+    passing: bool = False
+    """Whether it may be accepted later: then it is tried again by itself."""
+
+    @property
+    def told(self) -> str:
+        """For an operator: the reason, which is the same for the same cause, and what else was said."""
+        return f"{self.reason}: {self.detail}" if self.detail else self.reason
 
 
 @dataclass(frozen=True)
@@ -76,8 +93,10 @@ def _unsendable(event: OutboxEvent, largest: int | None) -> str | None:
 
 def _delivery(events: Sequence[FeedEvent], offered: int, outcome: Outcome, largest: int | None) -> Delivered:
     match outcome:
-        case Refused(accepted, reason, shown_by_event):
-            return Delivered(accepted, Block(events[accepted], reason, by_broker=not shown_by_event))
+        case Refused(accepted, reason, shown_by_event, detail):
+            return Delivered(accepted, Block(events[accepted], reason, not shown_by_event, detail))
+        case Failing(accepted, reason):
+            return Delivered(accepted, Block(events[accepted], reason, by_broker=True, passing=True))
         case Unknown(accepted, reason, why):
             return Delivered(accepted, waits_for=reason, why=why)
         case Accepted():

@@ -38,6 +38,8 @@ class Refusal:
     attempts: int
     at: datetime
     """The time of the last attempt (UTC)."""
+    passing: bool = False
+    """Whether the broker may take it later: the upkeep tries it again and again, and nobody has to do anything."""
 
 
 @dataclass(frozen=True)
@@ -122,9 +124,17 @@ class Marker:
                 places.append((after, False, (0, "", "")))
         return replace(self, tail=max(self.tail, after)), places
 
-    def block(self, event: FeedEvent, reason: str, sent: Iterable[FeedEvent], now: datetime) -> "Marker":
+    def block(
+        self,
+        event: FeedEvent,
+        reason: str,
+        sent: Iterable[FeedEvent],
+        now: datetime,
+        *,
+        passing: bool = False,
+    ) -> "Marker":
         """The broker refused the event after it had accepted ``sent``. Rule ``ids-survive``: nothing is forgotten."""
-        refusal = Refusal(event.id, reason, attempts=1, at=now)
+        refusal = Refusal(event.id, reason, attempts=1, at=now, passing=passing)
         return replace(self.with_accepted(sent, now), blocked_since=now, refusal=refusal, stands=True)
 
     def claimed(self, replay: str, until: datetime) -> "Marker":
@@ -135,15 +145,23 @@ class Marker:
         """The replay ended before all was sent."""
         return replace(self, replay=None, replay_until=None)
 
-    def refused(self, event_id: str, reason: str, now: datetime) -> "Marker":
+    def in_vain(self, now: datetime) -> "Marker":
+        """The replay ended before it had sent anything: an event that is tried by itself has a longer pause now."""
+        given_back = self.given_back()
+        if self.refusal is None or not self.refusal.passing:
+            return given_back
+        return replace(given_back, refusal=replace(self.refusal, attempts=self.refusal.attempts + 1, at=now))
+
+    def refused(self, event_id: str, reason: str, now: datetime, *, passing: bool = False) -> "Marker":
         """The replay ended at an event that the broker refuses."""
         before = self.refusal.attempts if self.refusal and self.refusal.event_id == event_id else 0
-        refusal = Refusal(event_id, reason, before + 1, now)
+        refusal = Refusal(event_id, reason, before + 1, now, passing)
         return replace(self.given_back(), refusal=refusal, stands=True)
 
     def with_discarded(self, event_id: str, now: datetime) -> "Marker":
         """The event in the way is given up; the notice in its place can be sent."""
-        return replace(self, stands=False, discarded={**self.discarded, event_id: now})
+        refusal = replace(self.refusal, passing=False) if self.refusal else None
+        return replace(self, stands=False, refusal=refusal, discarded={**self.discarded, event_id: now})
 
     def freed(self) -> "Marker":
         """Rule ``end-at-zero``: nothing waits any more. The marker goes on telling what was accepted and discarded."""

@@ -22,7 +22,7 @@ from cosmos_outbox.outbox.errors import (
     OutboxError,
     PreconditionFailed,
 )
-from cosmos_outbox.outbox.marker import Marker
+from cosmos_outbox.outbox.marker import Marker, Refusal
 from cosmos_outbox.outbox.notice import Notice
 from cosmos_outbox.outbox.originals import AsDelivered, Originals
 from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedPage, ParkedState, ParkingLot
@@ -41,6 +41,10 @@ UPKEEP_SECONDS = 40.0
 
 SHARE_SECONDS = 10.0
 """How long one replay of an upkeep goes on, and may wait for the broker, until another aggregate has its turn."""
+
+TRY_AGAIN_SECONDS, LONGEST_TRY_AGAIN_SECONDS = 60.0, 3_600.0
+"""How long an aggregate whose receiver fails is left alone after the first attempt, and at most: each time twice as
+long."""
 
 _CLOCKS_DIFFER = 1.1
 _RACES = 5
@@ -137,8 +141,15 @@ class Parking:
                 _log.warning("document %s, which belongs to no aggregate, stays: %s", event.event_id, error)
 
     async def _tend(self, marker: Marker, too_old: datetime) -> bool:
-        """Rule ``timer-heals``: an aggregate in whose way no refused event stands is replayed. False: it goes on."""
+        """Rule ``timer-heals``: an aggregate in whose way no refused event stands is replayed. False: it goes on.
+
+        So is one whose receiver fails, for ever, when its pause is over: as if an operator came by then.
+        """
         try:
+            if marker.refusal is not None and marker.refusal.passing:
+                if self.clock() < tried_again_at(marker.refusal):
+                    return True
+                return (await self._replay(marker.aggregate, SHARE_SECONDS)).done
             if marker.in_the_way is None or await self._discard_by_age(marker, too_old):
                 return (await self._replay(marker.aggregate, SHARE_SECONDS)).done
         except (NotParked, BeingReplayed, NotInTheWay):
@@ -189,3 +200,9 @@ class Parking:
         notice = Notice(marker.aggregate, event.event_id, event.sequence, now)
         await self.lot.discard(marker.with_discarded(event.event_id, now), event, notice, reason)
         return True
+
+
+def tried_again_at(refusal: Refusal) -> datetime:
+    """When the upkeep tries an event again that its receiver may take later: not at the same time as others."""
+    pause = min(TRY_AGAIN_SECONDS * 2.0 ** min(refusal.attempts - 1, 16), LONGEST_TRY_AGAIN_SECONDS)
+    return refusal.at + timedelta(seconds=pause * randomness().uniform(0.75, 1.25))

@@ -68,6 +68,20 @@ class Refused:
     shown_by_event: bool = field(default=False, compare=False)
     """No message can be made of the event, or it was measured to be larger than any may be. False: the broker answered
     so, which a fault of its settings could cause as well."""
+    detail: str = field(default="", compare=False)
+    """What else the broker said, bounded, for an operator; no personal data either."""
+
+
+@dataclass(frozen=True)
+class Failing:
+    """The broker has at least the first ``accepted`` events. The next one fails again and again, and may work later.
+
+    What fails is this event, not the broker: its aggregate is set aside and tried again by itself, so that it holds up
+    no other. ``reason``: as of :class:`Refused`.
+    """
+
+    accepted: int
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -82,7 +96,7 @@ class Unknown:
     why: Hindrance = field(default=Hindrance.BROKER_AWAY, compare=False)
 
 
-Outcome = Accepted | Refused | Unknown
+Outcome = Accepted | Refused | Failing | Unknown
 
 
 class Publisher(Protocol):

@@ -160,8 +160,8 @@ class Relay:
             elif delivery.block is not None and marker.has_place_of(delivery.block.event):
                 self._drop_refused(page, marker, delivery.block)
             elif delivery.block is not None:
-                event, reason = delivery.block.event, delivery.block.reason
-                to_park.append(marker.block(event, reason, page.sent[key], self.clock()))
+                block, now, passing = delivery.block, self.clock(), delivery.block.passing
+                to_park.append(marker.block(block.event, block.told, page.sent[key], now, passing=passing))
             elif page.open[key]:
                 to_park.append(marker)
             else:
@@ -246,18 +246,21 @@ class Relay:
             return
         del page.open[key]
         page.parked += len(behind)
-        refused = [event for event in behind if marker.refusal and event.id == marker.refusal.event_id]
+        refusal = marker.refusal
+        refused = [event for event in behind if refusal and event.id == refusal.event_id]
+        passing = refusal is not None and refusal.passing
         for event in behind:
             if event.id in new:  # the page may come again, because of others on it
-                telemetry.parked(_why(event) if event in refused else telemetry.Why.BEHIND)
+                telemetry.parked(_why(event, passing) if event in refused else telemetry.Why.BEHIND)
         _log.log(
-            logging.ERROR if refused else logging.INFO,
+            logging.INFO if not refused else logging.WARNING if passing else logging.ERROR,
             "parked %d event(s) of %s behind event %s: %s. "
-            "Remove the reason and replay the aggregate, or discard that event%s",
+            f"{'It is tried again by itself' if passing else 'Remove the reason and replay the aggregate'}"
+            ", or discard that event%s",
             len(behind),
             key,
-            marker.refusal.event_id if marker.refusal else "that is being replayed",
-            marker.refusal.reason if marker.refusal else "it is being replayed",
+            refusal.event_id if refusal else "that is being replayed",
+            refusal.reason if refusal else "it is being replayed",
             caused_by(*behind),
         )
 
@@ -283,8 +286,10 @@ class Relay:
             )
 
 
-def _why(event: FeedEvent) -> telemetry.Why:
-    return telemetry.Why.INVALID if isinstance(event, Poison) else telemetry.Why.REFUSED
+def _why(event: FeedEvent, passing: bool) -> telemetry.Why:
+    if isinstance(event, Poison):
+        return telemetry.Why.INVALID
+    return telemetry.Why.FAILING if passing else telemetry.Why.REFUSED
 
 
 def _tell(sent: Sequence[FeedEvent]) -> None:

@@ -145,7 +145,8 @@ class Replay:
         if delivery.block is not None:
             return await self._take_refusal(marker, waiting, delivery.sent, sent, delivery.block)
         if delivery.waits_for is not None:
-            await self.lot.settle(marker, out, lambda newest: newest.with_accepted(sent, now).given_back())
+            ended = Marker.given_back if sent else lambda newest: newest.in_vain(now)
+            await self.lot.settle(marker, out, lambda newest: ended(newest.with_accepted(sent, now)))
             raise NotDelivered(
                 f"{delivery.waits_for}: when that is repaired, replay {marker.aggregate} again", delivery.why
             )
@@ -167,6 +168,9 @@ class Replay:
         """The broker does not take an event. Raises StillUnsendable, unless it is a notice, which is dropped."""
         refused, now = waiting[accepted][0], self.clock()
         out = [event for event, _ in waiting[:accepted]]
+        if refused.is_notice and block.passing:
+            await self.lot.settle(marker, out, lambda newest: newest.with_accepted(sent, now).given_back())
+            raise NotDelivered(f"{block.reason}: a notice waits, and is tried again by itself")
         if refused.is_notice:
             _log.error(
                 "the notice in the place of a discarded event of %s cannot be sent: %s. It is dropped, and subscribers "
@@ -182,11 +186,16 @@ class Replay:
         await self.lot.settle(
             marker,
             out,
-            lambda newest: newest.with_accepted(sent, now).refused(refused.event_id, block.reason, now),
+            lambda newest: newest.with_accepted(sent, now).refused(
+                refused.event_id, block.told, now, passing=block.passing
+            ),
         )
+        again = "Discard the event, or remove the reason, then replay again"
+        if block.passing:
+            again = "It is tried again by itself; or discard the event"
         raise StillUnsendable(
-            f"event {refused.event_id} (parked as {refused.id}) cannot be sent: {block.reason}. {len(out)} event(s) "
-            "before it were sent. Discard the event, or remove the reason, then replay again"
+            f"event {refused.event_id} (parked as {refused.id}) cannot be sent: {block.told}. {len(out)} event(s) "
+            f"before it were sent. {again}"
         )
 
     async def _give_back(self, marker: Marker) -> None:

@@ -28,6 +28,8 @@ class Why(StrEnum):
 
     REFUSED = "refused"
     """The broker never takes it."""
+    FAILING = "failing"
+    """Its receiver fails at it again and again; it is tried again by itself."""
     INVALID = "invalid"
     """Its document is no valid event, or cannot be verified."""
     BEHIND = "behind"

@@ -116,8 +116,8 @@ PLANTED = (
     Planted(
         "discarded-id-is-forgotten",
         "cosmos_outbox/outbox/marker.py",
-        "        return replace(self, stands=False, discarded={**self.discarded, event_id: now})\n",
-        "        return replace(self, stands=False)\n",
+        "        return replace(self, stands=False, refusal=refusal, discarded={**self.discarded, event_id: now})\n",
+        "        return replace(self, stands=False, refusal=refusal)\n",
         "parked-contacts",
         ("parked again", "parked twice", "two notices"),
     ),

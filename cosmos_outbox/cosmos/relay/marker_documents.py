@@ -56,6 +56,7 @@ class MarkerDocuments:
             "blockedSince": _text(marker.blocked_since),
             "attempts": refusal.attempts if refusal else 0,
             "attemptedAt": _text(refusal.at) if refusal else None,
+            "passing": refusal.passing if refusal else False,
             "stands": marker.stands,
             "replay": marker.replay,
             "replayUntil": _text(marker.replay_until),
@@ -104,7 +105,9 @@ def marker_id(aggregate: AggregateKey) -> str:
 
 def _refusal(item: Item) -> Refusal | None:
     at = _time(item["attemptedAt"])
-    return None if at is None else Refusal(item["blockedBy"], item["reason"], item["attempts"], at)
+    if at is None:
+        return None
+    return Refusal(item["blockedBy"], item["reason"], item["attempts"], at, item["passing"])
 
 
 def _text(at: datetime | None) -> str | None:

@@ -1,0 +1,275 @@
+"""Each aggregate's events are posted one after another, each after the one before it was answered with a 2xx.
+
+Several aggregates are posted side by side. What an answer means is in :mod:`cosmos_outbox.webhook.answers`. An event
+that fails again and again, while its target works, is told as failing: then the relay sets its aggregate aside, and
+tries it from there for ever. What speaks of the target stops all that goes there, and nothing is parked for it; from
+then on one request at a time asks whether it is mended.
+
+A request that timed out may arrive late, even after the aggregate's next events: its repetition was accepted by then,
+so what arrives late is a copy. A receiver therefore drops an id that it has, and orders by the sequence.
+"""
+
+import asyncio
+import io
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import aiohttp
+
+from cosmos_outbox.kernel.clock import monotonic, utc_now
+from cosmos_outbox.outbox.cloud_events import CloudEvents
+from cosmos_outbox.outbox.feed import OutboxEvent
+from cosmos_outbox.outbox.hindrance import Hindrance
+from cosmos_outbox.outbox.publisher import (
+    Accepted,
+    AggregateEvents,
+    Failing,
+    Guarantees,
+    Outcome,
+    Refused,
+    Unknown,
+)
+from cosmos_outbox.settings.webhook import Webhook
+from cosmos_outbox.telemetry import messaging
+from cosmos_outbox.webhook import answers
+from cosmos_outbox.webhook.addresses import AddressRefused, CheckedResolver, check_literal
+from cosmos_outbox.webhook.answers import LONGEST_BODY, Meaning
+from cosmos_outbox.webhook.pace import Pace, growing
+from cosmos_outbox.webhook.request import Signed, request_of
+
+ATTEMPTS = 3
+"""So many times an event is tried in one page before it is told as failing."""
+
+FAILING_ALIKE = 10
+"""When so many aggregates' events have failed and none was accepted, the rest of the page is not tried."""
+
+_LONGEST_PAUSE = 5.0
+"""Between two attempts in one page."""
+
+_LATE = Unknown(0, "the receiver did not take the events in time", Hindrance.TOO_SLOW)
+_IMPOSSIBLE = "no request can be made of the event"
+
+
+@dataclass(frozen=True)
+class _Answer:
+    meaning: Meaning
+    reason: str
+    """With the same words for the same cause."""
+    body: bytes = b""
+    retry_after: float | None = None
+    unreachable: bool = False
+
+
+@dataclass
+class _Page:
+    until: float
+    away: Unknown | None = None
+    """Why nothing more of the page is tried."""
+    accepted: bool = False
+    failing: int = 0
+    """How many events were given up for now."""
+
+    def is_target_failing(self) -> bool:
+        """Whether it is rather the target that fails than some events."""
+        return not self.accepted and self.failing >= FAILING_ALIKE
+
+
+class WebhookPublisher:
+    """Posts events to one target; shared by all invocations of the process.
+
+    See :class:`cosmos_outbox.outbox.publisher.Publisher`.
+    """
+
+    def __init__(
+        self,
+        target: Webhook,
+        *,
+        service: CloudEvents,
+        resolver: aiohttp.abc.AbstractResolver | None = None,
+        tls: ssl.SSLContext | bool = True,
+    ) -> None:
+        """``resolver``: asks DNS. ``tls``: what is trusted."""
+        self._target = target
+        self._service = service
+        self._resolver = resolver
+        self._tls = tls
+        self._places = asyncio.Semaphore(target.concurrency)
+        self._pace = Pace(target.rate)
+        self._stopped: Unknown | None = None
+        """Why nothing goes to the target, as far as this process knows."""
+        self._stops = 0
+        self._asked_again_at = 0.0
+        self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def guarantees(self) -> Guarantees:
+        """What is accepted was accepted in order; a copy may come later, out of order. The receiver drops it."""
+        return Guarantees(
+            ordered=False, deduplicates=False, mixes_aggregates=False, largest_message_bytes=None
+        )
+
+    async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
+        """Post each aggregate's events in order."""
+        sending = _Page(until)
+        first: list[Outcome] = []
+        if self._stopped is not None:
+            if monotonic() < self._asked_again_at:
+                return [self._stopped for _ in page]
+            first = [await self._send(sending, group) for group in page[:1]]
+        async with asyncio.TaskGroup() as tasks:  # a bug in one task cancels the others: none sends on unseen
+            rest = [tasks.create_task(self._send(sending, group)) for group in page[len(first) :]]
+        return [*first, *(task.result() for task in rest)]
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def _send(self, page: _Page, group: AggregateEvents) -> Outcome:
+        for accepted, event in enumerate(group.events):
+            try:
+                request = request_of(event, service=self._service, mode=self._target.mode)
+            except Exception as error:  # noqa: BLE001 - what one event makes raise, it is that event's fault
+                return Refused(accepted, f"{_IMPOSSIBLE} ({type(error).__name__})", shown_by_event=True)
+            outcome = await self._send_event(page, event, request)
+            if not isinstance(outcome, Accepted):
+                return replace(outcome, accepted=accepted)
+        return Accepted()
+
+    async def _send_event(self, page: _Page, event: OutboxEvent, request: Signed) -> Outcome:
+        failures = 0
+        while isinstance(answer := await self._in_turn(page, event, request), _Answer):
+            if answer.meaning is not Meaning.TARGET:
+                self._stopped, self._stops = None, 0
+            match answer.meaning:
+                case Meaning.ACCEPTED:
+                    self._pace.accepted()
+                    page.accepted = True
+                    return Accepted()
+                case Meaning.EVENT:
+                    return Refused(0, answer.reason, detail=answers.piece(answer.body, event.data))
+                case Meaning.TARGET:
+                    page.away = self._stop(answer.reason)
+                    return page.away
+                case Meaning.BUSY:
+                    self._pace.busy(answer.retry_after)
+                case Meaning.LATER:
+                    failures += 1
+                    if (given_up := self._given_up(page, answer, failures)) is not None:
+                        return given_up
+                    await asyncio.sleep(_pause(answer, failures))
+        return answer
+
+    @staticmethod
+    def _given_up(page: _Page, answer: _Answer, failures: int) -> Outcome | None:
+        """What an event is told as that has failed so many times; None: it is tried again."""
+        if answer.unreachable:
+            page.away = Unknown(0, answer.reason)
+            return page.away
+        if failures == ATTEMPTS:
+            page.failing += 1
+            if page.is_target_failing():
+                page.away = Unknown(0, answer.reason)
+            return Failing(0, answer.reason)
+        if monotonic() + _pause(answer, failures) > page.until:
+            return replace(_LATE, reason=answer.reason)
+        return None
+
+    async def _in_turn(self, page: _Page, event: OutboxEvent, request: Signed) -> "_Answer | Unknown":
+        """The answer to one attempt; Unknown: none was made, or it was cut off."""
+        try:
+            async with asyncio.timeout(page.until - monotonic()), self._places:
+                if page.away is not None:
+                    return page.away
+                if not await self._pace.turn(page.until):
+                    return replace(_LATE, reason="the receiver asks for a pause, or its rate is used up",
+                                   why=Hindrance.BROKER_THROTTLES)  # fmt: skip
+                if self._stopped is not None and monotonic() < self._asked_again_at:
+                    return self._stopped
+                return await self._post(event, request)
+        except TimeoutError:
+            return _LATE
+
+    async def _post(self, event: OutboxEvent, request: Signed) -> _Answer:
+        host = self._target.destination
+        with messaging.sending(host, 1, [event.traceparent], system="webhook") as attempt:
+            try:
+                check_literal(self._target)
+                async with asyncio.timeout(self._target.request_seconds), self._open().post(
+                    self._target.url,
+                    data=io.BytesIO(request.body),  # sent in parts: a large body holds up no other task
+                    headers=request.signed(self._target.secrets, utc_now()),
+                    allow_redirects=False,
+                ) as response:  # fmt: skip
+                    answer = await self._read(response)
+            except (TimeoutError, aiohttp.ClientError, OSError) as error:
+                answer = _of_error(error)
+            if answer.meaning is Meaning.ACCEPTED:
+                attempt.accepted()
+            else:
+                attempt.failed(answer.reason.removeprefix(_ANSWERED))
+        return answer
+
+    @staticmethod
+    async def _read(response: aiohttp.ClientResponse) -> _Answer:
+        meaning = answers.meaning(response.status)
+        after = answers.retry_after(response.headers.get("Retry-After"), utc_now())
+        body = b""
+        if meaning is Meaning.EVENT:
+            try:
+                while len(body) < LONGEST_BODY and (part := await response.content.read(LONGEST_BODY)):
+                    body += part
+            except (TimeoutError, aiohttp.ClientError, OSError):
+                body = b""  # the status has said it
+        if not response.content.at_eof():
+            response.close()  # whatever it goes on to send is not read
+        return _Answer(meaning, f"{_ANSWERED}{response.status}", body[:LONGEST_BODY], after)
+
+    def _stop(self, reason: str) -> Unknown:
+        """Nothing goes to the target until a single request, after a pause that grows, is accepted."""
+        self._stops += 1
+        self._asked_again_at = monotonic() + growing(self._stops)
+        self._stopped = Unknown(
+            0,
+            f"{reason}, so nothing is sent to {self._target.destination}: correct the receiver, WEBHOOK_URL or "
+            "WEBHOOK_SECRETS. It is asked again by itself",
+            Hindrance.BROKER_REFUSES,
+        )
+        return self._stopped
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(
+                resolver=CheckedResolver(self._target, self._resolver),
+                use_dns_cache=False,
+                limit=self._target.concurrency,
+                ssl=self._tls,
+            )
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._target.request_seconds),
+            )
+        return self._session
+
+
+_ANSWERED = "the receiver answers "
+
+
+def _pause(answer: _Answer, failures: int) -> float:
+    return max(growing(failures, _LONGEST_PAUSE), answer.retry_after or 0.0)
+
+
+def _of_error(error: Exception) -> _Answer:
+    """What a request without an answer means: its words name no address, and are the same for the same cause."""
+    if isinstance(error, AddressRefused) or isinstance(error.__cause__, AddressRefused):
+        return _Answer(Meaning.TARGET, "the target's name leads to an address that may not be asked")
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return _Answer(Meaning.TARGET, "the receiver's certificate is not trusted")
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+        return _Answer(Meaning.LATER, "the receiver cannot be reached", unreachable=True)
+    if isinstance(error, TimeoutError):
+        return _Answer(Meaning.LATER, "the receiver does not answer in time")
+    return _Answer(Meaning.LATER, "the receiver ends the connection, or answers no HTTP")

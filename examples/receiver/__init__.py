@@ -1,0 +1,1 @@
+"""What a webhook's receiver has to do, to copy: FastAPI and SQLite, and nothing of the publisher."""

@@ -1,0 +1,82 @@
+"""The receiver: an event is verified, then applied and committed, then answered.
+
+``WEBHOOK_SECRETS``: the sender's secrets, separated by spaces; any of them will do, so they are changed without a gap.
+The answers are those that the sender knows: 401 stops it, 400 parks the event's aggregate, 409 makes it try again.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from standardwebhooks import Webhook, WebhookVerificationError
+
+from examples.receiver.inbox import CloudEvent, Inbox, Taken
+
+LONGEST_BODY = 1_000_000
+STRUCTURED = "application/cloudevents+json"
+
+
+def application(file: Path, secrets: str) -> FastAPI:
+    """A receiver that keeps its data in this file. Raises ValueError: there is no secret."""
+    verifiers = [Webhook(secret) for secret in secrets.split()]
+    if not verifiers:
+        raise ValueError("WEBHOOK_SECRETS is not set: unsigned requests could be anybody's")
+    inbox = Inbox(file)
+    app = FastAPI(title="Receiver")
+
+    @app.post("/events")
+    async def receive(request: Request) -> Response:
+        """Take one event."""
+        if int(request.headers.get("content-length", LONGEST_BODY + 1)) > LONGEST_BODY:
+            return Response("the body is too long", 413)
+        body = await request.body()
+        if not is_signed(verifiers, body, dict(request.headers)):
+            return Response("the signature is wrong, or its time", 401)
+        try:
+            event = event_of(body, request.headers.get("content-type", ""))
+        except (ValueError, KeyError, TypeError):
+            return Response("no structured CloudEvent", 400)
+        taken = await run_in_threadpool(inbox.take, event)
+        return Response(status_code=409 if taken is Taken.TOO_EARLY else 204)
+
+    @app.get("/entries/{kind}/{name}")
+    async def entry(kind: str, name: str) -> dict[str, Any] | None:
+        """What is known of an aggregate."""
+        return await run_in_threadpool(inbox.state, kind, name)
+
+    return app
+
+
+def is_signed(verifiers: list[Webhook], body: bytes, headers: dict[str, str]) -> bool:
+    """Whether one of the secrets has signed the body, at most five minutes ago."""
+    for verifier in verifiers:
+        try:
+            verifier.verify(body, headers, json_parse=False)
+        except (WebhookVerificationError, ValueError):  # ValueError: the headers are garbage
+            continue
+        return True
+    return False
+
+
+def event_of(body: bytes, content_type: str) -> CloudEvent:
+    """The event in a body, not in headers, which nobody has signed. Raises ValueError, KeyError, TypeError."""
+    if content_type.partition(";")[0].strip() != STRUCTURED:
+        raise ValueError(content_type)
+    said = json.loads(body)
+    if not isinstance(said, dict):
+        raise TypeError(said)
+    sequence = said.get("sequence")
+    if sequence is not None and type(sequence) is not int:
+        raise ValueError(sequence)
+    aggregate = (str(said["aggregatetype"]), str(said["subject"]))
+    return CloudEvent(str(said["id"]), str(said["type"]), aggregate, sequence, dict(said["data"]))
+
+
+def from_environment() -> FastAPI:
+    """For ``uvicorn --factory examples.receiver.app:from_environment``."""
+    return application(
+        Path(os.environ.get("RECEIVER_DATABASE", "receiver.db")), os.environ.get("WEBHOOK_SECRETS", "")
+    )

@@ -1,0 +1,90 @@
+"""Each event is applied once, in its aggregate's order, in the transaction that remembers it.
+
+A copy is known by its id, and a late one by its sequence. What comes too early is not taken: the sender tries it again.
+"""
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+KEPT_DAYS = 90
+"""Longer than a sender may try: what is older cannot come again."""
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS seen (id TEXT PRIMARY KEY, at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP);
+CREATE TABLE IF NOT EXISTS entry (
+    type TEXT, id TEXT, sequence INTEGER NOT NULL, state TEXT NOT NULL, PRIMARY KEY (type, id)
+);
+"""
+
+
+class Taken(Enum):
+    """What became of an event."""
+
+    APPLIED = "applied"
+    KNOWN = "it was applied before, or a later one was"
+    TOO_EARLY = "one before it is missing"
+
+
+@dataclass(frozen=True)
+class CloudEvent:
+    """What the receiver needs of an event."""
+
+    id: str
+    type: str
+    aggregate: tuple[str, str]
+    sequence: int | None
+    data: Mapping[str, Any]
+
+
+class Inbox:
+    """The receiver's own data, and what it has got, in one file."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        with closing(self._open()) as database, database:
+            database.executescript(_TABLES)
+            database.execute("DELETE FROM seen WHERE at < datetime('now', ?)", [f"-{KEPT_DAYS} days"])
+
+    def take(self, event: CloudEvent) -> Taken:
+        """Apply an event, and commit. Only then it may be answered with a 2xx."""
+        with closing(self._open()) as database, database:
+            database.execute("BEGIN IMMEDIATE")
+            if database.execute("SELECT 1 FROM seen WHERE id = ?", [event.id]).fetchone():
+                return Taken.KNOWN
+            row = database.execute(
+                "SELECT sequence, state FROM entry WHERE type = ? AND id = ?", event.aggregate
+            ).fetchone()
+            last, state = (row[0], json.loads(row[1])) if row else (None, {})
+            if event.sequence is not None and last is not None:
+                if event.sequence <= last:
+                    return Taken.KNOWN
+                if event.sequence > last + 1:
+                    return Taken.TOO_EARLY
+            database.execute("INSERT INTO seen (id) VALUES (?)", [event.id])
+            database.execute(
+                "INSERT OR REPLACE INTO entry (type, id, sequence, state) VALUES (?, ?, ?, ?)",
+                [*event.aggregate, event.sequence or last or 0, json.dumps(changed(state, event))],
+            )
+        return Taken.APPLIED
+
+    def state(self, kind: str, name: str) -> dict[str, Any] | None:
+        """The state of an aggregate, as its events tell it."""
+        with closing(self._open()) as database:
+            row = database.execute(
+                "SELECT state FROM entry WHERE type = ? AND id = ?", [kind, name]
+            ).fetchone()
+        return json.loads(row[0]) if row else None
+
+    def _open(self) -> sqlite3.Connection:
+        return sqlite3.connect(self._file, timeout=5, isolation_level=None)
+
+
+def changed(state: dict[str, Any], event: CloudEvent) -> dict[str, Any]:
+    """The state after an event: yours goes here. An event of an unknown type leaves it as it is."""
+    return {**state, **event.data, "events": [*state.get("events", []), event.type]}

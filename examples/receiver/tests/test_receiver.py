@@ -1,0 +1,129 @@
+"""Whatever is posted, in whatever order and how often: each event is applied once, in order, or not at all."""
+
+import base64
+import itertools
+import json
+import random
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from standardwebhooks import Webhook
+
+from examples.receiver.app import STRUCTURED, application
+
+OLD, NEW, STRANGE = (f"whsec_{base64.b64encode(letter * 32).decode()}" for letter in (b"o", b"n", b"s"))
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(app=application(tmp_path / "receiver.db", f"{NEW} {OLD}"))
+    async with httpx.AsyncClient(transport=transport, base_url="http://receiver") as client:
+        yield client
+
+
+def event(sequence: int | None, name: str = "a", **data: Any) -> dict[str, Any]:
+    said = {
+        "specversion": "1.0", "id": f"{name}-{sequence}", "type": f"E{sequence}", "aggregatetype": "contact",
+        "subject": name, "sequence": sequence, "data": data,
+    }  # fmt: skip
+    return {key: value for key, value in said.items() if value is not None}
+
+
+async def post(
+    api: httpx.AsyncClient, said: object, *secrets: str, age: timedelta = timedelta(), tampered: bytes = b""
+) -> int:
+    body, at = json.dumps(said), datetime.now(UTC) - age
+    headers = {
+        "content-type": STRUCTURED,
+        "webhook-id": "m",
+        "webhook-timestamp": str(int(at.timestamp())),
+        "webhook-signature": " ".join(Webhook(each).sign("m", at, body) for each in secrets or (NEW,)),
+    }
+    return (await api.post("/events", content=body.encode() + tampered, headers=headers)).status_code
+
+
+async def applied(api: httpx.AsyncClient, name: str = "a") -> list[str]:
+    state = (await api.get(f"/entries/contact/{name}")).json()
+    return state["events"] if state else []
+
+
+async def test_events_are_applied_in_order_and_the_newest_value_wins(api: httpx.AsyncClient) -> None:
+    for sequence in (1, 2, 3):
+        assert await post(api, event(sequence, text=f"t{sequence}")) == 204
+    assert (await api.get("/entries/contact/a")).json() == {"text": "t3", "events": ["E1", "E2", "E3"]}
+
+
+async def test_a_copy_is_accepted_and_not_applied_also_when_it_comes_late(api: httpx.AsyncClient) -> None:
+    for sequence in (1, 1, 2, 1, 2):
+        assert await post(api, event(sequence)) == 204
+    assert await applied(api) == ["E1", "E2"]
+    assert [await post(api, event(None, "b")) for _ in range(2)] == [204, 204]
+    assert await applied(api, "b") == ["ENone"]
+
+
+async def test_what_comes_too_early_is_asked_for_again(api: httpx.AsyncClient) -> None:
+    assert [await post(api, event(each)) for each in (1, 3, 2, 3)] == [204, 409, 204, 204]
+    assert await applied(api) == ["E1", "E2", "E3"]
+
+
+async def test_in_any_order_all_is_applied_in_order_by_a_sender_that_tries_again(
+    api: httpx.AsyncClient,
+) -> None:
+    luck = random.Random(26)
+    await post(api, event(1))
+    waiting = [event(sequence) for sequence in (2, 2, 3, 4, 4, 5)]
+    for _ in itertools.count():
+        luck.shuffle(waiting)
+        waiting = [each for each in waiting if await post(api, each) != 204]
+        if not waiting:
+            break
+    assert await applied(api) == ["E1", "E2", "E3", "E4", "E5"]
+
+
+@pytest.mark.parametrize("secrets", [(NEW,), (OLD,), (STRANGE, OLD), (NEW, OLD)])
+async def test_any_of_the_secrets_will_do_while_they_are_changed(
+    api: httpx.AsyncClient, secrets: tuple[str, ...]
+) -> None:
+    assert await post(api, event(1), *secrets) == 204
+
+
+async def test_what_is_not_signed_or_too_old_or_changed_is_refused(api: httpx.AsyncClient) -> None:
+    assert await post(api, event(1), STRANGE) == 401
+    assert await post(api, event(1), age=timedelta(minutes=6)) == 401
+    assert await post(api, event(1), age=-timedelta(minutes=6)) == 401
+    assert await post(api, event(1), tampered=b" ") == 401
+    garbage = {"webhook-id": "m", "webhook-timestamp": "x", "webhook-signature": "v1 x,,"}
+    assert (await api.post("/events", content=b"\xff", headers=garbage)).status_code == 401
+    now = {**garbage, "webhook-timestamp": str(int(datetime.now(UTC).timestamp()))}
+    assert (await api.post("/events", content=b"\xff", headers=now)).status_code == 401
+    assert (await api.post("/events", content=b"{}")).status_code == 401
+    assert await applied(api) == []
+
+
+@pytest.mark.parametrize(
+    "said", [[], "x", {}, {"id": "1"}, event(1) | {"sequence": "1"}, event(1) | {"data": 3}]
+)
+async def test_what_is_no_event_parks_it_at_the_sender(api: httpx.AsyncClient, said: object) -> None:
+    assert await post(api, said) == 400
+
+
+async def test_a_body_that_is_too_long_is_not_read(api: httpx.AsyncClient) -> None:
+    assert await post(api, event(1, text="x" * 2_000_000)) == 413
+
+
+async def test_what_was_answered_is_there_after_a_restart(tmp_path: Path, api: httpx.AsyncClient) -> None:
+    await post(api, event(1))
+    again = httpx.ASGITransport(app=application(tmp_path / "receiver.db", NEW))
+    async with httpx.AsyncClient(transport=again, base_url="http://receiver") as restarted:
+        assert await applied(restarted) == ["E1"]
+        assert await post(restarted, event(1)) == 204
+        assert await applied(restarted) == ["E1"]
+
+
+def test_no_secret_no_receiver(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="WEBHOOK_SECRETS"):
+        application(tmp_path / "receiver.db", " ")

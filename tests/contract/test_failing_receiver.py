@@ -1,0 +1,181 @@
+"""An aggregate at which its receiver keeps failing is tried again in order, for ever, and holds up no other."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.outbox.cloud_events import CloudEvents
+from cosmos_outbox.outbox.parking import LONGEST_TRY_AGAIN_SECONDS, MAX_AGE_SECONDS
+from cosmos_outbox.outbox.parking_lot import ParkedState
+from cosmos_outbox.outbox.publisher import (
+    Accepted,
+    AggregateEvents,
+    Failing,
+    Guarantees,
+    Outcome,
+    Unknown,
+)
+from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
+from cosmos_outbox.webhook import pace
+from cosmos_outbox.webhook.publisher import WebhookPublisher
+from tests.contract.test_parking import World, cosmos_lot, event, ids, notice
+from tests.support.fake_parking_lot import FakeParkingLot
+from tests.support.receiver import OK, Receiver, receiving, says
+
+__all__ = ["cosmos_lot"]
+
+
+@dataclass
+class Faulty:
+    """A receiver that fails at some events, by their ids; ``away``: it cannot be reached at all."""
+
+    fails_at: set[str] = field(default_factory=set)
+    away: bool = False
+    tried: list[str] = field(default_factory=list)
+    taken: list[str] = field(default_factory=list)
+    guarantees = Guarantees(
+        ordered=False, deduplicates=False, mixes_aggregates=False, largest_message_bytes=None
+    )
+
+    async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
+        return [self._take(group) for group in page]
+
+    def _take(self, group: AggregateEvents) -> Outcome:
+        for accepted, each in enumerate(group.events):
+            self.tried.append(each.id)
+            if self.away:
+                return Unknown(accepted, "cannot be reached")
+            if each.id in self.fails_at:
+                return Failing(accepted, "the receiver answers 500")
+            self.taken.append(each.id)
+        return Accepted()
+
+
+@pytest.fixture(params=["fake", "devstack"])
+async def world(request: pytest.FixtureRequest, cosmos_lot: CosmosParkingLot) -> World:
+    return World(FakeParkingLot() if request.param == "fake" else cosmos_lot, BusPublisher())
+
+
+@pytest.fixture
+def faulty(world: World) -> Faulty:
+    one = Faulty({event(1)["id"]})
+    world.topic = one  # type: ignore[assignment]  # the relay and the desk see a publisher alone
+    return one
+
+
+async def tried_after(world: World, faulty: Faulty, seconds: float) -> bool:
+    """Whether the event in the way was tried by the upkeep after so long."""
+    world.now += timedelta(seconds=seconds)
+    before = len(faulty.tried)
+    await world.parking.upkeep()
+    return len(faulty.tried) > before
+
+
+async def test_others_go_on_and_what_comes_later_waits_in_order(world: World, faulty: Faulty) -> None:
+    await world.feed(event(1), event(2), event(1, "b"))
+    await world.feed(event(3), event(2, "b"))
+
+    assert faulty.taken == [event(1, "b")["id"], event(2, "b")["id"]]
+    assert [one.event_id for one in await world.listed()] == ids(1, 2, 3)
+    faulty.fails_at.clear()
+    assert await tried_after(world, faulty, 80)
+    assert faulty.taken[2:] == ids(1, 2, 3)
+    assert not await world.is_blocked()
+
+
+async def test_the_pauses_grow_to_an_hour_and_it_is_never_given_up(world: World, faulty: Faulty) -> None:
+    await world.feed(event(1), event(2))
+    pauses: list[int] = []
+    for _ in range(9):
+        waited = 0
+        step = 20 if len(pauses) < 3 else 300
+        while not await tried_after(world, faulty, step):
+            waited += step
+        pauses.append(waited + step)
+    assert pauses[0] <= 80
+    assert all(later > earlier for earlier, later in pairwise(pauses[:4]))
+    assert max(pauses) <= LONGEST_TRY_AGAIN_SECONDS * 1.25 + 300
+    assert pauses[-1] >= LONGEST_TRY_AGAIN_SECONDS * 0.7
+
+    world.now += timedelta(seconds=2 * MAX_AGE_SECONDS)
+    await world.parking.upkeep()
+    assert [one.event_id for one in await world.listed()] == ids(1, 2)
+    assert await world.listed(discarded=True) == []
+
+
+async def test_a_receiver_that_is_away_meanwhile_makes_the_pauses_grow_too(
+    world: World, faulty: Faulty
+) -> None:
+    await world.feed(event(1))
+    faulty.away = True
+    assert await tried_after(world, faulty, 80)
+    assert not await tried_after(world, faulty, 80)
+    assert await tried_after(world, faulty, 80)
+    faulty.away, faulty.fails_at = False, set()
+    assert await tried_after(world, faulty, LONGEST_TRY_AGAIN_SECONDS * 1.3)
+    assert faulty.taken == ids(1)
+
+
+async def test_it_gets_on_by_what_is_taken_and_waits_at_the_next_failure(
+    world: World, faulty: Faulty
+) -> None:
+    await world.feed(event(1), event(2), event(3))
+    faulty.fails_at = {event(3)["id"]}
+    assert await tried_after(world, faulty, 80)
+    assert faulty.taken == ids(1, 2)
+    assert [(one.event_id, one.attempts) for one in await world.listed()] == [(ids(3)[0], 1)]
+
+
+async def test_an_operator_gives_it_up_and_its_notice_is_sent_at_once(world: World, faulty: Faulty) -> None:
+    await world.feed(event(1), event(2))
+    in_the_way = await world.parked(1)
+    assert in_the_way.state is ParkedState.IN_THE_WAY
+    await world.parking.discard(in_the_way.id, "the receiver never will")
+    await world.parking.upkeep()
+    assert faulty.taken == [notice(1), *ids(2)]
+
+
+async def test_a_notice_at_which_it_fails_is_kept(world: World, faulty: Faulty) -> None:
+    await world.feed(event(1), event(2))
+    await world.parking.discard((await world.parked(1)).id, "the receiver never will")
+    faulty.fails_at = {notice(1)}
+    await world.parking.upkeep()
+    assert faulty.taken == []
+    faulty.fails_at.clear()
+    await world.parking.upkeep()
+    assert faulty.taken == [notice(1), *ids(2)]
+
+
+async def test_everything_that_fails_alike_waits_in_the_feed(world: World, faulty: Faulty) -> None:
+    """The receiver is down: all would be copied to the parking lot otherwise."""
+    faulty.fails_at = {event(1, contact)["id"] for contact in "abcd"}
+    with pytest.raises(Exception, match="alike"):
+        await world.feed(*(event(1, contact) for contact in "abcd"))
+    assert await world.listed() == []
+
+
+@pytest.fixture
+async def receiver(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Receiver]:
+    monkeypatch.setattr(pace, "FIRST_PAUSE_SECONDS", 0.01)
+    async with receiving() as one:
+        yield one
+
+
+@pytest.mark.needs_a_socket("of the receiver's own")
+async def test_over_a_real_receiver(world: World, receiver: Receiver) -> None:
+    broken = True
+    receiver.answer = lambda got: says(500) if broken and got.id == ids(1)[0] else OK
+    publisher = WebhookPublisher(receiver.target(), service=CloudEvents("/test"))
+    world.topic = publisher  # type: ignore[assignment]  # the relay and the desk see a publisher alone
+    await world.feed(event(1), event(2), event(1, "b"))
+    assert await world.is_blocked()
+    broken = False
+    world.now += timedelta(seconds=80)
+    await world.parking.upkeep()
+    assert receiver.ids()[-2:] == ids(1, 2)
+    assert not await world.is_blocked()
+    await publisher.close()

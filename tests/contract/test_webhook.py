@@ -1,0 +1,395 @@
+"""A webhook's receiver gets each aggregate's events in order, whatever it answers; nobody else gets them."""
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+from aiohttp.abc import AbstractResolver, ResolveResult
+from standardwebhooks import Webhook as Verifier
+from standardwebhooks import WebhookVerificationError
+
+from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.outbox.cloud_events import CloudEvents
+from cosmos_outbox.outbox.feed import OutboxEvent
+from cosmos_outbox.outbox.hindrance import Hindrance
+from cosmos_outbox.outbox.publisher import Accepted, Failing, Refused, Unknown
+from cosmos_outbox.settings.webhook import Mode, Webhook
+from cosmos_outbox.webhook import pace
+from cosmos_outbox.webhook.publisher import ATTEMPTS, FAILING_ALIKE, WebhookPublisher
+from tests.support.publishing import event, publish
+from tests.support.receiver import OK, OTHER_SECRET, SECRET, Answer, Got, Receiver, receiving, says
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "FIRST_PAUSE_SECONDS", 0.01)
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    async with receiving() as one:
+        yield one
+
+
+@asynccontextmanager
+async def publishing(
+    target: Webhook, resolver: AbstractResolver | None = None
+) -> AsyncIterator[WebhookPublisher]:
+    publisher = WebhookPublisher(
+        target, service=CloudEvents("/test", "https://schemas.example.com"), resolver=resolver
+    )
+    try:
+        yield publisher
+    finally:
+        await publisher.close()
+
+
+async def test_events_arrive_in_order_one_at_a_time_and_aggregates_side_by_side(receiver: Receiver) -> None:
+    under_way: dict[str, int] = {}
+    all_four = asyncio.Barrier(4)
+
+    def slow(got: Got) -> Answer:
+        async def answer(got: Got, writer: asyncio.StreamWriter) -> None:
+            contact = got.id.partition("-")[0]
+            under_way[contact] = under_way.get(contact, 0) + 1
+            assert under_way[contact] == 1
+            await all_four.wait()
+            under_way[contact] -= 1
+            await OK(got, writer)
+
+        return answer
+
+    receiver.answer = slow
+    groups = [[event(contact, sequence) for sequence in range(1, 6)] for contact in "abcd"]
+    async with publishing(receiver.target()) as publisher:
+        assert await publish(publisher, *groups) == [Accepted()] * 4
+    for contact in "abcd":
+        assert [each for each in receiver.ids() if each.startswith(contact)] == [
+            f"{contact}-{sequence}" for sequence in range(1, 6)
+        ]
+    assert receiver.most_under_way == 4
+
+
+async def test_no_more_requests_at_once_than_the_target_takes(receiver: Receiver) -> None:
+    async with publishing(receiver.target(concurrency=2)) as publisher:
+        await publish(publisher, *([event(f"c{number}", 1)] for number in range(20)))
+    assert len(receiver.got) == 20
+    assert receiver.most_under_way <= 2
+    assert receiver.connections <= 2
+
+
+async def test_no_more_requests_a_second_than_the_target_takes(receiver: Receiver) -> None:
+    began = time.monotonic()
+    async with publishing(receiver.target(rate=20)) as publisher:
+        await publish(publisher, *([event(f"c{number}", 1)] for number in range(11)))
+    assert time.monotonic() - began >= 0.5
+
+
+async def test_a_structured_request_is_a_cloud_event_signed_with_every_secret(receiver: Receiver) -> None:
+    sent = replace(event("a", 1, "Jürgen"), schema_version=2, traceparent="00-11-22-01")
+    async with publishing(receiver.target(secrets=[OTHER_SECRET, SECRET])) as publisher:
+        await publish(publisher, [sent])
+    [got] = receiver.got
+    assert got.headers["content-type"] == "application/cloudevents+json"
+    assert json.loads(got.body) == {
+        "specversion": "1.0", "id": "a-1", "source": "/test", "type": "Changed", "subject": "a",
+        "time": "2026-03-01T12:00:00+00:00", "aggregatetype": "contact", "sequence": 1, "traceparent": "00-11-22-01",
+        "schemaversion": 2, "correlationid": "c",
+        "dataschema": "https://schemas.example.com/Changed.v2.json", "datacontenttype": "application/json",
+        "data": {"sequence": 1, "text": "Jürgen"},
+    }  # fmt: skip
+    for secret in (SECRET, OTHER_SECRET):
+        Verifier(secret).verify(got.body, got.headers)
+    with pytest.raises(WebhookVerificationError):
+        Verifier(SECRET).verify(got.body + b" ", got.headers)
+
+
+async def test_a_binary_request_has_the_attributes_in_headers(receiver: Receiver) -> None:
+    sent = replace(event("Zoë %\r\nx", 7), id="e-7", message_id="again-1")
+    async with publishing(receiver.target(mode=Mode.BINARY)) as publisher:
+        assert await publish(publisher, [sent]) == [Accepted()]
+    [got] = receiver.got
+    assert json.loads(got.body) == {"sequence": 7, "text": ""}
+    assert got.headers["content-type"] == "application/json"
+    assert got.headers["ce-subject"] == "Zo%C3%AB %25%0D%0Ax"
+    assert (got.headers["ce-sequence"], got.headers["ce-id"], got.id) == ("7", "e-7", "again-1")
+    Verifier(SECRET).verify(got.body, got.headers)
+
+
+@pytest.mark.parametrize("status", [400, 413, 422, 431])
+async def test_an_answer_about_the_event_parks_its_aggregate_alone(receiver: Receiver, status: int) -> None:
+    said = b'{"title": "jane@example.com: the text Secret of contact 4711 is too odd"}'
+    receiver.answer = lambda got: says(status, body=said) if got.id == "a-2" else OK
+    async with publishing(receiver.target()) as publisher:
+        [of_a, of_b] = await publish(
+            publisher, [event("a", 1), event("a", 2, "the secret"), event("a", 3)], [event("b", 1)]
+        )
+    assert of_a == Refused(1, f"the receiver answers {status}")
+    assert isinstance(of_a, Refused)
+    assert "is too odd" in of_a.detail
+    for personal in ("jane", "Secret", "4711"):
+        assert personal not in of_a.detail
+    assert of_b == Accepted()
+    assert "a-3" not in receiver.ids()
+
+
+@pytest.mark.parametrize("status", [301, 307, 401, 402, 403, 404, 405, 410, 415])
+async def test_an_answer_about_the_target_stops_all_and_parks_nothing(
+    receiver: Receiver, status: int
+) -> None:
+    receiver.answer = lambda _: says(status, "Location: http://127.0.0.1:1/elsewhere")
+    groups = [[event(f"c{number}", 1)] for number in range(20)]
+    async with publishing(receiver.target(concurrency=1)) as publisher:
+        outcomes = await publish(publisher, *groups)
+        assert len(receiver.got) == 1
+        again = await publish(publisher, *groups)
+        for outcome in (*outcomes, *again):
+            assert isinstance(outcome, Unknown)
+            assert outcome.why is Hindrance.BROKER_REFUSES
+            assert str(status) in outcome.reason
+        receiver.answer = lambda _: OK
+        assert await until_accepted(publisher, groups) == [Accepted()] * 20
+
+
+async def until_accepted(
+    publisher: WebhookPublisher, groups: Sequence[Sequence[OutboxEvent]]
+) -> Sequence[object]:
+    """As the relay does: the page comes again until it is sent."""
+    async with asyncio.timeout(20):
+        while True:
+            outcomes = await publish(publisher, *groups)
+            if all(isinstance(each, Accepted) for each in outcomes):
+                return outcomes
+            await asyncio.sleep(0.01)
+
+
+async def test_a_stopped_target_is_asked_by_one_request_at_a_time(receiver: Receiver) -> None:
+    receiver.answer = lambda _: says(401)
+    groups = [[event(f"c{number}", 1)] for number in range(20)]
+    async with publishing(receiver.target(concurrency=8)) as publisher:
+        await publish(publisher, *groups)
+        at_once = len(receiver.got)
+        assert at_once <= 8
+        async with asyncio.timeout(20):
+            while len(receiver.got) < at_once + 3:
+                await publish(publisher, *groups)
+                await asyncio.sleep(0.005)
+    assert receiver.ids()[at_once:] == ["c0-1"] * 3
+
+
+async def closes(_: Got, writer: asyncio.StreamWriter) -> None:
+    writer.close()
+
+
+async def garbage(_: Got, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"\x00\xffSSH-2.0 what?\r\n\r\n")
+    writer.close()
+
+
+async def half_a_head(_: Got, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\nX: y")
+    writer.close()
+
+
+async def endless_head(_: Got, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\n")
+    while True:
+        writer.write(b"X: " + b"y" * 1_000 + b"\r\n")
+        await writer.drain()
+
+
+async def silent(_: Got, writer: asyncio.StreamWriter) -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [says(500), says(503, "Retry-After: 0"), says(408), says(409), says(425), closes, garbage, half_a_head,
+     endless_head],
+    ids=["500", "503", "408", "409", "425", "closes", "garbage", "half a head", "endless head"],
+)  # fmt: skip
+async def test_what_keeps_failing_for_one_aggregate_is_told_and_holds_up_no_other(
+    receiver: Receiver, answer: Answer
+) -> None:
+    receiver.answer = lambda got: answer if got.id == "a-2" else OK
+    async with publishing(receiver.target()) as publisher:
+        [of_a, of_b] = await publish(
+            publisher, [event("a", 1), event("a", 2), event("a", 3)], [event("b", 1)]
+        )
+        assert isinstance(of_a, Failing)
+        assert of_a.accepted == 1
+        assert of_b == Accepted()
+        assert receiver.ids().count("a-2") == ATTEMPTS
+        assert "a-3" not in receiver.ids()
+        receiver.answer = lambda _: OK
+        assert await publish(publisher, [event("a", 2), event("a", 3)]) == [Accepted()]
+    assert receiver.ids()[-2:] == ["a-2", "a-3"]
+
+
+async def test_a_receiver_that_never_answers_is_left_alone_after_its_time(receiver: Receiver) -> None:
+    receiver.answer = lambda _: silent
+    async with publishing(receiver.target(request_seconds=1)) as publisher:
+        began = time.monotonic()
+        [outcome] = await publish(publisher, [event("a", 1), event("a", 2)], within=1.6)
+        assert time.monotonic() - began < 10
+    assert isinstance(outcome, Unknown)
+    assert outcome.accepted == 0
+    assert set(receiver.ids()) == {"a-1"}
+
+
+async def test_a_receiver_that_never_reads_holds_a_request_for_its_time_alone() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=8) as deaf:
+        target = Receiver(url=f"http://127.0.0.1:{deaf.getsockname()[1]}/").target(request_seconds=1)
+        async with publishing(target) as publisher:
+            began = time.monotonic()
+            [outcome] = await publish(publisher, [event("a", 1, "x" * 8_000_000)], within=1.5)
+            assert time.monotonic() - began < 10
+    assert isinstance(outcome, Unknown)
+
+
+async def test_an_endless_body_is_not_read(receiver: Receiver) -> None:
+    async def endless(_: Got, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while not writer.is_closing():
+            writer.write(b"400\r\n" + b"z" * 1_024 + b"\r\n")
+            await writer.drain()
+
+    async def endless_refusal(_: Got, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 422 No\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while not writer.is_closing():
+            writer.write(b"400\r\n" + b"z" * 1_024 + b"\r\n")
+            await writer.drain()
+
+    receiver.answer = lambda got: endless_refusal if got.id.startswith("b") else endless
+    async with publishing(receiver.target()) as publisher:
+        began = time.monotonic()
+        [of_a, of_b] = await publish(publisher, [event("a", 1), event("a", 2)], [event("b", 1)])
+        assert time.monotonic() - began < 2
+    assert of_a == Accepted()
+    assert of_b == Refused(0, "the receiver answers 422")
+
+
+@pytest.mark.parametrize("form", ["seconds", "date"])
+async def test_a_pause_that_is_asked_for_is_kept_by_all_requests(receiver: Receiver, form: str) -> None:
+    asked: list[float] = []
+
+    def busy_once(got: Got) -> Answer:
+        if asked:
+            return OK
+        asked.append(time.monotonic())
+        date = format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)
+        return says(429, f"Retry-After: {'1' if form == 'seconds' else date}")
+
+    receiver.answer = busy_once
+    async with publishing(receiver.target(concurrency=1)) as publisher:
+        outcomes = await publish(publisher, *([event(f"c{number}", 1)] for number in range(3)))
+    assert outcomes == [Accepted()] * 3
+    assert time.monotonic() - asked[0] >= 0.9
+    assert sorted(receiver.ids()) == sorted(["c0-1", "c1-1", "c2-1", receiver.got[0].id])
+
+
+async def test_a_pause_beyond_the_pages_time_makes_the_page_wait(receiver: Receiver) -> None:
+    receiver.answer = lambda _: says(429, "Retry-After: 99999999")
+    async with publishing(receiver.target(concurrency=1)) as publisher:
+        outcomes = await publish(publisher, [event("a", 1)], [event("b", 1)])
+    assert [type(each) for each in outcomes] == [Unknown, Unknown]
+    assert {each.why for each in outcomes if isinstance(each, Unknown)} == {Hindrance.BROKER_THROTTLES}
+    assert len(receiver.got) == 1
+
+
+async def test_a_target_that_fails_at_everything_is_not_asked_for_each_event(receiver: Receiver) -> None:
+    receiver.answer = lambda _: says(500)
+    async with publishing(receiver.target(concurrency=4)) as publisher:
+        outcomes = await publish(publisher, *([event(f"c{number}", 1)] for number in range(100)))
+    failing = [each for each in outcomes if isinstance(each, Failing)]
+    assert FAILING_ALIKE <= len(failing) < 30
+    assert all(isinstance(each, Failing | Unknown) for each in outcomes)
+
+
+async def test_a_receiver_that_is_not_there_makes_the_page_wait() -> None:
+    target = Receiver(url="http://127.0.0.1:1/").target()
+    async with publishing(target) as publisher:
+        outcomes = await publish(publisher, *([event(f"c{number}", 1)] for number in range(5)))
+    assert all(isinstance(each, Unknown) and "cannot be reached" in each.reason for each in outcomes)
+
+
+async def test_an_event_of_which_no_request_can_be_made_is_refused_by_itself(receiver: Receiver) -> None:
+    odd = replace(event("a", 1), data={"text": object()})
+    async with publishing(receiver.target()) as publisher:
+        [of_a, of_b] = await publish(publisher, [odd], [event("b", 1)])
+    assert isinstance(of_a, Refused)
+    assert of_a.shown_by_event
+    assert of_b == Accepted()
+
+
+class Answering(AbstractResolver):
+    """DNS that is somebody else's."""
+
+    def __init__(self, answers: Callable[[], list[str]]) -> None:
+        self.answers = answers
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        return [
+            ResolveResult(hostname=host, host=each, port=port, family=socket.AF_INET, proto=0, flags=0)
+            for each in self.answers()
+        ]
+
+    async def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1", "10.0.0.4", "192.168.1.1", "169.254.169.254", "168.63.129.16", "100.64.0.1", "0.0.0.0"]
+)  # fmt: skip
+async def test_a_name_that_leads_inside_is_not_asked(receiver: Receiver, address: str) -> None:
+    port = receiver.url.rpartition(":")[2]
+    target = receiver.target(url=f"http://receiver.example:{port}")
+    async with publishing(target, Answering(lambda: [address])) as publisher:
+        [outcome] = await publish(publisher, [event("a", 1)])
+    assert isinstance(outcome, Unknown)
+    assert outcome.why is Hindrance.BROKER_REFUSES
+    assert "may not be asked" in outcome.reason
+    assert receiver.connections == 0
+
+
+async def test_a_name_is_checked_at_each_connection(receiver: Receiver) -> None:
+    """The name was another's yesterday: a rebound name gets no request, and the first address that is allowed one."""
+    port = receiver.url.rpartition(":")[2].partition("/")[0]
+    asked: list[int] = []
+
+    def rebinding() -> list[str]:
+        asked.append(len(asked))
+        return ["192.168.0.9", "127.0.0.1"] if len(asked) == 1 else ["10.0.0.1"]
+
+    receiver.answer = lambda _: says(200, "Connection: close")
+    target = receiver.target(url=f"http://localhost:{port}/events")
+    async with publishing(target, Answering(rebinding)) as publisher:
+        outcomes = [(await publish(publisher, [event("a", number)]))[0] for number in (1, 2)]
+    assert outcomes[0] == Accepted()
+    assert isinstance(outcomes[1], Unknown)
+    assert asked == [0, 1]
+    assert receiver.ids() == ["a-1"]
+
+
+async def test_an_address_in_the_url_is_checked_too() -> None:
+    for host in ("10.0.0.1", "169.254.169.254", "[::ffff:169.254.169.254]", "[fe80::1]"):
+        target = Receiver(url=f"https://{host}/").target()
+        async with publishing(target) as publisher:
+            [outcome] = await publish(publisher, [event("a", 1)])
+        assert isinstance(outcome, Unknown)
+        assert "may not be asked" in outcome.reason
+
+
+async def test_the_signatures_time_is_that_of_the_attempt(receiver: Receiver) -> None:
+    async with publishing(receiver.target()) as publisher:
+        before = int(utc_now().timestamp())
+        await publish(publisher, [event("a", 1)])
+    assert before <= int(receiver.got[0].headers["webhook-timestamp"]) <= time.time() + 1

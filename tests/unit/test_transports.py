@@ -1,0 +1,106 @@
+"""A service has the transport that it names: no other one's settings are needed, nor its triggers registered."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from cosmos_outbox import Names, Service
+from cosmos_outbox.functions import app
+from cosmos_outbox.settings.connections import Connection
+from cosmos_outbox.settings.environment import shown
+from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.settings.transports import LOADERS, ServiceBus, StorageQueue
+from cosmos_outbox.wiring.subscribing import SubscriberService
+from cosmos_outbox.wiring.transports import KINDS
+
+COSMOS = {"COSMOS": "AccountEndpoint=http://c/;AccountKey=k"}
+QUEUES = COSMOS | {"STORAGEQUEUE__queueServiceUri": "https://a.queue.core.windows.net"}
+
+
+async def nothing(*_: object) -> None:
+    """An effect."""
+
+
+@pytest.fixture
+def bookings() -> Service:
+    """With two subscribers of its own events."""
+    service = Service("bookings", aggregates=[], names=Names("d", "bookings"), transport="storagequeue")
+    service.effect("booking-mails", of="booking")(nothing)
+    service.effect("booking-calls", of="booking", subscription="calls")(nothing)
+    return service
+
+
+def test_a_transport_whose_settings_are_read_can_be_made() -> None:
+    assert {*LOADERS} == {*KINDS}
+
+
+def test_a_service_over_storage_queues_needs_nothing_of_service_bus(bookings: Service) -> None:
+    transport = bookings.settings(QUEUES).transport
+    assert transport == StorageQueue(
+        Connection(address="https://a.queue.core.windows.net"), ("booking-mails", "calls")
+    )
+    assert not [name for name in shown(bookings.settings(QUEUES)) if name.startswith("SERVICEBUS")]
+
+
+def test_the_setting_beats_the_declaration(bookings: Service) -> None:
+    there = {"TRANSPORT": "servicebus", "SERVICEBUS": "Endpoint=sb://s", "SERVICEBUS_TOPIC": "t"}
+    assert bookings.settings(COSMOS | there).transport == ServiceBus(
+        Connection(connection_string="Endpoint=sb://s"), "t"
+    )
+
+
+def test_queues_are_named_by_the_setting_or_by_the_subscriptions(bookings: Service) -> None:
+    named = bookings.settings(QUEUES | {"STORAGEQUEUE_QUEUES": "one, two,one"}).transport
+    canary = bookings.settings(QUEUES | {"CANARY": "true"}).transport
+    assert isinstance(named, StorageQueue)
+    assert isinstance(canary, StorageQueue)
+    assert named.queues == ("one", "two")
+    assert canary.queues == ("booking-mails", "calls", "canary")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"TRANSPORT": "pigeons"}, "TRANSPORT is 'pigeons': set it to one of servicebus, storagequeue"),
+        (
+            {"STORAGEQUEUE__queueServiceUri": ""},
+            "neither STORAGEQUEUE nor STORAGEQUEUE__queueServiceUri is set",
+        ),
+        ({"STORAGEQUEUE_QUEUES": "A_B"}, "'A_B' can be no queue"),
+        ({"STORAGEQUEUE_QUEUES": "a--b"}, "'a--b' can be no queue"),
+        ({"STORAGEQUEUE_ENCODING": "utf8"}, "STORAGEQUEUE_ENCODING is 'utf8': set it to base64 or none"),
+        (
+            {"STORAGEQUEUE_CLAIMS__credential": "managedidentity"},
+            "STORAGEQUEUE_CLAIMS__blobServiceUri is not",
+        ),
+    ],
+)
+def test_a_wrong_setting_is_named(bookings: Service, settings: dict[str, str], words: str) -> None:
+    with pytest.raises(Misconfigured, match=words):
+        bookings.settings(QUEUES | settings)
+
+
+def test_a_service_that_nobody_of_its_own_listens_to_names_its_queues() -> None:
+    silent = Service("bookings", aggregates=[], names=Names("d", "c"), transport="storagequeue")
+    with pytest.raises(Misconfigured, match="STORAGEQUEUE_QUEUES is not set"):
+        silent.settings(QUEUES)
+
+
+def bindings(service: Service) -> Iterator[dict[str, object]]:
+    for function in app(service).get_functions():
+        yield from (each.get_dict_repr() for each in function.get_bindings())
+
+
+def test_the_triggers_are_those_of_the_transport(bookings: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in QUEUES.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("CALLS", "")
+    found = [*bindings(bookings)]
+    assert not [each for each in found if each["type"] == "serviceBusTrigger"]
+    queues = {(each["queueName"], each["connection"]) for each in found if each["type"] == "queueTrigger"}
+    assert queues == {("booking-mails", "STORAGEQUEUE"), ("calls", "STORAGEQUEUE")}
+
+
+def test_who_only_subscribes_has_a_transport_too() -> None:
+    mailing = SubscriberService("mailing", None, transport="storagequeue")  # type: ignore[arg-type]  # not opened
+    assert mailing.declared_transport({}).transport == "storagequeue"

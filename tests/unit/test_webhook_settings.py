@@ -1,0 +1,101 @@
+"""A webhook that would be unsafe or unsigned is refused at the start, in words that say what to set."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.settings.webhook import Mode, load_webhook
+from cosmos_outbox.webhook.answers import Meaning, meaning, piece
+
+SECRET = "whsec_" + base64.b64encode(b"x" * 32).decode()
+
+
+def environment(**changed: str) -> dict[str, str]:
+    return {"WEBHOOK_URL": "https://receiver.example/events?key=hidden", "WEBHOOK_SECRETS": SECRET} | {
+        f"WEBHOOK_{name}": value for name, value in changed.items()
+    }
+
+
+def test_what_is_not_said_has_its_default() -> None:
+    target = load_webhook(environment())
+    assert (target.mode, target.concurrency, target.rate, target.request_seconds, target.private) == (
+        Mode.STRUCTURED, 8, 0, 10, False
+    )  # fmt: skip
+
+
+def test_no_secret_is_shown() -> None:
+    target = load_webhook(environment())
+    told = f"{target.shown()}"
+    assert SECRET not in repr(target)
+    assert "receiver.example" in told
+    assert "hidden" not in told
+    assert SECRET not in told
+
+
+def test_several_secrets_are_separated_by_spaces() -> None:
+    assert list(load_webhook(environment(SECRETS=f"{SECRET}  {SECRET}")).secrets) == [SECRET, SECRET]
+
+
+@pytest.mark.parametrize("url", ["http://localhost:8000/x", "http://127.0.0.1/", "http://[::1]:1/"])
+def test_this_machine_may_be_asked_by_http(url: str) -> None:
+    assert load_webhook(environment(URL=url)).is_loopback
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"URL": ""}, "WEBHOOK_URL is missing"),
+        ({"URL": "http://receiver.example/"}, "not https"),
+        ({"URL": "ftp://receiver.example/"}, "no URL"),
+        ({"URL": "https://"}, "no URL"),
+        ({"URL": "https://receiver.example:99999999/"}, "no URL"),
+        ({"URL": "https://user:word@receiver.example/"}, "password"),
+        ({"URL": "https://2130706433/"}, "uncommon"),
+        ({"URL": "https://0x7f000001/"}, "uncommon"),
+        ({"URL": "https://127.1/"}, "uncommon"),
+        ({"URL": "http://127.0.0.1.receiver.example/"}, "not https"),
+        ({"SECRETS": ""}, "WEBHOOK_SECRETS is missing"),
+        ({"SECRETS": "whsec_c2hvcnQ="}, "secret 1"),
+        ({"SECRETS": f"{SECRET} {SECRET.removeprefix('whsec_')}"}, "secret 2"),
+        ({"SECRETS": "whsec_???"}, "secret 1"),
+        ({"MODE": "batch"}, "WEBHOOK_MODE"),
+        ({"CONCURRENCY": "0"}, "WEBHOOK_CONCURRENCY"),
+        ({"SECONDS": "31"}, "WEBHOOK_SECONDS"),
+        ({"RATE": "-1"}, "WEBHOOK_RATE"),
+        ({"PRIVATE": "yes"}, "WEBHOOK_PRIVATE"),
+    ],
+)
+def test_what_is_wrong_is_named(changed: dict[str, str], words: str) -> None:
+    with pytest.raises(Misconfigured, match=words) as told:
+        load_webhook(environment(**changed))
+    assert SECRET not in str(told.value)
+
+
+def test_each_status_has_one_meaning() -> None:
+    found: dict[Meaning, list[int]] = {}
+    for status in range(100, 700):
+        found.setdefault(meaning(status), []).append(status)
+    assert found[Meaning.ACCEPTED] == list(range(200, 300))
+    assert found[Meaning.EVENT] == [400, 413, 422, 431]
+    assert found[Meaning.BUSY] == [429]
+    assert [each for each in found[Meaning.LATER] if 200 <= each < 500] == [408, 409, 423, 424, 425]
+    assert set(range(500, 700)) | set(range(100, 200)) <= set(found[Meaning.LATER])
+    assert {300, 301, 308, 401, 403, 404, 410, 405, 415} <= set(found[Meaning.TARGET])
+
+
+@pytest.mark.parametrize(
+    ("body", "data", "shown"),
+    [
+        (b"the field name is too long", {"x": "Doe"}, "the field name is too long"),
+        (b"no such person: Jane Doe", {"name": {"first": "Jane", "last": "Doe"}}, "no such person: … …"),
+        (b"JANE's mail jane@doe.example", {"name": "Jane"}, "… mail …"),
+        (b'{"d": "Ren\\u00e9e"}', {"list": ["Ren\u00e9e"]}, '{"d": "…\\…"}'),
+        (b"call +49 171 5551234", {}, "call +… … …"),
+        (b"\xff\x00 bad", {}, "\ufffd  bad"),
+        (b"word " * 300, {}, ("word " * 300)[:200]),
+    ],
+)
+def test_an_answers_piece_is_short_and_not_of_a_person(body: bytes, data: dict[str, Any], shown: str) -> None:
+    assert piece(body, data) == shown
