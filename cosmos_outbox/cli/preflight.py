@@ -17,7 +17,8 @@ from datetime import timedelta
 from azure.identity.aio import DefaultAzureCredential
 
 from cosmos_outbox.cli import told
-from cosmos_outbox.preflight.checks import Plan, check, plan_for
+from cosmos_outbox.preflight.checks import check
+from cosmos_outbox.preflight.plan import Plan, plan_for
 from cosmos_outbox.preflight.report import COULD_NOT_CHECK, Finding, exit_code, summary
 from cosmos_outbox.settings.errors import Misconfigured
 
@@ -99,7 +100,7 @@ def _plan(values: Mapping[str, str], arguments: argparse.Namespace) -> Plan:
 
 async def _check(plan: Plan) -> list[Finding]:
     """The findings. Without a connection string the caller's own sign-in is used, whatever identity the app has."""
-    connections = [plan.settings.servicebus, *([plan.cosmos.connection] if plan.cosmos else [])]
+    connections = [plan.settings.transport.connection, *([plan.cosmos.connection] if plan.cosmos else [])]
     if all(each.connection_string for each in connections):
         return await check(plan, None)
     async with DefaultAzureCredential() as credential:

@@ -5,9 +5,12 @@ from datetime import timedelta
 
 from cosmos_outbox.cosmos.store.account import Account
 from cosmos_outbox.cosmos.upkeep.inspection import ContainerState
+from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
 from cosmos_outbox.preflight.containers import Needed
 from cosmos_outbox.preflight.indexing import covers, covers_everything
 from cosmos_outbox.preflight.report import Finding, ok, unknown, warning, written, wrong
+from cosmos_outbox.settings.environment import Settings
+from cosmos_outbox.settings.subscribing import SubscriberSettings
 
 CLOCK_TOLERANCE = timedelta(minutes=5)
 """Cosmos DB refuses a signature that is 15 minutes old; validators of tokens usually allow 5 minutes."""
@@ -169,3 +172,25 @@ def clock(ahead: timedelta | None) -> Iterator[Finding]:
             f"this machine's clock is {off} {direction} the account's: signatures and tokens will be refused",
             "set this machine's clock; for a container, the clock of its host",
         )
+
+
+def event_ttl(settings: Settings | SubscriberSettings, survive: timedelta) -> Finding:
+    """Whether events are kept for longer than the outage."""
+    ttl, call = timedelta(seconds=settings.event_ttl_seconds), timedelta(seconds=LONGEST_CALL_SECONDS)
+    if ttl < 2 * call:
+        return wrong(
+            "EVENT_TTL_SECONDS",
+            f"tombstones are kept for {written(ttl)}: a subscriber's call of {written(call)} may bring a deleted "
+            "aggregate back",
+            f"set EVENT_TTL_SECONDS to {int(2 * call.total_seconds())} or more",
+        )
+    if ttl > survive:
+        return ok(
+            "EVENT_TTL_SECONDS",
+            f"events are kept for {written(ttl)}, an outage of {written(survive)} is shorter",
+        )
+    return wrong(
+        "EVENT_TTL_SECONDS",
+        f"events are kept for {written(ttl)}: an outage of {written(survive)} loses the events that wait",
+        "raise EVENT_TTL_SECONDS; existing events keep the TTL that they have",
+    )

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
-from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, WAIT_SECONDS
+from cosmos_outbox.inbox.receiver import WAIT_SECONDS
 from cosmos_outbox.preflight.report import Finding, ok, warning, written, wrong
 from cosmos_outbox.servicebus.inspection import SubscriptionState, TopicState
-from cosmos_outbox.settings.environment import Settings
-from cosmos_outbox.settings.subscribing import SubscriberSettings
+from cosmos_outbox.settings.transports import ServiceBus
 
 MOST_DELIVERIES = 2000
 """The largest max delivery count that the service takes."""
@@ -16,9 +15,11 @@ LONGEST_WINDOW = timedelta(days=7)
 """https://learn.microsoft.com/azure/service-bus-messaging/duplicate-detection"""
 
 
-def judge_topic(settings: Settings, state: TopicState | None, survive: timedelta) -> Iterator[Finding]:
+def judge_topic(
+    of: ServiceBus, event_ttl: timedelta, state: TopicState | None, survive: timedelta
+) -> Iterator[Finding]:
     """Whether the topic (None: it does not exist) drops the events that are repeated after an outage of ``survive``."""
-    subject = f"topic {settings.servicebus_topic}"
+    subject = f"topic {of.topic}"
     if state is None:
         yield wrong(
             subject,
@@ -27,8 +28,8 @@ def judge_topic(settings: Settings, state: TopicState | None, survive: timedelta
         )
         return
     yield from _active(subject, active=state.active)
-    yield from _window(subject, state, survive, timedelta(seconds=settings.event_ttl_seconds))
-    yield _partitioning(subject, state, settings)
+    yield from _window(subject, state, survive, event_ttl)
+    yield _partitioning(subject, state, of)
     yield _auto_delete(subject, state.deleted_when_idle_for)
 
 
@@ -70,28 +71,6 @@ def judge_subscription(name: str, state: SubscriptionState | None, survive: time
     yield _auto_delete(subject, state.deleted_when_idle_for)
 
 
-def judge_event_ttl(settings: Settings | SubscriberSettings, survive: timedelta) -> Finding:
-    """Whether events are kept for longer than the outage."""
-    ttl, call = timedelta(seconds=settings.event_ttl_seconds), timedelta(seconds=LONGEST_CALL_SECONDS)
-    if ttl < 2 * call:
-        return wrong(
-            "EVENT_TTL_SECONDS",
-            f"tombstones are kept for {written(ttl)}: a subscriber's call of {written(call)} may bring a deleted "
-            "aggregate back",
-            f"set EVENT_TTL_SECONDS to {int(2 * call.total_seconds())} or more",
-        )
-    if ttl > survive:
-        return ok(
-            "EVENT_TTL_SECONDS",
-            f"events are kept for {written(ttl)}, an outage of {written(survive)} is shorter",
-        )
-    return wrong(
-        "EVENT_TTL_SECONDS",
-        f"events are kept for {written(ttl)}: an outage of {written(survive)} loses the events that wait",
-        "raise EVENT_TTL_SECONDS; existing events keep the TTL that they have",
-    )
-
-
 def _active(subject: str, *, active: bool) -> Iterator[Finding]:
     if not active:
         yield wrong(subject, "is disabled", "set its status to Active")
@@ -128,15 +107,15 @@ def _window(subject: str, state: TopicState, survive: timedelta, event_ttl: time
         )
 
 
-def _partitioning(subject: str, state: TopicState, settings: Settings) -> Finding:
-    if state.partitioned and not settings.servicebus_topic_partitioned:
+def _partitioning(subject: str, state: TopicState, of: ServiceBus) -> Finding:
+    if state.partitioned and not of.partitioned:
         return wrong(
             subject,
             "is partitioned: with duplicate detection it refuses the relay's batches",
             "create another topic that is not partitioned, or set SERVICEBUS_TOPIC_PARTITIONED=true to send one "
             "message at a time",
         )
-    if not state.partitioned and settings.servicebus_topic_partitioned:
+    if not state.partitioned and of.partitioned:
         return warning(
             subject,
             "is not partitioned, so the relay sends one message at a time without need",

@@ -8,16 +8,16 @@ The application properties carry the CloudEvents 1.0 attributes in the AMQP bind
 """
 
 import sys
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 
 from cosmos_outbox.outbox.canonical import as_sent
+from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.servicebus.buckets import session_of
-from cosmos_outbox.settings.environment import SESSIONS
+from cosmos_outbox.settings.transports import SESSIONS
 
 TRACEPARENT = b"traceparent"
 _DIAGNOSTIC_ID = b"Diagnostic-Id"
@@ -47,22 +47,6 @@ class Long(int):
 
 class PropertyTooLarge(ValueError):
     """Service Bus never takes the message, but its answer reads as if it would pass: one has to know before."""
-
-
-@dataclass(frozen=True)
-class CloudEvents:
-    """The CloudEvents attributes that are the same for all events of a service."""
-
-    source: str
-    """Together with the id it identifies an event everywhere."""
-    schemas: str | None = None
-    """The URI under which the schemas of the events are published; None: they are not."""
-
-    def dataschema(self, event: OutboxEvent) -> str | None:
-        """The URI of the schema that the event's data follows."""
-        if self.schemas is None or event.schema_version is None:
-            return None
-        return f"{self.schemas}/{event.action}.v{event.schema_version}.json"
 
 
 def message_from_event(

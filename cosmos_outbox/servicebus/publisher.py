@@ -20,6 +20,7 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
 from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Refused, Unknown
 from cosmos_outbox.servicebus.batches import Batch, Chain, Room, halves, pack
@@ -34,7 +35,6 @@ from cosmos_outbox.servicebus.errors import (
 )
 from cosmos_outbox.servicebus.message import (
     TRACEPARENT,
-    CloudEvents,
     PropertyTooLarge,
     exact_size,
     is_encodable,
@@ -42,7 +42,7 @@ from cosmos_outbox.servicebus.message import (
     size_at_most,
 )
 from cosmos_outbox.servicebus.senders import Limits, Sender, Senders
-from cosmos_outbox.settings.environment import SESSIONS
+from cosmos_outbox.settings.transports import SESSIONS
 from cosmos_outbox.telemetry import messaging
 
 MOST_MESSAGES = 4_500

@@ -8,17 +8,13 @@ from cosmos_outbox.outbox.claims import LONGEST_REQUEST_SECONDS
 from cosmos_outbox.settings.connections import Connection, resolve
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named, Names
+from cosmos_outbox.settings.transports import Declared, Transport, load_transport
+from cosmos_outbox.settings.values import flag, number
 
 TTL_MAX = 2_147_483_647
 """Cosmos DB's own limit for ``ttl``, in seconds."""
 
 EVENT_TTL_SECONDS = 864_000
-
-SESSIONS = 32
-"""Of a topic: as many as a subscriber holds at the same time. An aggregate's events are all in one."""
-
-AGGREGATE = "aggregate"
-"""The value of SERVICEBUS_SESSIONS for a session for each aggregate."""
 
 LEAST_SEND_SECONDS = 5
 """One more than a call of the store may take (:data:`cosmos_outbox.cosmos.store.container.DEADLINE_SECONDS`): in less,
@@ -84,11 +80,8 @@ class Settings:
     cosmos_parked_container: str
     cosmos_set_aside_container: str
     cosmos_claim_container: str
-    servicebus: Connection
-    servicebus_topic: str
-    servicebus_topic_partitioned: bool
-    servicebus_sessions: int | None
-    """How many buckets of aggregates the events are sent in, each a session; None: each aggregate has its own."""
+    transport: Transport
+    """What events are sent over, and received from."""
     event_schemas: str | None
     """The URI under which the schemas of the events are published, without a slash at the end; None: they are not."""
     feed: FeedSettings
@@ -119,8 +112,15 @@ class Settings:
         return self.named[named.setting]
 
 
-def load(environment: Mapping[str, str], names: Names, also: Iterable[Named] = ()) -> Settings:
+def load(
+    environment: Mapping[str, str],
+    names: Names,
+    also: Iterable[Named] = (),
+    transport: Declared | None = None,
+) -> Settings:
     """The settings in ``environment``, for a service with these names; ``also``: those of its subscribers.
+
+    ``transport``: None: Service Bus.
 
     Raises Misconfigured, naming the setting that is missing or wrong.
     """
@@ -133,13 +133,10 @@ def load(environment: Mapping[str, str], names: Names, also: Iterable[Named] = (
         cosmos_parked_container=called["parked"],
         cosmos_set_aside_container=called["set_aside"],
         cosmos_claim_container=called["claims"],
-        servicebus=resolve(environment, "SERVICEBUS", "fullyQualifiedNamespace"),
-        servicebus_topic=called["topic"],
-        servicebus_topic_partitioned=_flag(environment, "SERVICEBUS_TOPIC_PARTITIONED"),
-        servicebus_sessions=_sessions(environment),
+        transport=load_transport(environment, transport or Declared(names.topic_named)),
         event_schemas=_uri(environment, "EVENT_SCHEMAS"),
         feed=load_feed(environment),
-        relay_senders=_number(environment, "RELAY_SENDERS", default=6, lowest=1, highest=100),
+        relay_senders=number(environment, "RELAY_SENDERS", default=6, lowest=1, highest=100),
         event_ttl_seconds=load_seconds(environment, "EVENT_TTL_SECONDS", default=EVENT_TTL_SECONDS),
         parked_max_age_seconds=load_seconds(environment, "PARKED_MAX_AGE_SECONDS", default=2_592_000),
         relay_send_seconds=_send_seconds(environment),
@@ -170,7 +167,7 @@ def load_archive(environment: Mapping[str, str]) -> ArchiveSettings | None:
 
 def load_canary(environment: Mapping[str, str]) -> str | None:
     """The subscription of the canary; None: there is none. Raises Misconfigured."""
-    return (environment.get("CANARY_SUBSCRIPTION") or "canary") if _flag(environment, "CANARY") else None
+    return (environment.get("CANARY_SUBSCRIPTION") or "canary") if flag(environment, "CANARY") else None
 
 
 def load_telemetry(environment: Mapping[str, str]) -> TelemetrySettings:
@@ -190,11 +187,9 @@ def shown(settings: Settings) -> dict[str, str | int | bool | None]:
         "COSMOS_CONTAINER": settings.cosmos_container,
         "COSMOS_LEASE_CONTAINER": settings.cosmos_lease_container,
         "COSMOS_PARKED_CONTAINER": settings.cosmos_parked_container,
-        "SERVICEBUS__fullyQualifiedNamespace": settings.servicebus.address or "(a connection string)",
-        "SERVICEBUS_TOPIC": settings.servicebus_topic,
+        "TRANSPORT": settings.transport.name,
+        **settings.transport.shown(),
         **settings.named,
-        "SERVICEBUS_TOPIC_PARTITIONED": settings.servicebus_topic_partitioned,
-        "SERVICEBUS_SESSIONS": settings.servicebus_sessions or AGGREGATE,
         "EVENT_SCHEMAS": settings.event_schemas,
         "EVENT_TTL_SECONDS": settings.event_ttl_seconds,
         "PARKED_MAX_AGE_SECONDS": settings.parked_max_age_seconds,
@@ -213,11 +208,11 @@ def _shed_load_after(environment: Mapping[str, str]) -> int | None:
     if environment.get("SHED_LOAD_AFTER_SECONDS", "0") in ("", "0"):
         return None
     highest = load_seconds(environment, "EVENT_TTL_SECONDS", default=EVENT_TTL_SECONDS)
-    return _number(environment, "SHED_LOAD_AFTER_SECONDS", default=0, lowest=5, highest=highest)
+    return number(environment, "SHED_LOAD_AFTER_SECONDS", default=0, lowest=5, highest=highest)
 
 
 def _send_seconds(environment: Mapping[str, str]) -> int:
-    seconds = _number(environment, "RELAY_SEND_SECONDS", default=60, lowest=1, highest=LONGEST_SEND_SECONDS)
+    seconds = number(environment, "RELAY_SEND_SECONDS", default=60, lowest=1, highest=LONGEST_SEND_SECONDS)
     if seconds < LEAST_SEND_SECONDS:
         raise Misconfigured(
             f"RELAY_SEND_SECONDS is {seconds}: set it to {LEAST_SEND_SECONDS} or more. In less time the store may "
@@ -225,22 +220,6 @@ def _send_seconds(environment: Mapping[str, str]) -> int:
             "ever sent"
         )
     return seconds
-
-
-def _sessions(environment: Mapping[str, str]) -> int | None:
-    if environment.get("SERVICEBUS_SESSIONS") == AGGREGATE:
-        return None
-    try:
-        return _number(environment, "SERVICEBUS_SESSIONS", default=SESSIONS, lowest=1, highest=1_000)
-    except Misconfigured as error:
-        raise Misconfigured(f"{error}, or to {AGGREGATE} for a session for each aggregate") from None
-
-
-def _flag(environment: Mapping[str, str], name: str) -> bool:
-    text = environment.get(name, "").lower()
-    if text not in ("", "true", "false"):
-        raise Misconfigured(f"{name} is {text!r}: set it to true or false")
-    return text == "true"
 
 
 def _uri(environment: Mapping[str, str], name: str) -> str | None:
@@ -262,18 +241,11 @@ def load_feed(environment: Mapping[str, str]) -> FeedSettings:
         )
     return FeedSettings(
         lease_prefix=prefix,
-        max_items=_number(environment, "RELAY_MAX_ITEMS", default=1_000, lowest=1, highest=5_000),
-        poll_delay_ms=_number(environment, "RELAY_POLL_DELAY_MS", default=500, lowest=10, highest=60_000),
+        max_items=number(environment, "RELAY_MAX_ITEMS", default=1_000, lowest=1, highest=5_000),
+        poll_delay_ms=number(environment, "RELAY_POLL_DELAY_MS", default=500, lowest=10, highest=60_000),
     )
-
-
-def _number(environment: Mapping[str, str], name: str, *, default: int, lowest: int, highest: int) -> int:
-    text = environment.get(name) or str(default)
-    if not (text.isascii() and text.isdigit() and lowest <= int(text) <= highest):
-        raise Misconfigured(f"{name} is {text!r}: set it to a number from {lowest} to {highest}")
-    return int(text)
 
 
 def load_seconds(environment: Mapping[str, str], name: str, *, default: int, least: int = 1) -> int:
     """A time, as the store can keep it. Raises Misconfigured."""
-    return _number(environment, name, default=default, lowest=least, highest=TTL_MAX)
+    return number(environment, name, default=default, lowest=least, highest=TTL_MAX)

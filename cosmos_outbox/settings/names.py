@@ -57,6 +57,11 @@ class Names:
     """Of messages that a subscriber could not apply: ``COSMOS_SET_ASIDE_CONTAINER``."""
 
     @property
+    def topic_named(self) -> Named:
+        """The topic, which only Service Bus has."""
+        return self.all["topic"]
+
+    @property
     def all(self) -> Mapping[str, Named]:
         """Each name by its field."""
         settings = {
@@ -71,8 +76,8 @@ class Names:
         return {field: Named(setting, getattr(self, field)) for field, setting in settings.items()}
 
     def resolve(self, environment: Mapping[str, str]) -> Mapping[str, str]:
-        """Every name by its field. Raises Misconfigured for the first that nobody gives."""
-        named = self.all
+        """Every name in the store by its field. Raises Misconfigured for the first that nobody gives."""
+        named = {field: each for field, each in self.all.items() if field != "topic"}
         container = named["container"].resolve(environment)
         beside = {"leases": "leases", "parked": "parked", "claims": "claims", "set_aside": "set-aside"}
         return {

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from cosmos_outbox.settings.connections import Connection, resolve
 from cosmos_outbox.settings.environment import (
     EVENT_TTL_SECONDS,
     TelemetrySettings,
@@ -11,14 +10,15 @@ from cosmos_outbox.settings.environment import (
     load_telemetry,
 )
 from cosmos_outbox.settings.names import Named
+from cosmos_outbox.settings.transports import Declared, Transport, load_transport
 
 
 @dataclass(frozen=True)
 class SubscriberSettings:
     """The values that differ between one deployment and another."""
 
-    servicebus: Connection
-    servicebus_topic: str
+    transport: Transport
+    """What messages are received from."""
     event_ttl_seconds: int
     """How long the publisher keeps its events, and how long a message that cannot be applied is tried here."""
     parked_max_age_seconds: int
@@ -33,12 +33,11 @@ class SubscriberSettings:
 
 
 def load_subscriber(
-    environment: Mapping[str, str], topic: Named, also: Iterable[Named]
+    environment: Mapping[str, str], transport: Declared, also: Iterable[Named]
 ) -> SubscriberSettings:
     """The settings in ``environment``. Raises Misconfigured, naming the setting that is missing or wrong."""
     return SubscriberSettings(
-        servicebus=resolve(environment, "SERVICEBUS", "fullyQualifiedNamespace"),
-        servicebus_topic=topic.resolve(environment),
+        transport=load_transport(environment, transport),
         event_ttl_seconds=load_seconds(environment, "EVENT_TTL_SECONDS", default=EVENT_TTL_SECONDS),
         parked_max_age_seconds=load_seconds(environment, "PARKED_MAX_AGE_SECONDS", default=2_592_000),
         telemetry=load_telemetry(environment),

@@ -17,7 +17,7 @@ from azure.servicebus.exceptions import OperationTimeoutError
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.preflight.containers import Needed, needed
 from cosmos_outbox.servicebus.buckets import session_of
-from cosmos_outbox.settings.environment import SESSIONS
+from cosmos_outbox.settings.transports import SESSIONS, servicebus_of
 from cosmos_outbox.testing.messages import Message
 from cosmos_outbox.wiring.reactions import ReactionOf
 from cosmos_outbox.wiring.service import Service
@@ -241,10 +241,10 @@ def _subscribed(
 ) -> Iterator[tuple[str, set[str]]]:
     """The topic of a service, then each subscription with its topic. Raises Misconfigured."""
     settings = service.settings(environment)
-    yield settings.servicebus_topic, set()
+    yield servicebus_of(settings).topic, set()
     for each in service.subscribers:
         topic = settings.name(each.topic) if isinstance(each, ReactionOf) and each.topic else None
-        yield topic or settings.servicebus_topic, {settings.name(each.subscription)}
+        yield topic or servicebus_of(settings).topic, {settings.name(each.subscription)}
 
 
 def _containers(

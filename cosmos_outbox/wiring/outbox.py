@@ -25,7 +25,7 @@ from cosmos_outbox.cosmos.upkeep.expiry import Expiry
 from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.aggregate_past import AggregatePast
-from cosmos_outbox.operations.dependencies import LOOK_SECONDS, Dependency
+from cosmos_outbox.operations.dependencies import Dependency
 from cosmos_outbox.operations.forwarding import Forwarding
 from cosmos_outbox.operations.instance import Instance
 from cosmos_outbox.operations.recent import Recent
@@ -50,6 +50,8 @@ from cosmos_outbox.telemetry.export import export
 from cosmos_outbox.wiring.archive import Archiving
 from cosmos_outbox.wiring.clients import SDKS, Clients
 from cosmos_outbox.wiring.late_publisher import LatePublisher
+from cosmos_outbox.wiring.transports import check as check_transport
+from cosmos_outbox.wiring.transports import kind_of
 
 HEALTH_SECONDS = 2.0
 """How old the answer of the health function may be: the function is open, and each look at the store costs."""
@@ -202,7 +204,10 @@ def wire_outbox(
         past=lambda: AggregatePast(container, events, lot, observer, names.own),
         dependencies=(
             Dependency("Cosmos DB", container.check),
-            Dependency("Service Bus", functools.partial(_try_sending, settings)),
+            Dependency(
+                kind_of(settings.transport).service,
+                functools.partial(check_transport, settings.transport),
+            ),
         ),
         instance=instance,
         resources=resources,
@@ -252,16 +257,3 @@ def _cosmos(settings: Settings, resources: AsyncExitStack, clients: Clients) -> 
         resources.push_async_callback(credential.close)
     resources.push_async_callback(client.close)
     return client
-
-
-async def _try_sending(settings: Settings) -> float:
-    from cosmos_outbox.servicebus.inspection import try_sending  # noqa: PLC0415 - slow to import: see LatePublisher
-
-    credential = credential_for(settings.servicebus)
-    try:
-        return await try_sending(
-            settings.servicebus, credential, settings.servicebus_topic, seconds=LOOK_SECONDS
-        )
-    finally:
-        if credential:
-            await credential.close()

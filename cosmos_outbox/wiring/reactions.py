@@ -55,7 +55,9 @@ class ReactionOf(Generic[A]):
 
 def settings_of(of: ReactionOf[Any], settings: Settings) -> Settings:
     """Those by which its messages are received."""
-    return settings if of.topic is None else replace(settings, servicebus_topic=settings.name(of.topic))
+    if of.topic is None:
+        return settings
+    return replace(settings, transport=settings.transport.beside(settings.name(of.topic)))
 
 
 def records_seconds(settings: Lasting) -> int:

@@ -27,9 +27,10 @@ from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState
 from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.erasable import Delete, Erasable
 from cosmos_outbox.outbox.event import DomainEvent
-from cosmos_outbox.settings.environment import Settings, load
+from cosmos_outbox.settings.environment import Settings, load, load_canary
 from cosmos_outbox.settings.names import Named, Names, named_after
 from cosmos_outbox.settings.own_container import OwnContainer, OwnDocuments
+from cosmos_outbox.settings.transports import Declared, Name
 from cosmos_outbox.settings.wire_names import WireNames
 from cosmos_outbox.wiring.canary import with_canary
 from cosmos_outbox.wiring.chosen import Chosen, On
@@ -115,6 +116,8 @@ class Service:
     own: OwnContainer | None = None
     """What is known of a container with documents of the team's own, beside which events are stored; then it has no
     aggregates."""
+    transport: Name = "servicebus"
+    """What its events are sent over, unless ``TRANSPORT`` says otherwise."""
     subscribers: list[Subscriber] = field(default_factory=list, init=False)
     erasables: list[Erasable] = field(default_factory=list, init=False)
 
@@ -277,9 +280,15 @@ class Service:
         names = frozenset(each if isinstance(each, str) else each.__name__ for each in kept)
         self.erasables.append(Erasable(kind, delete, remains, names))
 
+    def declared_transport(self, environment: Mapping[str, str]) -> Declared:
+        """What is known of its transport without the settings of that. Raises Misconfigured."""
+        listening = with_canary(self.subscribers, load_canary(environment))
+        own = [each.subscription for each in listening if not (isinstance(each, ReactionOf) and each.topic)]
+        return Declared(self.names.topic_named, self.transport, own)
+
     def settings(self, environment: Mapping[str, str]) -> Settings:
         """The settings of this service. Raises Misconfigured."""
-        return load(environment, self.names, named(self.subscribers))
+        return load(environment, self.names, named(self.subscribers), self.declared_transport(environment))
 
     def wire(self, environment: Mapping[str, str], clients: Clients = SDKS) -> Wired:
         """Build the service from settings. Opens no connection: the first use opens it. Raises Misconfigured."""

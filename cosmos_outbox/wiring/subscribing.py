@@ -26,6 +26,7 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.recent import Recent
 from cosmos_outbox.settings.names import Named, Names, named_after
 from cosmos_outbox.settings.subscribing import SubscriberSettings, load_subscriber
+from cosmos_outbox.settings.transports import Declared, Name
 from cosmos_outbox.sources.http import HttpApi
 from cosmos_outbox.sources.nowhere import NoSource, Nowhere
 from cosmos_outbox.telemetry.export import export
@@ -190,6 +191,8 @@ class SubscriberService:
     """Where it keeps what it knows: a :class:`SqliteFile` or a :class:`CosmosDatabase` of its own."""
     topic: str | None = None
     """The publisher's, unless ``SERVICEBUS_TOPIC`` says otherwise."""
+    transport: Name = "servicebus"
+    """What the messages come over, unless ``TRANSPORT`` says otherwise."""
     subscribers: list[ForeignSubscriber] = field(default_factory=list, init=False)
 
     _per_process: OnePerProcess["WiredSubscriber"] = field(init=False, repr=False, compare=False)
@@ -258,10 +261,16 @@ class SubscriberService:
         """What it calls the publisher's topic; its store has its own names."""
         return Names(topic=self.topic)
 
+    def declared_transport(self, _: Mapping[str, str]) -> Declared:
+        """What is known of its transport without the settings of that."""
+        return Declared(
+            self.names.topic_named, self.transport, [each.subscription for each in self.subscribers]
+        )
+
     def settings(self, environment: Mapping[str, str]) -> SubscriberSettings:
         """The settings of this service, without those of its store. Raises Misconfigured."""
         subscriptions = [each.subscription for each in self.subscribers]
-        return load_subscriber(environment, self.names.all["topic"], subscriptions)
+        return load_subscriber(environment, self.declared_transport(environment), subscriptions)
 
     def wire(self, environment: Mapping[str, str]) -> WiredSubscriber:
         """Build the service from settings. Opens no connection: the first use opens it. Raises Misconfigured."""

@@ -24,8 +24,9 @@ from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.telemetry import gauges
 from cosmos_outbox.telemetry.correlation import correlated, current
-from cosmos_outbox.wiring.clients import SDKS, Clients, Queues, Received
+from cosmos_outbox.wiring.clients import SDKS, Clients
 from cosmos_outbox.wiring.outbox import Outbox
+from cosmos_outbox.wiring.receiving import Queues, Received
 
 if TYPE_CHECKING:
     from cosmos_outbox.servicebus.dead_letters import Collected
@@ -152,7 +153,7 @@ def subscriber_over(  # noqa: PLR0913, PLR0917 - what a subscriber is made of
             await handle(event)
 
     return Subscriber(
-        settings.servicebus_topic,
+        settings.transport.destination,
         subscription,
         Receiver(read, handle, records, check=check),
         Retrier(read, handle_traced, records, limit),

@@ -19,6 +19,7 @@ from cosmos_outbox.cli import init
 from cosmos_outbox.cli.init import Unusable, Words, files, singular
 from cosmos_outbox.operations.views.names import PathNames, names_of
 from cosmos_outbox.preflight.containers import needed
+from cosmos_outbox.settings.transports import servicebus_of
 from devstack.settings import cosmos_connection, servicebus_connection
 from devstack.testing import Process, eventually
 from devstack.testing.command import running_command
@@ -182,7 +183,7 @@ def test_the_local_azure_makes_what_the_service_needs(
         (need.name, need.partition_key) for need in needed(wired, service)
     }
     assert {each["database"] for each in declared["cosmos"]["containers"]} == {wired.cosmos_database}
-    assert [each["name"] for each in declared["servicebus"]["topics"]] == [wired.servicebus_topic]
+    assert [each["name"] for each in declared["servicebus"]["topics"]] == [servicebus_of(wired).topic]
     assert [names_of(kind) for kind in service.aggregates] == [
         PathNames("roomBooking", "roomBookings", "roomBookingId", "parkedRoomBookings")
     ]

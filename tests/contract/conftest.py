@@ -16,10 +16,10 @@ from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.writes import Write, size_in_bytes
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.claims import Claims
+from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import Publisher
 from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork
-from cosmos_outbox.servicebus.message import CloudEvents
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from cosmos_outbox.testing.documents import MemoryContainer
 from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher

@@ -39,9 +39,10 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.lists.listing import EntryListing
 from cosmos_outbox.lists.token_key import TokenKey
 from cosmos_outbox.outbox.aggregates import Aggregates
+from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.errors import OutboxError, UnknownContinuation
 from cosmos_outbox.outbox.feed import OutboxEvent
-from cosmos_outbox.servicebus.message import CloudEvents, message_from_event
+from cosmos_outbox.servicebus.message import message_from_event
 from devstack.testing import Service, running
 from domain.contact import Contact
 from domain.values import Company, ContactDetails, Name

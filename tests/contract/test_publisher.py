@@ -7,10 +7,10 @@ import pytest
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.exceptions import ServiceBusConnectionError
 
+from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.errors import NotDelivered
 from cosmos_outbox.outbox.publisher import Accepted, Refused, Unknown
 from cosmos_outbox.outbox.relay import Relay
-from cosmos_outbox.servicebus.message import CloudEvents
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from devstack.testing import Service
 from tests.contract.conftest import Broker, ServiceBusBroker

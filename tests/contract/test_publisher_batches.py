@@ -11,10 +11,11 @@ from dataclasses import replace
 import pytest
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 
+from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import Accepted, Refused, Unknown
 from cosmos_outbox.servicebus.errors import IMPOSSIBLE
-from cosmos_outbox.servicebus.message import CloudEvents, exact_size, message_from_event
+from cosmos_outbox.servicebus.message import exact_size, message_from_event
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from devstack.administration import administration_client
 from devstack.testing import Service, eventually, running

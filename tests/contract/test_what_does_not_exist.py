@@ -10,12 +10,13 @@ from azure.servicebus.aio import ServiceBusClient
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, Kind, classify
 from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.publisher import Unknown
 from cosmos_outbox.servicebus.inspection import try_sending
-from cosmos_outbox.servicebus.message import CloudEvents
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.inspection import CannotCheck
+from cosmos_outbox.settings.transports import servicebus_of
 from devstack.testing import Service, eventually
 from infra.bootstrap import service as contact_service
 from tests.support.azure import (
@@ -114,7 +115,7 @@ async def test_a_look_at_a_missing_topic_says_so_too(servicebus_server: Service)
         {"COSMOS": "AccountEndpoint=x;AccountKey=y;", "SERVICEBUS": servicebus_connection(servicebus_server)}
     )
     with pytest.raises(CannotCheck, match="topic no-such-topic does not exist"):
-        await try_sending(settings.servicebus, None, "no-such-topic", seconds=20)
+        await try_sending(servicebus_of(settings).connection, None, "no-such-topic", seconds=20)
 
 
 async def test_a_topic_that_is_deleted_while_links_are_open_is_told_as_what_it_is(
@@ -151,7 +152,7 @@ async def test_a_look_at_a_topic_tells_a_round_trip_without_the_opening(serviceb
 
     async def less_than_half() -> bool:
         began = time.monotonic()
-        seconds = await try_sending(settings.servicebus, None, topic.name, seconds=20)
+        seconds = await try_sending(servicebus_of(settings).connection, None, topic.name, seconds=20)
         return 0 < seconds < (time.monotonic() - began) / 2
 
     await eventually(less_than_half)  # not always the first time, on a busy machine

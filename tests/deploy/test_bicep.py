@@ -20,6 +20,7 @@ from cosmos_outbox.preflight.cosmos_rules import judge
 from cosmos_outbox.preflight.report import Finding, Status
 from cosmos_outbox.preflight.servicebus_rules import judge_subscription, judge_topic
 from cosmos_outbox.servicebus.inspection import SubscriptionState, TopicState
+from cosmos_outbox.settings.transports import servicebus_of
 from examples.orders.service import service as order_service
 from infra.bootstrap import service as contact_service
 from infra.directory import FORM
@@ -174,7 +175,17 @@ def test_preflight_finds_nothing_wrong_with_topic_and_subscription() -> None:
         forwards_to=subscription.get("forwardTo"),
         deleted_when_idle_for=timedelta() if "autoDeleteOnIdle" in subscription else None,
     )
-    assert faults(judge_topic(SETTINGS, topic_state, survive=window)) == []
+    assert (
+        faults(
+            judge_topic(
+                servicebus_of(SETTINGS),
+                timedelta(seconds=SETTINGS.event_ttl_seconds),
+                topic_state,
+                survive=window,
+            )
+        )
+        == []
+    )
     assert faults(judge_subscription("s", subscription_state, survive=window)) == []
 
 
@@ -293,7 +304,7 @@ def test_the_partitioned_topic_and_the_setting_that_it_needs_are_one_parameter()
     setting = MAIN.declaration("var", "appSettings").properties()["SERVICEBUS_TOPIC_PARTITIONED"]
     assert setting == "string(topicPartitioned)"
     environment = {"COSMOS": "x", "SERVICEBUS": "x", "SERVICEBUS_TOPIC_PARTITIONED": "True"}
-    assert contact_service.settings(environment).servicebus_topic_partitioned, (
+    assert servicebus_of(contact_service.settings(environment)).partitioned, (
         "string(true) is True in a template"
     )
 

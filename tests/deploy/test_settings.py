@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from cosmos_outbox.http.request import MAX_BODY_BYTES
+from cosmos_outbox.settings.transports import servicebus_of
 from infra.bootstrap import DIRECTORY
 from infra.bootstrap import service as contact_service
 from tests.deploy.bicep import MAIN
@@ -21,6 +22,11 @@ OF_THE_HOST = {"AzureWebJobsStorage", "FUNCTIONS_REQUEST_BODY_SIZE_LIMIT"}
 TELEMETRY = {"APPLICATIONINSIGHTS_CONNECTION_STRING", "APPLICATIONINSIGHTS_AUTHENTICATION_STRING"}
 ELSEWHERE = {"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_METRICS_EXPORTER", "ARCHIVE", "ARCHIVE_CONTAINER"}
 """Telemetry goes to Application Insights in Azure, and nowhere from a laptop, unless somebody wants it to."""
+OTHER_TRANSPORTS = {"TRANSPORT", "STORAGEQUEUE", "STORAGEQUEUE_QUEUES", "STORAGEQUEUE_ENCODING"} | {
+    "STORAGEQUEUE_CLAIMS",
+    "STORAGEQUEUE_CLAIM_CONTAINER",
+}
+"""The app is deployed with Service Bus, and needs the settings of no other."""
 BY_THE_PLATFORM = {"WEBSITE_AUTH_ENABLED"}
 """App Service sets it, and nobody else may."""
 LOCAL_ONLY = {"FUNCTIONS_WORKER_RUNTIME"}
@@ -43,7 +49,8 @@ def read_by_the_app() -> set[str]:
         for text in binding.get_dict_repr().items()
     ]
     of_triggers = {text for key, text in bindings if key.lower().endswith("connection")}
-    source = (ROOT / "cosmos_outbox" / "settings" / "environment.py").read_text()
+    settings = ROOT / "cosmos_outbox" / "settings"
+    source = "".join((settings / name).read_text() for name in ("environment.py", "transports.py"))
     names = {each.setting for each in contact_service.names.all.values()}
     names |= {
         each.setting for of in contact_service.subscribers for each in (of.subscription, of.container) if each
@@ -60,10 +67,9 @@ def in_the_documentation() -> set[str]:
 
 def test_the_app_the_sample_bicep_and_the_documentation_name_the_same_settings() -> None:
     expected = read_by_the_app()
-    assert (
-        connections(SAMPLE) == expected - BY_THE_PLATFORM - TELEMETRY - ELSEWHERE | OF_THE_HOST | LOCAL_ONLY
-    )
-    assert connections(IN_AZURE) == expected - BY_THE_PLATFORM - ELSEWHERE | OF_THE_HOST | TELEMETRY
+    used = expected - OTHER_TRANSPORTS
+    assert connections(SAMPLE) == used - BY_THE_PLATFORM - TELEMETRY - ELSEWHERE | OF_THE_HOST | LOCAL_ONLY
+    assert connections(IN_AZURE) == used - BY_THE_PLATFORM - ELSEWHERE | OF_THE_HOST | TELEMETRY
     assert in_the_documentation() == expected | OF_THE_HOST
 
 
@@ -93,7 +99,7 @@ def deployed() -> dict[str, str]:
 
 def test_the_app_reads_the_settings_of_bicep_as_those_of_the_sample_with_an_identity() -> None:
     here, there = contact_service.settings(SAMPLE), contact_service.settings(deployed())
-    for connection, name in ((there.cosmos, "COSMOS"), (there.servicebus, "SERVICEBUS")):
+    for connection, name in ((there.cosmos, "COSMOS"), (servicebus_of(there).connection, "SERVICEBUS")):
         assert connection.connection_string is None
         assert connection.managed_identity_only
         assert connection.client_id == f"made-up-{name}__clientId"
@@ -104,12 +110,12 @@ def test_the_app_reads_the_settings_of_bicep_as_those_of_the_sample_with_an_iden
         "cosmos_parked_container",
         "cosmos_set_aside_container",
         "cosmos_claim_container",
-        "servicebus_topic",
-        "servicebus_topic_partitioned",
         "event_ttl_seconds",
         "idempotency_ttl_seconds",
     ):
         assert getattr(there, name) == getattr(here, name), name
+    assert servicebus_of(there).topic == servicebus_of(here).topic
+    assert servicebus_of(there).partitioned is servicebus_of(here).partitioned
     for named in (DIRECTORY.subscription, DIRECTORY.container):
         assert there.name(named) == here.name(named), named.setting
 

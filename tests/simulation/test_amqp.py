@@ -18,11 +18,11 @@ import pytest
 from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Sources, using
+from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Outcome
 from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.servicebus.dead_letters import Collected, DeadLetters
-from cosmos_outbox.servicebus.message import CloudEvents
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from cosmos_outbox.servicebus.sessions import Sessions, Work
 from cosmos_outbox.settings.connections import Connection

@@ -19,7 +19,7 @@ from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.preflight.containers import needed
 from cosmos_outbox.servicebus.buckets import session_of
-from cosmos_outbox.settings.environment import SESSIONS
+from cosmos_outbox.settings.transports import SESSIONS
 from cosmos_outbox.wiring.service import Service as Declared
 from devstack.administration import administration_client
 from devstack.testing import Service

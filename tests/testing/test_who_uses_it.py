@@ -9,6 +9,7 @@ import pytest
 from cosmos_outbox import Service
 from cosmos_outbox.cli import init
 from cosmos_outbox.preflight.containers import needed
+from cosmos_outbox.settings.transports import servicebus_of
 from devstack.local_settings import read_values, sample_file
 from tests.support.paths import ROOT
 from tests.unit.test_face import beside_the_face
@@ -62,7 +63,7 @@ def test_the_local_azure_of_an_example_has_what_its_service_needs(folder: str) -
         assert containers.pop((need.name, need.partition_key)) == [list(each) for each in need.composite]
     assert containers == {}
     [topic] = declared["servicebus"]["topics"]
-    assert topic["name"] == settings.servicebus_topic
+    assert topic["name"] == servicebus_of(settings).topic
     assert {settings.name(each.subscription) for each in service.subscribers} <= {
         each["name"] for each in topic["subscriptions"]
     }

@@ -19,6 +19,7 @@ from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments, chunks
 from cosmos_outbox.cosmos.store.partition_key import PartitionKeyPaths
 from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.errors import StillUnsendable
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison
 from cosmos_outbox.outbox.marker import Marker
@@ -27,7 +28,6 @@ from cosmos_outbox.outbox.originals import Originals
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.republish import Republishing, RepublishingProgress, Span, Window
-from cosmos_outbox.servicebus.message import CloudEvents
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from cosmos_outbox.servicebus.senders import Limits
 from tests.support.any_document import any_document, drawn

@@ -11,7 +11,7 @@ from cosmos_outbox.inbox.errors import EntryChanged
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.canary import Canary, CanaryState
-from cosmos_outbox.preflight.checks import Plan
+from cosmos_outbox.preflight.plan import Plan
 from cosmos_outbox.settings.environment import load_canary
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.own_container import OwnContainer

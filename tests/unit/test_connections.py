@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from cosmos_outbox.cli.preflight import main
-from cosmos_outbox.preflight.checks import Plan
+from cosmos_outbox.preflight.plan import Plan
 from cosmos_outbox.preflight.report import Finding
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.settings.transports import servicebus_of
 from devstack.functions import connections as host
 from devstack.service import CannotStart
 from devstack.settings import read_settings
@@ -44,7 +45,7 @@ def check_refusal(said: str, expected: Refused) -> None:
 
 def check_connection(settings: Settings, case: Case) -> None:
     assert isinstance(case.expected, Found)
-    found = settings.cosmos if case.service.name == "COSMOS" else settings.servicebus
+    found = settings.cosmos if case.service.name == "COSMOS" else servicebus_of(settings).connection
     assert found == Connection(
         case.expected.connection_string,
         case.expected.address,

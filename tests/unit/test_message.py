@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from cosmos_outbox.inbox.errors import Unreadable
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.servicebus.message import (
-    CloudEvents,
     exact_size,
     is_encodable,
     message_from_event,

@@ -20,19 +20,19 @@ from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.waiting import Waiting
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox import telemetry
+from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.errors import NotDelivered
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.publisher import Unknown
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.ttl_guard import TtlGuard
-from cosmos_outbox.servicebus.message import CloudEvents
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from cosmos_outbox.servicebus.senders import Limits
 from cosmos_outbox.telemetry import gauges
 from cosmos_outbox.telemetry.messaging import CANCELLED, sending
 from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
-from cosmos_outbox.wiring.clients import Queues
+from cosmos_outbox.wiring.receiving import Queues
 from cosmos_outbox.wiring.subscription import Subscriber
 from tests.support import contacts, inbox
 from tests.support.contacts import NOON

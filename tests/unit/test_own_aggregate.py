@@ -27,6 +27,7 @@ from cosmos_outbox.operations.views.names import names_of
 from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, input_rule
 from cosmos_outbox.outbox.event import DomainEvent
 from cosmos_outbox.preflight.containers import needed
+from cosmos_outbox.settings.transports import servicebus_of
 from cosmos_outbox.wiring.service import Service as Declared
 from devstack.settings import read_settings
 from infra.bootstrap import service as contact_service
@@ -323,7 +324,7 @@ def test_the_local_stack_makes_all_that_a_service_names(service: Service) -> Non
         assert (needed_settings.cosmos_database, need.name) in containers, (
             f"{service.home}/devstack.toml: {need.name}"
         )
-    [topic] = [each for each in app.servicebus.topics if each.name == needed_settings.servicebus_topic]
+    [topic] = [each for each in app.servicebus.topics if each.name == servicebus_of(needed_settings).topic]
     subscriptions = {each.name for each in topic.subscriptions}
     named = {needed_settings.name(each.subscription) for each in declared(service).subscribers}
     assert named <= subscriptions, f"{service.home}/devstack.toml: {sorted(named - subscriptions)}"

@@ -17,8 +17,8 @@ from azure.servicebus.exceptions import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.publisher import Accepted, Outcome, Refused, Unknown
-from cosmos_outbox.servicebus.message import CloudEvents
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from cosmos_outbox.servicebus.senders import Limits
 from tests.support.publishing import event, publish

@@ -9,6 +9,7 @@ from cosmos_outbox.cli import told
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named, Names
+from cosmos_outbox.settings.transports import servicebus_of
 from cosmos_outbox.wiring.located import located
 from cosmos_outbox.wiring.service import Service
 from domain.contact import Contact
@@ -50,7 +51,7 @@ def test_they_follow_the_container_that_a_setting_names() -> None:
 
 def test_an_empty_setting_names_nothing() -> None:
     service = Service("bookings", aggregates=[], names=Names("d", "bookings", "t"))
-    assert service.settings(CONNECTED | {"SERVICEBUS_TOPIC": ""}).servicebus_topic == "t"
+    assert servicebus_of(service.settings(CONNECTED | {"SERVICEBUS_TOPIC": ""})).topic == "t"
 
 
 def test_a_subscribers_names_follow_from_its_own_unless_they_are_given() -> None:

@@ -7,8 +7,9 @@ from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus._pyamqp import utils
 from azure.servicebus.exceptions import MessageSizeExceededError
 
+from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.servicebus import unmeasured as unmeasured_module
-from cosmos_outbox.servicebus.message import CloudEvents, message_from_event
+from cosmos_outbox.servicebus.message import message_from_event
 from cosmos_outbox.servicebus.unmeasured import unmeasured
 from tests.support.publishing import event
 

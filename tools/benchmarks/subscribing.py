@@ -20,8 +20,9 @@ from azure.servicebus.aio import ServiceBusClient
 from cosmos_outbox.cosmos.store.transport import NotingTransport
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
-from cosmos_outbox.servicebus.message import CloudEvents, message_from_event
+from cosmos_outbox.servicebus.message import message_from_event
 from cosmos_outbox.worker import subscriber
 from devstack.administration import administration_client
 from devstack.local_settings import read_values, sample_file

@@ -17,7 +17,7 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBu
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.servicebus.buckets import session_of
-from cosmos_outbox.settings.environment import SESSIONS
+from cosmos_outbox.settings.transports import SESSIONS
 from devstack.administration import administration_client
 from devstack.local_azure import LocalAzure
 from tools.demo.narrator import Narrator

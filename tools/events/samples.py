@@ -10,10 +10,11 @@ from azure.servicebus import ServiceBusMessage
 
 from cosmos_outbox.cosmos.aggregates.documents import EventReader, event_item, notice_document
 from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.notice import Notice
 from cosmos_outbox.outbox.unit_of_work import Origin
-from cosmos_outbox.servicebus.message import CloudEvents, message_from_event
+from cosmos_outbox.servicebus.message import message_from_event
 from domain.contact import Contact
 from domain.values import Company, ContactDetails, Name
 from infra.bootstrap import service as contact_service

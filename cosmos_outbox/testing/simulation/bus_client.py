@@ -25,7 +25,7 @@ from cosmos_outbox.servicebus.dead_letters import DeadLetters
 from cosmos_outbox.servicebus.sessions import Sessions
 from cosmos_outbox.testing.simulation.bus import Bus
 from cosmos_outbox.testing.simulation.bus_queue import Lock, Queue, Queued
-from cosmos_outbox.wiring.clients import Queues
+from cosmos_outbox.wiring.receiving import Queues
 
 T = TypeVar("T")
 

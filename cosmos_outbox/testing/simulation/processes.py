@@ -14,6 +14,7 @@ from uuid import UUID
 
 from cosmos_outbox.cosmos.store.client import CosmosClient, cosmos_client
 from cosmos_outbox.kernel import clock
+from cosmos_outbox.settings.transports import servicebus_of
 from cosmos_outbox.testing.judging.history import History
 from cosmos_outbox.testing.judging.records import Ended
 from cosmos_outbox.testing.simulation.amqp_bus import CONNECTION, AmqpBus
@@ -75,7 +76,7 @@ class Ground:
         return Clients(
             cosmos=cosmos,
             publisher=lambda settings, source, _: BusPublisher(
-                bus, source=source, sessions=settings.servicebus_sessions
+                bus, source=source, sessions=servicebus_of(settings).sessions
             ),
             queues=lambda _settings, _resources, subscription: queues(bus, subscription),
             archive=lambda *_: self.archive,

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from cosmos_outbox.kernel import clock
+from cosmos_outbox.settings.transports import servicebus_of
 from cosmos_outbox.testing.judging.history import History
 from cosmos_outbox.testing.judging.past_the_api import REFUSED
 from cosmos_outbox.testing.judging.records import Poisoned
@@ -135,7 +136,7 @@ class World:
         subscriptions += [self._settings.canary] if self._settings.canary else []
         self._chance = plan.chance("world")
         rules = Rules(duplicate_window_seconds=plan.duplicate_window_seconds)
-        make_bus = partial(AmqpBus, loop, self._settings.servicebus_topic) if plan.full else Bus
+        make_bus = partial(AmqpBus, loop, servicebus_of(self._settings).topic) if plan.full else Bus
         bus = make_bus(*subscriptions, random=names["bus"], rules=rules, epoch=EPOCH, note=self._note)
         self.ground = Ground(loop, trace, history, store, bus, of.service, plan.settings)
         self.deployment = Deployment(plan, self.ground, self._settings)

@@ -1,0 +1,198 @@
+"""A service has one transport, and needs the settings of no other.
+
+The service declares which, and ``TRANSPORT`` beats that. Each transport is a frozen object that its loader makes of the
+environment; what builds and checks it is in ``cosmos_outbox/wiring/transports.py``.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Protocol, Self
+
+from cosmos_outbox.settings.connections import Connection, resolve
+from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.settings.names import Named
+from cosmos_outbox.settings.values import flag, number
+
+Name = Literal["servicebus", "storagequeue"]
+"""A value of ``TRANSPORT``."""
+
+SESSIONS = 32
+"""Of a topic: as many as a subscriber holds at the same time. An aggregate's events are all in one."""
+
+AGGREGATE = "aggregate"
+"""The value of SERVICEBUS_SESSIONS for a session for each aggregate."""
+
+_QUEUE = re.compile(r"(?=.{3,63}$)[a-z0-9]+(-[a-z0-9]+)*")
+"""https://learn.microsoft.com/rest/api/storageservices/naming-queues-and-metadata"""
+
+Shown = Mapping[str, str | int | bool | None]
+"""Settings that an operator may see, by their names: none is a secret."""
+
+
+@dataclass(frozen=True)
+class ServiceBus:
+    """A topic, with a subscription for each subscriber."""
+
+    name: ClassVar[Name] = "servicebus"
+    connection: Connection
+    topic: str
+    partitioned: bool = False
+    sessions: int | None = SESSIONS
+    """How many buckets of aggregates the events are sent in, each a session; None: each aggregate has its own."""
+
+    @property
+    def destination(self) -> str:
+        """Where messages are sent to, and come from, as telemetry tells it."""
+        return self.topic
+
+    def beside(self, destination: str) -> Self:
+        """Another team's, of the same kind and connection."""
+        return replace(self, topic=destination)
+
+    def shown(self) -> Shown:
+        """See :data:`Shown`."""
+        return {
+            "SERVICEBUS__fullyQualifiedNamespace": self.connection.address or "(a connection string)",
+            "SERVICEBUS_TOPIC": self.topic,
+            "SERVICEBUS_TOPIC_PARTITIONED": self.partitioned,
+            "SERVICEBUS_SESSIONS": self.sessions or AGGREGATE,
+        }
+
+
+@dataclass(frozen=True)
+class StorageQueue:
+    """Queues in a storage account: each subscriber has one of its own, and an event goes to each."""
+
+    name: ClassVar[Name] = "storagequeue"
+    connection: Connection
+    queues: tuple[str, ...]
+    encoded: bool = True
+    """Whether a message is base64, as the Functions host reads it unless host.json says otherwise."""
+    claims: Connection | None = None
+    """Where the data lies of an event that is too large for a message; None: such an event is parked."""
+    claim_container: str = "event-claims"
+
+    @property
+    def destination(self) -> str:
+        """Where messages are sent to, as telemetry tells it."""
+        return ",".join(self.queues)
+
+    def beside(self, destination: str) -> Self:
+        """Another team's: it sends to a queue that the subscription names."""
+        return self
+
+    def shown(self) -> Shown:
+        """See :data:`Shown`."""
+        return {
+            "STORAGEQUEUE__queueServiceUri": self.connection.address or "(a connection string)",
+            "STORAGEQUEUE_QUEUES": self.destination,
+            "STORAGEQUEUE_ENCODING": "base64" if self.encoded else "none",
+            "STORAGEQUEUE_CLAIM_CONTAINER": self.claim_container if self.claims else None,
+        }
+
+
+Transport = ServiceBus | StorageQueue
+
+
+class HasTransport(Protocol):
+    """Settings of a service."""
+
+    @property
+    def transport(self) -> Transport: ...
+
+
+def servicebus_of(settings: HasTransport) -> ServiceBus:
+    """The settings of Service Bus, where there is no way without it. Raises Misconfigured."""
+    if not isinstance(settings.transport, ServiceBus):
+        raise Misconfigured(
+            f"the service's transport is {settings.transport.name}: this works over Service Bus alone"
+        )
+    return settings.transport
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What the service says of its transport, and what settings may say otherwise."""
+
+    topic: Named
+    transport: Name = "servicebus"
+    subscriptions: Sequence[Named] = ()
+    """Of the subscribers to its own events."""
+
+
+def named(environment: Mapping[str, str], declared: Name) -> Name:
+    """The transport that a service uses. Raises Misconfigured: there is none of that name."""
+    wanted = environment.get("TRANSPORT") or declared
+    for name in LOADERS:
+        if wanted == name:
+            return name
+    raise Misconfigured(f"TRANSPORT is {wanted!r}: set it to one of {', '.join(LOADERS)}, or remove it")
+
+
+def load_transport(environment: Mapping[str, str], declared: Declared) -> Transport:
+    """The transport with its settings. Raises Misconfigured, naming the setting that is missing or wrong."""
+    return LOADERS[named(environment, declared.transport)](environment, declared)
+
+
+def _servicebus(environment: Mapping[str, str], declared: Declared) -> ServiceBus:
+    return ServiceBus(
+        connection=resolve(environment, "SERVICEBUS", "fullyQualifiedNamespace"),
+        topic=declared.topic.resolve(environment),
+        partitioned=flag(environment, "SERVICEBUS_TOPIC_PARTITIONED"),
+        sessions=_sessions(environment),
+    )
+
+
+def _sessions(environment: Mapping[str, str]) -> int | None:
+    if environment.get("SERVICEBUS_SESSIONS") == AGGREGATE:
+        return None
+    try:
+        return number(environment, "SERVICEBUS_SESSIONS", default=SESSIONS, lowest=1, highest=1_000)
+    except Misconfigured as error:
+        raise Misconfigured(f"{error}, or to {AGGREGATE} for a session for each aggregate") from None
+
+
+def _storagequeue(environment: Mapping[str, str], declared: Declared) -> StorageQueue:
+    encoding = environment.get("STORAGEQUEUE_ENCODING") or "base64"
+    if encoding not in ("base64", "none"):
+        raise Misconfigured(
+            f"STORAGEQUEUE_ENCODING is {encoding!r}: set it to base64 or none, as host.json has it"
+        )
+    claims = any(
+        name.upper().replace(":", "__").startswith("STORAGEQUEUE_CLAIMS__")
+        or name.upper() == "STORAGEQUEUE_CLAIMS"
+        for name, value in environment.items()
+        if value
+    )
+    return StorageQueue(
+        connection=resolve(environment, "STORAGEQUEUE", "queueServiceUri"),
+        queues=_queues(environment, declared),
+        encoded=encoding == "base64",
+        claims=resolve(environment, "STORAGEQUEUE_CLAIMS", "blobServiceUri") if claims else None,
+        claim_container=environment.get("STORAGEQUEUE_CLAIM_CONTAINER") or "event-claims",
+    )
+
+
+def _queues(environment: Mapping[str, str], declared: Declared) -> tuple[str, ...]:
+    said = [each.strip() for each in environment.get("STORAGEQUEUE_QUEUES", "").split(",") if each.strip()]
+    queues = tuple(dict.fromkeys(said or [each.resolve(environment) for each in declared.subscriptions]))
+    if not queues:
+        raise Misconfigured(
+            "STORAGEQUEUE_QUEUES is not set, and the service has no subscriber of its own events: name the queues that "
+            "they go to, with commas between them"
+        )
+    for each in queues:
+        if not _QUEUE.fullmatch(each):
+            raise Misconfigured(
+                f"{each!r} can be no queue: name it with 3 to 63 lower-case letters, digits and single dashes in "
+                "STORAGEQUEUE_QUEUES, or in the setting of its subscription"
+            )
+    return queues
+
+
+LOADERS: Mapping[Name, Callable[[Mapping[str, str], Declared], Transport]] = {
+    "servicebus": _servicebus,
+    "storagequeue": _storagequeue,
+}
+"""What makes each transport's settings of the environment."""
