@@ -67,6 +67,8 @@ class MessageReader:
 
         The aggregate's id is not read from the session, which some versions of the Python worker do not hand over.
         """
+        if isinstance(why := properties.get("unreadable"), str):
+            raise self._unreadable(why)
         if (
             properties.get("aggregateType", self.aggregate_type if self.untyped else None)
             != self.aggregate_type

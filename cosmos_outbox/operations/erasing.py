@@ -33,7 +33,7 @@ from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.settings.errors import NotErased, NotForwardedYet
 
 if TYPE_CHECKING:
-    from cosmos_outbox.servicebus.dead_letters import Collected
+    from cosmos_outbox.inbox.deliveries import Collected
 
 ERASING_ERRORS = (NotForwardedYet, NotErased, OutboxError, InboxError)
 """What an erasing can end with; it can be run again."""

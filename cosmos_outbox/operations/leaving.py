@@ -17,7 +17,7 @@ from cosmos_outbox.outbox.parking_lot import ParkingLot
 from cosmos_outbox.settings.errors import NotForwardedYet
 
 if TYPE_CHECKING:
-    from cosmos_outbox.servicebus.dead_letters import Collected
+    from cosmos_outbox.inbox.deliveries import Collected
 
 REASON = "a person's data is erased"
 """Of the discarding of an event that cannot be sent."""

@@ -29,7 +29,7 @@ from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.settings.errors import NotErased
 
 if TYPE_CHECKING:
-    from cosmos_outbox.servicebus.dead_letters import Collected
+    from cosmos_outbox.inbox.deliveries import Collected
 
 WAIT_SECONDS = 60.0
 

@@ -41,8 +41,10 @@ async def _transport(plan: Plan, credential: Credential | None) -> list[Finding]
             from cosmos_outbox.preflight import over_servicebus  # noqa: PLC0415
 
             return await over_servicebus.check(plan, of, credential)
-        case StorageQueue():
-            return []
+        case StorageQueue() as of:
+            from cosmos_outbox.preflight import over_storagequeue  # noqa: PLC0415
+
+            return await over_storagequeue.check(plan, of, credential)
 
 
 async def _cosmos(plan: Plan, credential: Credential | None, clock: Clock) -> list[Finding]:

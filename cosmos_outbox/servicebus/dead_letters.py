@@ -1,13 +1,14 @@
 """A dead letter leaves its queue only after its record is stored: dead letters never expire, and fill the topic."""
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
+from cosmos_outbox.inbox.deliveries import Collected, Keep
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.kernel.clock import monotonic
@@ -22,19 +23,7 @@ SILENCE_SECONDS = 2.0
 
 _SETTLE_SECONDS = 10.0
 
-Keep = Callable[[Delivery, str], Awaitable[None]]
-"""Stores the record of a message, with the reason for which it became a dead letter."""
-
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Collected:
-    """What one collecting did."""
-
-    messages: int
-    emptied: bool
-    """Whether the queue was seen to be empty at the end; False: what is left in it is not known."""
 
 
 @dataclass(frozen=True)

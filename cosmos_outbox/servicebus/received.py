@@ -1,13 +1,9 @@
 """A message is the same to the inbox whoever received it: a trigger of the Functions host, or a client of our own."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from cosmos_outbox.inbox.set_aside import Delivery
-from cosmos_outbox.telemetry.correlation import correlated
-from cosmos_outbox.telemetry.messaging import processing
-from cosmos_outbox.telemetry.tracing import parent
 
 _OF_THE_BROKER = ("DeadLetterReason", "DeadLetterErrorDescription")
 """What the broker adds to a dead letter is not the message's."""
@@ -21,21 +17,6 @@ def delivery_of(message: Any, body: bytes, subscription: str) -> Delivery:
     number = message.enqueued_sequence_number or message.sequence_number or 0
     properties = _plain(message.application_properties or {})
     return Delivery(subscription, str(message.message_id), int(number), body, properties)
-
-
-@contextmanager
-def handling(topic: str, delivery: Delivery, correlation_id: str | None) -> Iterator[None]:
-    """Log lines and spans that are made meanwhile belong to the request, and the trace, that caused the message."""
-    traceparent, tracestate = (
-        given if isinstance(given := delivery.properties.get(name), str) else None
-        for name in ("traceparent", "tracestate")
-    )
-    within = parent(traceparent, tracestate)
-    with (
-        correlated(correlation_id),
-        processing(topic, delivery.subscription, delivery.message_id, correlation_id, within),
-    ):
-        yield
 
 
 def _plain(properties: Mapping[Any, Any]) -> dict[str, Any]:

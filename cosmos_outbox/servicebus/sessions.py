@@ -9,23 +9,23 @@ that is lost completes nothing more, and nothing more of its session is begun.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from azure.servicebus import NEXT_AVAILABLE_SESSION
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSession
 from azure.servicebus.exceptions import OperationTimeoutError, SessionCannotBeLockedError
 
+from cosmos_outbox.inbox.deliveries import Receive
 from cosmos_outbox.inbox.errors import StoreAway
-from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.kernel.clock import monotonic, utc_now
-from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 from cosmos_outbox.servicebus.bodies import body_of
 from cosmos_outbox.servicebus.errors import SDK_ERRORS, verdict
 from cosmos_outbox.servicebus.in_time import in_time
-from cosmos_outbox.servicebus.pulse import Pulse
-from cosmos_outbox.servicebus.received import delivery_of, handling
+from cosmos_outbox.servicebus.received import delivery_of
+from cosmos_outbox.telemetry.handling import handling
+from cosmos_outbox.telemetry.work import Pulse, Work
 
 IDLE_SECONDS = 0.5
 """After so long without a message a session is given back."""
@@ -44,48 +44,8 @@ WAIT_SECONDS = 20.0
 OPENING_SECONDS = 10.0
 """What an opening may take beside that. The SDK itself waits for ever when its token link is detached meanwhile."""
 _CLOSE_SECONDS = 10.0
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 30.0
-
-Receive = Callable[[Delivery], Awaitable[None]]
-"""Handles a message. Raises StoreAway, after a wait: the message is given back."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass
-class Work:
-    """What the slots of one subscription have done and met, for probes and a health line."""
-
-    received: int = 0
-    sessions: int = 0
-    """How many are held at this moment."""
-    waiting_for: str | None = None
-    """Why no message is received."""
-    pulses: list[Pulse] = field(default_factory=list)
-    """One for each slot: it beats with each session that was asked for, and with each message."""
-    _failing_since: float | None = None
-    _told: bool = False
-    _saying: OnceAMinute = field(default_factory=OnceAMinute)
-
-    def failed(self, reason: str, *, opening: bool) -> float:
-        """Note a failure; how long to wait after it, in seconds: as long as nothing but failures was met before it.
-
-        One session that fails hits that session alone. What goes on is told once, and by the health line.
-        """
-        again, now = self._failing_since is not None, monotonic()
-        if self._failing_since is None:
-            self._failing_since, self._told = now, self._saying.due()
-            if self._told:
-                _log.warning("messages wait: %s", reason)
-        if opening or again:
-            self.waiting_for = reason
-        return min(max(_FIRST_PAUSE_SECONDS, now - self._failing_since), _LONGEST_PAUSE_SECONDS)
-
-    def came_through(self) -> None:
-        """Note that the broker did as it was asked: it gave a message, or had none."""
-        if self._told:
-            _log.info("messages are received again")
-        self.waiting_for, self._failing_since, self._told = None, None, False
 
 
 @dataclass

@@ -22,10 +22,12 @@ CORE = {
 
 _SERVICEBUS = {"azure.servicebus": "azure-servicebus", "certifi": "certifi"}
 _RELAY = {**_SERVICEBUS, "cosmos_changefeed": "cosmos-changefeed"}
+_STORAGEQUEUE = {"azure.storage.queue": "azure-storage-queue", "azure.storage.blob": "azure-storage-blob"}
 EXTRAS = {
     "servicebus": _SERVICEBUS,
     "relay": _RELAY,
     "functions": {**_RELAY, "azure.functions": "azure-functions"},
+    "storagequeue": _STORAGEQUEUE,
     "archive": {"azure.storage.blob": "azure-storage-blob"},
     "fastapi": {"fastapi": "fastapi"},
     "testing": {**_RELAY, "devstack": "devstack", "pytest": "pytest", "pytest_asyncio": "pytest-asyncio"},

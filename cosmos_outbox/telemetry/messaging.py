@@ -18,6 +18,9 @@ from cosmos_outbox.telemetry.tracing import CORRELATION_ID, parent, span
 MOST_LINKS = 100
 """So many of its messages a send is linked to; a span with more is cut by the SDK at 128."""
 
+SERVICEBUS, STORAGEQUEUE = "servicebus", "storagequeue"
+"""Values of ``messaging.system``."""
+
 CANCELLED = "cancelled"
 """The ``error.type`` of a send that was given up because its time was over."""
 
@@ -57,9 +60,11 @@ class Attempt:
 
 
 @contextmanager
-def sending(topic: str, messages: int, traceparents: Iterable[str | None]) -> Iterator[Attempt]:
+def sending(
+    topic: str, messages: int, traceparents: Iterable[str | None], system: str = SERVICEBUS
+) -> Iterator[Attempt]:
     """Measure a send. ``traceparents``: those of its messages, looked at only if the span is recorded."""
-    attributes = _to(topic)
+    attributes = _to(topic, system)
     attempt = Attempt()
     began = monotonic()
     more: dict[str, str | int] = {
@@ -85,27 +90,32 @@ def sending(topic: str, messages: int, traceparents: Iterable[str | None]) -> It
 
 def no_link(topic: str, messages: int, error_type: str) -> None:
     """So many messages were to be sent, and no link to the topic could be opened."""
-    _sent.add(messages, _to(topic) | {"error.type": error_type})
+    _sent.add(messages, _to(topic, SERVICEBUS) | {"error.type": error_type})
 
 
-def _to(topic: str) -> dict[str, str | int]:
+def _to(topic: str, system: str) -> dict[str, str | int]:
     return {
-        "messaging.system": "servicebus",
+        "messaging.system": system,
         "messaging.operation.name": "send",
         "messaging.destination.name": topic,
     }
 
 
 @contextmanager
-def processing(
-    topic: str, subscription: str, message_id: str, correlation_id: str | None, within: Context | None
+def processing(  # noqa: PLR0913, PLR0917 - what the conventions tell of a message
+    topic: str,
+    subscription: str,
+    message_id: str,
+    correlation_id: str | None,
+    within: Context | None,
+    system: str = SERVICEBUS,
 ) -> Iterator[None]:
     """The handling of one message: a part of the trace in which its event was created, linked to the host's call.
 
     ``within`` is that trace, as :func:`cosmos_outbox.telemetry.tracing.parent` gives it.
     """
     attributes = {
-        "messaging.system": "servicebus",
+        "messaging.system": system,
         "messaging.operation.name": "process",
         "messaging.operation.type": "process",
         "messaging.destination.name": topic,

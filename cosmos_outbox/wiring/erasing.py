@@ -20,7 +20,7 @@ from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.wiring.service import Wired
 
 if TYPE_CHECKING:
-    from cosmos_outbox.servicebus.dead_letters import Collected
+    from cosmos_outbox.inbox.deliveries import Collected
 
 
 def wire_eraser(wired: Wired, of: Erasable) -> Eraser:
@@ -74,7 +74,7 @@ class _Places:
 
     async def collect(self) -> "Collected":
         """Move the dead letters of every subscription into records. Raises StoreAway."""
-        from cosmos_outbox.servicebus.dead_letters import Collected  # noqa: PLC0415 - slow to import
+        from cosmos_outbox.inbox.deliveries import Collected  # noqa: PLC0415 - slow to import
 
         found = [await each.subscriber.collect() for each in self.wired.subscriptions.values()]
         return Collected(sum(each.messages for each in found), all(each.emptied for each in found))

@@ -29,7 +29,7 @@ from cosmos_outbox.wiring.outbox import Outbox
 from cosmos_outbox.wiring.receiving import Queues, Received
 
 if TYPE_CHECKING:
-    from cosmos_outbox.servicebus.dead_letters import Collected
+    from cosmos_outbox.inbox.deliveries import Collected
     from cosmos_outbox.wiring.kept import ReadModel
 
 RETRY_SECONDS, COLLECT_SECONDS = 40.0, 15.0

@@ -1,7 +1,7 @@
 """Each transport has one row here: how its publisher is made, its messages are received, and its state is looked at.
 
 The row is found by the name of the settings' transport; nothing else chooses by it but the trigger
-(``cosmos_outbox/functions/subscription.py``) and the checks before a start (``cosmos_outbox/preflight``).
+(``cosmos_outbox/functions/receiving.py``) and the checks before a start (``cosmos_outbox/preflight``).
 """
 
 import logging
@@ -15,7 +15,7 @@ from cosmos_outbox.outbox.publisher import Publisher
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.extras import needed
 from cosmos_outbox.settings.transports import Name, Transport
-from cosmos_outbox.wiring import servicebus
+from cosmos_outbox.wiring import servicebus, storagequeue
 from cosmos_outbox.wiring.receiving import Queues, Received
 
 _log = logging.getLogger(__name__)
@@ -38,6 +38,9 @@ class TransportKind:
 
 
 KINDS: Mapping[Name, TransportKind] = {
+    "storagequeue": TransportKind(
+        "Storage queues", "storagequeue", storagequeue.publisher, storagequeue.queues, storagequeue.check
+    ),
     "servicebus": TransportKind(
         "Service Bus", "servicebus", servicebus.publisher, servicebus.queues, servicebus.check
     ),

@@ -26,7 +26,7 @@ from cosmos_outbox.worker.probes import Address
 from cosmos_outbox.worker.vitals import DRAIN_SECONDS
 
 if TYPE_CHECKING:
-    from cosmos_outbox.servicebus.sessions import Work
+    from cosmos_outbox.telemetry.work import Work
 
 SLOTS = 32
 """How many sessions of a subscription are held at the same time, as in host.json."""
@@ -119,7 +119,7 @@ async def run(
 
 def health_of(service: Subscribed, stop: asyncio.Event) -> SubscriberHealth:
     """Of subscribers that are to begin: for :func:`serve`, once."""
-    from cosmos_outbox.servicebus.sessions import Work  # noqa: PLC0415 - not where nothing is received
+    from cosmos_outbox.telemetry.work import Work  # noqa: PLC0415 - not where nothing is received
 
     return SubscriberHealth(service, [Work() for _ in service.subscriptions], stop)
 

@@ -1,12 +1,17 @@
 """One suite over every adapter of a port: the in-memory fakes, and the real adapters against devstack."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import re
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
+from uuid import uuid4
 
 import pytest
 from azure.cosmos.aio import CosmosClient
 from azure.servicebus.aio import ServiceBusClient
+from azure.storage.queue.aio import QueueServiceClient
 
 from cosmos_outbox.cosmos.aggregates import batch
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
@@ -21,6 +26,10 @@ from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import Publisher
 from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
+from cosmos_outbox.settings.connections import Connection
+from cosmos_outbox.storagequeue.client import queue_service
+from cosmos_outbox.storagequeue.message import arrived
+from cosmos_outbox.storagequeue.publisher import StorageQueuePublisher
 from cosmos_outbox.testing.documents import MemoryContainer
 from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from devstack.testing import Service
@@ -41,6 +50,7 @@ from tests.support.azure import (
     cosmos_connection,
     servicebus_connection,
 )
+from tests.support.azurite import azurite
 from tests.support.contacts import ORIGIN
 from tests.support.feed import EVENTS
 from tests.support.memory import MemoryStore
@@ -138,11 +148,26 @@ class Broker(Protocol):
     """An adapter of the publisher, and what a subscriber got of one contact, in its order."""
 
     publisher: Publisher
+    much: int
+    """So many characters in an event make a large message, which can be sent."""
 
-    async def received(self, contact_id: str, count: int) -> list[str]: ...
+    async def received(self, contact_id: str, count: int) -> list[str]:
+        """The ids of ``count`` messages at least, as the subscriber got them."""
+
+
+class RealBroker(Broker, Protocol):
+    """Over a socket."""
+
+    def missing(self) -> AbstractAsyncContextManager[Publisher]:
+        """A publisher to what does not exist there."""
+
+    def away(self) -> AbstractAsyncContextManager[Publisher]:
+        """A publisher to a port at which nobody listens."""
 
 
 class InMemoryBroker:
+    much = 100_000
+
     def __init__(self) -> None:
         self._fake = BusPublisher()
         self.publisher: Publisher = self._fake
@@ -152,6 +177,8 @@ class InMemoryBroker:
 
 
 class ServiceBusBroker:
+    much = 100_000
+
     def __init__(self, client: ServiceBusClient, publisher: ServiceBusPublisher, topic: Topic) -> None:
         self.client = client
         self.publisher: Publisher = publisher
@@ -159,6 +186,78 @@ class ServiceBusBroker:
 
     async def received(self, contact_id: str, count: int) -> list[str]:
         return [str(message.message_id) for message in await self.topic.receive_all(contact_id, count)]
+
+    @asynccontextmanager
+    async def missing(self) -> AsyncIterator[Publisher]:
+        publisher = _to(self.client, "no-such-topic")
+        yield publisher
+        await publisher.close()
+
+    @asynccontextmanager
+    async def away(self) -> AsyncIterator[Publisher]:
+        connection = servicebus_connection(self.topic.service)
+        nowhere = connection.replace(f":{self.topic.service.port};", ":1;")
+        async with ServiceBusClient.from_connection_string(nowhere, retry_total=0) as client:
+            publisher = _to(client, "topic")
+            yield publisher
+            await publisher.close()
+
+
+def _to(client: ServiceBusClient, topic: str) -> ServiceBusPublisher:
+    return ServiceBusPublisher(client, topic, service=CloudEvents("/test"), partitioned=False, senders=6)
+
+
+class StorageQueueBroker:
+    """Over Azurite: one queue."""
+
+    much = 30_000
+
+    def __init__(self, account: str, client: QueueServiceClient, queue: str) -> None:
+        self.account, self.client, self.queue = account, client, queue
+        self.publisher: Publisher = _to_queue(client, queue)
+        self._found: defaultdict[str, list[str]] = defaultdict(list)
+
+    async def received(self, contact_id: str, count: int) -> list[str]:
+        """It waits for what is not there yet, and then looks whether there is more."""
+        queue = self.client.get_queue_client(self.queue)
+        for _ in range(200):
+            messages = [each async for each in queue.receive_messages(messages_per_page=32, max_messages=32)]
+            for each in messages:
+                read = arrived(each.content, each.id, self.queue)
+                self._found[read.delivery.properties["cloudEvents_subject"]].append(read.delivery.message_id)
+            if not messages and len(self._found[contact_id]) >= count:
+                break
+            await asyncio.sleep(0 if messages else 0.05)
+        return self._found[contact_id]
+
+    @asynccontextmanager
+    async def missing(self) -> AsyncIterator[Publisher]:
+        yield _to_queue(self.client, "no-such-queue")
+
+    @asynccontextmanager
+    async def away(self) -> AsyncIterator[Publisher]:
+        nowhere = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:1", self.account)
+        async with queue_service(Connection(connection_string=nowhere), None) as client:
+            yield _to_queue(client, self.queue)
+
+
+def _to_queue(client: QueueServiceClient, queue: str) -> StorageQueuePublisher:
+    return StorageQueuePublisher(client, [queue], service=CloudEvents("/test"), encoded=True, senders=6)
+
+
+@pytest.fixture(scope="module")
+def azurite_account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The connection string of an Azurite, for the tests of one file."""
+    with azurite(tmp_path_factory.mktemp("azurite")) as connection:
+        yield connection
+
+
+@pytest.fixture
+async def storagequeue_broker(azurite_account: str) -> AsyncIterator[StorageQueueBroker]:
+    async with queue_service(Connection(connection_string=azurite_account), None) as client:
+        name = f"q-{uuid4().hex}"
+        await client.create_queue(name)
+        yield StorageQueueBroker(azurite_account, client, name)
 
 
 def pytest_asyncio_loop_factories(
@@ -211,10 +310,22 @@ async def servicebus_broker(servicebus_server: Service) -> AsyncIterator[Service
     await topic.delete()
 
 
-@pytest.fixture(params=["fake", "devstack"])
+STORAGEQUEUE = pytest.param("storagequeue", marks=pytest.mark.long)
+
+
+@pytest.fixture(params=["fake", "devstack", STORAGEQUEUE])
 def broker(request: pytest.FixtureRequest, servicebus_server: Service) -> Broker:
     """A fake needs no topic."""
     if request.param == "fake":
         return InMemoryBroker()
-    broker: Broker = request.getfixturevalue("servicebus_broker")
+    name = "servicebus" if request.param == "devstack" else request.param
+    broker: Broker = request.getfixturevalue(f"{name}_broker")
+    return broker
+
+
+@pytest.fixture(params=["devstack", STORAGEQUEUE])
+def real_broker(request: pytest.FixtureRequest, servicebus_server: Service) -> RealBroker:
+    """Each that is reached over a socket."""
+    name = "servicebus" if request.param == "devstack" else request.param
+    broker: RealBroker = request.getfixturevalue(f"{name}_broker")
     return broker

@@ -12,9 +12,10 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 
+from cosmos_outbox.inbox.deliveries import Collected
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.inbox.set_aside import Delivery
-from cosmos_outbox.servicebus.dead_letters import Collected, DeadLetters
+from cosmos_outbox.servicebus.dead_letters import DeadLetters
 from cosmos_outbox.servicebus.received import delivery_of
 from devstack.administration import administration_client
 from devstack.testing import Service, eventually

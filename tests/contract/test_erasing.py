@@ -16,13 +16,13 @@ from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.cosmos.upkeep.erasure import SetAsideEraser
 from cosmos_outbox.inbox.decision import Complete, Done
+from cosmos_outbox.inbox.deliveries import Collected
 from cosmos_outbox.inbox.entry import Entry
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.erasing import Eraser
-from cosmos_outbox.servicebus.dead_letters import Collected
 from cosmos_outbox.settings.errors import NotForwardedYet
 from cosmos_outbox.wiring.erasing import wire_eraser
 from devstack.testing import Service, eventually, running

@@ -12,6 +12,7 @@ import pytest
 from azure.cosmos.aio import DatabaseProxy
 
 from cosmos_changefeed import ChangeFeedProcessor, ProcessorOptions, StartFrom
+from cosmos_outbox.inbox.deliveries import Collected
 from cosmos_outbox.inbox.entry import After
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.form import EntryForm
@@ -21,7 +22,6 @@ from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.erasing import Eraser
 from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState
 from cosmos_outbox.outbox.event import DomainEvent, Timestamp
-from cosmos_outbox.servicebus.dead_letters import Collected
 from cosmos_outbox.settings.names import Names
 from cosmos_outbox.wiring.erasing import wire_eraser
 from cosmos_outbox.wiring.service import Service, Wired

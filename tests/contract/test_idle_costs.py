@@ -20,12 +20,13 @@ from azure.cosmos.aio import ContainerProxy
 
 from cosmos_changefeed import ChangeFeedProcessor, ProcessorOptions, StartFrom, estimate_lag
 from cosmos_outbox.cosmos.store.transport import NotingTransport
+from cosmos_outbox.inbox.deliveries import Collected
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.progress import Counts
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.sweep import ROUND_EVERY
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.servicebus.dead_letters import SILENCE_SECONDS, Collected, DeadLetters
+from cosmos_outbox.servicebus.dead_letters import SILENCE_SECONDS, DeadLetters
 from devstack import provision
 from devstack.cosmos import server
 from devstack.cosmos.resources.service import Options

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from cosmos_outbox.cli.rebuild import rebuild
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.inbox.decision import Because, Complete, Done, Put
+from cosmos_outbox.inbox.deliveries import Collected
 from cosmos_outbox.inbox.entry import After, Entry, Stamp
 from cosmos_outbox.inbox.errors import SourceBehind
 from cosmos_outbox.inbox.event import Event
@@ -22,7 +23,6 @@ from cosmos_outbox.inbox.sweep import Sweep
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.own_erasing import OwnEraser
-from cosmos_outbox.servicebus.dead_letters import Collected
 from cosmos_outbox.settings.own_container import OwnDocuments
 from cosmos_outbox.wiring.declared import ReadModelOf
 from cosmos_outbox.wiring.service import Service, Wired

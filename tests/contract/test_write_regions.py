@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from cosmos_outbox.servicebus.sessions import Work
 from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.telemetry.work import Work
 from cosmos_outbox.worker import relay as relay_worker
 from cosmos_outbox.worker.subscriber import SubscriberHealth
 from devstack.testing import Service, eventually, running

@@ -17,6 +17,7 @@ from azure.servicebus.aio import ServiceBusClient
 from cosmos_outbox.cli import erase, publish_again
 from cosmos_outbox.cli import rebuild as rebuild_directory
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.inbox.deliveries import Collected
 from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
@@ -27,7 +28,6 @@ from cosmos_outbox.outbox.idempotency import KeyedRequest
 from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.parking_lot import ParkingLot
 from cosmos_outbox.outbox.republish import RepublishingProgress, Span
-from cosmos_outbox.servicebus.dead_letters import Collected
 from cosmos_outbox.settings.errors import NotErased
 from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from cosmos_outbox.wiring.erasing import AllSetAside, wire_eraser

@@ -15,6 +15,7 @@ from uuid import UUID
 
 import pytest
 
+from cosmos_outbox.inbox.deliveries import Collected
 from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Sources, using
@@ -22,10 +23,11 @@ from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Outcome
 from cosmos_outbox.servicebus.client import servicebus_client
-from cosmos_outbox.servicebus.dead_letters import Collected, DeadLetters
+from cosmos_outbox.servicebus.dead_letters import DeadLetters
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
-from cosmos_outbox.servicebus.sessions import Sessions, Work
+from cosmos_outbox.servicebus.sessions import Sessions
 from cosmos_outbox.settings.connections import Connection
+from cosmos_outbox.telemetry.work import Work
 from cosmos_outbox.testing.simulation import sdk_clock_servicebus
 from cosmos_outbox.testing.simulation.amqp import QUIET, AmqpNetwork, Lines
 from cosmos_outbox.testing.simulation.instance import SimulatedInstance

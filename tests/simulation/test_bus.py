@@ -10,14 +10,14 @@ from uuid import uuid4
 
 import pytest
 
+from cosmos_outbox.inbox.deliveries import Collected
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Sources, using
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Outcome, Refused, Unknown
-from cosmos_outbox.servicebus.dead_letters import Collected
-from cosmos_outbox.servicebus.sessions import Work
+from cosmos_outbox.telemetry.work import Work
 from cosmos_outbox.testing.simulation.befalls import CALM, Befalls
 from cosmos_outbox.testing.simulation.bus import EPOCH, Bus
 from cosmos_outbox.testing.simulation.bus_client import queues

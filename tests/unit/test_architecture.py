@@ -30,6 +30,7 @@ FLOORS: Sequence[tuple[str, ...]] = (
     (
         "cosmos_outbox/cosmos",
         "cosmos_outbox/servicebus",
+        "cosmos_outbox/storagequeue",
         "cosmos_outbox/blobs",
         "cosmos_outbox/sqlite",
         "cosmos_outbox/sources",
@@ -66,7 +67,7 @@ ONLY: Mapping[str, tuple[str, ...]] = {
 HOMES: Mapping[str, tuple[str, ...]] = {
     "azure.cosmos": ("cosmos_outbox/cosmos", "cosmos_changefeed"),
     "azure.servicebus": ("cosmos_outbox/servicebus",),
-    "azure.storage": ("cosmos_outbox/blobs",),
+    "azure.storage": ("cosmos_outbox/blobs", "cosmos_outbox/storagequeue"),
     "azure.functions": ("cosmos_outbox/functions", "function_app", "examples"),
     "fastapi": ("cosmos_outbox/http", "examples"),
     "starlette": ("cosmos_outbox/http",),

@@ -7,10 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from cosmos_outbox.servicebus.dead_letters import Collected, DeadLetters
+from cosmos_outbox.inbox.deliveries import Collected
+from cosmos_outbox.servicebus.dead_letters import DeadLetters
 from cosmos_outbox.servicebus.in_time import in_time
 from cosmos_outbox.servicebus.senders import Senders
-from cosmos_outbox.servicebus.sessions import Sessions, Work
+from cosmos_outbox.servicebus.sessions import Sessions
+from cosmos_outbox.telemetry.work import Work
 from devstack.testing import eventually
 
 PATIENCE = 20
@@ -166,7 +168,7 @@ async def test_a_slot_asks_for_the_next_session_though_the_sdk_loses_a_cancellat
     deaf_in: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cosmos_outbox.servicebus.sessions._CLOSE_SECONDS", 0.05)
-    monkeypatch.setattr("cosmos_outbox.servicebus.sessions._FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("cosmos_outbox.telemetry.work._FIRST_PAUSE_SECONDS", 0.01)
     client, stop = Client(deaf_in), asyncio.Event()
     sessions = Sessions(cast(Any, client), "t", "s", wait_seconds=0.03, opening_seconds=0.02)
     serving = asyncio.create_task(sessions.serve(nothing, stop, Work(), slots=1))

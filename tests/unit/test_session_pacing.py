@@ -15,7 +15,8 @@ from azure.servicebus.exceptions import (
     SessionLockLostError,
 )
 
-from cosmos_outbox.servicebus.sessions import WAITING, Sessions, Work
+from cosmos_outbox.servicebus.sessions import WAITING, Sessions
+from cosmos_outbox.telemetry.work import Work
 from devstack.testing import eventually
 
 FIRST_PAUSE = 0.05
@@ -70,7 +71,7 @@ async def test_a_refusal_is_followed_by_a_pause_as_long_as_the_outage(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: AzureError, opens: bool
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr("cosmos_outbox.servicebus.sessions._FIRST_PAUSE_SECONDS", FIRST_PAUSE)
+    monkeypatch.setattr("cosmos_outbox.telemetry.work._FIRST_PAUSE_SECONDS", FIRST_PAUSE)
     client, stop, work = Refusing(error, opens, session=Session()), asyncio.Event(), Work()
     serving = asyncio.create_task(
         Sessions(cast(Any, client), "t", "s").serve(nothing, stop, work, slots=WAITING)

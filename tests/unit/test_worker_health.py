@@ -10,8 +10,8 @@ import pytest
 
 from cosmos_changefeed import ChangeFeedProcessor, EpkRange, Pulse
 from cosmos_outbox.outbox.errors import Unavailable
-from cosmos_outbox.servicebus import pulse
-from cosmos_outbox.servicebus.sessions import Work
+from cosmos_outbox.telemetry import work as pulse
+from cosmos_outbox.telemetry.work import Work
 from cosmos_outbox.wiring.outbox import Outbox
 from cosmos_outbox.worker import relay as relay_worker
 from cosmos_outbox.worker import subscriber as subscriber_worker

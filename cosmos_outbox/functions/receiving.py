@@ -1,0 +1,100 @@
+"""A message is given to its subscriber in the same way, whichever trigger brought it.
+
+What goes wrong for everybody is waited for before it is raised: the host brings a message back at once, and counts a
+delivery each time.
+"""
+
+import asyncio
+import logging
+import os
+
+import azure.functions as func
+
+from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.inbox.receiver import WAIT_SECONDS
+from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.settings.names import Named
+from cosmos_outbox.settings.transports import named
+from cosmos_outbox.telemetry.handling import handling
+from cosmos_outbox.telemetry.messaging import STORAGEQUEUE
+from cosmos_outbox.telemetry.tracing import invoked
+from cosmos_outbox.wiring.located import AnyService
+from cosmos_outbox.wiring.subscription import Subscriber
+
+AWAY_SECONDS = 10.0
+"""What a call waits before it gives back a message whose data cannot be read."""
+
+_log = logging.getLogger(__name__)
+
+
+def add_trigger(app: func.Blueprint, service: AnyService, of: str, subscription: Named, topic: Named) -> None:
+    """The function that receives a subscriber's messages, over the service's transport. Raises Misconfigured."""
+    name, called = of.replace("-", "_"), subscription.resolve(os.environ)
+    match named(os.environ, service.transport):
+        case "servicebus":
+
+            @app.function_name(name)
+            @app.service_bus_topic_trigger(
+                arg_name="message",
+                connection="SERVICEBUS",
+                topic_name=topic.resolve(os.environ),
+                subscription_name=called,
+                is_sessions_enabled=True,
+            )
+            async def receive_message(message: func.ServiceBusMessage, context: func.Context) -> None:
+                """Returns when the event is applied or set aside; raises after a wait, if the store is away."""
+                await receive(service, of, message, context)
+
+        case "storagequeue":
+
+            @app.function_name(name)
+            @app.queue_trigger(arg_name="message", connection="STORAGEQUEUE", queue_name=called)
+            async def receive_queued(message: func.QueueMessage, context: func.Context) -> None:
+                """As from a topic. What came too often the host moves to the poison queue, which is collected."""
+                await receive_from_queue(service, of, message, context)
+
+
+async def receive(
+    service: AnyService, of: str, message: func.ServiceBusMessage, context: func.Context
+) -> None:
+    """Apply a message or set it aside. Raises StoreAway, or Misconfigured when the service cannot be wired.
+
+    Each is raised after a wait: the host brings the message back at once, and counts a delivery.
+    """
+    from cosmos_outbox.servicebus.received import delivery_of  # noqa: PLC0415 - not where another transport is used
+
+    subscriber = await _subscriber(service, of)
+    delivery = delivery_of(message, message.get_body(), subscriber.subscription)
+    with invoked(context), handling(subscriber.topic, delivery, message.correlation_id):
+        await subscriber.receiver.receive(delivery)
+
+
+async def receive_from_queue(
+    service: AnyService, of: str, message: func.QueueMessage, context: func.Context
+) -> None:
+    """As :func:`receive`."""
+    from cosmos_outbox.storagequeue.message import arrived  # noqa: PLC0415 - not where another transport is used
+
+    subscriber = await _subscriber(service, of)
+    found, claims = (
+        arrived(message.get_body(), str(message.id), subscriber.subscription),
+        subscriber.queues().claims,
+    )
+    assert claims is not None, "a storage account has a place for them"
+    try:
+        delivery = await claims.complete(found)
+    except StoreAway as error:
+        _log.error("a message waits: %s", error)
+        await asyncio.sleep(AWAY_SECONDS)
+        raise
+    with invoked(context), handling(subscriber.subscription, delivery, found.correlation_id, STORAGEQUEUE):
+        await subscriber.receiver.receive(delivery)
+
+
+async def _subscriber(service: AnyService, of: str) -> Subscriber:
+    try:
+        return service().subscriptions[of].subscriber
+    except Misconfigured as error:
+        _log.error("messages wait: %s", error)
+        await asyncio.sleep(WAIT_SECONDS)
+        raise

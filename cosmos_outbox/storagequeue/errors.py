@@ -1,0 +1,83 @@
+"""The storage SDK's errors become ours in this one module: "this message never" or "not now".
+
+Only what is wrong with a message itself is final: its size, and a character that XML does not take. An operator can
+repair everything else while the events wait in the store. After an error that is not listed, the events wait.
+"""
+
+from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
+
+from cosmos_outbox.outbox.hindrance import Hindrance
+from cosmos_outbox.outbox.publisher import Refused, Unknown
+
+SDK_ERRORS = (AzureError, OSError, TimeoutError)
+"""What a call of the SDK can raise."""
+
+TOO_LARGE = "the message is larger than a Storage queue takes, 64 KiB: set STORAGEQUEUE_CLAIMS"
+
+_NEVER = {
+    "MessageTooLarge": TOO_LARGE,
+    "RequestBodyTooLarge": TOO_LARGE,
+    "InvalidXmlDocument": "a value in the message is outside the limits of Storage queues",
+    "InvalidXmlNodeValue": "a value in the message is outside the limits of Storage queues",
+    "OutOfRangeInput": "a value in the message is outside the limits of Storage queues",
+}
+"""By the code in the service's answer 400 or 413."""
+
+
+_DENIED = (
+    "cannot be used: give the identity its role (Storage Queue Data Message Sender, Message Processor or Contributor), "
+    "or correct the key"
+)
+_ANSWERED = {
+    401: _DENIED,
+    403: _DENIED,
+    404: "does not exist: create it as the deployment does, or correct the name in the settings",
+    429: "is busy",
+    503: "is busy",
+}
+"""What the service's answer says, by its status."""
+
+
+def verdict(error: BaseException, entity: str) -> Refused | Unknown:
+    """The meaning of a failed send for its event, as if nothing was accepted before.
+
+    ``entity``: what was to be used, in words, with its name.
+    """
+    status, code = _status(error), error_code(error)
+    if status == 413 or (status == 400 and code in _NEVER):
+        return Refused(0, _NEVER.get(code, TOO_LARGE))
+    return Unknown(0, reason(error, entity), hindrance(error))
+
+
+def hindrance(error: BaseException) -> Hindrance:
+    """The kind of what holds events up."""
+    status = _status(error)
+    if status in (429, 503):
+        return Hindrance.BROKER_THROTTLES
+    if isinstance(error, ClientAuthenticationError) or (
+        status is not None and 400 <= status < 500 and status != 408
+    ):
+        return Hindrance.BROKER_REFUSES
+    return Hindrance.BROKER_AWAY
+
+
+def reason(error: BaseException, entity: str) -> str:
+    """What is wrong and what to do, for an operator to read."""
+    status, told = _status(error), f"{_status(error) or ''} {error_code(error)}".strip()
+    if status is not None:
+        return f"{entity} {_ANSWERED.get(status, 'answers with an error')} ({told})"
+    if isinstance(error, ClientAuthenticationError):
+        return f"no token for {entity} could be obtained ({type(error).__name__})"
+    if isinstance(error, TimeoutError):
+        return f"{entity} did not answer in time"
+    return f"{entity} cannot be reached ({type(error).__name__})"
+
+
+def error_code(error: BaseException) -> str:
+    """The service's own word, such as ``QueueNotFound``; else the kind of the error."""
+    code = getattr(error, "error_code", None)
+    return str(getattr(code, "value", code)) if code else type(error).__name__
+
+
+def _status(error: BaseException) -> int | None:
+    return error.status_code if isinstance(error, HttpResponseError) else None

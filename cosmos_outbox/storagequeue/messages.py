@@ -1,0 +1,253 @@
+"""Messages side by side, each deleted only after it was handled; a worker that dies gives back what it holds.
+
+A message is hidden while it is handled, and stays so: its time is renewed at a third. Who lost it all the same deletes
+nothing, since its receipt is no longer the newest. A message that came too often goes to the poison queue.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from azure.core.exceptions import HttpResponseError
+from azure.storage.queue import QueueMessage
+from azure.storage.queue.aio import QueueClient
+
+from cosmos_outbox.inbox.deliveries import Collected, Keep, Receive
+from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.storagequeue.claims import ClaimReader
+from cosmos_outbox.storagequeue.errors import SDK_ERRORS, error_code, reason
+from cosmos_outbox.storagequeue.message import arrived
+from cosmos_outbox.storagequeue.publisher import FOR_EVER
+from cosmos_outbox.telemetry.handling import handling
+from cosmos_outbox.telemetry.messaging import STORAGEQUEUE
+from cosmos_outbox.telemetry.work import Pulse, Work
+
+POISON = "-poison"
+"""What the name of a poison queue ends in, as the Functions host has it."""
+
+MOST_DELIVERIES = 20
+"""A message that came more often kills its workers, or the store is away for long: it is collected from there."""
+
+HIDDEN_SECONDS = 60.0
+"""For so long a message is nobody else's; it is renewed while it is handled."""
+
+AWAY_SECONDS = 5
+"""After so long a message that could not be handled comes back."""
+
+MOST_AT_ONCE = 32
+"""The service gives no more in one answer."""
+
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 2.0
+"""Between looks into a queue that is empty: each costs a transaction."""
+
+_GONE = ("MessageNotFound", "PopReceiptMismatch")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Messages:
+    """The queue of one subscription, whose name is the subscription's."""
+
+    queue: QueueClient
+    poison: QueueClient
+    claims: ClaimReader
+    hidden_seconds: float = HIDDEN_SECONDS
+    most_deliveries: int = MOST_DELIVERIES
+
+    @property
+    def subscription(self) -> str:
+        """The name of the queue."""
+        return str(self.queue.queue_name)
+
+    async def serve(self, receive: Receive, stop: asyncio.Event, work: Work, *, slots: int) -> None:
+        """Handle messages until ``stop`` is set; then return as soon as the messages in hand are handled."""
+        pulse, pause, in_hand = Pulse(), FIRST_PAUSE_SECONDS, set[asyncio.Task[None]]()
+        stopping = asyncio.create_task(stop.wait())
+        work.pulses.append(pulse)
+        try:
+            async with asyncio.TaskGroup() as group:
+                while not stop.is_set():
+                    pulse.beat()
+                    found = await self._next(min(MOST_AT_ONCE, slots - len(in_hand)), stop, work)
+                    for message in found:
+                        task = group.create_task(self._handle(message, receive, work))
+                        in_hand.add(task)
+                        task.add_done_callback(in_hand.discard)
+                    pause = FIRST_PAUSE_SECONDS if found else min(2 * pause, LONGEST_PAUSE_SECONDS)
+                    if len(in_hand) >= slots:
+                        await asyncio.wait({*in_hand, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                    elif not found:
+                        await asyncio.wait({stopping}, timeout=pause)
+        finally:
+            stopping.cancel()
+            work.pulses.remove(pulse)
+
+    async def _next(self, most: int, stop: asyncio.Event, work: Work) -> list[QueueMessage]:
+        """What is there, after a failure nothing and a pause."""
+        try:
+            pages = self.queue.receive_messages(
+                messages_per_page=most, max_messages=most, visibility_timeout=round(self.hidden_seconds)
+            )
+            found = [message async for message in pages]
+        except SDK_ERRORS as error:
+            pause = work.failed(reason(error, f"the queue {self.subscription}"), opening=True)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await stop.wait()
+            return []
+        work.came_through()
+        return found
+
+    async def _handle(self, message: QueueMessage, receive: Receive, work: Work) -> None:
+        """Handle one message, then delete it. What goes wrong brings it back."""
+        pulse = Pulse()
+        work.pulses.append(pulse)
+        work.sessions += 1
+        try:
+            async with self._held(message) as held:
+                if (message.dequeue_count or 0) > self.most_deliveries:
+                    await self._give_up(message)
+                else:
+                    await self._receive(message, receive)
+                    work.received += 1
+                await held.release()
+                await _delete(self.queue, message, held.receipt)
+        except StoreAway as error:
+            _log.info("a message of %s comes back: %s", self.subscription, error)
+        except SDK_ERRORS as error:
+            work.failed(reason(error, f"the queue {self.subscription}"), opening=False)
+        finally:
+            work.sessions -= 1
+            work.pulses.remove(pulse)
+
+    async def _receive(self, message: QueueMessage, receive: Receive) -> None:
+        found = arrived(message.content, message.id, self.subscription)
+        delivery = await self.claims.complete(found)
+        with handling(self.subscription, delivery, found.correlation_id, STORAGEQUEUE):
+            await receive(delivery)
+
+    async def _give_up(self, message: QueueMessage) -> None:
+        """First there, then not here any more: a crash between the two leaves two messages, and never none."""
+        await self.poison.send_message(message.content, time_to_live=FOR_EVER)
+        _log.error(
+            "message %s came %s times: it is in %s now",
+            message.id,
+            message.dequeue_count,
+            self.poison.queue_name,
+        )
+
+    @asynccontextmanager
+    async def _held(self, message: QueueMessage) -> AsyncIterator["_Held"]:
+        """Keep the message hidden; where the body raises, let it come back soon."""
+        held = _Held(self.queue, message, self.hidden_seconds)
+        renewing = asyncio.create_task(held.renew())
+        try:
+            yield held
+        except BaseException:
+            renewing.cancel()
+            await held.let_go()
+            raise
+        finally:
+            renewing.cancel()
+            await asyncio.wait({renewing})
+
+
+class _Held:
+    """A message in hand, with its newest receipt."""
+
+    def __init__(self, queue: QueueClient, message: QueueMessage, hidden_seconds: float) -> None:
+        self._queue, self._message, self._hidden = queue, message, hidden_seconds
+        self.receipt = message.pop_receipt
+        self._renewing = asyncio.Lock()
+        self._over = False
+
+    async def renew(self) -> None:
+        """Again and again until it is released, or is not ours any more."""
+        while True:
+            await asyncio.sleep(self._hidden / 3)
+            async with self._renewing:
+                if self._over or not await self._renew_once():
+                    return
+
+    async def _renew_once(self) -> bool:
+        """False: somebody else has it by now."""
+        try:
+            await self._hide(round(self._hidden))
+        except SDK_ERRORS as error:
+            _log.info("message %s could not be kept: %s", self._message.id, error_code(error))
+            return error_code(error) not in _GONE
+        return True
+
+    async def release(self) -> None:
+        """No renewal is under way any more, nor begins: the receipt is the newest."""
+        self._over = True
+        async with self._renewing:
+            pass
+
+    async def let_go(self) -> None:
+        """It comes back soon, as far as that can be had; it comes back in any case."""
+        self._over = True
+        with contextlib.suppress(*SDK_ERRORS):
+            async with asyncio.timeout(AWAY_SECONDS):
+                await self._hide(AWAY_SECONDS)
+
+    async def _hide(self, seconds: int) -> None:
+        # By its id: with the message itself the SDK would write its content anew.
+        renewed = await self._queue.update_message(self._message.id, self.receipt, visibility_timeout=seconds)
+        self.receipt = renewed.pop_receipt
+
+
+async def _delete(queue: QueueClient, message: QueueMessage, receipt: str | None) -> None:
+    try:
+        await queue.delete_message(message.id, receipt)
+    except HttpResponseError as error:
+        if error_code(error) not in _GONE:
+            raise
+        _log.info("message %s is somebody else's by now: it may be handled once more", message.id)
+
+
+@dataclass(frozen=True)
+class PoisonQueue:
+    """The poison queue of one subscription."""
+
+    queue: QueueClient
+    subscription: str
+    claims: ClaimReader
+
+    async def collect(self, keep: Keep, *, seconds: float) -> Collected:
+        """Move what is there into records; receives nothing more after so many seconds. Raises StoreAway."""
+        until, collected = monotonic() + seconds, 0
+        try:
+            while monotonic() < until:
+                pages = self.queue.receive_messages(
+                    messages_per_page=MOST_AT_ONCE,
+                    max_messages=MOST_AT_ONCE,
+                    visibility_timeout=round(HIDDEN_SECONDS),
+                )
+                messages = [message async for message in pages]
+                if not messages:
+                    return Collected(collected, emptied=await self._is_empty())
+                for message in messages:
+                    delivery = await self.claims.complete(
+                        arrived(message.content, message.id, self.subscription)
+                    )
+                    await keep(delivery, "poison: it came too often")
+                    await _delete(self.queue, message, message.pop_receipt)
+                    collected += 1
+        except SDK_ERRORS as error:
+            if error_code(error) == "QueueNotFound":  # the Functions host makes one with its first message
+                return Collected(collected, emptied=True)
+            raise StoreAway(
+                f"the poison queue cannot be read: {reason(error, str(self.queue.queue_name))}"
+            ) from error
+        _log.info("not all poison messages were collected within %.0f s: the next run goes on", seconds)
+        return Collected(collected, emptied=False)
+
+    async def _is_empty(self) -> bool:
+        """Nothing is hidden either: somebody else may hold a message, whose record is not stored yet."""
+        return not (await self.queue.get_queue_properties()).approximate_message_count

@@ -1,0 +1,238 @@
+"""Messages of a Storage queue are handled, renewed, given back and given up, over the real Azurite."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+import pytest
+from azure.storage.blob.aio import ContainerClient
+
+from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.inbox.reading import MessageReader
+from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.outbox.cloud_events import CloudEvents
+from cosmos_outbox.outbox.feed import OutboxEvent
+from cosmos_outbox.outbox.publisher import Accepted, Refused
+from cosmos_outbox.storagequeue import messages
+from cosmos_outbox.storagequeue.claims import ClaimReader
+from cosmos_outbox.storagequeue.messages import Messages, PoisonQueue
+from cosmos_outbox.storagequeue.publisher import StorageQueuePublisher
+from cosmos_outbox.telemetry.work import Work
+from devstack.testing import eventually
+from tests.contract.conftest import StorageQueueBroker
+from tests.support.publishing import event, publish
+
+pytestmark = pytest.mark.long
+
+READER, SERVICE = MessageReader("contact"), CloudEvents("/test")
+
+
+@dataclass
+class Subscriber:
+    """Notes what it is given; ``fail`` may raise for a delivery."""
+
+    fail: Callable[[Delivery], None] = lambda _: None
+    got: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    async def receive(self, delivery: Delivery) -> None:
+        self.got.append(delivery.message_id)
+        await asyncio.sleep(self.seconds)
+        self.fail(delivery)
+
+
+@dataclass
+class Consumed:
+    broker: StorageQueueBroker
+    claims: ClaimReader = field(default_factory=lambda: ClaimReader(None))
+    hidden_seconds: float = 60.0
+    most_deliveries: int = 20
+
+    @property
+    def messages(self) -> Messages:
+        queue = self.broker.client.get_queue_client
+        return Messages(
+            queue(self.broker.queue), queue(f"{self.broker.queue}-poison"), self.claims, self.hidden_seconds,
+            self.most_deliveries,
+        )  # fmt: skip
+
+    @property
+    def poison(self) -> PoisonQueue:
+        return PoisonQueue(
+            self.broker.client.get_queue_client(f"{self.broker.queue}-poison"), "s", self.claims
+        )
+
+    async def left(self, *, poison: bool = False) -> int:
+        """Hidden ones too."""
+        of = self.broker.client.get_queue_client(self.broker.queue + ("-poison" if poison else ""))
+        return int((await of.get_queue_properties()).approximate_message_count or 0)
+
+    @asynccontextmanager
+    async def serving(self, by: Subscriber, slots: int = 8) -> AsyncIterator[Work]:
+        stop, work = asyncio.Event(), Work()
+        serving = asyncio.create_task(self.messages.serve(by.receive, stop, work, slots=slots))
+        try:
+            yield work
+        finally:
+            stop.set()
+            async with asyncio.timeout(20):
+                await serving
+
+
+@pytest.fixture
+async def consumed(storagequeue_broker: StorageQueueBroker) -> Consumed:
+    await storagequeue_broker.client.create_queue(f"{storagequeue_broker.queue}-poison")
+    return Consumed(storagequeue_broker)
+
+
+async def until(true: Callable[[], bool]) -> None:
+    await eventually(true, within=30)
+
+
+async def until_left(consumed: Consumed, count: int, *, poison: bool = False) -> None:
+    async def so_many() -> bool:
+        return await consumed.left(poison=poison) == count
+
+    await eventually(so_many, within=30)
+
+
+def whole(contact: str, sequence: int, text: str = "") -> OutboxEvent:
+    """With all that a subscriber reads."""
+    made = event(contact, sequence)
+    data = {
+        "id": made.id, "action": made.action, "sequence": sequence, "createdAt": made.created_at.isoformat(),
+        "contactId": contact, "text": text,
+    }  # fmt: skip
+    return replace(made, data=data)
+
+
+async def test_what_is_handled_is_gone_and_a_stop_waits_for_what_is_in_hand(consumed: Consumed) -> None:
+    await publish(consumed.broker.publisher, *([event(f"a{n}", 1)] for n in range(40)))
+    subscriber = Subscriber(seconds=0.2)
+    async with consumed.serving(subscriber) as work:
+        await until(lambda: len(subscriber.got) >= 9)
+    assert work.received == len(subscriber.got) == len({*subscriber.got}), "begun, and ended"
+    async with consumed.serving(subscriber):
+        await until(lambda: len(subscriber.got) == 40)
+    assert sorted(subscriber.got) == sorted(f"a{n}-1" for n in range(40))
+    assert await consumed.left() == 0
+
+
+async def test_a_message_stays_hidden_for_as_long_as_it_is_handled(consumed: Consumed) -> None:
+    """Two workers, and a handling that takes four times as long as a message is hidden."""
+    consumed.hidden_seconds = 1
+    await publish(consumed.broker.publisher, [event("a", 1)])
+    slow, other = Subscriber(seconds=4), Subscriber()
+    async with consumed.serving(slow):
+        await until(lambda: slow.got == ["a-1"])
+        async with consumed.serving(other):
+            await until_left(consumed, 0)
+    assert other.got == []
+
+
+async def test_a_message_comes_back_after_an_outage_of_the_store(
+    consumed: Consumed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "AWAY_SECONDS", 1)
+    await publish(consumed.broker.publisher, [event("a", 1)])
+    failing = iter([True, True])
+
+    def fail(_: Delivery) -> None:
+        if next(failing, False):
+            raise StoreAway("the store is away")
+
+    subscriber = Subscriber(fail)
+    async with consumed.serving(subscriber) as work:
+        await until(lambda: work.received == 1)
+        await until_left(consumed, 0)
+    assert subscriber.got == ["a-1"] * 3
+
+
+async def test_a_worker_that_dies_gives_its_message_to_another_once(consumed: Consumed) -> None:
+    consumed.hidden_seconds = 2
+    await publish(consumed.broker.publisher, [event("a", 1)])
+    other = Subscriber()
+    held = [each async for each in consumed.messages.queue.receive_messages(visibility_timeout=2)]
+    assert [each.dequeue_count for each in held] == [1]
+    async with consumed.serving(other) as work:
+        await until(lambda: work.received == 1)
+        await until_left(consumed, 0)
+    assert other.got == ["a-1"]
+
+
+async def test_who_comes_late_deletes_nothing_that_somebody_else_holds(consumed: Consumed) -> None:
+    """His receipt is not the newest: the message is handled twice, and deleted by who holds it."""
+    await publish(consumed.broker.publisher, [event("a", 1)])
+    [first] = [each async for each in consumed.messages.queue.receive_messages(visibility_timeout=1)]
+    again: list[object] = []
+    async with asyncio.timeout(20):
+        while not again:
+            again = [each async for each in consumed.messages.queue.receive_messages(visibility_timeout=60)]
+    await messages._delete(consumed.messages.queue, first, first.pop_receipt)
+    assert await consumed.left() == 1
+
+
+async def test_a_message_that_came_too_often_is_collected_from_the_poison_queue(
+    consumed: Consumed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "AWAY_SECONDS", 1)
+    consumed.most_deliveries = 2
+    await publish(consumed.broker.publisher, [whole("a", 1)])
+
+    def fail(_: Delivery) -> None:
+        raise StoreAway("the store is away")
+
+    subscriber = Subscriber(fail)
+    async with consumed.serving(subscriber):
+        await until_left(consumed, 1, poison=True)
+        await until_left(consumed, 0)
+    assert subscriber.got == ["a-1"] * 2
+    kept: list[tuple[Delivery, str]] = []
+
+    async def keep(delivery: Delivery, reason: str) -> None:
+        kept.append((delivery, reason))
+
+    found = await consumed.poison.collect(keep, seconds=10)
+    [(delivery, reason)] = kept
+    assert (found.messages, found.emptied, reason) == (1, True, "poison: it came too often")
+    read = READER.read(delivery)
+    assert read is not None
+    assert (read.id, read.sequence, read.source) == ("a-1", 1, "/test")
+
+
+async def test_what_is_no_event_can_be_told_and_what_is_larger_lies_in_a_claim(
+    consumed: Consumed, azurite_account: str
+) -> None:
+    await consumed.messages.queue.send_message("bm90IGFuIGV2ZW50")  # "not an event"
+    text = "ü<&>" * 40_000
+    async with ContainerClient.from_connection_string(azurite_account, "event-claims") as container:
+        with contextlib.suppress(Exception):
+            await container.create_container()
+        for encoded, contact in ((True, "a"), (False, "b")):
+            publisher = StorageQueuePublisher(
+                consumed.broker.client, [consumed.broker.queue], service=SERVICE, encoded=encoded,
+                senders=6, claims=container,
+            )  # fmt: skip
+            events = [whole(contact, 1, text), whole(contact, 2, "ü<&>")]
+            assert await publish(publisher, events) == [Accepted()]
+        consumed.claims = ClaimReader(container)
+        got: dict[str, Delivery] = {}
+        subscriber = Subscriber(lambda each: got.update({each.message_id: each}))
+        async with consumed.serving(subscriber) as work:
+            await until(lambda: work.received == 5)
+    for contact in ("a", "b"):
+        for sequence, wanted in ((1, text), (2, "ü<&>")):
+            read = READER.read(got.pop(f"{contact}-{sequence}"))
+            assert read is not None
+            assert (read.aggregate.id, read.sequence, read.data["text"]) == (contact, sequence, wanted)
+    [garbage] = got.values()
+    assert garbage.properties == {"unreadable": "it is no JSON of CloudEvents"}
+
+
+async def test_without_claims_a_larger_event_is_refused_and_says_what_to_set(consumed: Consumed) -> None:
+    [outcome] = await publish(consumed.broker.publisher, [event("a", 1, "x" * 49_000), event("a", 2)])
+    assert isinstance(outcome, Refused)
+    assert outcome.shown_by_event
+    assert "set STORAGEQUEUE_CLAIMS" in outcome.reason

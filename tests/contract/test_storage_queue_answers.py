@@ -1,0 +1,124 @@
+"""What a storage account answers to a send is told apart: this event never, or all events later, and why."""
+
+import socket
+from http.server import BaseHTTPRequestHandler
+from typing import Any, ClassVar
+
+import pytest
+
+from cosmos_outbox.outbox.cloud_events import CloudEvents
+from cosmos_outbox.outbox.hindrance import Hindrance
+from cosmos_outbox.outbox.publisher import Outcome, Refused, Unknown
+from cosmos_outbox.settings.connections import Connection
+from cosmos_outbox.storagequeue.client import queue_service
+from cosmos_outbox.storagequeue.publisher import StorageQueuePublisher
+from tests.support.publishing import event, publish
+from tests.support.serving import serving
+
+
+class Answering(BaseHTTPRequestHandler):
+    """Answers each request alike."""
+
+    status: ClassVar[int]
+    code: ClassVar[str]
+    seconds: ClassVar[float] = 0.0
+    sent: ClassVar[list[str]]
+    missing: ClassVar[str] = ""
+    """A queue that is not there, whatever the others answer."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        queue = self.path.split("/")[2]
+        self.sent.append(queue)
+        status, code = (404, "QueueNotFound") if queue == self.missing else (self.status, self.code)
+        body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>no</Message></Error>".encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/xml")
+        self.send_header("x-ms-error-code", code)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
+        pass
+
+
+def answering(status: int, code: str, missing: str = "") -> type[Answering]:
+    return type("Kind", (Answering,), {"status": status, "code": code, "missing": missing, "sent": []})
+
+
+async def outcomes(address: str, *groups: int, queues: tuple[str, ...] = ("q",)) -> list[Outcome]:
+    """Of aggregates with so many events each."""
+    account = Connection(
+        connection_string=f"DefaultEndpointsProtocol=http;AccountName=a;AccountKey=AA==;QueueEndpoint={address}/a;"
+    )
+    async with queue_service(account, None) as client:
+        publisher = StorageQueuePublisher(client, queues, service=CloudEvents("/t"), encoded=True, senders=1)
+        events = [[event(f"a{n}", 1 + each) for each in range(count)] for n, count in enumerate(groups)]
+        return [*await publish(publisher, *events)]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "why"),
+    [
+        (404, "QueueNotFound", Hindrance.BROKER_REFUSES),
+        (403, "AuthorizationPermissionMismatch", Hindrance.BROKER_REFUSES),
+        (403, "AuthenticationFailed", Hindrance.BROKER_REFUSES),
+        (409, "QueueBeingDeleted", Hindrance.BROKER_REFUSES),
+        (409, "QueueDisabled", Hindrance.BROKER_REFUSES),
+        (400, "InvalidResourceName", Hindrance.BROKER_REFUSES),
+        (400, "OutOfRangeQueryParameterValue", Hindrance.BROKER_REFUSES),
+        (503, "ServerBusy", Hindrance.BROKER_THROTTLES),
+        (500, "OperationTimedOut", Hindrance.BROKER_AWAY),
+        (500, "InternalError", Hindrance.BROKER_AWAY),
+    ],
+)
+async def test_what_is_not_the_events_fault_makes_all_of_the_page_wait(
+    status: int, code: str, why: Hindrance
+) -> None:
+    kind = answering(status, code)
+    with serving(kind) as address:
+        first, second = await outcomes(address, 2, 1)
+    for outcome in (first, second):
+        assert isinstance(outcome, Unknown)
+        assert (outcome.accepted, outcome.why) == (0, why)
+        assert code in outcome.reason
+    assert len(kind.sent) <= 2, "the first event, and its one repetition, and nothing behind it"
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(413, "RequestBodyTooLarge"), (400, "MessageTooLarge"), (400, "InvalidXmlDocument")]
+)
+async def test_an_event_that_is_never_taken_holds_up_no_other_aggregate(status: int, code: str) -> None:
+    kind = answering(status, code)
+    with serving(kind) as address:
+        first, second = await outcomes(address, 2, 1)
+    for outcome in (first, second):
+        assert isinstance(outcome, Refused)
+        assert (outcome.accepted, outcome.shown_by_event) == (0, False)
+    assert len(kind.sent) == 2, "one of each aggregate"
+
+
+async def test_an_answer_that_does_not_come_in_time_leaves_the_event_unknown() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        account = Connection(
+            connection_string="DefaultEndpointsProtocol=http;AccountName=a;AccountKey=AA==;"
+            f"QueueEndpoint=http://127.0.0.1:{silent.getsockname()[1]}/a;"
+        )
+        async with queue_service(account, None) as client:
+            publisher = StorageQueuePublisher(
+                client, ["q"], service=CloudEvents("/t"), encoded=True, senders=6
+            )
+            [outcome] = await publish(publisher, [event("a", 1), event("a", 2)], within=0.5)
+    assert isinstance(outcome, Unknown)
+    assert (outcome.accepted, outcome.why) == (0, Hindrance.TOO_SLOW)
+
+
+async def test_an_event_is_accepted_only_when_each_queue_has_it() -> None:
+    """What may come right by itself counts before what never does: else the event would be parked."""
+    kind = answering(400, "MessageTooLarge", missing="missing")
+    with serving(kind) as address:
+        [outcome] = await outcomes(address, 1, queues=("there", "missing"))
+    assert isinstance(outcome, Unknown)
+    assert "the queue missing (STORAGEQUEUE_QUEUES) does not exist" in outcome.reason
+    assert {*kind.sent} == {"there", "missing"}
