@@ -4,8 +4,10 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import aiohttp
 import pytest
@@ -40,9 +42,9 @@ async def http() -> AsyncIterator[aiohttp.ClientSession]:
 async def uploaded(http: aiohttp.ClientSession, url: str, key: str = "key-1", content: bytes = CSV) -> str:
     """The link to ask."""
     headers = {"Idempotency-Key": key}
-    async with http.post(f"{url}?name=people.csv", data=content, headers=headers) as answer:
+    async with http.post(f"{url}?name=people.csv", data=BytesIO(content), headers=headers) as answer:
         assert answer.status == 202, await answer.text()
-        return url.rpartition("/imports")[0].rpartition("/api")[0] + answer.headers["Location"]
+        return urljoin(url, answer.headers["Location"])
 
 
 async def found(http: aiohttp.ClientSession, link: str) -> dict[str, Any]:
@@ -99,7 +101,7 @@ async def test_workers_that_are_killed_leave_each_file_to_be_read_and_counted_on
         assert (done["status"], done["rows"]) == ("SUCCEEDED", LARGE.count(b"\n") - 1)
     async with CosmosClient.from_connection_string(azure.cosmos.connection_string) as client:
         container = client.get_database_client("imports").get_container_client("imports")
-        query = "SELECT VALUE c.aggregateId FROM c WHERE c.action = 'FileImported'"
+        query = "SELECT VALUE c.aggregateId FROM c WHERE c.data.action = 'FileImported'"
         told = [each async for each in container.query_items(query)]
     assert len(told) == len(set(told)) == 4
 
