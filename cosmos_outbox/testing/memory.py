@@ -39,6 +39,7 @@ from cosmos_outbox.wiring.subscribing import ForeignEffect, SubscriberService, W
 S = TypeVar("S", bound=BaseModel)
 
 _NOWHERE = {
+    "TRANSPORT": "servicebus",  # whatever the service declares: nothing is sent, and its settings are not asked for
     "COSMOS": "AccountEndpoint=http://localhost:1/;AccountKey=bm93aGVyZQ==;",
     "SERVICEBUS": "Endpoint=sb://localhost;SharedAccessKeyName=nobody;SharedAccessKey=bm93aGVyZQ==",
 }

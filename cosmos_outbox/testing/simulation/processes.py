@@ -88,7 +88,7 @@ class Ground:
         The hosts are the same, as the names of leases begin with the host; the ports are not.
         """
         connection = f"AccountEndpoint=https://cosmos.invalid:{next(self.ports)}/;AccountKey={KEY};"
-        return {"COSMOS": connection, "SERVICEBUS": CONNECTION, **self.settings}
+        return {"COSMOS": connection, "SERVICEBUS": CONNECTION, "TRANSPORT": "servicebus", **self.settings}
 
 
 Work = Callable[[Wired, asyncio.Event], Awaitable[None]]

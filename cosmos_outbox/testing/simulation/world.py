@@ -130,6 +130,7 @@ class World:
         environment = {
             "COSMOS": f"AccountEndpoint=https://x.invalid/;AccountKey={KEY};",
             "SERVICEBUS": "Endpoint=sb://x",
+            "TRANSPORT": "servicebus",
         }
         self._settings = of.service.settings(environment | plan.settings)
         subscriptions = [self._settings.name(each.subscription) for each in of.service.subscribers]

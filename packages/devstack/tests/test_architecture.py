@@ -22,7 +22,15 @@ ROOMS = {
 }
 """What each room of the Cosmos DB may import, besides itself."""
 
-SHARED = {"azurite", "connection_settings", "fault_api", "http_server", "local_settings", "service", "sqlite_file"}
+SHARED = {
+    "azurite",
+    "connection_settings",
+    "fault_api",
+    "http_server",
+    "local_settings",
+    "service",
+    "sqlite_file",
+}
 """Modules beside the services that the services may use."""
 
 

@@ -24,7 +24,7 @@ STOP_SECONDS = 3.0
 
 
 class Stack:
-    """Cosmos DB and Service Bus in ``folder``, with faults on demand; ``make`` and ``run`` add an app.
+    """Cosmos DB and Service Bus in ``folder``, with faults on demand; ``make`` and ``run`` add an app, and its Azurite.
 
     ``settings`` are the app's, on top of its sample settings. Servers that run elsewhere can take the place of both.
     """
@@ -44,6 +44,8 @@ class Stack:
         self._sample: dict[str, str] = {}
         self._connection_names = "COSMOS", "SERVICEBUS"
         self._functions: Service | None = None
+        self._storage: Service | None = None
+        self._storage_name = "AzureWebJobsStorage"
         self._started: list[Process] = []
 
     def __enter__(self) -> Self:
@@ -62,6 +64,12 @@ class Stack:
         return self._functions
 
     @property
+    def storage(self) -> Service:
+        """The Azurite that :meth:`make` has started for an app that declares something there."""
+        assert self._storage is not None, "the app's devstack.toml declares no [storage]"
+        return self._storage
+
+    @property
     def settings(self) -> dict[str, str]:
         """The settings of an app: its sample's, what connects it to this stack, and what the test gave, which wins."""
         cosmos, servicebus = self._connection_names
@@ -69,6 +77,8 @@ class Stack:
             cosmos: self.cosmos.connection_string,
             servicebus: self.servicebus.connection_string,
         }
+        if self._storage is not None:
+            connections[self._storage_name] = self._storage.connection_string
         return self._sample | connections | self._given
 
     def start(self) -> None:
@@ -87,6 +97,10 @@ class Stack:
         declared = read_app(app, self.settings)
         self._connection_names = declared.cosmos.connection, declared.servicebus.connection
         run_beside(_make(self, declared.cosmos, declared.servicebus))
+        if declared.storage.queues or declared.storage.blob_containers:
+            self._storage_name = declared.storage.connection
+            self._storage = self._storage or self.add(Service("storage", self.folder / "storage"))
+            run_beside(provision.storage(self._storage.connection_string, declared.storage))
 
     def run(self, app: Path, *options: str) -> Service:
         """Start the Functions host with the ``function_app.py`` in ``app``, never with a developer's own settings."""

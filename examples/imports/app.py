@@ -1,0 +1,79 @@
+"""The same as one FastAPI program: API, relay and jobs in one process."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, Request, Response
+
+from cosmos_outbox import running
+from cosmos_outbox.http import READING, Answer, Answering
+from cosmos_outbox.http import Request as Call
+from examples.imports import http, worker
+from examples.imports.files import BlobFiles
+from examples.imports.jobs import Jobs
+from examples.imports.service import service
+
+files = BlobFiles()
+answering = Answering()
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Events leave and jobs are run while the program serves."""
+    stop = asyncio.Event()
+    async with running(service) as at_work:
+        app.state.health = at_work.health
+        jobs = asyncio.create_task(worker.work(Jobs(files), stop, os.environ))
+        try:
+            yield
+        finally:
+            stop.set()
+            await jobs
+
+
+app = FastAPI(title="Imports", lifespan=lifespan)
+
+
+@answering.honouring(http.KEY)
+async def _upload(call: Call) -> Answer:
+    return await http.upload(call, files)
+
+
+@answering
+async def _status(call: Call) -> Answer:
+    return await http.status(call)
+
+
+@app.post("/imports", status_code=202)
+async def upload(request: Request, name: str) -> Response:
+    """Accept a file, the body; ``name`` is its name."""
+    return _response(await _upload(await _call(request)))
+
+
+@app.get("/imports/{id}")
+async def status(request: Request) -> Response:
+    """Tell how far an import is."""
+    return _response(await _status(await _call(request)))
+
+
+@app.get("/readyz")
+async def ready() -> Response:
+    """Whether the relay does its work."""
+    reason = await app.state.health.trouble()
+    return Response(reason or "ready", 503 if reason else 200, media_type="text/plain")
+
+
+async def _call(request: Request) -> Call:
+    body = bytearray()
+    if request.method not in READING:
+        async for part in request.stream():
+            body += part
+            if len(body) > http.MAX_BYTES:
+                break  # the rest is not read: the call refuses what is too large
+    return Call(request.method, str(request.url), dict(request.headers), request.path_params, bytes(body))
+
+
+def _response(answer: Answer) -> Response:
+    return Response(answer.body, answer.status, dict(answer.headers), answer.content_type)

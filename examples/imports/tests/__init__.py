@@ -1,0 +1,1 @@
+"""The import service: its tasks in memory, and jobs that are killed on a local Azure."""

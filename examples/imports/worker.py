@@ -1,0 +1,117 @@
+"""Jobs in a process of its own: ``python -m examples.imports.worker``. SIGTERM lets the job in hand end.
+
+A message is out of sight while its job runs. A worker that dies leaves it so for a while; whoever gets it then finds
+the task taken, and leaves it to the task's own time.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Mapping
+
+from azure.core.exceptions import AzureError, HttpResponseError
+from azure.storage.queue import QueueMessage
+from azure.storage.queue.aio import QueueClient
+
+from cosmos_outbox import running
+from cosmos_outbox.errors import OutboxError
+from examples.imports.files import BlobFiles
+from examples.imports.jobs import Jobs
+from examples.imports.service import service
+
+VISIBILITY_SECONDS = int(os.environ.get("IMPORT_VISIBILITY_SECONDS", "60"))
+REST_SECONDS = 1.0
+MOST_DELIVERIES = 20
+"""A message that raises each time is left to whoever reads the log; what it asks for is in the task."""
+
+_log = logging.getLogger(__name__)
+
+
+async def work(jobs: Jobs, stop: asyncio.Event, environment: Mapping[str, str]) -> None:
+    """Run what the queue brings, one job at a time, until told to stop."""
+    async with _queue(environment) as queue:
+        while not stop.is_set():
+            message = await _next(queue)
+            if message is not None:
+                await _run(jobs, queue, message)
+                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(REST_SECONDS):
+                    await stop.wait()
+
+
+async def _next(queue: QueueClient) -> QueueMessage | None:
+    try:
+        return await queue.receive_message(visibility_timeout=VISIBILITY_SECONDS)
+    except (AzureError, OSError) as error:
+        _log.warning("the queue cannot be read: %s", type(error).__name__)
+        return None
+
+
+async def _run(jobs: Jobs, queue: QueueClient, message: QueueMessage) -> None:
+    try:
+        async with _out_of_sight(queue, message):
+            await jobs.run_message(message.content.encode())
+    except OutboxError as error:
+        _log.warning("message %s comes again: %s", message.id, error)
+        return
+    except Exception:  # noqa: BLE001 - whatever one message makes raise stops no other
+        _log.exception("message %s cannot be worked on", message.id)
+        if (message.dequeue_count or 0) < MOST_DELIVERIES:
+            return
+    with contextlib.suppress(AzureError, OSError):  # it comes again, and starts nothing
+        await queue.delete_message(message)
+
+
+@contextlib.asynccontextmanager
+async def _out_of_sight(queue: QueueClient, message: QueueMessage) -> AsyncIterator[None]:
+    async def renew() -> None:
+        while True:
+            await asyncio.sleep(VISIBILITY_SECONDS / 2)
+            with contextlib.suppress(HttpResponseError, OSError):
+                renewed = await queue.update_message(
+                    message.id, message.pop_receipt, visibility_timeout=VISIBILITY_SECONDS
+                )
+                message.pop_receipt = renewed.pop_receipt
+
+    renewing = asyncio.create_task(renew())
+    try:
+        yield
+    finally:
+        renewing.cancel()
+        await asyncio.wait([renewing])
+
+
+def _queue(environment: Mapping[str, str]) -> QueueClient:
+    from azure.storage.queue import TextBase64DecodePolicy, TextBase64EncodePolicy  # noqa: PLC0415
+
+    encode, decode = TextBase64EncodePolicy(), TextBase64DecodePolicy()
+    name = environment["STORAGEQUEUE_QUEUES"]
+    if connection := environment.get("STORAGEQUEUE"):
+        return QueueClient.from_connection_string(
+            connection, name, message_encode_policy=encode, message_decode_policy=decode
+        )
+    from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415 - not with a connection string
+
+    address = environment["STORAGEQUEUE__queueServiceUri"]
+    return QueueClient(
+        address, name, DefaultAzureCredential(), message_encode_policy=encode, message_decode_policy=decode
+    )
+
+
+async def main() -> None:
+    """Until SIGTERM or Ctrl-C."""
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("azure").setLevel(logging.WARNING)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with running(service, relay=False, subscribers=False):
+        _log.info("waiting for jobs")
+        await work(Jobs(BlobFiles()), stop, os.environ)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
