@@ -4,7 +4,7 @@ A violation that ``may_pass`` is one that waiting can end; what a projection mak
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -166,7 +166,6 @@ def _reaction(
     """Each happens once, as its record tells, and in the order that is declared."""
     for failure in reaction.failures:
         yield Violation("target fails", f"{reaction.name}: {failure}")
-    sequences = {event.id: event.sequence or 0 for each in events.values() for event in each}
     done = [
         (change.events[0].aggregate, str(change.events[0].data["causationId"]))
         for change in found.changes
@@ -182,6 +181,18 @@ def _reaction(
                 yield Violation("reaction left out", told, may_pass=True)
             elif (outcome == "applied") != ((key, cause) in done):
                 yield Violation("reaction told, and not done", f"{told}: {outcome}")
+    for key, cause in done:
+        if cause in reaction.wanted and key not in _targets(reaction, cause):
+            yield Violation("reaction at another target", f"{reaction.name}: {cause} has changed {key}")
+    yield from _out_of_order(reaction, done, events)
+
+
+def _out_of_order(
+    reaction: ReactionFound,
+    done: Sequence[tuple[AggregateKey, str]],
+    events: Mapping[AggregateKey, list[StoredEvent]],
+) -> Iterator[Violation]:
+    sequences = {event.id: event.sequence or 0 for each in events.values() for event in each}
     sources = {event.id: event.aggregate for each in events.values() for event in each}
     ordered = [
         (key, sources[cause], sequences[cause]) for key, cause in done if key in _targets(reaction, cause)
