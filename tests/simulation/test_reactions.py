@@ -47,6 +47,14 @@ PLANTED = [
         ("reaction at another target",),
     ),
     Planted(
+        "record-of-a-key-is-written-whatever-is-there",  # created_only: a change with a key that comes again
+        "cosmos_outbox/cosmos/aggregates/change_records.py",
+        "        return Write.create(\n",
+        "        return Write.upsert(\n",
+        "",
+        ("keyed change twice",),
+    ),
+    Planted(
         "what-comes-early-is-applied",  # next_only: a message that is set aside, and the next one
         DECISION,
         "    if order is InOrder.EACH and event.sequence is not None and",

@@ -41,11 +41,23 @@ def _requests(found: LeftBehind) -> Iterator[Violation]:
         if not event.data.get("causationId")  # what a reaction made of it has its correlation id too
     )
     for each in found.told:
-        if each.outcome == "acknowledged" and stored[each.cause] != each.events:
+        if each.outcome == "acknowledged" and each.events not in (None, stored[each.cause]):
             told = f"{each.about} by {each.cause}: {each.events} event(s) told, {stored[each.cause]} stored"
             yield Violation("acknowledged, and not stored", told)
         if each.outcome == "refused" and stored[each.cause]:
             yield Violation("refused, and done", f"{each.about} by {each.cause}")
+    yield from _keyed(found, stored)
+
+
+def _keyed(found: LeftBehind, stored: Mapping[str, int]) -> Iterator[Violation]:
+    """A change with a key happens once, and each repetition gets the first answer."""
+    for operation in dict.fromkeys(each.keyed for each in found.told if each.keyed):
+        attempts = [each for each in found.told if each.keyed == operation]
+        about = f"{attempts[0].about} by {operation}"
+        if (times := sum(stored[each.cause] > 0 for each in attempts)) > 1:
+            yield Violation("keyed change twice", f"{about}: stored {times} times")
+        if times and any(each.decided for each in attempts):
+            yield Violation("keyed change told otherwise", f"{about}: done, and refused when it was repeated")
 
 
 def _without_gap(events: Mapping[AggregateKey, list[StoredEvent]]) -> Iterator[Violation]:

@@ -214,10 +214,12 @@ class ServiceWorld(World):
 
     def _told(self) -> Iterator[ToldOf]:
         for cause, answer in self.history.answers.items():
-            body = answer.body or {}
-            if "events" in body or answer.outcome == "refused":
-                about = answer.aggregate or "a new one"
-                yield ToldOf(cause, about, answer.outcome, body.get("events", 0))
+            body, asked = answer.body or {}, self.history.attempts[cause]
+            keyed = answer.operation if asked.key is not None else ""
+            if "events" in body or answer.outcome == "refused" or keyed:
+                about = answer.aggregate or asked.aggregate or "a new one"
+                decided = "refused" in body
+                yield ToldOf(cause, about, answer.outcome, body.get("events"), keyed, decided)
 
     async def documents(self, container: str) -> list[Document]:
         """All that a container holds."""
