@@ -93,6 +93,9 @@ param archive bool = false
 @description('An aggregate of its own that changes each minute, and an alert when one of its events is lost or late.')
 param canary bool = false
 
+@description('Aggregates of the service have deadlines (due, on_due), and an alert comes when one is not met. The contact service has none.')
+param deadlines bool = false
+
 @description('Cosmos DB, Service Bus and storage are reached over private endpoints only. Needs Service Bus Premium.')
 param privateNetworking bool = false
 
@@ -147,6 +150,10 @@ param alertSetAsideMessages int = 0
 @minValue(0)
 @description('Seconds: alert when an effect has waited for longer.')
 param alertEffectsSeconds int = 600
+
+@minValue(0)
+@description('Seconds: alert when an aggregate has been due for longer.')
+param alertDeadlineSeconds int = 600
 
 @minValue(0)
 @description('Seconds: alert when the canary was late by more, in the 99th percentile of an hour, or one of its events is lost.')
@@ -466,6 +473,8 @@ module alerts 'modules/alerts.bicep' = {
     parkedContacts: alertParkedContacts
     setAsideMessages: alertSetAsideMessages
     effectsSeconds: alertEffectsSeconds
+    deadlineSeconds: alertDeadlineSeconds
+    deadlines: deadlines
     canarySeconds: alertCanarySeconds
     canary: canary
     noReportMinutes: alertNoReportMinutes

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cosmos_outbox.cli import told
-from cosmos_outbox.contracts.release import SCHEMAS, compare, contract, write
+from cosmos_outbox.contracts.release import ASYNCAPI, SCHEMAS, compare, contract, write
 from cosmos_outbox.settings.errors import Misconfigured
 
 DONE, BREAKS, UNUSABLE = 0, 1, 2
@@ -29,12 +29,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
         print(f"schemas: {error}", file=sys.stderr)
         return UNUSABLE
     if arguments.check and not [*folder.glob(f"{SCHEMAS}/*.json")]:
-        print(
-            f"schemas: {folder} has no contract to compare with: write it with cosmos-outbox schemas {folder}, and "
-            "commit it",
-            file=sys.stderr,
-        )
-        return UNUSABLE
+        return _missing(folder, "no contract")
     for line in found.raised:
         print(line)
     for line in found.breaks:
@@ -46,9 +41,19 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
             file=sys.stderr,
         )
         return BREAKS
+    if arguments.check and not (folder / ASYNCAPI).exists():
+        return _missing(folder, f"no {ASYNCAPI}")
     for name in [] if arguments.check else write(folder, files):
         print(f"wrote {folder / name}")
     return DONE
+
+
+def _missing(folder: Path, what: str) -> int:
+    print(
+        f"schemas: {folder} has {what} to compare with: write it with cosmos-outbox schemas {folder}, and commit it",
+        file=sys.stderr,
+    )
+    return UNUSABLE
 
 
 def _parser() -> argparse.ArgumentParser:

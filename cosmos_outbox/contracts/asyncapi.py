@@ -39,6 +39,11 @@ def document(service: Service, examples: Mapping[str, Any] | None = None) -> dic
                 ),
                 "description": "The topic in SERVICEBUS_TOPIC. It drops a message whose MessageId it has seen inside "
                 "its window. A subscription needs sessions: one holds all events of an aggregate.",
+                "x-service-bus": {
+                    "requiresDuplicateDetection": True,
+                    "requiresSession": True,
+                    "sessionOf": "a bucket of aggregates, or one aggregate",
+                },
                 "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in names},
             }
         },

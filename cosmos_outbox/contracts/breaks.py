@@ -46,6 +46,11 @@ def breaks(old: Schema, new: Schema) -> list[str]:
     return [*dict.fromkeys(_Comparison(old, new).of(old, new, ""))]
 
 
+def breaks_inside(schemas: tuple[Schema, Schema], documents: tuple[Schema, Schema], name: str) -> list[str]:
+    """As :func:`breaks`, of an old and a new schema that refer to parts of documents, under the name of the place."""
+    return [*dict.fromkeys(_Comparison(*documents).of(*schemas, f".{name}"))]
+
+
 @dataclass
 class _Comparison:
     old: Schema

@@ -12,17 +12,19 @@ from typing import Any
 
 from cosmos_outbox.contracts import asyncapi
 from cosmos_outbox.contracts.breaks import breaks
+from cosmos_outbox.contracts.channels import channel_breaks
 from cosmos_outbox.contracts.schemas import events_of, file_name, schema
 from cosmos_outbox.wiring.service import Service
 
 _NAME = re.compile(r"^(?P<event>.+)\.v(?P<version>[1-9]\d*)\.json$")
 SCHEMAS = "schemas"
+ASYNCAPI = "asyncapi.json"
 
 
 def contract(service: Service, examples: Mapping[str, Any] | None = None) -> dict[str, str]:
     """The files of a service's contract, by their paths in its folder. Raises ValueError: two events have one name."""
     documents = {f"{SCHEMAS}/{file_name(kind)}": schema(kind, of) for kind, of in events_of(service).items()}
-    documents["asyncapi.json"] = asyncapi.document(service, examples)
+    documents[ASYNCAPI] = asyncapi.document(service, examples)
     return {
         name: json.dumps(document, indent=2, ensure_ascii=False) + "\n"
         for name, document in documents.items()
@@ -40,7 +42,7 @@ class Comparison:
 
 
 def compare(folder: Path, files: Mapping[str, str]) -> Comparison:
-    """The contract in a folder, and one that is to follow it. Raises ValueError: a schema in it cannot be read."""
+    """The contract in a folder, and one that is to follow it. Raises ValueError: a file in it cannot be read."""
     last = _schemas({f"{SCHEMAS}/{each.name}": each.read_text() for each in folder.glob(f"{SCHEMAS}/*.json")})
     found = Comparison()
     for (event, version), new in sorted(_schemas(files).items()):
@@ -59,6 +61,10 @@ def compare(folder: Path, files: Mapping[str, str]) -> Comparison:
     still = {event for event, _ in _schemas(files)}
     for event in sorted({event for event, _ in last} - still):
         found.breaks.append(f"{event} is gone (event)")
+    if (told := folder / ASYNCAPI).exists():
+        found.breaks += channel_breaks(
+            *(_json(ASYNCAPI, text) for text in (told.read_text(), files[ASYNCAPI]))
+        )
     return found
 
 
@@ -80,8 +86,12 @@ def _schemas(files: Mapping[str, str]) -> dict[tuple[str, int], Any]:
     found = {}
     for name, match in named.items():
         if match is not None:
-            try:
-                found[match["event"], int(match["version"])] = json.loads(files[name])
-            except ValueError as error:
-                raise ValueError(f"{name} is no JSON: {error}") from None
+            found[match["event"], int(match["version"])] = _json(name, files[name])
     return found
+
+
+def _json(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{name} is no JSON: {error}") from None

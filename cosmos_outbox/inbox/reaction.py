@@ -14,7 +14,7 @@ message from further in the future waits, and messages are too old by ``MARGIN``
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Generic, Protocol, TypeVar
@@ -43,6 +43,7 @@ from cosmos_outbox.inbox.reaction_decision import (
     decide,
     discard,
 )
+from cosmos_outbox.inbox.reaction_targets import LookedUp, Targets, by_id, few
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
 from cosmos_outbox.kernel.clock import monotonic, utc_now
 
@@ -52,10 +53,9 @@ ATTEMPTS = 5
 MARGIN = timedelta(days=1)
 """For clocks that differ."""
 
-T = TypeVar("T", bound=Target)
+_TOO_OLD = "the message is older than records live, and may have been applied"
 
-Targets = Callable[[Event], str | Sequence[str] | None]
-"""The ids of the targets of a message, the same each time; None: the message is not for this reaction."""
+T = TypeVar("T", bound=Target)
 
 _log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class ReactionRules(Generic[T]):
     """A constant of the code: it is part of each record's id."""
     kind: str
     """The type of the targets."""
-    targets: Targets
+    targets: Targets | LookedUp
     react: React[T]
     order: InOrder
     lives: timedelta
@@ -126,7 +126,7 @@ class ReactionInbox(Generic[T]):
 
     async def check(self) -> None:
         """Returns if the store answers about a target that nobody has. Raises StoreAway."""
-        await self.reactions.find(TargetPlace("nobody", "nobody", ""))
+        await self.reactions.find(TargetPlace("nobody", "nobody", "nobody", ""))
 
     async def apply(self, event: Event) -> None:
         """As :meth:`handle`, asked by an operator: what was refused is tried again (``through_the_record``)."""
@@ -140,7 +140,12 @@ class ReactionInbox(Generic[T]):
             NotInTurn: each in order, and a message before it is to be dealt with first.
             StoreAway: the store did not answer.
         """
-        places = self._places(event)
+        rules, until = self.rules, self.time() + LONGEST_CALL_SECONDS
+        if isinstance(rules.targets, LookedUp):
+            targets = await rules.targets.give_up(event, reason, until)
+        else:
+            targets = by_id(rules.targets(event))
+        places = self._places(event, targets)
         gave_up = [await self._discard(place, event, reason) for place in places]
         if places and not any(gave_up):
             raise Settled("the message was applied, or changes nothing: its record is closed as applied")
@@ -150,10 +155,12 @@ class ReactionInbox(Generic[T]):
         age = event.age(self.clock())
         if age < -MARGIN / 2:
             raise NotApplied(f"event {event.id} is from the future: set the clock of its publisher")
-        failures: list[Exception] = []
-        for place in self._places(event):  # complete_after_all
+        too_old, failures = age >= self.rules.too_old, list[Exception]()
+        for place in self._places(
+            event, await self._targets(event, until, too_old=too_old)
+        ):  # complete_after_all
             try:
-                if age >= self.rules.too_old:
+                if too_old:
                     outcome, reason = await self._find_recorded(place, event)
                 else:
                     outcome, reason = await self._once(place, event, until, asked=asked)
@@ -168,19 +175,28 @@ class ReactionInbox(Generic[T]):
         if failures:  # what waits is tried again, what is refused is not
             raise min(failures, key=lambda each: isinstance(each, ReactionRefused))
 
-    def _places(self, event: Event) -> Sequence[TargetPlace]:
+    async def _targets(self, event: Event, until: float, *, too_old: bool) -> Mapping[str, str]:
+        """Raises ReactionRefused: there are too many, or nobody knows of a list any more."""
+        targets = self.rules.targets
+        if not isinstance(targets, LookedUp):
+            return few(by_id(targets(event)))
+        if not too_old:
+            return await targets.of(event, until)
+        if (stored := await targets.find_stored(event)) is None:
+            raise ReactionRefused(_TOO_OLD)
+        return stored
+
+    def _places(self, event: Event, targets: Mapping[str, str]) -> list[TargetPlace]:
         rules = self.rules
-        found = rules.targets(event)
-        ids = [] if found is None else [found] if isinstance(found, str) else list(dict.fromkeys(found))
-        return [TargetPlace.of(rules.name, rules.kind, each, event, rules.order) for each in ids]
+        return [
+            TargetPlace.of(rules.name, rules.kind, each, partition_key, event, rules.order)
+            for each, partition_key in targets.items()
+        ]
 
     async def _find_recorded(self, place: TargetPlace, event: Event) -> tuple[ReactionOutcome, str]:
         """``too_old``: without a record nobody knows whether the message was applied before its record expired."""
         if (record := await self.reactions.find(place)) is None:
-            return (
-                ReactionOutcome.REFUSED,
-                "the message is older than records live, and may have been applied",
-            )
+            return ReactionOutcome.REFUSED, _TOO_OLD
         return self._says(record, event)
 
     async def _once(

@@ -128,17 +128,25 @@ class TargetPlace:
 
     target: str
     """The id of the aggregate."""
+    partition_key: str
     record: str
     cursor: str
     """Of all messages of the source aggregate; empty: the reaction takes them in any order."""
 
     @classmethod
-    def of(cls, reaction: str, kind: str, target: str, event: Event, order: InOrder) -> "TargetPlace":
+    def of(  # noqa: PLR0913, PLR0917 - what makes its ids
+        cls, reaction: str, kind: str, target: str, partition_key: str, event: Event, order: InOrder
+    ) -> "TargetPlace":
         """``kind``: the target's type."""
         source = event.aggregate
         cursor = _digest("cursor", reaction, event.source, *source, kind, target)
         record = _digest("reaction", reaction, event.source, event.id, kind, target)
-        return cls(target, record, "" if order is InOrder.ANY else cursor)
+        return cls(target, partition_key, record, "" if order is InOrder.ANY else cursor)
+
+
+def list_name(reaction: str, event: Event) -> str:
+    """Of the list of targets that is looked up for a message."""
+    return _digest("targets", reaction, event.source, event.id)
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ class Deadlines:
         now, ends_at = self.clock(), self.time() + ROUND_SECONDS
         self._resting = {key: until for key, until in self._resting.items() if until > self.time()}
         left: dict[DueDocument, None] = {}
-        met = 0
+        met, looked = 0, False
         try:
             async for page in self.documents.pages(now):
                 ours = [each for each in page if each.aggregate_type in self.kinds]
@@ -91,9 +91,11 @@ class Deadlines:
                     done = await self._meet_all(some)
                     met += sum(done.values())
                     left = {each: None for each in left if each not in done}
+            looked = True
             return met
         finally:
-            telemetry.due([each.due for each in left], self.clock())
+            if looked or left:  # who could not look says nothing of what is due
+                telemetry.due([each.due for each in left], self.clock())
 
     async def _meet_all(self, some: Sequence[DueDocument]) -> Mapping[DueDocument, bool]:
         """Those that are not due any more, and whether each was changed. Raises what hits all of them."""

@@ -20,8 +20,8 @@ from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKey
 from cosmos_outbox.inbox.decision import First, Projection
 from cosmos_outbox.inbox.effect import Effect
 from cosmos_outbox.inbox.form import EntryForm
-from cosmos_outbox.inbox.reaction import Targets
 from cosmos_outbox.inbox.reaction_decision import InOrder, React
+from cosmos_outbox.inbox.reaction_targets import LookUp, Targets
 from cosmos_outbox.inbox.upcasting import Upcasting, Upcasts
 from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState
 from cosmos_outbox.outbox.aggregates import Aggregates
@@ -229,7 +229,8 @@ class Service:
         *,
         of: type[Aggregate[Any]] | str,
         to: type[A],
-        target: Targets,
+        target: Targets | None = None,
+        look_up: LookUp | None = None,
         order: Literal["any", "newest", "each"],
         subscription: Named | str | None = None,
         topic: Named | str | None = None,
@@ -238,17 +239,15 @@ class Service:
         """Declare a reaction: a message changes an aggregate, or makes it, and raises its events, once.
 
         ``name``: never change it once messages came. ``target``: the id of the aggregate of type ``to`` that a message
-        is for, or several ids, the same each time; None: the message is not for this reaction. ``order``: "any";
-        "newest" (a message that comes after a newer one of its aggregate is passed over); or "each" (in order, none
-        left out: the subscription filters nothing, and each message names the same target). ``topic``: another team's;
-        None: the service's own. The decorated function gets the aggregate, or None, and the event; it changes it, or
-        returns a new one, or raises ReactionRefused. It may be called again for the same message, and does no I/O.
-        Raises ValueError: the name is taken, or the service has no such aggregates.
+        is for, or several, the same each time, with their partition keys as ``{id: key}`` where these are others; None:
+        it is not for this reaction. ``look_up``: finds them instead, by ``await newest(kind, id)``; what it found is
+        stored, and stays. ``order``: "any"; "newest" (a message after a newer one of its aggregate is passed over); or
+        "each" (in order, none left out: no filter, and always the same target). ``topic``: another team's. The
+        decorated function gets the aggregate, or None, and the event; it changes it, returns a new one, or raises
+        ReactionRefused. It may be called again, and does no I/O. Raises ValueError: it cannot be right.
         """
         if to not in self.aggregates:
-            raise ValueError(
-                f"{self.name} has no {to.__name__}: a reaction changes aggregates of its own service"
-            )
+            raise ValueError(f"{self.name} has no {to.__name__}: a reaction changes its own service's aggregates")
         kind = of if isinstance(of, str) else of.aggregate_type
         steps = Upcasting(upcast or {})
 
@@ -256,7 +255,8 @@ class Service:
             declared = ReactionOf(
                 name, kind, to, named_after(name, "SUBSCRIPTION", subscription),
                 None if topic is None else named_after(name, "TOPIC", topic),
-                steps.before(target), steps.before(react), InOrder(order), untyped=self.untyped == kind,
+                target and steps.before(target), look_up and steps.before(look_up), steps.before(react),
+                InOrder(order), untyped=self.untyped == kind,
             )  # fmt: skip
             self._add(declared)
             return declared

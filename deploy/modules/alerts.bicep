@@ -22,6 +22,11 @@ param behindMinutes int
 param parkedContacts int
 param setAsideMessages int
 param effectsSeconds int
+param deadlineSeconds int
+
+@description('Whether something can be due: its alert costs as much as another.')
+param deadlines bool
+
 param canarySeconds int
 
 @description('Whether there is a canary: its alert costs as much as another.')
@@ -83,6 +88,14 @@ var logAlerts = [
     window: 10
     threshold: effectsSeconds
     query: loadTextContent('../alerts/effects.kql')
+  }
+  {
+    name: 'deadlines'
+    title: 'Deadlines are not met'
+    severity: 2
+    window: 10
+    threshold: deadlineSeconds
+    query: loadTextContent('../alerts/deadlines.kql')
   }
   {
     name: 'canary'
@@ -165,7 +178,7 @@ resource operators 'Microsoft.Insights/actionGroups@2023-01-01' = if (!empty(ema
 }
 
 // The tables are there only when something has arrived: so the queries are not run when the rules are made.
-resource logRules 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for alert in logAlerts: if (canary || alert.name != 'canary') {
+resource logRules 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for alert in logAlerts: if ((canary || alert.name != 'canary') && (deadlines || alert.name != 'deadlines')) {
   name: 'alert-${alert.name}-${resourceToken}'
   location: location
   tags: tags

@@ -7,16 +7,23 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from azure.cosmos.aio import CosmosClient
 
+from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
 from cosmos_outbox.cosmos.aggregates.deadlines import CosmosDueDocuments
+from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
 from cosmos_outbox.cosmos.store.container import StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.reaction import ReactionInbox, ReactionRules
+from cosmos_outbox.inbox.reaction_decision import InOrder
 from cosmos_outbox.outbox.errors import Throttled, Unpublishable
+from cosmos_outbox.outbox.on_commit import OnCommit
 from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.wiring.outbox import deadlines_of
 from devstack.testing import Service
@@ -24,7 +31,7 @@ from tests.support.azure import CONTACTS, contacts_database
 from tests.support.emulators import Gap
 from tests.support.losses import EACH_LOSS, Failing, Fate, Loss, ProcessDied
 from tests.support.offers import LATER, NOON, Offer, Offers, PatientOffer, Refused, aggregates_over
-from tests.support.reactions import CutOff, Heap, no_loss
+from tests.support.reactions import LIVES, CutOff, Heap, no_loss, told
 from tests.support.telemetry import Recorded, recording
 
 pytestmark = pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
@@ -193,6 +200,54 @@ async def test_a_rule_that_was_made_later_corrects_what_is_stored(offers: Offers
     assert await offers.instance(PatientOffer).meet() == 0
     assert (await offers.document(name))["_etag"] == document["_etag"]
     assert await offers.history(name) == ["OfferMade"]
+
+
+async def test_a_round_that_could_not_look_says_nothing_of_what_is_due(
+    offers: Offers, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await offers.made(NOON - timedelta(seconds=90), name="broken-1")
+    instance = offers.instance()
+    await instance.meet()
+
+    def away(*_: Any) -> AsyncIterator[Sequence[Any]]:
+        raise Throttled("later", retry_after_seconds=1)
+
+    monkeypatch.setattr(CosmosDueDocuments, "pages", away)
+    with pytest.raises(Throttled):
+        await instance.meet()
+    assert (recorded.gauge("outbox.due.aggregates"), recorded.gauge("outbox.due.oldest")) == (1, 90.0)
+
+
+@pytest.mark.parametrize("accepted", [False, True])
+async def test_what_a_reaction_does_later_is_a_deadline_that_a_later_change_cancels(
+    offers: Offers, accepted: bool
+) -> None:
+    """Stored in the reaction's own transaction, met when it is due, a year later."""
+    name, container = str(uuid4()), offers.container()
+    year = NOON + timedelta(days=365)
+
+    def make(offer: Offer | None, event: Event) -> Offer | None:
+        if offer is None:
+            return Offer.make(None, name)
+        offer.extend(year)  # the three lines of a reaction that is due later: state, due, on_due
+        return None
+
+    lifetimes, order = Lifetimes(600, 600, int(LIVES.total_seconds())), InOrder.ANY
+    reactions = CosmosReactions(container, Offer, "later", order, lifetimes, OnCommit())
+    inbox = ReactionInbox(reactions, ReactionRules("later", "offer", lambda _: name, make, order, LIVES))
+    first, second = told(name, "a"), told(name, "b", 2)
+    for message in (first, second, first, second):
+        await inbox.handle(message)
+    document = await offers.document(name)
+    assert document["due"] == "2027-03-01T12:00:00Z"
+    offers.now = year - SECOND
+    assert await offers.instance().meet() == 0
+    if accepted:
+        await offers.change(name, Offer.accept)
+    offers.now = year
+    await offers.until_met()
+    ends = "accepted" if accepted else "expired"
+    assert await offers.history(name) == ["OfferMade", "OfferExtended", ends]
 
 
 async def test_one_that_cannot_be_met_holds_up_no_other_and_is_told(

@@ -86,6 +86,7 @@ def default(parameter: str) -> int:
         ("parked", "alertParkedContacts", "outbox.parked.aggregates", 0.0),
         ("set-aside", "alertSetAsideMessages", "outbox.set_aside.messages", 0.0),
         ("effects", "alertEffectsSeconds", "outbox.effects.oldest", 600.0),
+        ("deadlines", "alertDeadlineSeconds", "outbox.due.oldest", 600.0),
     ],
 )
 def test_the_largest_value_of_a_gauge_decides(

@@ -1,12 +1,14 @@
-"""A service whose piles put marks on heaps: all on one, in any order; and each on two of its own, in order."""
+"""A service whose piles put marks on heaps: all on one, in any order; each on two of its own, in order; and each on
+those of the piles that came last, which the one heap lists."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from random import Random
 from typing import Any, ClassVar
 from uuid import uuid4
 
 from cosmos_outbox import Aggregate, AggregateState, Event, Names, Service, Timestamp, WireModel
+from cosmos_outbox.inbox.reaction_targets import Newest
 from cosmos_outbox.testing import Commands
 from tests.support.reactions import Heap
 
@@ -43,7 +45,7 @@ def _react(order: Any) -> None:
 
     @service.reaction(f"marks-{order}", of=Pile, to=Heap, target=target, order=order)
     def put(heap: Heap | None, event: Event) -> Heap | None:
-        mark = str(event.data["size"])
+        mark = event.aggregate.id if order == "any" else str(event.data["size"])
         if heap is None:
             return Heap(
                 Heap.make(target(event), mark).state.model_copy(update={"created_at": event.created_at}),
@@ -55,6 +57,21 @@ def _react(order: Any) -> None:
 
 for _order in ("any", "each", "newest"):
     _react(_order)
+
+
+async def _the_last(newest: Newest, event: Event) -> Sequence[str]:
+    one = await newest(Heap, "any-one")
+    return (
+        []
+        if one is None
+        else [f"newest-{each}" for each in list(dict.fromkeys(reversed(one.state.marks)))[:3]]
+    )
+
+
+@service.reaction("marks-listed", of=Pile, to=Heap, look_up=_the_last, order="any")
+def put_listed(heap: Heap | None, event: Event) -> None:
+    if heap is not None:
+        heap.put(event.id, event.created_at)
 
 
 def commands() -> Commands[Pile]:

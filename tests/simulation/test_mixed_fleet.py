@@ -15,8 +15,8 @@ from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.testing import simulate
 from cosmos_outbox.testing.deriving.forms import Form, unread, write
 from cosmos_outbox.testing.deriving.found import LeftBehind, StoredChange, StoredEvent
+from cosmos_outbox.testing.deriving.reactions import reaction
 from cosmos_outbox.testing.deriving.rules import broken
-from cosmos_outbox.testing.deriving.service_world import reaction
 from cosmos_outbox.wiring.declared import ReadModelOf
 from cosmos_outbox.wiring.reactions import ReactionOf
 from cosmos_outbox.wiring.service import Service

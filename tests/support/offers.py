@@ -135,7 +135,7 @@ class Offers:
         """What its events say, in their order: what it was closed as, else the event's name."""
         proxy = self.client.get_database_client(self.names[0]).get_container_client(self.names[1])
         found = [each["data"] async for each in proxy.query_items("SELECT * FROM c", partition_key=name)]
-        events = sorted((each for each in found if "sequence" in each), key=lambda each: each["sequence"])
+        events = sorted((each for each in found if "action" in each), key=lambda each: each["sequence"])
         assert [each["sequence"] for each in events] == [*range(1, len(events) + 1)]
         return [each.get("closedAs", each["action"]) for each in events]
 

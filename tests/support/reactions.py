@@ -74,6 +74,10 @@ class Heap(Aggregate[HeapState]):
             marks=(*self.state.marks, mark),
         )
 
+    def become(self, *marks: str) -> None:
+        at = datetime.now(UTC)
+        self._raise(lambda n: Marked(heap_id=self.state.id, mark="", sequence=n, created_at=at), marks=marks)
+
     def close(self, *, closed: bool = True) -> None:
         self._set("closed", closed, datetime.now(UTC))
 

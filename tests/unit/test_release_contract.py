@@ -14,7 +14,8 @@ from cosmos_outbox.contracts.release import compare, contract, write
 from tests.support.parcels import Moved, Parcel, ParcelLost, ParcelState
 from tests.support.paths import ROOT
 
-PARCELS = Service("parcels", [Parcel], Names(topic="parcel-events"))
+NAMES = Names(topic="parcel-events")
+PARCELS = Service("parcels", [Parcel], NAMES)
 
 
 class GoesElsewhere(Moved):
@@ -50,7 +51,7 @@ def parcels(form: type[WireModel], **more: Any) -> Service:
     class Changed(Parcel):
         published_forms: ClassVar[Mapping[Any, Any]] = {**Parcel.published_forms, "ParcelMoved": form}
 
-    return Service("parcels", [Changed], **more)
+    return Service("parcels", [Changed], NAMES, **more)
 
 
 @pytest.fixture
@@ -108,9 +109,9 @@ def test_an_event_that_is_gone_breaks_its_readers_and_a_new_one_nobody(last: Pat
     class Weightless(Parcel):
         changed_events: ClassVar[Mapping[str, str]] = {"address": "ParcelMoved"}
 
-    found = compare(last, contract(Service("parcels", [Weightless], events=[ParcelBurnt])))
+    found = compare(last, contract(Service("parcels", [Weightless], NAMES, events=[ParcelBurnt])))
     assert found.breaks == ["ParcelWeighed is gone (event)"]
-    assert compare(last, contract(Service("parcels", [Parcel], events=[ParcelBurnt]))).breaks == []
+    assert compare(last, contract(Service("parcels", [Parcel], NAMES, events=[ParcelBurnt]))).breaks == []
 
 
 def test_a_schema_of_a_version_before_stays_for_the_messages_that_wait(last: Path) -> None:

@@ -62,9 +62,9 @@ class CosmosReactions(Generic[A]):
         """The record, behind a fence of its own. Raises StoreAway."""
         item_id = record_id(place)
         try:
-            if not await self.container.exists(item_id, place.target):
+            if not await self.container.exists(item_id, place.partition_key):
                 return None
-            item = await self.container.read(item_id, place.target)
+            item = await self.container.read(item_id, place.partition_key)
         except StoreFailed as error:
             raise store_away(error.failure) from error
         if item is None:
@@ -81,7 +81,7 @@ class CosmosReactions(Generic[A]):
     async def read(self, place: TargetPlace) -> SeenTarget[A]:
         """The target, and the cursor where the reaction has one. Raises StoreAway, Unstorable."""
         try:
-            item = await self.container.read(place.target, place.target)
+            item = await self.container.read(place.target, place.partition_key)
             cursor = await self._cursor(place)
         except StoreFailed as error:
             raise store_away(error.failure) from error
@@ -96,7 +96,7 @@ class CosmosReactions(Generic[A]):
         return SeenTarget(None if deleted else found.aggregate, found.etag, deleted, cursor)
 
     async def _cursor(self, place: TargetPlace) -> Cursor:
-        item = await self.container.read(_cursor_id(place), place.target) if place.cursor else None
+        item = await self.container.read(_cursor_id(place), place.partition_key) if place.cursor else None
         return Cursor() if item is None else Cursor(item["data"]["last"], str(item["_etag"]))
 
     async def write(
@@ -104,7 +104,7 @@ class CosmosReactions(Generic[A]):
     ) -> None:
         """Store it all or nothing. Raises RecordChanged, EntryChanged, ReactionRefused, Unstorable, StoreAway."""
         if write.changed is None:
-            await self._store(place, self._beside(place, seen, write), until)
+            await store_once(self.container, place.partition_key, self._beside(place, seen, write), until)
             return
         with committing(_origin(event)) as origin:
             changed = self._changed(place, seen, write.changed)
@@ -114,30 +114,20 @@ class CosmosReactions(Generic[A]):
             except (ChangeTooLarge, Unpublishable) as error:
                 raise ReactionRefused(str(error)) from error
             try:
-                await self._store(place, batch.writes, until)
+                await store_once(self.container, place.partition_key, batch.writes, until)
             finally:  # it may be stored, however this ended
-                self.on_commit(place.target)
+                self.on_commit(place.partition_key)
         telemetry.stored((self.kind.aggregate_type, each.action) for each in changed.changes.events)
 
     def _changed(self, place: TargetPlace, seen: SeenTarget[A], aggregate: A) -> Changed:
-        if (aggregate.aggregate_id, aggregate.partition_key) != (place.target, place.target):
+        if (aggregate.aggregate_id, aggregate.partition_key) != (place.target, place.partition_key):
             raise Unstorable(
-                f"the reaction {self.name} changes {aggregate.key}, which is not the target that it named, or shares a "
-                "partition: name it as the target"
+                f"the reaction {self.name} changes {aggregate.key}, which is not the target that it named: name it, "
+                "and where its partition key is not its id, as {id: partition key}"
             )
         changes = aggregate.changes()
         assert changes is not None, "without changes it is a no"
         return Changed(aggregate, None if aggregate.is_new else seen.version, changes)
-
-    async def _store(self, place: TargetPlace, writes: Sequence[Write], until: float) -> None:
-        latest = until - DEADLINE_SECONDS
-        if monotonic() > latest:  # deadline
-            raise StoreAway("the call takes too long: the message is tried again")
-        once = Once(self.container, place.target, writes, _meaning, _failed)
-        try:
-            await once.store(min(monotonic() + PATIENCE_SECONDS, latest))
-        except OutcomeUnknown as error:
-            raise StoreAway(str(error), retry_after_seconds=error.retry_after_seconds) from error
 
     def _beside(self, place: TargetPlace, seen: SeenTarget[A], write: ToWrite[A]) -> list[Write]:
         record = self._record_item(place, write.record)
@@ -153,7 +143,7 @@ class CosmosReactions(Generic[A]):
             "outcome": record.outcome.value,
             "sequence": record.sequence,
             "fingerprint": record.fingerprint,
-            "reason": record.reason[:_LONGEST_REASON],
+            "reason": record.reason[:LONGEST_REASON],
             "at": self.clock().isoformat(),
         }
         return _item(record_id(place), place, REACTION_TYPE, data, self.lifetimes.reactions)
@@ -168,11 +158,24 @@ class CosmosReactions(Generic[A]):
         )
 
 
-_LONGEST_REASON = 500
+async def store_once(container: Container, partition_key: str, writes: Sequence[Write], until: float) -> None:
+    """Store it all or nothing: the first operation is a record's. Raises as :meth:`CosmosReactions.write` does."""
+    latest = until - DEADLINE_SECONDS
+    if monotonic() > latest:  # deadline
+        raise StoreAway("the call takes too long: the message is tried again")
+    once = Once(container, partition_key, writes, _meaning, _failed)
+    try:
+        await once.store(min(monotonic() + PATIENCE_SECONDS, latest))
+    except OutcomeUnknown as error:
+        raise StoreAway(str(error), retry_after_seconds=error.retry_after_seconds) from error
+
+
+LONGEST_REASON = 500
+"""Characters of it that are stored."""
 
 
 def _item(item_id: str, place: TargetPlace, kind: str, data: Item, ttl: int) -> Item:
-    return {"id": item_id, "partitionKey": place.target, "type": kind, "data": data, "ttl": ttl}
+    return {"id": item_id, "partitionKey": place.partition_key, "type": kind, "data": data, "ttl": ttl}
 
 
 def record_id(place: TargetPlace) -> str:

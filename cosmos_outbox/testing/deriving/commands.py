@@ -4,6 +4,7 @@ Each draws what it needs from the ``luck`` that it is given and takes the time f
 run again.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +13,9 @@ from typing import Any, Generic, TypeVar
 
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.aggregate import Aggregate
+from cosmos_outbox.outbox.idempotency import KeyedRequest
 from cosmos_outbox.outbox.unit_of_work import Origin, Receipt
+from cosmos_outbox.testing.judging.records import Answered
 from cosmos_outbox.testing.simulation.subject import SimulatedClient, Told, Wish
 from cosmos_outbox.wiring.service import Wired
 
@@ -20,6 +23,10 @@ A = TypeVar("A", bound=Aggregate[Any])
 
 Call = Callable[[Random, datetime], Awaitable[None]]
 """A call of the user's own: it uses ``service()`` as his program does."""
+
+KEYED_SHARE = 0.3
+"""Of the changes: those that have an ``Idempotency-Key``."""
+_REPEATED, _PAUSE_SECONDS = 8, 0.3
 
 NEW_SHARE = 0.2
 """Of what is asked for, while there are fewer aggregates than a plan has."""
@@ -61,7 +68,7 @@ class Commands(Generic[A]):
                 client.etags[self._prefix + answer.aggregate] = None
             return
         about = client.chance.choice(known)
-        answer = await client.ask(self._change(client, about.removeprefix(self._prefix)))
+        answer = await _ask(client, self._change(client, about.removeprefix(self._prefix)))
         if answer.status == 404 or (answer.body or {}).get("deleted"):
             client.etags.pop(about, None)
 
@@ -80,18 +87,29 @@ class Commands(Generic[A]):
 
     def _change(self, client: SimulatedClient, aggregate_id: str) -> Wish:
         seed, change = client.chance.random(), client.chance.choice(self.change)
+        key = f"{client.name}-{seed}" if _luck(1 - seed).random() < KEYED_SHARE else None
+        request = KeyedRequest("simulation", key or "", str(seed), self._status_of)
 
         async def run(wired: Wired, origin: Origin) -> Told:
-            at = utc_now()
-            try:
-                receipt = await wired.aggregates.change(
-                    self.kind, aggregate_id, lambda each: change(each, _luck(seed), at), origin
-                )
-            except self.refuses:
-                return Told(409)
-            return _told(receipt, 200)
+            at, aggregates = utc_now(), wired.aggregates
 
-        return Wish(client.next_name(), "change", run, aggregate=aggregate_id)
+            def changed(each: A) -> None:
+                change(each, _luck(seed), at)
+
+            try:
+                if key is None:
+                    return _told(await aggregates.change(self.kind, aggregate_id, changed, origin), 200)
+                answer = await aggregates.change_once(self.kind, aggregate_id, changed, request, origin)
+            except self.refuses:
+                return Told(409, body={"refused": True})
+            if answer.replayed or answer.receipt is None:  # of which of its attempts, nobody is told
+                return Told(200, aggregate_id, answer.sequence, {}, replayed=True)
+            return _told(answer.receipt, 200)
+
+        return Wish(client.next_name(), "change", run, aggregate=aggregate_id, key=key)
+
+    def _status_of(self, error: Exception) -> int | None:
+        return 409 if isinstance(error, self.refuses) else None
 
 
 @dataclass(frozen=True)
@@ -109,6 +127,21 @@ class Calls:
             return Told(200, body={})
 
         await client.ask(Wish(client.next_name(), "change", run))
+
+
+async def _ask(client: SimulatedClient, wish: Wish) -> Answered:
+    """What has a key is asked again until there is an answer, and sometimes after that, or twice at once."""
+    if wish.key is None:
+        return await client.ask(wish)
+    answers = await asyncio.gather(*(client.ask(wish) for _ in range(client.chance.choice([1, 1, 2]))))
+    for _ in range(_REPEATED):
+        if any(each.outcome != "unknown" and each.status != 429 for each in answers):
+            break
+        await asyncio.sleep(_PAUSE_SECONDS)
+        answers = [await client.ask(wish)]
+    if client.chance.random() < KEYED_SHARE:
+        await client.ask(wish)
+    return next((each for each in answers if each.outcome == "acknowledged"), answers[0])
 
 
 def _luck(seed: float) -> Random:

@@ -77,8 +77,12 @@ class ToldOf:
     about: str
     outcome: str
     """``acknowledged``, ``refused``: nothing was changed, or ``unknown``."""
-    events: int = 0
-    """How many it raised, if it was acknowledged."""
+    events: int | None = 0
+    """How many it raised, if it was acknowledged; None: this answer does not tell."""
+    keyed: str = ""
+    """The operation with a key that it is an attempt of."""
+    decided: bool = False
+    """The aggregate itself refuses it, which is an answer that stays."""
 
 
 @dataclass(frozen=True)

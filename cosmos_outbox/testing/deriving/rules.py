@@ -4,7 +4,7 @@ A violation that ``may_pass`` is one that waiting can end; what a projection mak
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -41,11 +41,23 @@ def _requests(found: LeftBehind) -> Iterator[Violation]:
         if not event.data.get("causationId")  # what a reaction made of it has its correlation id too
     )
     for each in found.told:
-        if each.outcome == "acknowledged" and stored[each.cause] != each.events:
+        if each.outcome == "acknowledged" and each.events not in (None, stored[each.cause]):
             told = f"{each.about} by {each.cause}: {each.events} event(s) told, {stored[each.cause]} stored"
             yield Violation("acknowledged, and not stored", told)
         if each.outcome == "refused" and stored[each.cause]:
             yield Violation("refused, and done", f"{each.about} by {each.cause}")
+    yield from _keyed(found, stored)
+
+
+def _keyed(found: LeftBehind, stored: Mapping[str, int]) -> Iterator[Violation]:
+    """A change with a key happens once, and each repetition gets the first answer."""
+    for operation in dict.fromkeys(each.keyed for each in found.told if each.keyed):
+        attempts = [each for each in found.told if each.keyed == operation]
+        about = f"{attempts[0].about} by {operation}"
+        if (times := sum(stored[each.cause] > 0 for each in attempts)) > 1:
+            yield Violation("keyed change twice", f"{about}: stored {times} times")
+        if times and any(each.decided for each in attempts):
+            yield Violation("keyed change told otherwise", f"{about}: done, and refused when it was repeated")
 
 
 def _without_gap(events: Mapping[AggregateKey, list[StoredEvent]]) -> Iterator[Violation]:
@@ -166,7 +178,6 @@ def _reaction(
     """Each happens once, as its record tells, and in the order that is declared."""
     for failure in reaction.failures:
         yield Violation("target fails", f"{reaction.name}: {failure}")
-    sequences = {event.id: event.sequence or 0 for each in events.values() for event in each}
     done = [
         (change.events[0].aggregate, str(change.events[0].data["causationId"]))
         for change in found.changes
@@ -182,6 +193,18 @@ def _reaction(
                 yield Violation("reaction left out", told, may_pass=True)
             elif (outcome == "applied") != ((key, cause) in done):
                 yield Violation("reaction told, and not done", f"{told}: {outcome}")
+    for key, cause in done:
+        if cause in reaction.wanted and key not in _targets(reaction, cause):
+            yield Violation("reaction at another target", f"{reaction.name}: {cause} has changed {key}")
+    yield from _out_of_order(reaction, done, events)
+
+
+def _out_of_order(
+    reaction: ReactionFound,
+    done: Sequence[tuple[AggregateKey, str]],
+    events: Mapping[AggregateKey, list[StoredEvent]],
+) -> Iterator[Violation]:
+    sequences = {event.id: event.sequence or 0 for each in events.values() for event in each}
     sources = {event.id: event.aggregate for each in events.values() for event in each}
     ordered = [
         (key, sources[cause], sequences[cause]) for key, cause in done if key in _targets(reaction, cause)

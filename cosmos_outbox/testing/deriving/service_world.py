@@ -9,12 +9,10 @@ from cosmos_outbox.cli.publish_again import CLOCKS_DIFFER_SECONDS, RepublishingP
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE, REACTION_TYPE, SCHEMA_VERSION
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments, last
 from cosmos_outbox.cosmos.inbox.entries import TYPE as ENTRY_TYPE
-from cosmos_outbox.cosmos.inbox.reactions import record_id
 from cosmos_outbox.cosmos.store.partition_key import at as value_at
 from cosmos_outbox.inbox.effect import Effect
 from cosmos_outbox.inbox.errors import EffectAway, EffectNotDone
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.reaction_decision import InOrder, TargetPlace
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.republish import RepublishingProgress, Span
 from cosmos_outbox.testing.deriving.commands import Calls, Commands
@@ -23,13 +21,13 @@ from cosmos_outbox.testing.deriving.found import (
     AggregateFound,
     Document,
     LeftBehind,
-    ReactionFound,
     ReadModelFound,
     StoredChange,
     StoredEvent,
     TakenMessage,
     ToldOf,
 )
+from cosmos_outbox.testing.deriving.reactions import reaction
 from cosmos_outbox.testing.deriving.rules import broken
 from cosmos_outbox.testing.deriving.sweeping import sweep_all
 from cosmos_outbox.testing.judging.violation import Violation
@@ -216,10 +214,12 @@ class ServiceWorld(World):
 
     def _told(self) -> Iterator[ToldOf]:
         for cause, answer in self.history.answers.items():
-            body = answer.body or {}
-            if "events" in body or answer.outcome == "refused":
-                about = answer.aggregate or "a new one"
-                yield ToldOf(cause, about, answer.outcome, body.get("events", 0))
+            body, asked = answer.body or {}, self.history.attempts[cause]
+            keyed = answer.operation if asked.key is not None else ""
+            if "events" in body or answer.outcome == "refused" or keyed:
+                about = answer.aggregate or asked.aggregate or "a new one"
+                decided = "refused" in body
+                yield ToldOf(cause, about, answer.outcome, body.get("events"), keyed, decided)
 
     async def documents(self, container: str) -> list[Document]:
         """All that a container holds."""
@@ -257,33 +257,6 @@ def read_model(
         sources(kind, stored),
         {each["id"]: each for each in entries if each.get("type") == ENTRY_TYPE},
     )
-
-
-def reaction(
-    declared: ReactionOf[Any], source: str, found: LeftBehind, stored: Sequence[Document]
-) -> ReactionFound:
-    """A reaction, and what its records tell."""
-    kind, wanted = declared.to.aggregate_type, dict[str, list[tuple[AggregateKey, str]]]()
-    failures = list[str]()
-    for event in (event for each in found.events().values() for event in each):
-        if event.aggregate.type == declared.aggregate_type:
-            message = event.message(source)
-            try:
-                named = declared.targets(message)
-            except Exception as error:  # noqa: BLE001 - the user's own code, whatever it raises
-                failures.append(f"{event.action} of {event.aggregate}: {error!r}")
-                continue
-            ids = [] if named is None else [named] if isinstance(named, str) else [*named]
-            wanted[event.id] = [
-                (
-                    AggregateKey(kind, each),
-                    record_id(TargetPlace.of(declared.name, kind, each, message, declared.order)),
-                )
-                for each in ids
-            ]
-    outcomes = {each["id"]: each["data"]["outcome"] for each in stored if each.get("type") == REACTION_TYPE}
-    is_each, is_newest = declared.order is InOrder.EACH, declared.order is InOrder.NEWEST
-    return ReactionFound(declared.name, is_each, is_newest, wanted, outcomes, failures)
 
 
 class ChangesSeen(Watcher):
