@@ -27,17 +27,33 @@ AWAY_SECONDS = 10.0
 _log = logging.getLogger(__name__)
 
 
-def add_trigger(app: func.Blueprint, service: AnyService, of: str, subscription: Named, topic: Named) -> None:
-    """The function that receives a subscriber's messages, over the service's transport. Raises Misconfigured."""
+def add_trigger(
+    app: func.Blueprint, service: AnyService, of: str, subscription: Named, topic: Named | None
+) -> None:
+    """The function that receives a subscriber's messages, over the service's transport. Raises Misconfigured.
+
+    ``topic``: another team's; None: the service's own.
+    """
+    queue = None if topic else os.environ.get("SERVICEBUS_QUEUE")
     name, called = of.replace("-", "_"), subscription.resolve(os.environ)
     match named(os.environ, service.transport):
+        case "servicebus" if queue:
+
+            @app.function_name(name)
+            @app.service_bus_queue_trigger(
+                arg_name="message", connection="SERVICEBUS", queue_name=queue, is_sessions_enabled=True
+            )
+            async def receive_from_bus(message: func.ServiceBusMessage, context: func.Context) -> None:
+                """As from a topic."""
+                await receive(service, of, message, context)
+
         case "servicebus":
 
             @app.function_name(name)
             @app.service_bus_topic_trigger(
                 arg_name="message",
                 connection="SERVICEBUS",
-                topic_name=topic.resolve(os.environ),
+                topic_name=(topic or service.names.topic_named).resolve(os.environ),
                 subscription_name=called,
                 is_sessions_enabled=True,
             )

@@ -24,7 +24,7 @@ def subscription_functions(service: AnyService, of: AnySubscriber) -> func.Bluep
     app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
     name = of.name.replace("-", "_")
 
-    add_trigger(app, service, of.name, of.subscription, _topic_of(service, of))
+    add_trigger(app, service, of.name, of.subscription, _topic_of(of))
 
     @app.function_name(f"watch_{name}")
     @app.timer_trigger(arg_name="timer", schedule=_HOURLY if isinstance(of, CanaryOf) else _EACH_MINUTE)
@@ -38,8 +38,8 @@ def subscription_functions(service: AnyService, of: AnySubscriber) -> func.Bluep
     return app
 
 
-def _topic_of(service: AnyService, of: AnySubscriber) -> Named:
-    return (of.topic if isinstance(of, ReactionOf) else None) or service.names.all["topic"]
+def _topic_of(of: AnySubscriber) -> Named | None:
+    return of.topic if isinstance(of, ReactionOf) else None
 
 
 def _add_sweep(app: func.Blueprint, service: AnyService, of: str, name: str) -> None:

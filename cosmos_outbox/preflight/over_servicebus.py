@@ -35,7 +35,7 @@ async def check(plan: Plan, of: ServiceBus, credential: Credential | None) -> li
         ) as inspection:
             findings += await _topic(plan, of, inspection)
             if plan.as_app:
-                findings += await _try_as_app(plan, of.topic, inspection)
+                findings += await _try_as_app(plan, of, inspection)
     except CannotCheck as error:
         findings.append(ACCESS.unanswered(of.connection, error))
     return findings
@@ -44,6 +44,8 @@ async def check(plan: Plan, of: ServiceBus, credential: Credential | None) -> li
 async def _topic(plan: Plan, own: ServiceBus, inspection: ServiceBusInspection) -> list[Finding]:
     name = own.topic
     try:
+        if own.is_queue:
+            return await _queue_findings(plan, own, inspection)
         topic = await inspection.topic(name)
         findings = list(_judged_topic(plan, own, topic))
         if topic is not None:
@@ -55,27 +57,42 @@ async def _topic(plan: Plan, own: ServiceBus, inspection: ServiceBusInspection) 
     return findings
 
 
+async def _queue_findings(plan: Plan, own: ServiceBus, inspection: ServiceBusInspection) -> list[Finding]:
+    """A queue is held to the rules of a topic and of a subscription."""
+    topic, subscription = await inspection.queue(own.topic) or (None, None)
+    findings = list(_judged_topic(plan, own, topic))
+    if subscription is not None:
+        findings += servicebus_rules.judge_subscription(own.topic, subscription, plan.survive)
+    for of, each in plan.subscriptions:
+        if of != own.topic:  # another team's topic, of a reaction
+            findings += servicebus_rules.judge_subscription(
+                each, await inspection.subscription(of, each), plan.survive
+            )
+    return findings
+
+
 def _judged_topic(plan: Plan, of: ServiceBus, topic: TopicState | None) -> Iterator[Finding]:
     """Another team's topic is that team's affair, as long as it is there."""
     if isinstance(plan.settings, Settings):
         event_ttl = timedelta(seconds=plan.settings.event_ttl_seconds)
         yield from servicebus_rules.judge_topic(of, event_ttl, topic, plan.survive)
     elif topic is None:
-        yield wrong(f"topic {of.topic}", "does not exist", "name the publisher's in SERVICEBUS_TOPIC")
+        yield wrong(f"{of.kind} {of.topic}", "does not exist", f"name the publisher's in {of.setting}")
 
 
-async def _try_as_app(plan: Plan, topic: str, inspection: ServiceBusInspection) -> list[Finding]:
+async def _try_as_app(plan: Plan, own: ServiceBus, inspection: ServiceBusInspection) -> list[Finding]:
+    topic = own.topic
     sends = isinstance(plan.service, Service)
     return [
         *[
             await try_as_app(
-                lambda: inspection.try_sending(topic), f"topic {topic}", "Azure Service Bus Data Sender"
+                lambda: inspection.try_sending(topic), f"{own.kind} {topic}", "Azure Service Bus Data Sender"
             )
             for _ in range(sends)
         ],
         *[
             await try_as_app(
-                partial(inspection.try_receiving, of, subscription),
+                partial(inspection.try_receiving, of, subscription, is_queue=own.is_queue and of == topic),
                 f"subscription {subscription}",
                 "Azure Service Bus Data Receiver",
             )

@@ -19,12 +19,12 @@ def judge_topic(
     of: ServiceBus, event_ttl: timedelta, state: TopicState | None, survive: timedelta
 ) -> Iterator[Finding]:
     """Whether the topic (None: it does not exist) drops the events that are repeated after an outage of ``survive``."""
-    subject = f"topic {of.topic}"
+    subject = f"{of.kind} {of.topic}"
     if state is None:
         yield wrong(
             subject,
             "does not exist",
-            "create it with duplicate detection and without partitioning, or name another in SERVICEBUS_TOPIC",
+            f"create it with duplicate detection and without partitioning, or name another in {of.setting}",
         )
         return
     yield from _active(subject, active=state.active)

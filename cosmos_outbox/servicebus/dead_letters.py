@@ -33,6 +33,8 @@ class DeadLetters:
     client: ServiceBusClient
     topic: str
     subscription: str
+    is_queue: bool = False
+    """Whether ``topic`` is a queue."""
 
     async def collect(self, keep: Keep, *, seconds: float) -> Collected:
         """Move what is there into records; receives nothing more after so many seconds. Raises StoreAway.
@@ -58,8 +60,11 @@ class DeadLetters:
 
     @asynccontextmanager
     async def _receiver(self, until: float) -> AsyncIterator[ServiceBusReceiver]:
-        receiver = self.client.get_subscription_receiver(
-            self.topic, self.subscription, sub_queue=ServiceBusSubQueue.DEAD_LETTER
+        dead = ServiceBusSubQueue.DEAD_LETTER
+        receiver = (
+            self.client.get_queue_receiver(self.topic, sub_queue=dead)
+            if self.is_queue
+            else self.client.get_subscription_receiver(self.topic, self.subscription, sub_queue=dead)
         )
         try:
             await in_time(receiver.__aenter__(), until)

@@ -126,18 +126,47 @@ class ServiceBusInspection(AbstractAsyncContextManager["ServiceBusInspection"]):
             takes_all=any(isinstance(each, TrueRuleFilter) for each in rules),
         )
 
+    async def queue(self, name: str) -> tuple[TopicState, SubscriptionState] | None:
+        """A queue as both, or None when it does not exist. Raises Denied, CannotCheck."""
+        try:
+            with _reported():
+                async with asyncio.timeout(DEADLINE_SECONDS):
+                    found = await self._admin.get_queue(name)
+        except _NotThere:
+            return None
+        idle = _duration(found.auto_delete_on_idle)
+        return (
+            TopicState(
+                active=_is_active(found),
+                detects_duplicates=bool(found.requires_duplicate_detection),
+                duplicate_window=_duration(found.duplicate_detection_history_time_window) or timedelta(),
+                partitioned=bool(found.enable_partitioning),
+                deleted_when_idle_for=idle,
+            ),
+            SubscriptionState(
+                active=_is_active(found),
+                has_sessions=bool(found.requires_session),
+                max_delivery_count=int(found.max_delivery_count or 0),
+                dead_letters_expired=bool(found.dead_lettering_on_message_expiration),
+                forwards_to=found.forward_to or None,
+                deleted_when_idle_for=idle,
+            ),
+        )
+
     async def try_sending(self, topic: str) -> None:
         """See :func:`try_sending`."""
         await try_sending(self._connection, self._credential, topic, seconds=DEADLINE_SECONDS)
 
-    async def try_receiving(self, topic: str, subscription: str) -> None:
+    async def try_receiving(self, topic: str, subscription: str, *, is_queue: bool = False) -> None:
         """Open a session that no other client has, and receive nothing. Raises Denied, CannotCheck."""
         session = f"preflight-{new_id()}"
         with _reported(entity=f"subscription {subscription} of topic {topic}"):
             async with (
                 asyncio.timeout(DEADLINE_SECONDS),
                 servicebus_client(self._connection, self._credential, retries=1) as client,
-                client.get_subscription_receiver(topic, subscription, session_id=session),
+                client.get_queue_receiver(topic, session_id=session)
+                if is_queue
+                else client.get_subscription_receiver(topic, subscription, session_id=session),
             ):
                 pass
 

@@ -96,6 +96,8 @@ class Sessions:
     subscription: str
     wait_seconds: float = WAIT_SECONDS
     opening_seconds: float = OPENING_SECONDS
+    is_queue: bool = False
+    """Whether ``topic`` is a queue."""
 
     async def serve(self, receive: Receive, stop: asyncio.Event, work: Work, *, slots: int) -> None:
         """Handle messages until ``stop`` is set; then return as soon as the messages in hand are handled."""
@@ -145,8 +147,13 @@ class Sessions:
     @asynccontextmanager
     async def _next_session(self, stop: asyncio.Event) -> AsyncIterator[ServiceBusReceiver | None]:
         """A session that has messages; None: the stop came first."""
-        receiver = self.client.get_subscription_receiver(
-            self.topic, self.subscription, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=self.wait_seconds
+        any_session, wait = NEXT_AVAILABLE_SESSION, self.wait_seconds
+        receiver = (
+            self.client.get_queue_receiver(self.topic, session_id=any_session, max_wait_time=wait)
+            if self.is_queue
+            else self.client.get_subscription_receiver(
+                self.topic, self.subscription, session_id=any_session, max_wait_time=wait
+            )
         )
         until = monotonic() + self.wait_seconds + self.opening_seconds
         opening = asyncio.create_task(in_time(receiver.__aenter__(), until))

@@ -33,7 +33,7 @@ Shown = Mapping[str, str | int | bool | None]
 
 @dataclass(frozen=True)
 class ServiceBus:
-    """A topic, with a subscription for each subscriber."""
+    """A topic, with a subscription for each subscriber; or a queue, for one."""
 
     name: ClassVar[Name] = "servicebus"
     connection: Connection
@@ -41,6 +41,18 @@ class ServiceBus:
     partitioned: bool = False
     sessions: int | None = SESSIONS
     """How many buckets of aggregates the events are sent in, each a session; None: each aggregate has its own."""
+    is_queue: bool = False
+    """Whether ``topic`` is the name of a queue."""
+
+    @property
+    def kind(self) -> str:
+        """What operators call it."""
+        return "queue" if self.is_queue else "topic"
+
+    @property
+    def setting(self) -> str:
+        """What names it."""
+        return "SERVICEBUS_QUEUE" if self.is_queue else "SERVICEBUS_TOPIC"
 
     @property
     def destination(self) -> str:
@@ -48,14 +60,14 @@ class ServiceBus:
         return self.topic
 
     def beside(self, destination: str) -> Self:
-        """Another team's, of the same kind and connection."""
-        return replace(self, topic=destination)
+        """Another team's topic, over the same connection."""
+        return replace(self, topic=destination, is_queue=False)
 
     def shown(self) -> Shown:
         """See :data:`Shown`."""
         return {
             "SERVICEBUS__fullyQualifiedNamespace": self.connection.address or "(a connection string)",
-            "SERVICEBUS_TOPIC": self.topic,
+            self.setting: self.topic,
             "SERVICEBUS_TOPIC_PARTITIONED": self.partitioned,
             "SERVICEBUS_SESSIONS": self.sessions or AGGREGATE,
         }
@@ -137,11 +149,19 @@ def load_transport(environment: Mapping[str, str], declared: Declared) -> Transp
 
 
 def _servicebus(environment: Mapping[str, str], declared: Declared) -> ServiceBus:
+    queue = environment.get("SERVICEBUS_QUEUE")
+    if queue and len(declared.subscriptions) > 1:
+        names = ", ".join(each.resolve(environment) for each in declared.subscriptions)
+        raise Misconfigured(
+            f"SERVICEBUS_QUEUE is set, and a queue has one subscriber, where the service has several ({names}): remove "
+            "SERVICEBUS_QUEUE and send to a topic"
+        )
     return ServiceBus(
         connection=resolve(environment, "SERVICEBUS", "fullyQualifiedNamespace"),
-        topic=declared.topic.resolve(environment),
+        topic=queue or declared.topic.resolve(environment),
         partitioned=flag(environment, "SERVICEBUS_TOPIC_PARTITIONED"),
         sessions=_sessions(environment),
+        is_queue=bool(queue),
     )
 
 

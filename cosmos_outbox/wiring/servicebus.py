@@ -52,7 +52,10 @@ def queues(of: ServiceBus, resources: AsyncExitStack, subscription: str) -> Queu
         resources.push_async_callback(credential.close)
     for each in (client, waiting):
         resources.push_async_callback(each.close)
-    return Queues(DeadLetters(client, of.topic, subscription), Sessions(waiting, of.topic, subscription))
+    return Queues(
+        DeadLetters(client, of.topic, subscription, is_queue=of.is_queue),
+        Sessions(waiting, of.topic, subscription, is_queue=of.is_queue),
+    )
 
 
 async def check(of: ServiceBus) -> float | None:

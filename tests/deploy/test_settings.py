@@ -22,7 +22,13 @@ OF_THE_HOST = {"AzureWebJobsStorage", "FUNCTIONS_REQUEST_BODY_SIZE_LIMIT"}
 TELEMETRY = {"APPLICATIONINSIGHTS_CONNECTION_STRING", "APPLICATIONINSIGHTS_AUTHENTICATION_STRING"}
 ELSEWHERE = {"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_METRICS_EXPORTER", "ARCHIVE", "ARCHIVE_CONTAINER"}
 """Telemetry goes to Application Insights in Azure, and nowhere from a laptop, unless somebody wants it to."""
-OTHER_TRANSPORTS = {"TRANSPORT", "STORAGEQUEUE", "STORAGEQUEUE_QUEUES", "STORAGEQUEUE_ENCODING"} | {
+OTHER_TRANSPORTS = {
+    "TRANSPORT",
+    "SERVICEBUS_QUEUE",
+    "STORAGEQUEUE",
+    "STORAGEQUEUE_QUEUES",
+    "STORAGEQUEUE_ENCODING",
+} | {
     "STORAGEQUEUE_CLAIMS",
     "WEBHOOK_URL",
     "WEBHOOK_SECRETS",
@@ -33,7 +39,7 @@ OTHER_TRANSPORTS = {"TRANSPORT", "STORAGEQUEUE", "STORAGEQUEUE_QUEUES", "STORAGE
     "WEBHOOK_PRIVATE",
     "STORAGEQUEUE_CLAIM_CONTAINER",
 }
-"""The app is deployed with Service Bus, and needs the settings of no other."""
+"""The app is deployed with a topic of Service Bus, and needs the settings of nothing else."""
 BY_THE_PLATFORM = {"WEBSITE_AUTH_ENABLED"}
 """App Service sets it, and nobody else may."""
 LOCAL_ONLY = {"FUNCTIONS_WORKER_RUNTIME"}

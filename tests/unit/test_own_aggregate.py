@@ -334,7 +334,8 @@ def test_the_local_stack_makes_all_that_a_service_names(service: Service) -> Non
 def test_no_two_services_share_a_container_or_a_topic(names: tuple[str, ...]) -> None:
     owners: dict[tuple[str, ...], Service] = {}
     for service in SERVICES:
-        resolved = declared(service).names.resolve(settings(service))
+        called, given = declared(service).names, settings(service)
+        resolved = {**called.resolve(given), "topic": called.topic_named.resolve(given)}
         other = owners.setdefault(tuple(resolved[name] for name in names), service)
         assert other is service, f"{service.service} and {other.service}: {' and '.join(names)} are the same"
 

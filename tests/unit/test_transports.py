@@ -104,3 +104,20 @@ def test_the_triggers_are_those_of_the_transport(bookings: Service, monkeypatch:
 def test_who_only_subscribes_has_a_transport_too() -> None:
     mailing = SubscriberService("mailing", None, transport="storagequeue")  # type: ignore[arg-type]  # not opened
     assert mailing.declared_transport({}).transport == "storagequeue"
+
+
+def test_a_queue_of_service_bus_has_a_trigger_of_its_own_and_one_subscriber(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there = COSMOS | {"SERVICEBUS": "Endpoint=sb://s", "SERVICEBUS_QUEUE": "q"}
+    one = Service("bookings", aggregates=[], names=Names("d", "c"))
+    one.effect("mails", of="booking")(nothing)
+    for name, value in there.items():
+        monkeypatch.setenv(name, value)
+    [found] = [each for each in bindings(one) if each["type"] == "serviceBusTrigger"]
+    assert (found["queueName"], found["isSessionsEnabled"]) == ("q", True)
+    assert "topicName" not in found
+    assert shown(one.settings(there))["SERVICEBUS_QUEUE"] == "q"
+    one.effect("calls", of="booking")(nothing)
+    with pytest.raises(Misconfigured, match="a queue has one subscriber, where the service has several"):
+        one.settings(there)
