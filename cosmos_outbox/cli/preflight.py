@@ -19,6 +19,7 @@ from azure.identity.aio import DefaultAzureCredential
 from cosmos_outbox.cli import told
 from cosmos_outbox.preflight.checks import Plan, check, plan_for
 from cosmos_outbox.preflight.report import COULD_NOT_CHECK, Finding, exit_code, summary
+from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.errors import Misconfigured
 
 _EMULATOR_PORT = 5300
@@ -100,6 +101,8 @@ def _plan(values: Mapping[str, str], arguments: argparse.Namespace) -> Plan:
 async def _check(plan: Plan) -> list[Finding]:
     """The findings. Without a connection string the caller's own sign-in is used, whatever identity the app has."""
     connections = [plan.settings.servicebus, *([plan.cosmos.connection] if plan.cosmos else [])]
+    if isinstance(plan.settings, Settings) and plan.settings.archive is not None:
+        connections.append(plan.settings.archive.connection)
     if all(each.connection_string for each in connections):
         return await check(plan, None)
     async with DefaultAzureCredential() as credential:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.cosmos.upkeep.inspection import CosmosInspection
 from cosmos_outbox.kernel.clock import Clock, utc_now
-from cosmos_outbox.preflight import containers, cosmos_rules, servicebus_rules
+from cosmos_outbox.preflight import archive_rules, containers, cosmos_rules, servicebus_rules
 from cosmos_outbox.preflight.report import Finding, ok, unknown, wrong
 from cosmos_outbox.servicebus.inspection import ServiceBusInspection, TopicState
 from cosmos_outbox.settings.connections import Connection
@@ -147,8 +147,12 @@ _SERVICEBUS = _Access(
 
 async def check(plan: Plan, credential: Credential | None, clock: Clock = utc_now) -> list[Finding]:
     """All findings in the order of reading. ``credential``: for connections without a key."""
-    cosmos, servicebus = await asyncio.gather(_cosmos(plan, credential, clock), _servicebus(plan, credential))
-    return [*_settings(plan), *cosmos, *servicebus]
+    cosmos, servicebus, archive = await asyncio.gather(
+        _cosmos(plan, credential, clock),
+        _servicebus(plan, credential),
+        archive_rules.archive(plan.settings, credential, as_app=plan.as_app),
+    )
+    return [*_settings(plan), *cosmos, *servicebus, *archive]
 
 
 def plan_for(service: AnyService, values: Mapping[str, str], **others: Any) -> Plan:

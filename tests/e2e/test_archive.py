@@ -15,6 +15,7 @@ import pytest
 from azure.storage.blob import BlobServiceClient
 
 from cosmos_outbox.blobs.archive import BlobArchive
+from cosmos_outbox.blobs.inspection import BlobInspection
 from cosmos_outbox.cosmos.aggregates.documents import is_as_committed
 from cosmos_outbox.outbox.archive import MARKS, Blob
 from cosmos_outbox.outbox.errors import PreconditionFailed
@@ -111,6 +112,8 @@ async def test_a_blob_is_claimed_once_and_filled_at_the_version_that_was_claimed
             with BlobServiceClient.from_connection_string(connection) as client:
                 client.create_container(CONTAINER)
             assert await archive.read("a.jsonl") is None
+            await BlobInspection(Connection(connection_string=connection), CONTAINER, None).try_writing()
+            assert [each async for each in archive.blobs()] == [], "trying stores nothing"
             claimed = await archive.claim("a.jsonl")
             assert claimed is not None
             assert await archive.claim("a.jsonl") == claimed
