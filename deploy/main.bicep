@@ -160,6 +160,10 @@ param alertDeadlineSeconds int = 600
 param alertCanarySeconds int = 60
 
 @minValue(0)
+@description('Seconds: alert when an event has waited for longer to be archived, or nobody has looked for half an hour.')
+param alertArchiveSeconds int = 3600
+
+@minValue(0)
 @description('Alert when the topic has had more dead letters at once in five minutes.')
 param alertDeadLetters int = 0
 
@@ -477,6 +481,8 @@ module alerts 'modules/alerts.bicep' = {
     deadlines: deadlines
     canarySeconds: alertCanarySeconds
     canary: canary
+    archiveSeconds: alertArchiveSeconds
+    archive: archive
     noReportMinutes: alertNoReportMinutes
     failedRequests: alertFailedRequests
     deadLetters: alertDeadLetters

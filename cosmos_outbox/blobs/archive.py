@@ -1,8 +1,9 @@
-"""The archive in Blob Storage: a blob is created only, whoever writes it; nothing but erasing replaces one."""
+"""The archive in Blob Storage: each write makes a blob that is not there, or replaces the version that it names."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, contextmanager
+from typing import Any
 
 from azure.core import MatchConditions
 from azure.core.exceptions import (
@@ -12,7 +13,7 @@ from azure.core.exceptions import (
     ResourceModifiedError,
     ResourceNotFoundError,
 )
-from azure.storage.blob import ContentSettings
+from azure.storage.blob import ContentSettings, StorageErrorCode
 from azure.storage.blob.aio import BlobServiceClient
 
 from cosmos_outbox.outbox.archive import Blob
@@ -25,6 +26,7 @@ CALL_SECONDS = 30.0
 """For a call, the SDK's own repetitions included."""
 
 _DENIED = (401, 403)
+_NOT_MODIFIED = 304
 _JSON_LINES = ContentSettings(content_type="application/jsonl")
 
 
@@ -42,16 +44,31 @@ class BlobArchive:
         self._container, self._name = client.get_container_client(container), container
         resources.push_async_callback(client.close)
 
-    async def put(self, blob: Blob) -> None:
-        """Store a blob, unless one of its name is there. Raises Unavailable, Misconfigured."""
+    async def claim(self, name: str) -> str | None:
+        """The ETag of the empty blob of that name, made where there is none. Raises Unavailable, Misconfigured."""
+        blob = self._container.get_blob_client(name)
         with self._errors():
             async with asyncio.timeout(CALL_SECONDS):
                 try:
-                    await self._container.upload_blob(
-                        blob.name, blob.body, overwrite=False, content_settings=_JSON_LINES
-                    )
+                    made = await blob.upload_blob(b"", overwrite=False, content_settings=_JSON_LINES)
                 except ResourceExistsError:
-                    return  # the same content: its name says so
+                    found = await blob.get_blob_properties()
+                    return None if found.size else str(found.etag)
+                return str(made["etag"])
+
+    async def read(self, name: str, but: str = "") -> tuple[bytes, str] | None:
+        """A blob's content and ETag, unless it has that one. Raises Unavailable, Misconfigured."""
+        unless: dict[str, Any] = {"etag": but, "match_condition": MatchConditions.IfModified} if but else {}
+        with self._errors():
+            async with asyncio.timeout(CALL_SECONDS):
+                try:
+                    content = await self._container.download_blob(name, **unless)
+                    return await content.readall(), str(content.properties.etag)
+                except HttpResponseError as error:
+                    is_as_known = error.status_code == _NOT_MODIFIED
+                    if is_as_known or getattr(error, "error_code", "") == StorageErrorCode.BLOB_NOT_FOUND:
+                        return None
+                    raise
 
     async def blobs(self) -> AsyncIterator[tuple[Blob, str]]:
         """All, each with its ETag. Raises Unavailable, Misconfigured."""
@@ -61,7 +78,7 @@ class BlobArchive:
                 async with asyncio.timeout(CALL_SECONDS):
                     content = await self._container.download_blob(found.name)
                     body = await content.readall()
-                yield Blob(found.name, body), content.properties.etag
+                yield Blob(found.name, body), str(content.properties.etag)
 
     async def replace(self, blob: Blob, version: str) -> None:
         """Raises PreconditionFailed, Unavailable, Misconfigured."""
@@ -73,9 +90,7 @@ class BlobArchive:
                         etag=version, match_condition=MatchConditions.IfNotModified,
                     )  # fmt: skip
                 except ResourceModifiedError:
-                    raise PreconditionFailed(
-                        f"{blob.name} was changed meanwhile: run the command again"
-                    ) from None
+                    raise PreconditionFailed(f"{blob.name} was changed meanwhile: read it again") from None
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

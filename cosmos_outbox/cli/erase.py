@@ -5,21 +5,17 @@
 A service says what remains of an aggregate with ``Service.erases``.
 """
 
-import asyncio
 import os
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 
 from cosmos_outbox.cli import operating
 from cosmos_outbox.cli.operating import DONE, CannotDo, say
-from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.erasable import Erasable
 from cosmos_outbox.wiring.erasing import wire_eraser
 from cosmos_outbox.wiring.service import Service, Wired
 
 WAIT_SECONDS = 60
-_LOOK_SECONDS = 1.0
 
 
 def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
@@ -46,36 +42,10 @@ async def _erase(wired: Wired, arguments: Namespace) -> int:
     of = _declared(wired.service, key.type)
     async for step in wire_eraser(wired, of).erase(key, patience_seconds=arguments.wait):
         say(f"erase: {step}")
-    await _erase_archived(wired, key, of, arguments.wait)
     say("erase: erased. What is left:")
     for line in left(wired, of):
         say(f"erase: - {line}")
     return DONE
-
-
-async def _erase_archived(wired: Wired, key: AggregateKey, of: Erasable, patience_seconds: float) -> None:
-    """The archive comes last: its reader may hold events in its hands that the store has no more. Raises CannotDo."""
-    archiving = wired.outbox.archiving
-    if archiving is None:
-        return
-    newest = {lease.lease: lease.newest or 0 for lease in (await archiving.observer.status()).leases}
-    until = monotonic() + patience_seconds
-    while True:
-        status = await archiving.observer.status()
-        behind = [
-            each.lease
-            for each in status.leases
-            if each.lag and (each.position or 0) < newest.get(each.lease, 0)
-        ]
-        if not behind and not status.missing:
-            break
-        if monotonic() > until:
-            raise CannotDo(
-                "the archive has not read all yet, so its events are not erased: run the command again"
-            )
-        await asyncio.sleep(_LOOK_SECONDS)
-    number = await archiving.archiver.erase(key, of.kept)
-    say(f"erase: emptied {number} archived event(s)")
 
 
 def _declared(service: Service, aggregate_type: str) -> Erasable:

@@ -1,9 +1,7 @@
 """An effect outside the store (an e-mail, a payment): it runs in order, and twice only where nobody can know better.
 
-The item says "running" before the effect, and its place is passed after it; between the two a process can die, and no
-store can tell whether the effect took place. Start, effect and record are a task of their own, which no timer cuts off
-(``record-after``); the message is done after it (``complete-last``). Every write is at the version that was read
-(``at-its-version``); refused, the item is read again behind a fence (``decide-again``).
+The message is done after the effect (``complete-last``), or after its copy in set-aside. Every write is at the version
+that was read (``at-its-version``); refused, the item is read again behind a fence (``decide-again``).
 """
 
 import asyncio
@@ -15,14 +13,11 @@ from datetime import datetime, timedelta
 
 from cosmos_outbox.inbox import telemetry
 from cosmos_outbox.inbox.effect import (
-    AWAY_SECONDS,
     Effect,
     EffectItem,
     EffectItems,
     EffectRules,
     EffectSource,
-    Unsure,
-    WhyOpen,
 )
 from cosmos_outbox.inbox.effect_decision import (
     AT_ONCE,
@@ -38,23 +33,17 @@ from cosmos_outbox.inbox.effect_decision import (
     Wait,
     What,
     decide,
-    recorded,
-    with_open,
 )
+from cosmos_outbox.inbox.effect_runs import EffectRuns
 from cosmos_outbox.inbox.errors import (
     Contended,
-    EffectAway,
-    EffectFailed,
-    EffectNotDone,
     EffectRefused,
     EffectRunning,
     NotInTurn,
     RecordChanged,
     Settled,
-    StoreAway,
 )
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.receiver import told
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic, new_id, utc_now
 
@@ -79,6 +68,15 @@ class EffectInbox:
     counts: Counter[str] = field(default_factory=Counter)
     """What became of the events since the process began."""
     under_way: set[asyncio.Task[EffectItem | None]] = field(default_factory=set)
+    left: set[asyncio.Task[EffectItem | None]] = field(default_factory=set)
+
+    @property
+    def runs(self) -> EffectRuns:
+        """What carries out the effects."""
+        return EffectRuns(
+            self.items, self.effect, self.rules, self.clock, self.time, self.pause, self.counts, self.under_way,
+            self.left,
+        )  # fmt: skip
 
     async def handle(self, event: Event) -> None:
         """See to it that the event's effect has run, after those before it. When this returns, the message is done.
@@ -92,7 +90,7 @@ class EffectInbox:
         """
         young = event.age(self.clock()) < self.rules.events_live / 2
         if not self.rules.has_effect(event) and (event.sequence is None or (self.source and young)):
-            self._tell(event, "has no effect", telemetry.Outcome.DUPLICATE)  # old-skips-written
+            self.runs.tell(event, "has no effect", telemetry.Outcome.DUPLICATE)  # old-skips-written
         else:
             await self._settle(event, By.MESSAGE)
 
@@ -127,7 +125,7 @@ class EffectInbox:
             if (
                 item is not None
                 and item.running
-                and now - item.running.at < self._seconds(self.rules.call_seconds)
+                and now - item.running.at < timedelta(seconds=self.rules.call_seconds)
             ):
                 raise EffectRunning(f"an effect of {key} is running: try again in some minutes")
             if item is not None and item.last == to and item.expires:
@@ -143,18 +141,13 @@ class EffectInbox:
             return True
         raise Contended(f"{key} changes all the time: try again")
 
-    async def join(self) -> None:
-        """Wait for the effects that have begun: a process that stops ends none of them."""
-        while self.under_way:
-            await asyncio.wait(self.under_way)
-
     async def _settle(self, event: Event, by: By) -> EffectDone:
         key, place = event.aggregate, event.sequence
         if place is None:  # it has no place among the others: the first and only one of its own
             key, place = AggregateKey(key.type, f"{key.id}/{event.id}"), 1
         done = await self._bring(key, Goal(place, event, by))
         if done is EffectDone.PASSED and by is not By.GIVING_UP:
-            self._tell(event, done.value, telemetry.Outcome.DUPLICATE)
+            self.runs.tell(event, done.value, telemetry.Outcome.DUPLICATE)
         return done
 
     async def _bring(self, key: AggregateKey, goal: Goal) -> EffectDone:  # noqa: C901 - a case for each kind of step
@@ -183,7 +176,7 @@ class EffectInbox:
                 case EffectChange():
                     fenced = True
                     try:
-                        item, made = await self._carry_out(key, step, item), True
+                        item, made = await self._carry_out(key, step, item, goal), True
                         if goal.by is By.OPERATOR and step.run is goal.event:
                             return EffectDone.NOW
                     except RecordChanged as error:  # perhaps by an earlier attempt of this one
@@ -216,140 +209,6 @@ class EffectInbox:
         )
 
     async def _carry_out(
-        self, key: AggregateKey, step: EffectChange, before: EffectItem | None
+        self, key: AggregateKey, step: EffectChange, before: EffectItem | None, goal: Goal
     ) -> EffectItem | None:
-        """In a task of its own, which goes on when this call is cut off."""
-        task = asyncio.create_task(self._write_and_run(key, step, before))
-        self.under_way.add(task)
-        task.add_done_callback(self._end)
-        return await asyncio.shield(task)
-
-    def _end(self, task: "asyncio.Task[EffectItem | None]") -> None:
-        self.under_way.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.debug("an effect ended: %s", told(error) if isinstance(error, Exception) else error)
-
-    async def _write_and_run(
-        self, key: AggregateKey, step: EffectChange, before: EffectItem | None
-    ) -> EffectItem | None:
-        written = step.item
-        if not step.started:
-            written = await (self.items.write if step.run is None else self._start)(key, step.item)
-        for each in set(written.open) - set(before.open if before else ()):
-            self._tell_open(key, each.sequence, each.why)
-        return written if step.run is None else await self._run(key, step.run, written)
-
-    async def _start(self, key: AggregateKey, item: EffectItem) -> EffectItem:
-        """While it is not known whether the start was written, look (``look-for-start``): else it would stay.
-
-        Raises RecordChanged: it was not; StoreAway: the store did not tell in time.
-        """
-        until = self.time() + self.rules.around_seconds
-        try:
-            return await self.items.write(key, item)
-        except StoreAway as error:
-            away = error
-        while self.time() < until:
-            await self.pause(away.retry_after_seconds)
-            try:
-                seen = await self.items.read(key, fenced=True)
-            except StoreAway as error:
-                away = error
-                continue
-            if seen is not None and seen.running == item.running:
-                return seen
-            raise RecordChanged("it was not written, or changed since")
-        raise away
-
-    async def _run(self, key: AggregateKey, event: Event, started: EffectItem) -> EffectItem | None:
-        running = started.running
-        assert running is not None, "an effect that is run was started"
-        if self.clock() - running.at > self._seconds(self.rules.around_seconds):  # fresh-start
-            await self._record(key, started, lambda item: replace(item, running=None))
-            raise EffectRunning(
-                f"event {event.id} was started too long ago: this call does not run its effect"
-            )
-        try:
-            await self._run_while_away(event)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it tells how the effect went
-            return await self._record_failure(key, event, started, error)
-        after = await self._record(key, started, lambda item: recorded(item, event, self.clock()))
-        self._tell(event, "handled", telemetry.Outcome.APPLIED)
-        telemetry.applied(event.created_at, self.clock())
-        return after
-
-    async def _run_while_away(self, event: Event) -> None:
-        until, pause = self.time() + AWAY_SECONDS, 1.0
-        while True:
-            try:
-                async with asyncio.timeout(self.rules.effect_seconds):  # calls-end
-                    return await self.effect(event)
-            except EffectAway as error:
-                if self.time() + pause >= until:
-                    raise
-                await self.pause(max(pause, error.retry_after_seconds))
-                pause *= 2
-
-    async def _record_failure(
-        self, key: AggregateKey, event: Event, started: EffectItem, error: Exception
-    ) -> EffectItem | None:
-        """``put-back``, unless it may have taken place and is not to be run again by itself."""
-        sure, reason = isinstance(error, EffectAway | EffectNotDone), told(error)
-        if not sure and self.rules.unsure is Unsure.SET_ASIDE:
-            place = event.sequence or 1
-            await self._record(
-                key,
-                started,
-                lambda item: replace(
-                    with_open(item, place, event.id, WhyOpen.UNSURE, self.clock()), running=None
-                ),
-            )
-            self._tell_open(key, place, WhyOpen.UNSURE)
-            raise EffectRefused(f"it may have been handled: {reason}")
-        await self._record(key, started, lambda item: replace(item, running=None, at=self.clock()))
-        _log.error(
-            "the effect of %s %s of %s failed: %s. It is tried again", event.action, event.id, key, reason
-        )
-        if isinstance(error, EffectAway):
-            raise error
-        raise EffectFailed(reason)
-
-    async def _record(
-        self, key: AggregateKey, started: EffectItem, change: Callable[[EffectItem], EffectItem]
-    ) -> EffectItem | None:
-        """What became of an effect, unless somebody else answers for it now; tried again while the store is away."""
-        until, seen = self.time() + self.rules.around_seconds, started
-        while True:
-            try:
-                return await self.items.write(key, change(seen))
-            except RecordChanged:
-                away = None
-            except StoreAway as error:
-                away = error
-            while True:
-                if away is not None:
-                    if self.time() >= until:
-                        raise away
-                    await self.pause(away.retry_after_seconds)
-                try:
-                    newest = await self.items.read(key, fenced=True)
-                except StoreAway as error:
-                    away = error
-                    continue
-                break
-            if newest is None or newest.running != started.running:
-                return newest
-            seen = newest
-
-    def _tell_open(self, key: AggregateKey, place: int, why: WhyOpen) -> None:
-        self.counts[why.value] += 1
-        _log.error("place %d of %s is passed, and for an operator: %s", place, key, why.value)
-
-    def _tell(self, event: Event, what: str, outcome: telemetry.Outcome) -> None:
-        self.counts[what] += 1
-        telemetry.decided(outcome)
-        told_of = event.action, event.id, event.aggregate, event.sequence or "none", what
-        _log.info("%s %s of %s, sequence %s: %s", *told_of)
-
-    def _seconds(self, seconds: float) -> timedelta:
-        return timedelta(seconds=seconds)
+        return await self.runs.carry_out(key, step, before, patient=goal.by is By.OPERATOR)

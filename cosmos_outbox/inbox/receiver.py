@@ -8,7 +8,8 @@ raise, which brings the message back at once and counts a delivery; the broker g
 - ``set-aside``: what hits one aggregate is tried ``FAILURES`` times at short intervals, stored as waiting, and done:
   the next message gets its place. Where a record of the aggregate waits already, the first failure is enough.
 - ``makes-room``: what looks like an outage, and is none for an aggregate that nobody has, is set aside after
-  ``HOLD_SECONDS``: a session holds other aggregates too. For a minute the aggregate's later events follow it untried.
+  ``HOLD_SECONDS``, and so is an effect that still runs: a session holds other aggregates too. For a minute the
+  aggregate's later events follow it untried.
 - ``refuse``: what can never be applied is stored as refused, and done.
 
 Later events of an aggregate that waits need no list of who is blocked: to the inbox they come after a gap, which it
@@ -26,6 +27,7 @@ from cosmos_outbox.inbox import telemetry
 from cosmos_outbox.inbox.errors import (
     EffectFailed,
     EffectRefused,
+    EffectRunning,
     InboxError,
     ReactionRefused,
     StoreAway,
@@ -193,14 +195,15 @@ class Receiver:
             pause *= 2
 
     async def _makes_room(self, delivery: Delivery, failure: StoreAway) -> bool:
-        """Rule ``makes-room``: set the event aside, if the store and the source answer about others."""
+        """Rule ``makes-room``: set the event aside, if what hits it hits no others."""
         with contextlib.suppress(Unreadable):
             event = self._event(delivery)
-            if self.check is None or event is None:
+            if event is None or not (self.check or isinstance(failure, EffectRunning)):
                 return False
             try:
                 async with asyncio.timeout(CHECK_SECONDS):
-                    await self.check()
+                    if self.check is not None:
+                        await self.check()
                     await self._put_aside(delivery, event, failure, RecordState.WAITING)
             except Exception as error:  # noqa: BLE001 - whatever it is: no sign that others are better off
                 _log.debug("what hits %s hits all: %s", event.aggregate, told(error))

@@ -10,7 +10,7 @@ Before parked events are looked for, the aggregate's marker notes up to which tr
 read: either it has parked before the note, and that is seen, or it finds the note, and drops the page.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,11 +23,13 @@ from cosmos_outbox.operations.leaving import (
     NOT_EMPTIED,
     REASON,
     collect_dead_letters,
+    empty_archive,
     note_erased,
     unpark,
     wait_until_forwarded,
 )
 from cosmos_outbox.operations.relay_status import RelayObserver
+from cosmos_outbox.outbox.archive import Archiver
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.settings.errors import NotErased, NotForwardedYet
@@ -61,6 +63,10 @@ class Eraser:
     """Move dead letters of the subscriptions into records, for some seconds."""
     empty_read_model: Callable[[AggregateKey], Awaitable[bool]]
     """Make each entry a deleted one. Returns whether there was something to empty."""
+    kept: Collection[str] = ()
+    """The kinds of events that hold nothing personal."""
+    archiver: Archiver | None = None
+    """None: events are not archived."""
 
     async def erase(self, key: AggregateKey, *, patience_seconds: float) -> AsyncGenerator[str]:
         """Erase, telling each step when it is done. ``patience_seconds``: for the relay.
@@ -82,6 +88,8 @@ class Eraser:
         yield "entries emptied" if await self.empty_read_model(key) else "no entry to empty"
         yield f"{await self.partition.erase(key.id)} document(s) of events, requests and the {key.type} emptied"
         yield f"{await self.parked.erase(key.id)} discarded event(s) emptied"
+        if self.archiver is not None:
+            yield await empty_archive(self.archiver, key, PARTITION_KEY.name(key.id), lsn, self.kept)
         if parked := await self.parked.list_left(key.id):
             raise NotErased(
                 f"all is erased but parked events in the partition of {key} that name another owner, or that came "

@@ -20,11 +20,13 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.leaving import (
     NOT_EMPTIED,
     collect_dead_letters,
+    empty_archive,
     note_erased,
     unpark,
     wait_until_forwarded,
 )
 from cosmos_outbox.operations.relay_status import RelayObserver
+from cosmos_outbox.outbox.archive import Archiver
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.settings.errors import NotErased
 
@@ -56,6 +58,8 @@ class OwnEraser:
     container: Container
     parked: Container
     kept: Sequence[KeptBy] = ()
+    archiver: Archiver | None = None
+    """None: events are not archived."""
 
     async def erase(
         self,
@@ -93,6 +97,8 @@ class OwnEraser:
             yield f"a subscriber has settled it, {records} record(s) of messages set aside emptied"
         yield f"{await events.erase(ids)} event(s) removed"
         yield f"{await parked.erase(key)} discarded event(s) emptied"
+        if self.archiver is not None:
+            yield await empty_archive(self.archiver, aggregate, self.container.paths.name(key), lsn, keep)
         if left := await parked.list_left(key):
             raise NotErased(
                 f"all is erased but events of {aggregate} that were parked meanwhile: {', '.join(left)}. Run this again"

@@ -1,24 +1,39 @@
-"""Each event is archived before the archive's place in the feed moves on; a page that comes again changes nothing.
+"""Each event is archived before the archive's place in the feed moves on, and what was erased does not come back.
 
 A second reader of the feed writes each page's events to the archive, by the day on which they were stored, one blob a
-day of a page. A blob is named by its content, and written only where there is none of that name: so the same page again
-is the same blob, no late writer replaces what another one has written, and an erased blob is not filled again. A page
-that comes again with other bounds makes another blob, in which events are once more: who reads the archive takes each
-event's id once.
+day of a page. A blob is named by its content and filled once: so the same page again is the same blob, no late writer
+replaces what another one has written, and an erased blob is not filled again. A page that comes again with other bounds
+makes another blob, in which events are once more: who reads the archive takes each event's id once.
+
+A process may hold a page over an erasing, for as long as it is paused. Three rules keep what it holds out:
+
+- ``claim-first``: a writer makes the blob, empty, before it looks at what was erased (``look-after-claim``), and fills
+  the version that it claimed (``at-the-claim``).
+- ``mark-first``: who erases writes down what, before the first blob is looked at.
+- ``touch-claims``: who erases replaces each empty blob by an empty one, so that what was claimed before is void.
+
+A claim that is made after the eraser's look finds the mark; an earlier one is void, or was filled, and then is emptied.
 """
 
 import hashlib
 import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox.errors import NotDelivered
+from cosmos_outbox.outbox.errors import ConcurrentChange, NotDelivered, PreconditionFailed
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Unread
 from cosmos_outbox.outbox.originals import Originals
+
+MARKS = "erased.jsonl"
+"""The blob that holds what was erased: a digest for each aggregate and partition, and nothing that names them."""
+
+_RACES = 5
+_CLOCKS = timedelta(minutes=10)
+"""So far apart may the clocks of the store and of who erases be."""
 
 
 @dataclass(frozen=True)
@@ -30,17 +45,43 @@ class Blob:
     body: bytes
 
 
+@dataclass(frozen=True)
+class Erasure:
+    """Of an aggregate's events in a partition those up to an LSN, or of longer ago, but for some kinds."""
+
+    aggregate: AggregateKey
+    partition: str
+    """Its name."""
+    lsn: int
+    at: datetime
+    kept: Collection[str] = ()
+    """The kinds whose events hold nothing personal."""
+
+    def is_of(self, line: Mapping[str, Any]) -> bool:
+        """Whether a line is one that it empties."""
+        return (
+            "document" in line
+            and _place(line) == (self.aggregate.type, self.aggregate.id, self.partition)
+            and line["action"] not in self.kept
+            # After a restore an account may count anew: so what is old goes whatever its LSN, as far as clocks agree.
+            and (line["lsn"] <= self.lsn or datetime.fromisoformat(line["storedAt"]) < self.at - _CLOCKS)
+        )
+
+
 class Archive(Protocol):
     """Where blobs are kept. Every call raises Unavailable when it was not answered, and Misconfigured."""
 
-    async def put(self, blob: Blob) -> None:
-        """Store a blob, unless one of its name is there."""
+    async def claim(self, name: str) -> str | None:
+        """The version of the empty blob of that name, which is made where there is none; None: it has content."""
 
-    def blobs(self) -> AsyncIterator[tuple[Blob, str]]:
-        """All, each with its version."""
+    async def read(self, name: str, but: str = "") -> tuple[bytes, str] | None:
+        """A blob's content and version; None: there is none, or it still has the version ``but``."""
 
     async def replace(self, blob: Blob, version: str) -> None:
         """Put a blob's content in the place of that version. Raises PreconditionFailed: it has another one."""
+
+    def blobs(self) -> AsyncIterator[tuple[Blob, str]]:
+        """All, each with its version: at least those that were there at the first step."""
 
 
 @dataclass(frozen=True)
@@ -49,33 +90,104 @@ class Archiver:
 
     archive: Archive
     originals: Originals
+    _marks: "_Marks" = field(init=False, repr=False, default_factory=lambda: _Marks())  # noqa: PLW0108 - stands below
 
     async def keep(self, events: Sequence[FeedEvent]) -> int:
         """Archive the events of a page as they were committed. Returns how many they are.
 
-        Raises NotDelivered: read the page again. Raises as :class:`Archive` does.
+        Raises NotDelivered, PreconditionFailed: hand over the page again. Raises as :class:`Archive` does.
         """
         verified = await self.originals.verify(events)
         for each in verified:
             if isinstance(each, Unread):
                 raise NotDelivered(each.reason, each.why)
         for blob in blobs_of(verified):
-            await self.archive.put(blob)
+            claimed = await self.archive.claim(blob.name)
+            if claimed is None:
+                continue  # the same content, or what an erasing has left of it
+            await self._marks.read(self.archive)
+            body = without(blob.body, [*self._marks.of(blob.body)])[0]
+            await self.archive.replace(Blob(blob.name, body), claimed)
         self.originals.forget(events)
         return len(verified)
 
-    async def erase(self, key: AggregateKey, kept: Collection[str]) -> int:
-        """Empty the archived events of an aggregate, but for those of the kinds in ``kept``. Returns how many.
+    async def erase(self, erasure: Erasure) -> int:
+        """Empty archived events, for good, whoever still holds them. Returns how many were there.
 
-        Reads the whole archive. Cut off, it may be run again.
+        Reads the whole archive. Cut off, it may be run again. Raises ConcurrentChange, and as :class:`Archive` does.
         """
+        await self._marks.add(self.archive, erasure)
         emptied = 0
         async for blob, version in self.archive.blobs():
-            body, number = without(blob.body, key, kept)
-            if number:
-                await self.archive.replace(Blob(blob.name, body), version)
-                emptied += number
+            if blob.name != MARKS:
+                emptied += await self._empty(blob, version, erasure)
         return emptied
+
+    async def _empty(self, blob: Blob, version: str, erasure: Erasure) -> int:
+        for _ in range(_RACES):
+            body, number = without(blob.body, [erasure])
+            if blob.body and not number:
+                return 0
+            try:
+                await self.archive.replace(Blob(blob.name, body), version)
+            except PreconditionFailed:
+                found = await self.archive.read(blob.name)
+                if found is None:
+                    return 0
+                blob, version = Blob(blob.name, found[0]), found[1]
+                continue
+            return number
+        raise ConcurrentChange(f"{blob.name} was changed each time: run the same command again")
+
+
+@dataclass
+class _Marks:
+    """What was erased, as far as it was read: by a digest of type, id and partition."""
+
+    version: str = ""
+    known: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    async def read(self, archive: Archive) -> None:
+        """Read what is new. Raises as :class:`Archive` does."""
+        found = await archive.read(MARKS, self.version)
+        if found is not None:
+            lines = [json.loads(line) for line in found[0].splitlines()]
+            self.known, self.version = {line["of"]: line for line in lines}, found[1]
+
+    async def add(self, archive: Archive, erasure: Erasure) -> None:
+        """Write it down. Raises ConcurrentChange, and as :class:`Archive` does."""
+        key = erasure.aggregate
+        of = _digest((key.type, key.id, erasure.partition))
+        mark = {
+            "of": of, "lsn": erasure.lsn, "at": erasure.at.isoformat(), "kept": sorted(erasure.kept)
+        }  # fmt: skip
+        for _ in range(_RACES):
+            await self.read(archive)
+            version = self.version or await archive.claim(MARKS)
+            if version is None:
+                continue  # somebody has just written the first one
+            body = b"".join(map(_written, ({**self.known, of: mark}).values()))
+            try:
+                await archive.replace(Blob(MARKS, body), version)
+            except PreconditionFailed:
+                continue
+            return
+        raise ConcurrentChange(
+            "others wrote down what they erase in the archive each time: run the same command again"
+        )
+
+    def of(self, body: bytes) -> list[Erasure]:
+        """What was erased of the aggregates of these lines."""
+        if not self.known:
+            return []
+        found = []
+        for place in {_place(json.loads(line)) for line in body.splitlines()}:
+            mark = self.known.get(_digest(place))
+            if mark is not None:
+                key = AggregateKey(place[0] or "", place[1] or "")
+                at = datetime.fromisoformat(mark["at"])
+                found.append(Erasure(key, place[2], mark["lsn"], at, mark["kept"]))
+        return found
 
 
 def blobs_of(events: Sequence[FeedEvent]) -> list[Blob]:
@@ -93,19 +205,26 @@ def blobs_of(events: Sequence[FeedEvent]) -> list[Blob]:
     return blobs
 
 
-def without(body: bytes, key: AggregateKey, kept: Collection[str]) -> tuple[bytes, int]:
-    """A blob's content with that aggregate's events emptied, and how many were."""
+def without(body: bytes, erasures: Sequence[Erasure]) -> tuple[bytes, int]:
+    """A blob's content with the events emptied that were erased, and how many were."""
     number, lines = 0, []
     for text in body.splitlines(keepends=True):
         line = json.loads(text)
-        is_of = (line["aggregateType"], line["aggregateId"]) == (key.type, key.id)
-        if is_of and "document" in line and line["action"] not in kept:
+        if any(each.is_of(line) for each in erasures):
             del line["document"]
             lines.append(_written({**line, "erased": True}))
             number += 1
         else:
             lines.append(text)
     return b"".join(lines), number
+
+
+def _place(line: Mapping[str, Any]) -> tuple[str | None, str | None, str]:
+    return line["aggregateType"], line["aggregateId"], line.get("partition", "")
+
+
+def _digest(place: tuple[str | None, str | None, str]) -> str:
+    return hashlib.sha256(json.dumps(place).encode()).hexdigest()[:32]
 
 
 def _line(event: FeedEvent, stored: datetime) -> bytes:
@@ -117,6 +236,7 @@ def _line(event: FeedEvent, stored: datetime) -> bytes:
             "aggregateType": event.aggregate.type if event.aggregate else None,
             "aggregateId": event.aggregate.id if event.aggregate else None,
             "action": event.action if isinstance(event, OutboxEvent) else None,
+            "partition": event.partition,
             "sequence": event.sequence,
             "lsn": event.lsn,
             "storedAt": stored.isoformat(),

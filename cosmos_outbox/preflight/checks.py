@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from cosmos_outbox.cosmos.upkeep.inspection import CosmosInspection
 from cosmos_outbox.kernel.clock import Clock, utc_now
-from cosmos_outbox.preflight import containers, cosmos_rules
+from cosmos_outbox.preflight import archive_rules, containers, cosmos_rules
 from cosmos_outbox.preflight.access import Access, try_as_app
 from cosmos_outbox.preflight.plan import Cosmos, Plan
 from cosmos_outbox.preflight.report import Finding
@@ -27,8 +27,12 @@ _COSMOS = Access(
 
 async def check(plan: Plan, credential: Credential | None, clock: Clock = utc_now) -> list[Finding]:
     """All findings in the order of reading. ``credential``: for connections without a key."""
-    cosmos, transport = await asyncio.gather(_cosmos(plan, credential, clock), _transport(plan, credential))
-    return [*_settings(plan), *cosmos, *transport]
+    cosmos, transport, archive = await asyncio.gather(
+        _cosmos(plan, credential, clock),
+        _transport(plan, credential),
+        archive_rules.archive(plan.settings, credential, as_app=plan.as_app),
+    )
+    return [*_settings(plan), *cosmos, *transport, *archive]
 
 
 def _settings(plan: Plan) -> Iterator[Finding]:

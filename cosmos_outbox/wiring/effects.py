@@ -53,7 +53,7 @@ def wire_effects(settings: Settings, outbox: Outbox, of: DeclaredEffect) -> Subs
     lists = CosmosLists(items, sources, documents, f"effects-{subscription}", 0)
     reader = MessageReader(of.aggregate_type, untyped=of.untyped)
     subscriber = wire_subscriber(settings, outbox, subscription, reader.read, inbox.handle)
-    outbox.resources.push_async_callback(inbox.join)  # before the clients are closed
+    outbox.resources.push_async_callback(inbox.runs.join)  # before the clients are closed
     scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{container}/{subscription}"
     ahead = None if of.own else partial(_all, lists)
     return with_effects(subscriber, inbox, of.aggregate_type, scope, EffectSweep(inbox, lists), ahead)

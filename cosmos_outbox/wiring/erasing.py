@@ -43,6 +43,8 @@ def wire_eraser(wired: Wired, of: Erasable) -> Eraser:
         delete=places.delete,
         collect=places.collect,
         empty_read_model=places.empty,
+        kept=of.kept,
+        archiver=outbox.archiving.archiver if outbox.archiving else None,
     )
 
 

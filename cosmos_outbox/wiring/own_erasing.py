@@ -23,6 +23,7 @@ def wire_own_eraser(
         outbox.container(settings.cosmos_container),
         outbox.container(settings.cosmos_parked_container),
         [_kept_by(settings, outbox, kind, each) for kind, each in subscriptions],
+        outbox.archiving.archiver if outbox.archiving else None,
     )
 
 

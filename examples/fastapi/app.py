@@ -9,14 +9,16 @@ from fastapi.responses import JSONResponse
 
 from cosmos_outbox import Names, Service, running
 from cosmos_outbox.http import Resource, fastapi_router
-from examples.fastapi.directory import FORM, entry_of, project
+from examples.fastapi.directory import FORM, entry_of, first, project
 from examples.fastapi.person import Details, Person
 
 service = Service("people", [Person], Names(database="people", container="people", topic="people-events"))
 people = Resource(
     "people", Person, new=Details, create=Person.add, change=Person.change, delete=Person.delete
 )
-DIRECTORY = service.read_model("directory", of=Person, form=FORM, state_of=entry_of, project=project)
+DIRECTORY = service.read_model(
+    "directory", of=Person, form=FORM, state_of=entry_of, project=project, first=first
+)
 
 
 @asynccontextmanager

@@ -18,6 +18,11 @@ def entry_of(person: Mapping[str, Any]) -> Entry:
     return Entry.model_validate(person)
 
 
+def first(added: Event) -> Entry | None:
+    """The entry of a new person, whose event tells all of it; None: the person itself is read."""
+    return entry_of(added.data) if added.action == "PersonAddedEvent" else None
+
+
 def project(entry: Entry, event: Event) -> After[Entry] | None:
     """The entry after an event; None: not known here, so the person itself is read."""
     match event.action:

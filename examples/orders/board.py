@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from cosmos_outbox import After, Condition, EntryForm, Event, ListedPage, Listing, TolerantReader
+from examples.orders.events import ORDER_PLACED
 
 
 class _Line(TolerantReader):
@@ -49,6 +50,14 @@ def entry_of(order: Mapping[str, Any]) -> BoardEntry:
     read = _Order.model_validate(order)
     status = Status.SHIPPED if read.shipped_at else Status.PLACED
     return BoardEntry(customer=read.customer, status=status, total=sum(line.quantity for line in read.lines))
+
+
+def first(placed: Event) -> BoardEntry | None:
+    """The entry of a new order, whose event carries all of it; None: the order itself has to be read."""
+    try:
+        return entry_of(placed.data) if placed.action == ORDER_PLACED else None
+    except ValidationError:
+        return None
 
 
 def project(entry: BoardEntry, event: Event) -> After[BoardEntry] | None:

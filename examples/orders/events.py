@@ -8,6 +8,9 @@ from pydantic import AfterValidator, Field
 
 from cosmos_outbox import DomainEvent, WireModel, input_rule
 
+ORDER_PLACED = "OrderPlacedEvent"
+"""An order's first event, which carries all of it."""
+
 ORDER_SHIPPED = "OrderShippedEvent"
 """The event on which the customer is told."""
 

@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 from cosmos_outbox import Aggregate, AggregateState, Timestamp, WireModel, input_rule
 from examples.orders.errors import OrderFull, OrderShipped
 from examples.orders.events import (
+    ORDER_PLACED,
     ORDER_SHIPPED,
     Line,
     OrderLineAddedEvent,
@@ -49,7 +50,7 @@ class Order(Aggregate[OrderState]):
 
     aggregate_type: ClassVar[str] = "order"
     state_type: ClassVar[type[AggregateState]] = OrderState
-    created_event, created_tells = "OrderPlacedEvent", NewOrder
+    created_event, created_tells = ORDER_PLACED, NewOrder
     changed_events: ClassVar[Mapping[str, str]] = {"shipped_at": ORDER_SHIPPED}
 
     @classmethod

@@ -1,7 +1,7 @@
 """The order service: what it is called, what it keeps, and what it does when its events arrive."""
 
 from cosmos_outbox import Event, Names, Service
-from examples.orders.board import FORM, Board, entry_of, project
+from examples.orders.board import FORM, Board, entry_of, first, project
 from examples.orders.events import ORDER_SHIPPED
 from examples.orders.mail import LoggedMail, Mail
 from examples.orders.order import Order
@@ -10,7 +10,9 @@ service = Service(
     "orders", aggregates=[Order], names=Names(database="orders", container="orders", topic="order-events")
 )
 
-BOARD = service.read_model("order-board", of=Order, form=FORM, state_of=entry_of, project=project)
+BOARD = service.read_model(
+    "order-board", of=Order, form=FORM, state_of=entry_of, project=project, first=first
+)
 
 mail: Mail = LoggedMail()
 

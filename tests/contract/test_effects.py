@@ -491,7 +491,7 @@ async def test_an_effect_that_began_is_not_cut_off_by_its_caller(world: World) -
     with pytest.raises(EffectRunning):
         await world.inbox.handle(one)
     goes_on.set()
-    await inbox.join()
+    await inbox.runs.join()
     await world.inbox.handle(one)
     assert world.outbound.asked == ids(one)
 

@@ -5,6 +5,7 @@ done, the sweep comes by, and the effects have to be those of a story without th
 of them twice only where the process died between an effect and its record.
 """
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from azure.cosmos.aio import CosmosClient
 from cosmos_outbox.cosmos.inbox.effects import CosmosEffects
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.inbox.effect import EffectItem, Unsure
-from cosmos_outbox.inbox.effect_decision import EffectChange
+from cosmos_outbox.inbox.effect_decision import EffectChange, Goal
 from cosmos_outbox.inbox.effects import EffectInbox
 from cosmos_outbox.inbox.errors import EffectRefused, InboxError
 from cosmos_outbox.inbox.event import Event
@@ -40,9 +41,9 @@ class OneTask(EffectInbox):
     """All of it in the caller's task, so that a process can be made to die at each await."""
 
     async def _carry_out(
-        self, key: AggregateKey, step: EffectChange, before: EffectItem | None
+        self, key: AggregateKey, step: EffectChange, before: EffectItem | None, goal: Goal
     ) -> EffectItem | None:
-        return await self._write_and_run(key, step, before)
+        return await self.runs.write_and_run(key, step, before, asyncio.get_running_loop().create_future())
 
 
 @dataclass

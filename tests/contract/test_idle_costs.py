@@ -19,13 +19,19 @@ from aiohttp import web
 from azure.cosmos.aio import ContainerProxy
 
 from cosmos_changefeed import ChangeFeedProcessor, ProcessorOptions, StartFrom, estimate_lag
+from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
+from cosmos_outbox.cosmos.inbox.effects import CosmosEffects
+from cosmos_outbox.cosmos.inbox.event_source import CosmosEventSource
 from cosmos_outbox.cosmos.store.transport import NotingTransport
 from cosmos_outbox.inbox.deliveries import Collected
+from cosmos_outbox.inbox.effect import EffectRules
+from cosmos_outbox.inbox.effects import EffectInbox
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.progress import Counts
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.sweep import ROUND_EVERY
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.servicebus.dead_letters import SILENCE_SECONDS, DeadLetters
 from devstack import provision
 from devstack.cosmos import server
@@ -317,6 +323,52 @@ async def test_what_an_applied_event_costs_is_told(
         await inbox.handle(event)
         asked = simulation.taken()
         told(f"| {what} | {shown(asked)} | {charge(asked):.2f} |")
+
+
+async def test_what_an_effect_costs_is_told(application: Application, simulation: Simulation) -> None:
+    await filled(application, simulation, 1)
+    with using(replace(SYSTEM, now=lambda: simulation.now)):  # by the same clock as the store's
+        contact_id = (await application.contacts.create(DETAILS, ORIGIN)).aggregate.id
+        for number in range(5):
+            changed = {"email" if number == 1 else "description": f"{number}@contoso.com"}
+            await application.contacts.revise(
+                contact_id, partial(ContactDetails.model_copy, update=changed), ORIGIN
+            )
+    key = AggregateKey("contact", str(contact_id))
+    outbox = application.outbox
+    source = CosmosEventSource(
+        outbox.container("contacts"), outbox.feed, outbox.events, outbox.observer.lot,
+        SourceDocuments.of_library("contact"), "contacts", False,
+    )  # fmt: skip
+    stored = {each.sequence: each for each in await source.events(key, range(1, 7), None, fenced=True)}
+    assert [stored[place].action for place in (2, 3)] == [
+        "ContactDescriptionUpdatedEvent", "ContactEmailUpdatedEvent"
+    ]  # fmt: skip
+    kinds = frozenset({"ContactCreatedEvent", "ContactDescriptionUpdatedEvent"})
+    rules = EffectRules(timedelta(days=10), timedelta(days=42), kinds)
+    asked_for: list[int | None] = []
+
+    async def effect(event: Event) -> None:
+        asked_for.append(event.sequence)
+
+    items = CosmosEffects(outbox.container("directory"), "mails", 3_628_800)
+    inbox = EffectInbox(items, source, effect, rules, lambda: simulation.now)
+    simulation.taken()
+    for place, what in [
+        (1, "with an effect"),
+        (2, "with an effect"),
+        (2, "the same once more"),
+        (3, "without an effect"),
+        (4, "with an effect, after some without"),
+        (6, "with an effect, after one that was lost and is run first"),
+    ]:
+        await inbox.handle(stored[place])
+        asked = simulation.taken()
+        told(f"| {what} | {shown(asked) or 'none'} | {charge(asked):.2f} |")
+        if place == 1:
+            usd = charge(asked) * USD_A_MILLION
+            told(f"A million events with an effect are {usd:.2f} USD")
+    assert asked_for == [1, 2, 4, 5, 6]
 
 
 async def test_what_the_workers_do_beside_is_told(

@@ -7,14 +7,20 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from azure.storage.blob import BlobServiceClient
 
+from cosmos_outbox.blobs.archive import BlobArchive
+from cosmos_outbox.blobs.inspection import BlobInspection
 from cosmos_outbox.cosmos.aggregates.documents import is_as_committed
+from cosmos_outbox.outbox.archive import MARKS, Blob
+from cosmos_outbox.outbox.errors import PreconditionFailed
+from cosmos_outbox.settings.connections import Connection
+from cosmos_outbox.settings.errors import Misconfigured
 from devstack.testing import eventually
 from tests.e2e.conftest import Stack, stack
 from tests.e2e.test_relay_worker import create, service, settings
@@ -32,6 +38,7 @@ def archived(connection: str) -> list[dict[str, Any]]:
         return [
             json.loads(line)
             for blob in container.list_blobs()
+            if blob.name != MARKS
             for line in container.download_blob(blob.name).readall().splitlines()
         ]
 
@@ -88,9 +95,39 @@ async def test_function_and_worker_archive_what_was_committed_and_what_is_erased
 
                 erased = await asyncio.to_thread(erase, started, connection, str(by_function))
         assert erased.returncode == 0, erased.stdout + erased.stderr
-        assert re.search(r"emptied [1-9] archived event", erased.stdout), erased.stdout
+        assert re.search(r"[1-9] archived event.s. emptied", erased.stdout), erased.stdout
         of_person = [line for line in archived(connection) if line["aggregateId"] == str(by_function)]
         assert {line["action"]: "document" in line for line in of_person} == {
             "ContactCreatedEvent": False,
             "ContactDeletedEvent": True,
         }
+
+
+async def test_a_blob_is_claimed_once_and_filled_at_the_version_that_was_claimed(tmp_path: Path) -> None:
+    with azurite(tmp_path) as connection:
+        async with AsyncExitStack() as resources:
+            archive = BlobArchive(Connection(connection_string=connection), CONTAINER, None, resources)
+            with pytest.raises(Misconfigured, match="has no blob container"):
+                await archive.read("a.jsonl")
+            with BlobServiceClient.from_connection_string(connection) as client:
+                client.create_container(CONTAINER)
+            assert await archive.read("a.jsonl") is None
+            await BlobInspection(Connection(connection_string=connection), CONTAINER, None).try_writing()
+            assert [each async for each in archive.blobs()] == [], "trying stores nothing"
+            claimed = await archive.claim("a.jsonl")
+            assert claimed is not None
+            assert await archive.claim("a.jsonl") == claimed
+            assert await archive.read("a.jsonl") == (b"", claimed)
+            await archive.replace(Blob("a.jsonl", b""), claimed)
+            with pytest.raises(PreconditionFailed):
+                await archive.replace(Blob("a.jsonl", b"{}"), claimed)
+            claimed = await archive.claim("a.jsonl")
+            assert claimed is not None
+            await archive.replace(Blob("a.jsonl", b"{}"), claimed)
+            assert await archive.claim("a.jsonl") is None
+            found = await archive.read("a.jsonl")
+            assert found is not None
+            assert (found[0], await archive.read("a.jsonl", found[1])) == (b"{}", None)
+            with pytest.raises(PreconditionFailed):
+                await archive.replace(Blob("b.jsonl", b"{}"), found[1])
+            assert [each async for each in archive.blobs()] == [(Blob("a.jsonl", b"{}"), found[1])]

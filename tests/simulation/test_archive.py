@@ -47,7 +47,8 @@ class WorldWithArchive(World):
         return found
 
     async def live(self) -> list[Violation]:
-        self.ground.archive.chance, self.ground.archive.fails = self.plan.chance("archive"), 0.2
+        archive = self.ground.archive
+        archive.chance, archive.fails, archive.slow = self.plan.chance("archive"), 0.2, 0.5
         return await super().live()
 
 

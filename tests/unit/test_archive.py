@@ -1,16 +1,19 @@
 """The archive: a page that comes again changes nothing, and nothing that was archived is lost or filled again."""
 
+import asyncio
 import json
+import random
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox.archive import Archiver, blobs_of, without
-from cosmos_outbox.outbox.errors import NotDelivered, Unavailable
+from cosmos_outbox.outbox.archive import MARKS, Archiver, Erasure, blobs_of, without
+from cosmos_outbox.outbox.errors import NotDelivered, PreconditionFailed, Unavailable
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Unread
 from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.originals import AsDelivered
@@ -33,7 +36,7 @@ def lines(body: bytes) -> list[dict[str, Any]]:
 
 
 def all_lines(archive: SimulatedArchive) -> list[dict[str, Any]]:
-    return [line for body, _ in archive.contents.values() for line in lines(body)]
+    return [line for name, (body, _) in archive.contents.items() if name != MARKS for line in lines(body)]
 
 
 def test_events_are_lines_of_json_by_the_day_on_which_they_were_stored() -> None:
@@ -80,7 +83,7 @@ async def test_until_a_write_is_answered_the_page_is_not_done(fails: float) -> N
     archive = SimulatedArchive(fails=fails)
     archiver = Archiver(archive, AsDelivered())
     page = [event("a", 1), event("a", 2, MAY_4 + 100)]
-    for _ in range(200):
+    for _ in range(5_000):
         try:
             await archiver.keep(page)
             break
@@ -100,31 +103,147 @@ async def test_an_event_whose_original_cannot_be_read_waits_with_its_page() -> N
     assert archive.contents == {}
 
 
+def erasure(of: OutboxEvent, lsn: int = 1000, kept: Sequence[str] = ()) -> Erasure:
+    return Erasure(of.aggregate, of.partition, lsn, datetime.fromtimestamp(MAY_4 + 5, UTC), kept)
+
+
+def readable(archive: SimulatedArchive, of: OutboxEvent) -> list[int]:
+    return sorted(
+        line["sequence"]
+        for line in all_lines(archive)
+        if "document" in line and line["aggregateId"] == of.aggregate.id
+    )
+
+
 async def test_an_erased_aggregate_leaves_ids_and_numbers_and_does_not_come_back() -> None:
     archive = SimulatedArchive()
     archiver = Archiver(archive, AsDelivered())
     page = [event("a", 1, lsn=1), event("b", 1, lsn=2), event("a", 2, lsn=3)]
     await archiver.keep(page)
-    assert await archiver.erase(page[0].aggregate, kept=()) == 2
+    assert await archiver.erase(erasure(page[0])) == 2
     await archiver.keep(page)
-    assert await archiver.erase(page[0].aggregate, kept=()) == 0, (
-        "it is empty, also after the page came again"
+    assert await archiver.erase(erasure(page[0])) == 0, "it is empty, also after the page came again"
+    assert (readable(archive, page[0]), readable(archive, page[1])) == ([], [1])
+    emptied = next(line for line in all_lines(archive) if line.get("id") == page[2].id)
+    assert (emptied["erased"], emptied["action"]) == (True, page[2].action)
+    assert page[0].aggregate.id not in archive.contents[MARKS][0].decode(), "nothing names anybody"
+
+
+async def test_a_page_that_was_held_over_an_erasing_is_archived_without_what_was_erased() -> None:
+    """Another process, with other bounds: its blob has another name. It may have been paused for days."""
+    archive = SimulatedArchive()
+    page = [event("a", 1, lsn=1), event("b", 1, lsn=2), event("a", 2, lsn=3), event("a", 3, lsn=9)]
+    await Archiver(archive, AsDelivered()).keep(page)
+    await Archiver(archive, AsDelivered()).erase(erasure(page[0], lsn=3))
+    assert await Archiver(archive, AsDelivered()).keep(page[:3]) == 3
+    assert (readable(archive, page[0]), readable(archive, page[1])) == ([3], [1, 1])
+
+
+async def test_what_was_stored_long_before_an_erasing_is_emptied_whatever_its_number() -> None:
+    """After a restore the account may count anew."""
+    archive = SimulatedArchive()
+    archiver = Archiver(archive, AsDelivered())
+    page = [event("a", 1, MAY_4 - 3600, lsn=70_000), event("a", 2, MAY_4, lsn=7)]
+    await archiver.keep(page)
+    assert await archiver.erase(erasure(page[0], lsn=7)) == 2
+
+
+async def test_two_who_erase_at_once_both_leave_their_mark() -> None:
+    archive = SimulatedArchive()
+    pages = [[event(name, 1)] for name in "abcd"]
+    await asyncio.gather(*(Archiver(archive, AsDelivered()).erase(erasure(page[0])) for page in pages[:3]))
+    for page in pages:
+        await Archiver(archive, AsDelivered()).keep(page)
+    assert [readable(archive, page[0]) for page in pages] == [[], [], [], [1]]
+
+
+@dataclass
+class StepByStep(SimulatedArchive):
+    """A request waits until it is its caller's turn."""
+
+    waiting: dict[str, asyncio.Event] = field(default_factory=dict)
+
+    async def arrive(self) -> None:
+        me = asyncio.current_task()
+        assert me is not None
+        turn = self.waiting[me.get_name()] = asyncio.Event()
+        await turn.wait()
+
+
+async def in_turns(schedule: Sequence[str], **calls: Any) -> list[str]:
+    """Run calls, one request after the other, as the schedule says and then in any order. Returns who was asked."""
+    archive: StepByStep = calls.pop("archive")
+    tasks = {name: asyncio.create_task(call, name=name) for name, call in calls.items()}
+    took: list[str] = []
+    while True:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        alive = sorted(name for name in tasks if not tasks[name].done())
+        if not alive:
+            break
+        wanted = schedule[len(took)] if len(took) < len(schedule) else alive[0]
+        if wanted not in alive:
+            wanted = alive[0]
+        took.append(wanted)
+        archive.waiting.pop(wanted).set()
+    for task in tasks.values():
+        with suppress(PreconditionFailed):
+            task.result()
+    return took
+
+
+async def assert_nothing_comes_back(schedule: Sequence[str], writers: Sequence[str]) -> list[str]:
+    """With writers of the same page, or of other bounds. Returns who was asked."""
+    page = [event("a", 1, lsn=1), event("b", 1, lsn=2), event("a", 2, lsn=3)]
+    archive = StepByStep()
+    held = {name: page if name == "early" else page[:2] for name in writers}
+    took = await in_turns(
+        schedule,
+        archive=archive,
+        erasing=Archiver(archive, AsDelivered()).erase(erasure(page[0])),
+        **{name: Archiver(archive, AsDelivered()).keep(of) for name, of in held.items()},
     )
-    found = {(line["aggregateId"], line["sequence"]): line for line in all_lines(archive)}
-    assert sorted(line["aggregateId"] for line in found.values() if "document" in line) == [
-        page[1].aggregate.id
-    ]
-    emptied = found[page[2].aggregate.id, 2]
-    assert (emptied["erased"], emptied["id"], emptied["action"]) == (True, page[2].id, page[2].action)
+    assert readable(archive, page[0]) == [], took
+    archive.waiting.clear()
+    for of in held.values():
+        await in_turns((), archive=archive, again=Archiver(archive, AsDelivered()).keep(of))
+    assert readable(archive, page[0]) == [], took
+    assert set(readable(archive, page[1])) == {1}, "a page that was refused is handed over again"
+    return took
+
+
+async def test_whatever_the_order_of_their_requests_nothing_erased_can_be_read_afterwards() -> None:
+    """Every order of the requests of a paused writer and of who erases."""
+    seen: set[tuple[str, ...]] = {()}
+    to_run: list[tuple[str, ...]] = [()]
+    while to_run:
+        schedule = to_run.pop()
+        took = await assert_nothing_comes_back(schedule, ["late"])
+        for place in range(len(schedule), len(took)):
+            other = (*took[:place], "late" if took[place] == "erasing" else "erasing")
+            if other[-1] in took[place:] and other not in seen:
+                seen.add(other)
+                to_run.append(other)
+    assert len(seen) > 50
+
+
+async def test_two_paused_writers_bring_nothing_back_either() -> None:
+    chance = random.Random(20_000)
+    for _ in range(200):
+        schedule = chance.choices(["early", "late", "late again", "erasing"], [1, 1, 1, 2], k=20)
+        await assert_nothing_comes_back(schedule, ["early", "late", "late again"])
 
 
 def test_the_event_that_names_nobody_is_kept() -> None:
     page = [event("a", 1, lsn=1), replace(event("a", 2, lsn=2), action="ContactDeletedEvent")]
     [blob] = blobs_of(page)
-    body, number = without(blob.body, page[0].aggregate, kept=["ContactDeletedEvent"])
+    body, number = without(blob.body, [erasure(page[0], kept=["ContactDeletedEvent"])])
     assert number == 1
     assert ["document" in line for line in lines(body)] == [False, True]
-    assert without(blob.body, AggregateKey("order", page[0].aggregate.id), kept=()) == (blob.body, 0)
+    of_another = replace(erasure(page[0]), aggregate=AggregateKey("order", page[0].aggregate.id))
+    assert without(blob.body, [of_another]) == (blob.body, 0)
+    elsewhere = replace(erasure(page[0]), partition="another")
+    assert without(blob.body, [elsewhere]) == (blob.body, 0)
 
 
 def test_events_are_archived_where_a_setting_says_where() -> None:

@@ -2,7 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from cosmos_outbox.outbox.archive import Blob
@@ -18,25 +19,50 @@ class SimulatedArchive:
     chance: random.Random = field(default_factory=random.Random)
     fails: float = 0.0
     """The share of writes whose answer is lost; half of these are written."""
+    slow: float = 0.0
+    """So many seconds a request takes at most."""
     contents: dict[str, tuple[bytes, int]] = field(default_factory=dict)
     """By name, with a version."""
 
-    async def put(self, blob: Blob) -> None:
-        """Store a blob, unless one of its name is there. Raises Unavailable."""
-        await asyncio.sleep(self.chance.uniform(0.001, 0.5))
-        lost = self.chance.random() < self.fails
-        if not lost or self.chance.random() < 0.5:
-            self.contents.setdefault(blob.name, (blob.body, 1))
-        if lost:
-            raise Unavailable(_AWAY)
+    async def arrive(self) -> None:
+        """A request is on its way."""
+        await asyncio.sleep(self.chance.uniform(0, self.slow))
+
+    async def claim(self, name: str) -> str | None:
+        """The version of the empty blob of that name; None: it has content. Raises Unavailable."""
+        await self.arrive()
+        with self._answered():
+            body, version = self.contents.setdefault(name, (b"", 1))
+        return None if body else str(version)
+
+    async def read(self, name: str, but: str = "") -> tuple[bytes, str] | None:
+        """A blob's content and version, unless it is that version."""
+        await self.arrive()
+        body, version = self.contents.get(name, (b"", 0))
+        return None if not version or str(version) == but else (body, str(version))
 
     async def blobs(self) -> AsyncIterator[tuple[Blob, str]]:
         """All, each with its version."""
-        for name, (body, version) in list(self.contents.items()):
+        await self.arrive()
+        for name in list(self.contents):
+            await self.arrive()
+            body, version = self.contents[name]
             yield Blob(name, body), str(version)
 
     async def replace(self, blob: Blob, version: str) -> None:
-        """Raises PreconditionFailed."""
-        if str(self.contents[blob.name][1]) != version:
-            raise PreconditionFailed(f"{blob.name} was changed meanwhile")
-        self.contents[blob.name] = blob.body, int(version) + 1
+        """Raises PreconditionFailed, Unavailable."""
+        await self.arrive()
+        if str(self.contents.get(blob.name, (b"", 0))[1]) != version:
+            raise PreconditionFailed(f"{blob.name} was changed meanwhile: read it again")
+        with self._answered():
+            self.contents[blob.name] = blob.body, int(version) + 1
+
+    @contextmanager
+    def _answered(self) -> Iterator[None]:
+        """Whether a write is done, and its answer arrives."""
+        lost = self.chance.random() < self.fails
+        if lost and self.chance.random() < 0.5:
+            raise Unavailable(_AWAY)
+        yield
+        if lost:
+            raise Unavailable(_AWAY)
