@@ -18,6 +18,7 @@ ONLY_WITH: Mapping[str, str] = {
     "publishes-again-under-the-first-id": "then.publish again",
     "rebuild-after-a-restore-only-heals": "then.restore",
     "replay-leaves-the-event-in-the-way": "plot.two hands",
+    "session-does-not-tell-its-number": "sessions",
 }
 """The seeds that do not draw this are left out: they run none of the code."""
 
@@ -60,6 +61,14 @@ MEETING: tuple[Planted, ...] = (
         "    @staticmethod\n"
         "    def dumps(key: AggregateKey) -> str:\n"
         "        return f'{key}{clock.machine()}'\n",
+        _NO_PROFILE,
+        ("several sessions",),
+    ),
+    Planted(
+        "session-does-not-tell-its-number",  # a deployment of another number of sessions
+        "cosmos_outbox/servicebus/buckets.py",
+        '    return f"{buckets}-{bucket:0',
+        '    return f"{bucket:0',
         _NO_PROFILE,
         ("several sessions",),
     ),

@@ -14,7 +14,7 @@ from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.unit_of_work import Origin, Receipt
 from cosmos_outbox.testing.simulation.subject import SimulatedClient, Told, Wish
-from cosmos_outbox.wiring.service import Wired
+from cosmos_outbox.wiring.service import Service, Wired
 
 A = TypeVar("A", bound=Aggregate[Any])
 
@@ -48,20 +48,21 @@ class Commands(Generic[A]):
     refuses: tuple[type[Exception], ...] = ()
     """The errors with which an aggregate refuses a change: nothing is stored then."""
 
-    async def act(self, client: SimulatedClient) -> None:
-        """One thing that a client wants."""
+    async def act(self, client: SimulatedClient, here: "Here | None" = None) -> None:
+        """One thing that a client wants. ``here``: the same, as the version does it that takes the request."""
+        here = here or (lambda _: self)
         known = sorted(each for each in client.etags if each.startswith(self._prefix))
         if (
             not known
             or (len(known) < client.aggregates and client.chance.random() < NEW_SHARE)
             or not self.change
         ):
-            answer = await client.ask(self._creation(client))
+            answer = await client.ask(self._creation(client, here))
             if answer.aggregate is not None:
                 client.etags[self._prefix + answer.aggregate] = None
             return
         about = client.chance.choice(known)
-        answer = await client.ask(self._change(client, about.removeprefix(self._prefix)))
+        answer = await client.ask(self._change(client, about.removeprefix(self._prefix), here))
         if answer.status == 404 or (answer.body or {}).get("deleted"):
             client.etags.pop(about, None)
 
@@ -69,29 +70,48 @@ class Commands(Generic[A]):
     def _prefix(self) -> str:
         return f"{self.kind.aggregate_type}/"
 
-    def _creation(self, client: SimulatedClient) -> Wish:
+    def _creation(self, client: SimulatedClient, here: "Here") -> Wish:
         seed = client.chance.random()
 
         async def create(wired: Wired, origin: Origin) -> Told:
-            made = self.create(_luck(seed), utc_now())
+            made = here(wired).create(_luck(seed), utc_now())
             return _told(await wired.aggregates.create(made, origin), 201)
 
         return Wish(client.next_name(), "create", create)
 
-    def _change(self, client: SimulatedClient, aggregate_id: str) -> Wish:
-        seed, change = client.chance.random(), client.chance.choice(self.change)
+    def _change(self, client: SimulatedClient, aggregate_id: str, here: "Here") -> Wish:
+        seed, number = client.chance.random(), client.chance.randrange(len(self.change))
 
         async def run(wired: Wired, origin: Origin) -> Told:
-            at = utc_now()
+            at, mine = utc_now(), here(wired)
+            change = mine.change[number % len(mine.change)]
             try:
                 receipt = await wired.aggregates.change(
-                    self.kind, aggregate_id, lambda each: change(each, _luck(seed), at), origin
+                    mine.kind, aggregate_id, lambda each: change(each, _luck(seed), at), origin
                 )
-            except self.refuses:
+            except mine.refuses:
                 return Told(409)
             return _told(receipt, 200)
 
         return Wish(client.next_name(), "change", run, aggregate=aggregate_id)
+
+
+Here = Callable[[Wired], Commands[Any]]
+
+
+@dataclass(frozen=True)
+class Release:
+    """The service as its last release has it, and what its users do there, for :func:`simulate`."""
+
+    service: Service
+    commands: Sequence[Commands[Any]]
+    """For each type of aggregates that there was, in the order of those of the new version."""
+
+    def __post_init__(self) -> None:
+        if any(not each.change for each in self.commands):
+            raise ValueError(
+                "the last release changed its aggregates: name its changes in Commands(change=[...])"
+            )
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ Nothing here imports what is judged: shared code would share its mistakes. A vio
 end by waiting, such as an event that has not arrived yet; every other violation is final.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -17,6 +18,8 @@ from cosmos_outbox.testing.judging.reads import conditional_writes, reads
 from cosmos_outbox.testing.judging.refusals import false_refusals, refused_changes, refused_repetitions
 from cosmos_outbox.testing.judging.states import final_state, told
 from cosmos_outbox.testing.judging.violation import Violation
+
+_BUCKET = re.compile(r"[0-9]+-[0-9]+")
 
 EXPECTED_STATUSES = {200, 201, 204, 404, 409, 410, 412, 422, 429, 503}
 """What a well-formed request may be answered with; anything else, a bare 500 above all, is a violation."""
@@ -43,7 +46,7 @@ def check(history: History, language: Language, *, duplicate_window: float = flo
         *_each_event(events, operations, language),
         *committed(history, events, operations),
         *_deliveries(delivered, history.completed, duplicate_window),
-        *_sessions(delivered),
+        *_sessions(delivered, history.numbers_of_sessions),
         *(found for each in operations.values() for found in _effects(each, happened[each.name], history)),
         *(
             found
@@ -139,12 +142,14 @@ def _deliveries(
                 yield Violation("delivered after completion", str(event))
 
 
-def _sessions(events: Iterable[SeenEvent]) -> Iterator[Violation]:
+def _sessions(events: Iterable[SeenEvent], numbers: int) -> Iterator[Violation]:
+    """One for each number of sessions that there was: a change of it shows in their names (docs/use/messages.md)."""
     used: defaultdict[str, set[str]] = defaultdict(set)
     for event in events:
         used[event.aggregate] |= {each.session for each in event.deliveries if each.session is not None}
     for aggregate, sessions in used.items():
-        if len(sessions) > 1:
+        known = {each.partition("-")[0] if _BUCKET.fullmatch(each) else "" for each in sessions}
+        if len(sessions) > len(known) or len(known) > numbers:
             yield Violation("several sessions", f"{aggregate}: {', '.join(sorted(sessions))}")
 
 

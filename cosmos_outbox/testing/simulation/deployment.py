@@ -67,6 +67,8 @@ class Deployment:
         self.subscribers: list[SimulatedProcess] = []
         self.desks: list[SimulatedProcess] = []
         """Where the operators sit; nothing strikes them."""
+        self.operators_rest = False
+        """They leave alone what is parked."""
 
     def begin(self, size: Size, *, desks: int) -> None:
         """All processes, and so many operators' desks."""
