@@ -55,10 +55,11 @@ STRIKES = (
     "host",
     "rollout",
     "sessions",
+    "triggers",
 )
 """``floods``: many changes of one aggregate at once; ``others``: writers past the service; ``discards``: some of what
 the broker refuses is given up; ``operators``: two of them at once; ``host``: the Functions host relays; ``rollout``:
-another version is deployed; ``sessions``: with another number of them.
+another version is deployed; ``sessions``: with another number of them; ``triggers``: the host subscribes.
 """
 
 THEN = ("then.publish again", "then.restore", "then.days")
@@ -200,6 +201,11 @@ class SimulationPlan:
         if "plot.alone" in self.faults:
             return 2
         return self.chance("hosts").choice([1, 1, 2]) if "host" in self.faults else 0
+
+    @property
+    def subscriber_hosts(self) -> int:
+        """In the place of how many subscriber workers the Functions host runs the subscribers' triggers."""
+        return self.chance("triggers").choice([1, 1, 2]) if "triggers" in self.faults else 0
 
     @property
     def partitions(self) -> int:

@@ -78,7 +78,7 @@ def run(
 def _run(plan: SimulationPlan, of: Subject, make: "MakeWorld", saw: Saw | None) -> SimulatedRun:
     sdk_clock.install()
     _import_all()
-    if plan.hosts:
+    if plan.hosts or plan.subscriber_hosts:
         import_host()
     loop = Loop(plan.chance("order") if plan.shuffled else None)
     trace, history = RunTrace(loop.time), History()
