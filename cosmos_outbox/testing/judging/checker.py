@@ -6,8 +6,8 @@ end by waiting, such as an event that has not arrived yet; every other violation
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import count, islice, pairwise
 
 from cosmos_outbox.testing.judging.committed import committed, excused
 from cosmos_outbox.testing.judging.entries import entries
@@ -38,6 +38,11 @@ def check(history: History, language: Language, *, duplicate_window: float = flo
         by_aggregate[event.aggregate].append(event)
     happened = _happened(history, events)
     facts = told(history, by_aggregate, language)
+    expired: defaultdict[str, set[int]] = defaultdict(set)
+    untold = [history.stored[name] for name in history.expired & history.stored.keys()]
+    for each in untold:
+        expired[each.aggregate].add(each.sequence)
+    ended = {each.aggregate for each in untold if each.action == language.deleted}
     return [
         *_answers(operations.values(), language),
         *false_refusals(operations.values()),
@@ -51,12 +56,12 @@ def check(history: History, language: Language, *, duplicate_window: float = flo
         *(
             found
             for aggregate, each in _in_place(delivered, history).items()
-            for found in _order(aggregate, each, operations, language)
+            for found in _order(aggregate, each, operations, language, expired.get(aggregate, set()))
         ),
         *conditional_writes(operations.values(), history, events),
         *reads(operations.values(), facts, language),
         *final_state(history.found, facts, language),
-        *entries(history.shown, facts, language),
+        *entries(history.shown, facts, language, ended),
         *unsequenced(history, operations),
         *parking(history),
         *notices(history),
@@ -191,16 +196,21 @@ def _in_place(delivered: Iterable[SeenEvent], history: History) -> dict[str, lis
 
 
 def _order(
-    aggregate: str, events: Sequence[SeenEvent], operations: Mapping[str, Operation], language: Language
+    aggregate: str,
+    events: Sequence[SeenEvent],
+    operations: Mapping[str, Operation],
+    language: Language,
+    expired: Set[int],
 ) -> Iterator[Violation]:
     sequences = [event.sequence for event in events]
-    if sequences != list(range(1, len(sequences) + 1)):
-        at = next(i for i, sequence in enumerate(sequences) if sequence != i + 1)
+    there = (place for place in count(1) if place not in expired)
+    if sequences != (wanted := [*islice(there, len(sequences))]):
+        at = next(i for i, sequence in enumerate(sequences) if sequence != wanted[i])
         yield Violation("order", f"{aggregate}: {sequences[max(0, at - 2) : at + 3]} around place {at + 1}")
     numbers = [event.first.broker_number for event in events]
     if numbers != sorted(numbers):
         yield Violation("order", f"{aggregate}: handed out in another order than it was stored in")
-    if events[0].action not in (language.created, NOTICE):
+    if 1 not in expired and events[0].action not in (language.created, NOTICE):
         yield Violation("order", f"{aggregate} begins with {events[0].action}")
     if language.deleted in [event.action for event in events[:-1]]:
         yield Violation("order", f"{aggregate} goes on after its deletion")

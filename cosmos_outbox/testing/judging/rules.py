@@ -54,6 +54,8 @@ SENTENCES: Mapping[str, str] = {
     "no notice": "Subscribers are told of each discarded event of an aggregate.",
     "published again": "What is published again is each committed event that was not given up, once more and in order.",
     "grows for ever": "In the end only what lives is stored: all else expires.",
+    "expires in silence": "Half of its time before an event expires unsent, whoever asks is told that it is at risk.",
+    "sent, and expired": "What has expired is not sent any more.",
     "invented notice": "A notice tells of an event that somebody discarded.",
     "two notices": "A discarded event has one notice.",
     "worker ended": "A worker goes on until it is told to stop.",

@@ -62,7 +62,7 @@ the broker refuses is given up; ``operators``: two of them at once; ``host``: th
 another version is deployed; ``sessions``: with another number of them; ``triggers``: the host subscribes.
 """
 
-THEN = ("then.publish again", "then.restore", "then.days")
+THEN = ("then.publish again", "then.restore", "then.days", "then.away")
 """What is done when all is well: a run has one of them, or none."""
 
 AFTERWARDS = ("then.keys", "lost lease", *THEN)
