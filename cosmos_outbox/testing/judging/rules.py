@@ -56,6 +56,7 @@ SENTENCES: Mapping[str, str] = {
     "grows for ever": "In the end only what lives is stored: all else expires.",
     "expires in silence": "Half of its time before an event expires unsent, whoever asks is told that it is at risk.",
     "sent, and expired": "What has expired is not sent any more.",
+    "a list": "What an operator's list shows was so, each thing once; where it fails, it says so and goes on.",
     "invented notice": "A notice tells of an event that somebody discarded.",
     "two notices": "A discarded event has one notice.",
     "worker ended": "A worker goes on until it is told to stop.",

@@ -56,10 +56,12 @@ STRIKES = (
     "rollout",
     "sessions",
     "triggers",
+    "lists",
 )
 """``floods``: many changes of one aggregate at once; ``others``: writers past the service; ``discards``: some of what
 the broker refuses is given up; ``operators``: two of them at once; ``host``: the Functions host relays; ``rollout``:
-another version is deployed; ``sessions``: with another number of them; ``triggers``: the host subscribes.
+another version is deployed; ``sessions``: with another number of them; ``triggers``: the host subscribes;
+``lists``: somebody leafs through them.
 """
 
 THEN = ("then.publish again", "then.restore", "then.days", "then.away")

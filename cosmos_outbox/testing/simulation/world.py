@@ -21,6 +21,7 @@ from cosmos_outbox.testing.simulation.bus_queue import Rules
 from cosmos_outbox.testing.simulation.deployment import Deployment, Size
 from cosmos_outbox.testing.simulation.host import import_host
 from cosmos_outbox.testing.simulation.last_look import LastLook, drain
+from cosmos_outbox.testing.simulation.lists import ListReader
 from cosmos_outbox.testing.simulation.log_lines import logged_to
 from cosmos_outbox.testing.simulation.loop import Loop, Stuck
 from cosmos_outbox.testing.simulation.meetings import Meetings
@@ -190,6 +191,10 @@ class World:
         ]
         work += self._plots.begin()
         work += [] if plan.settings_after is None else [asyncio.create_task(self._rollout.go_on())]
+        if "lists" in plan.faults:
+            work.append(
+                asyncio.create_task(ListReader(plan, deployment, self._watcher.wrong).go_on(self._over))
+            )
         weather = asyncio.create_task(change_weather(plan, store, self.ground.bus))
         await asyncio.sleep(plan.seconds)
         self._stopping = True
