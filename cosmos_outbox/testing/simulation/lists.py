@@ -43,7 +43,7 @@ class _Lasted:
 
 
 @dataclass
-class Known:
+class Listed:
     """What a container holds, of the documents that a list shows: from the writes that the store carried out."""
 
     container: str
@@ -89,8 +89,10 @@ class ListReader:
         behind = any(kind.startswith(("store.", "meet.", "plot.")) for kind in plan.faults)
         self._lags = _LAGS_SECONDS if behind else _LAGS_LITTLE_SECONDS
         settings = deployment.settings
-        self._parked = Known(settings.cosmos_parked_container, lambda each: each.get("type") == "parkedEvent")
-        self._aside = Known(settings.cosmos_set_aside_container, lambda each: each.get("state") in _OPEN)
+        self._parked = Listed(
+            settings.cosmos_parked_container, lambda each: each.get("type") == "parkedEvent"
+        )
+        self._aside = Listed(settings.cosmos_set_aside_container, lambda each: each.get("state") in _OPEN)
         self._ground.store.saw += [self._parked.saw, self._aside.saw]
         self.walks = 0
 
@@ -99,7 +101,7 @@ class ListReader:
         while not over():
             await asyncio.sleep(self._chance.uniform(*_WAITS_SECONDS))
             desk = self._deployment.desks[0]
-            lists: list[tuple[Known, Page]] = [(self._parked, desk.wired.outbox.parking.page)]
+            lists: list[tuple[Listed, Page]] = [(self._parked, desk.wired.outbox.parking.page)]
             lists += [
                 (self._aside, each.subscriber.retrier.page) for each in desk.wired.subscriptions.values()
             ]
@@ -115,7 +117,7 @@ class ListReader:
 class _Walk:
     """From the first page of a list to its last."""
 
-    of: Known
+    of: Listed
     page: Page
     size: int
     now: Callable[[], float]
