@@ -43,7 +43,7 @@ class _Lasted:
 
 
 @dataclass
-class Listed:
+class ListedDocuments:
     """What a container holds, of the documents that a list shows: from the writes that the store carried out."""
 
     container: str
@@ -89,10 +89,12 @@ class ListReader:
         behind = any(kind.startswith(("store.", "meet.", "plot.")) for kind in plan.faults)
         self._lags = _LAGS_SECONDS if behind else _LAGS_LITTLE_SECONDS
         settings = deployment.settings
-        self._parked = Listed(
+        self._parked = ListedDocuments(
             settings.cosmos_parked_container, lambda each: each.get("type") == "parkedEvent"
         )
-        self._aside = Listed(settings.cosmos_set_aside_container, lambda each: each.get("state") in _OPEN)
+        self._aside = ListedDocuments(
+            settings.cosmos_set_aside_container, lambda each: each.get("state") in _OPEN
+        )
         self._ground.store.saw += [self._parked.saw, self._aside.saw]
         self.walks = 0
 
@@ -101,7 +103,7 @@ class ListReader:
         while not over():
             await asyncio.sleep(self._chance.uniform(*_WAITS_SECONDS))
             desk = self._deployment.desks[0]
-            lists: list[tuple[Listed, Page]] = [(self._parked, desk.wired.outbox.parking.page)]
+            lists: list[tuple[ListedDocuments, Page]] = [(self._parked, desk.wired.outbox.parking.page)]
             lists += [
                 (self._aside, each.subscriber.retrier.page) for each in desk.wired.subscriptions.values()
             ]
@@ -117,7 +119,7 @@ class ListReader:
 class _Walk:
     """From the first page of a list to its last."""
 
-    of: Listed
+    of: ListedDocuments
     page: Page
     size: int
     now: Callable[[], float]
