@@ -10,6 +10,7 @@
 ``eventually``            waits for a condition, with a deadline
 ``simulate``              the whole service under faults, seed after seed, judged by what it declares
 ``Commands``              what its users do meanwhile
+``Release``               the service as its last release has it, which is replaced meanwhile
 ``Publishes``             what another team publishes, for a service that only subscribes
 ========================  ===========================================================================================
 
@@ -21,7 +22,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cosmos_outbox.testing.deriving.commands import Commands
+    from cosmos_outbox.testing.deriving.commands import Commands, Release
     from cosmos_outbox.testing.documents import NotInMemory
     from cosmos_outbox.testing.functions import call
     from cosmos_outbox.testing.local import LocalAzure, Program, eventually
@@ -40,6 +41,7 @@ __all__ = [
     "NotInMemory",
     "Program",
     "Publishes",
+    "Release",
     "call",
     "eventually",
     "in_memory",
@@ -58,6 +60,7 @@ _HOME = {
     "NotInMemory": "documents",
     "Program": "local",
     "Publishes": "publishes",
+    "Release": "deriving.commands",
     "call": "functions",
     "eventually": "local",
     "in_memory": "memory",

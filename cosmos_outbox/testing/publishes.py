@@ -11,6 +11,7 @@ from typing import Any
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.sources.http import HttpApi
+from cosmos_outbox.testing.deriving.derived import Asked
 from cosmos_outbox.testing.deriving.found import (
     AggregateFound,
     LeftBehind,
@@ -19,7 +20,6 @@ from cosmos_outbox.testing.deriving.found import (
     StoredEvent,
 )
 from cosmos_outbox.testing.deriving.rules import broken
-from cosmos_outbox.testing.deriving.service_world import Asked
 from cosmos_outbox.testing.judging.violation import Violation
 from cosmos_outbox.testing.memory import InMemorySubscriber, in_memory
 from cosmos_outbox.testing.messages import Message, message

@@ -8,7 +8,7 @@ import asyncio
 import os
 import shlex
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -17,15 +17,15 @@ from typing import Any
 
 from cosmos_outbox.kernel import clock
 from cosmos_outbox.testing import plugin
-from cosmos_outbox.testing.deriving.commands import Call, Calls, Commands
+from cosmos_outbox.testing.deriving.commands import Call, Calls, Commands, Release
 from cosmos_outbox.wiring.service import Service
 from cosmos_outbox.wiring.subscribing import SubscriberService
 
 try:
+    from cosmos_outbox.testing.deriving.derived import DerivedSubject, subject
     from cosmos_outbox.testing.deriving.forms import unread as forms_unread
     from cosmos_outbox.testing.deriving.forms import write
     from cosmos_outbox.testing.deriving.resting_world import AtRest, RestingWorld
-    from cosmos_outbox.testing.deriving.service_world import DerivedSubject, subject
     from cosmos_outbox.testing.publishes import Publishes, violations
     from cosmos_outbox.testing.simulation.plan import SimulationPlan
     from cosmos_outbox.testing.simulation.telling import Telling
@@ -49,6 +49,7 @@ def simulate(
     seeds: int = 20,
     forms: Path | None = None,
     at_rest: AtRest | None = None,
+    before: Release | None = None,
 ) -> None:
     """Run the service under simulated faults, seed after seed, while its users do what ``commands`` say.
 
@@ -58,7 +59,8 @@ def simulate(
     left over. ``seeds``: how many, unless ``--simulate-seeds=1000`` says otherwise; ``--simulate-seed=7`` runs that one
     alone. ``forms``: a folder with documents as earlier releases stored them, each of which must be readable;
     ``--simulate-write-forms`` adds those that are new. ``at_rest``: gets all aggregates when nothing is on its way any
-    more, and tells what is wrong between them. The options are pytest's, by ``-p cosmos_outbox.testing.plugin``. Raises
+    more, and tells what is wrong between them. ``before``: the last release, with which each run begins, and which the
+    service replaces process by process. The options are pytest's, by ``-p cosmos_outbox.testing.plugin``. Raises
     PromiseBroken; ValueError for what does not fit.
 
     An async test calls it in a thread.
@@ -80,7 +82,7 @@ def simulate(
         if not isinstance(each, Publishes)
     ]
     if isinstance(service, SubscriberService):
-        if given or not told or forms is not None:
+        if given or not told or forms is not None or before is not None:
             raise ValueError(
                 f"{service.name} only subscribes: say what others publish, in Publishes(...) alone"
             )
@@ -92,11 +94,11 @@ def simulate(
     if forms is not None and not writes and (unread := forms_unread(forms, service)):
         raise PromiseBroken("\n".join(map(str, unread)))
     for seed in _seeds(seeds):
-        plan = _plan(seed)
-        made = subject(service, given)
+        plan = _plan(seed, before)
+        made = subject(service, given, before)
         result = _run(plan, made, at_rest)
         if result.violations:
-            raise PromiseBroken(_story(result, service, given, at_rest))
+            raise PromiseBroken(_story(result, lambda: subject(service, given, before), at_rest))
         if forms is not None and writes:
             write(forms, made.forms)
 
@@ -124,10 +126,11 @@ def _seeds(wanted: int) -> range:
     return range(1, 1 + (wanted if options.seeds is None else options.seeds))
 
 
-def _plan(seed: int) -> SimulationPlan:
+def _plan(seed: int, before: Release | None) -> SimulationPlan:
     drawn = SimulationPlan.drawn(seed)
     aggregates = min(drawn.aggregates, _AGGREGATES)
-    return replace(drawn, seconds=_SECONDS, aggregates=aggregates, faults=drawn.faults - _NOT_HERE)
+    faults = drawn.faults - _NOT_HERE | ({"rollout"} if before else set())
+    return replace(drawn, seconds=_SECONDS, aggregates=aggregates, faults=faults)
 
 
 def _run(plan: SimulationPlan, of: DerivedSubject, at_rest: AtRest | None) -> SimulatedRun:
@@ -135,13 +138,11 @@ def _run(plan: SimulationPlan, of: DerivedSubject, at_rest: AtRest | None) -> Si
         return run(plan, of, partial(RestingWorld, at_rest))
 
 
-def _story(
-    found: SimulatedRun, service: Service, commands: list[Commands[Any] | Calls], at_rest: AtRest | None
-) -> str:
+def _story(found: SimulatedRun, made: Callable[[], DerivedSubject], at_rest: AtRest | None) -> str:
     """The first violation, as short as it gets in a few runs, and what else there was."""
     plan, first = found.plan, found.violations[0]
     tell = Telling(
-        run=lambda smaller: _run(smaller, subject(service, commands), at_rest),
+        run=lambda smaller: _run(smaller, made(), at_rest),
         command=lambda _: _command(plan.seed),
         most_runs=_SHRINKING_RUNS,
     )

@@ -247,7 +247,9 @@ class Service:
         ReactionRefused. It may be called again, and does no I/O. Raises ValueError: it cannot be right.
         """
         if to not in self.aggregates:
-            raise ValueError(f"{self.name} has no {to.__name__}: a reaction changes its own service's aggregates")
+            raise ValueError(
+                f"{self.name} has no {to.__name__}: a reaction changes its own service's aggregates"
+            )
         kind = of if isinstance(of, str) else of.aggregate_type
         steps = Upcasting(upcast or {})
 

@@ -139,7 +139,11 @@ def test_the_lines_of_the_cost_table_add_up_to_its_total() -> None:
     hours, records = 730, 4 + 2 * 3 + 3 + 4
     ready = 2 * 2.628 * 4
     groups = 1 + sum(not function.is_http_function() for function in functions().values())
-    logs = {file.stem for file in (ROOT / "deploy" / "alerts").glob("*.kql")} - {"canary", "deadlines", "archive"}
+    logs = {file.stem for file in (ROOT / "deploy" / "alerts").glob("*.kql")} - {
+        "canary",
+        "deadlines",
+        "archive",
+    }
     metrics = bicep.read("modules/alerts.bicep").declaration("var", "metricAlerts").text.count("metric: ")
     monitor = f"{(records + 1 - 5) * 2.30:.2f}"
     alerts = f"{len(logs) * 1.5 + metrics * 0.1:.2f}"

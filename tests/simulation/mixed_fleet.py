@@ -1,10 +1,12 @@
-"""A service in the middle of a deployment: each call is served by the version before or by the new one, by luck.
+"""A service in the middle of a deployment: processes of the version before are at work beside those of the new one.
 
-The version before told a reading in whole kilowatt hours; the new one publishes watt hours, in a form of its own. The
-readers know both by a step, which changes what it is given, as steps of users do.
+The version before told a reading in whole kilowatt hours; the new one publishes watt hours, in a form of its own, and
+lets a meter be sealed, which is an event that the version before does not know. The new readers know both forms of a
+reading by a step, which changes what it is given, as steps of users do; the readers of the version before know theirs
+alone, and set the others aside.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from random import Random
 from typing import Any, ClassVar, Literal, Self
@@ -23,14 +25,21 @@ from cosmos_outbox import (
     TolerantReader,
     WireModel,
 )
-from cosmos_outbox.testing import Commands
+from cosmos_outbox.testing import Commands, Release
 from tests.support.reactions import Heap
+
+NAMES = Names(database="meters", container="meters", topic="meter-events")
 
 
 class MeterState(AggregateState):
     id: str
     created_at: Timestamp
     kwh: int = 0
+    reads: int = 0
+
+
+class SealedState(MeterState):
+    sealed: int = 0
 
 
 class Installed(WireModel):
@@ -59,26 +68,43 @@ class Reading(WireModel):
     reading: dict[str, int]
 
     @classmethod
-    def of(cls, event: DomainEvent, state: MeterState) -> Self:
+    def of(cls, event: DomainEvent, state: SealedState) -> Self:
         return cls(reading={"wh": state.kwh * 1000})
 
 
-class Meter(Aggregate[MeterState]):
+class MeterBefore(Aggregate[MeterState]):
     aggregate_type: ClassVar[str] = "meter"
     state_type: ClassVar[type[AggregateState]] = MeterState
     created_event, created_tells = "MeterInstalled", Installed
+
+    @property
+    def aggregate_id(self) -> str:
+        return self.state.id
+
+    def read(self, kwh: int, at: datetime) -> None:
+        told, known = {"kwh": kwh}, {"meter_id": self.state.id, "created_at": at}
+        self._raise(
+            lambda n: ReadBefore(**known, sequence=n, reading=told), kwh=kwh, reads=self.state.reads + 1
+        )
+
+
+class Meter(Aggregate[SealedState]):
+    aggregate_type: ClassVar[str] = "meter"
+    state_type: ClassVar[type[AggregateState]] = SealedState
+    created_event, created_tells = "MeterInstalled", Installed
+    changed_events: ClassVar[Mapping[str, str]] = {"sealed": "MeterSealed"}
     published_forms: ClassVar[Mapping[type[DomainEvent] | str, type[WireModel]]] = {ReadNow: Reading}
 
     @property
     def aggregate_id(self) -> str:
         return self.state.id
 
-    def read(self, kwh: int, at: datetime, *, by_the_new: bool) -> None:
+    def read(self, kwh: int, at: datetime) -> None:
         known = {"meter_id": self.state.id, "created_at": at}
-        if by_the_new:
-            self._raise(lambda n: ReadNow(**known, sequence=n), kwh=kwh)
-        else:
-            self._raise(lambda n: ReadBefore(**known, sequence=n, reading={"kwh": kwh}), kwh=kwh)
+        self._raise(lambda n: ReadNow(**known, sequence=n), kwh=kwh, reads=self.state.reads + 1)
+
+    def seal(self, at: datetime) -> None:
+        self._set("sealed", self.state.sealed + 1, at)
 
 
 class Row(TolerantReader):
@@ -91,35 +117,22 @@ def in_watt_hours(data: dict[str, Any]) -> dict[str, Any]:
 
 
 UPCAST = {"MeterRead": {1: in_watt_hours}}
+FORM = EntryForm(Row, search={}, sorted_by=[])
 
-service = Service("meters", [Meter, Heap], Names(database="meters", container="meters", topic="meter-events"))
+
+def row(data: Mapping[str, Any]) -> Row:
+    return Row(wh=data["kwh"] * 1000)
 
 
 def project(row: Row, event: Event) -> After[Row] | None:
-    return After(Row(wh=event.data["reading"]["wh"]))
+    return After(Row(wh=event.data["reading"]["wh"])) if event.action == "MeterRead" else After(row)
 
 
-service.read_model(
-    "usage",
-    of=Meter,
-    form=EntryForm(Row, search={}, sorted_by=[]),
-    state_of=lambda data: Row(wh=data["kwh"] * 1000),
-    project=project,
-    upcast=UPCAST,
-)
+def project_before(row: Row, event: Event) -> After[Row] | None:
+    return After(Row(wh=event.data["reading"]["kwh"] * 1000)) if event.action == "MeterRead" else None
 
 
-@service.effect("bills", of=Meter, upcast=UPCAST)
-async def bill(event: Event) -> None:
-    if event.action != "MeterInstalled" and not isinstance(event.data["reading"]["wh"], int):
-        raise ValueError("nobody knows what to bill")
-
-
-@service.reaction(
-    "heaps", of=Meter, to=Heap, order="each", target=lambda event: f"heap-{event.aggregate.id}", upcast=UPCAST
-)
-def heap(found: Heap | None, event: Event) -> Heap | None:
-    mark = "0" if event.action == "MeterInstalled" else str(event.data["reading"]["wh"])
+def _heap(found: Heap | None, event: Event, mark: str) -> Heap | None:
     if found is None:
         made = Heap.make(f"heap-{event.aggregate.id}", mark).state
         return Heap(made.model_copy(update={"created_at": event.created_at}), is_new=True)
@@ -127,11 +140,63 @@ def heap(found: Heap | None, event: Event) -> Heap | None:
     return None
 
 
+def _declare(service: Service, meter: type[Meter | MeterBefore], unit: str, upcast: Any) -> Service:
+    """What subscribes in both versions, each of which reads a reading in its unit."""
+
+    @service.effect("bills", of=meter, upcast=upcast)
+    async def bill(event: Event) -> None:
+        if event.action == "MeterRead" and not isinstance(event.data["reading"][unit], int):
+            raise ValueError("nobody knows what to bill")
+
+    @service.reaction(
+        "heaps",
+        of=meter,
+        to=Heap,
+        order="each",
+        target=lambda event: f"heap-{event.aggregate.id}",
+        upcast=upcast,
+    )
+    def heap(found: Heap | None, event: Event) -> Heap | None:
+        return _heap(found, event, str(event.data["reading"][unit]) if event.action == "MeterRead" else "0")
+
+    return service
+
+
+service = _declare(Service("meters", [Meter, Heap], NAMES), Meter, "wh", UPCAST)
+service.read_model("usage", of=Meter, form=FORM, state_of=row, project=project, upcast=UPCAST)
+
+before = _declare(Service("meters", [MeterBefore, Heap], NAMES), MeterBefore, "kwh", {"MeterRead": {}})
+before.read_model(
+    "usage", of=MeterBefore, form=FORM, state_of=row, project=project_before, upcast={"MeterRead": {}}
+)
+
+
+def _read(meter: Meter | MeterBefore, luck: Random, at: datetime) -> None:
+    meter.read(meter.state.kwh + luck.randint(1, 9), at)
+
+
+def _seal(meter: Meter, luck: Random, at: datetime) -> None:
+    meter.seal(at)
+
+
 def commands() -> Commands[Meter]:
     def install(luck: Random, at: datetime) -> Meter:
-        return Meter(MeterState(id=str(uuid4()), created_at=at), is_new=True)
+        return Meter(SealedState(id=str(uuid4()), created_at=at), is_new=True)
 
-    def read(meter: Meter, luck: Random, at: datetime) -> None:
-        meter.read(meter.state.kwh + luck.randint(1, 9), at, by_the_new=luck.random() < 1 / 2)
+    return Commands(Meter, create=install, change=[_read, _read, _seal])
 
-    return Commands(Meter, create=install, change=[read])
+
+def uncounted(found: Sequence[Aggregate[Any]]) -> Iterator[str]:
+    """What a meter counts and its events do not: the version before keeps what it does not know."""
+    for each in found:
+        if isinstance(each, Meter) and each.state.last_sequence != 1 + each.state.reads + each.state.sealed:
+            yield f"{each.key}: {each.state.reads} read, sealed {each.state.sealed}, {each.state.last_sequence} events"
+
+
+def release() -> Release:
+    """The one before."""
+
+    def install(luck: Random, at: datetime) -> MeterBefore:
+        return MeterBefore(MeterState(id=str(uuid4()), created_at=at), is_new=True)
+
+    return Release(before, [Commands(MeterBefore, create=install, change=[_read])])

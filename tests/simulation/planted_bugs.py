@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from tests.simulation.planted_deployments import DEPLOYMENTS
 from tests.torture.planted_bugs import Planted
 
 FULL = frozenset(
@@ -18,6 +19,7 @@ ONLY_WITH: Mapping[str, str] = {
     "publishes-again-under-the-first-id": "then.publish again",
     "rebuild-after-a-restore-only-heals": "then.restore",
     "replay-leaves-the-event-in-the-way": "plot.two hands",
+    **{bug.name: kind for kind, bugs in DEPLOYMENTS.items() for bug in bugs},
 }
 """The seeds that do not draw this are left out: they run none of the code."""
 
@@ -40,6 +42,7 @@ _NO_PROFILE = "the simulation alone"
 _CHANGE_ONCE = "cosmos_outbox/outbox/change_once.py"
 
 MEETING: tuple[Planted, ...] = (
+    *(bug for bugs in DEPLOYMENTS.values() for bug in bugs),
     Planted(
         "claim-that-fails-is-one-of-its-own",  # a creation beside another with its key, and the store fails
         "cosmos_outbox/cosmos/aggregates/claims.py",

@@ -45,6 +45,7 @@ class OnlyTheCanary:
     act: Callable[[SimulatedClient], Awaitable[None]] = _nothing
     read_models: Sequence[str] = ("directory",)
     errors: Mapping[type[Exception], int] = field(default_factory=dict)
+    before: Service | None = None
 
 
 class WorldOfTheCanary(World):

@@ -1,13 +1,24 @@
-"""The Functions host in a simulated run: the relay's own function under its own retry, beside workers or alone."""
+"""The Functions host in a simulated run: the service's own functions as it runs them, beside workers or alone."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from cosmos_outbox.inbox import receiver
 from cosmos_outbox.testing.simulation import host
 from cosmos_outbox.testing.simulation.plan import SimulationPlan
+from cosmos_outbox.testing.simulation.subscriber_host import SubscriberHost
 from cosmos_outbox.testing.simulation.world import SimulatedRun, World, run
 from tests.simulation.contacts import CONTACTS
+
+
+def _subscribing(hosts: int, *faults: str) -> Iterator[SimulationPlan]:
+    """With so many hosts in the place of subscriber workers."""
+    for seed in range(60):
+        plan = SimulationPlan(seed, frozenset({"triggers", *faults}), aggregates=3, seconds=30.0)
+        if plan.subscriber_hosts == hosts:
+            yield plan
 
 
 def _plan(hosts: int, *faults: str, seconds: float = 20.0) -> SimulationPlan:
@@ -66,3 +77,47 @@ def test_a_call_that_lasts_too_long_ends_its_process_and_another_begins(
     assert "host-0.1" in ended or "host-1.1" in ended
     again = ended[0].replace(".1", ".2")
     assert again in _what(told, "begins")
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_the_host_subscribes_alone_and_beside_a_worker(hosts: int) -> None:
+    told = run(next(_subscribing(hosts)), CONTACTS)
+    assert told.violations == []
+    begun = {each for each in _what(told, "begins") if each.startswith(("trigger", "subscriber"))}
+    workers = {f"subscriber-{n}.1" for n in range(hosts, 2)}
+    assert begun == {*workers, *(f"trigger-{n}.1" for n in range(hosts))}
+    assert told.history.shown.keys() == {each.aggregate for each in told.history.stored.values()}
+
+
+@pytest.fixture
+def soon_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receiver, "WAIT_SECONDS", 2.0)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("soon_raised")
+def test_what_a_trigger_raises_is_abandoned_and_comes_again() -> None:
+    for plan in _subscribing(2, "store away"):
+        told = run(plan, CONTACTS)
+        assert told.violations == []
+        if any("StoreAway" in each.detail for each in told.trace if each.what == "host abandons"):
+            return
+    pytest.fail("in no seed the store is away for as long as a call waits for it")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("soon_raised")
+def test_a_trigger_that_completes_what_it_could_not_apply_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    invoke = SubscriberHost.invoke
+
+    async def content(self: SubscriberHost, function: Any, *arguments: object) -> None:
+        await invoke(self, function, *arguments)
+
+    monkeypatch.setattr(SubscriberHost, "invoke", content)
+    found = (
+        run(plan, CONTACTS, type("Impatient", (World,), {"patience_seconds": 120.0})).violations
+        for plan in _subscribing(2, "store away")
+    )
+    assert "completed, and not applied" in {each.rule for each in next(filter(None, found))}

@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,15 +15,19 @@ from cosmos_outbox.inbox.upcasting import Upcasting
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.testing import simulate
+from cosmos_outbox.testing.deriving.derived import subject
 from cosmos_outbox.testing.deriving.forms import Form, unread, write
 from cosmos_outbox.testing.deriving.found import LeftBehind, StoredChange, StoredEvent
 from cosmos_outbox.testing.deriving.reactions import reaction
+from cosmos_outbox.testing.deriving.resting_world import RestingWorld
 from cosmos_outbox.testing.deriving.rules import broken
+from cosmos_outbox.testing.simulation.plan import SimulationPlan
+from cosmos_outbox.testing.simulation.world import run
 from cosmos_outbox.wiring.declared import ReadModelOf
 from cosmos_outbox.wiring.reactions import ReactionOf
 from cosmos_outbox.wiring.service import Service
 from tests.simulation import mixed_fleet
-from tests.simulation.mixed_fleet import Meter, MeterState, commands, service
+from tests.simulation.mixed_fleet import MeterBefore, MeterState, commands, release, service, uncounted
 from tests.support.parcels import NOON
 from tests.support.paths import ROOT
 from tests.torture.planted import copy_tracked, plant
@@ -47,12 +53,29 @@ PLANTED = [
         "",
         ("projection fails", "not settled", "target fails", "effect fails"),
     ),
+    Planted(
+        "field-of-the-next-version-is-dropped",  # by a change that the version before makes
+        "cosmos_outbox/outbox/event.py",
+        '        extra="allow",\n',
+        '        extra="ignore",\n',
+        "",
+        ("at rest", "read model", "projection differs", "message differs"),
+    ),
 ]
 
 
 @pytest.mark.timeout(300)
 def test_old_and_new_events_are_read_alike() -> None:
-    simulate(service, commands(), seeds=3)
+    simulate(service, commands(), seeds=3, before=release(), at_rest=uncounted)
+
+
+def test_what_is_too_new_for_the_version_before_waits_for_the_new_one() -> None:
+    drawn = SimulationPlan.drawn(1)
+    plan = replace(drawn, faults=frozenset({"rollout"}), seconds=12.0, aggregates=3)
+    ran = run(plan, subject(service, [commands()], release()), partial(RestingWorld, uncounted))
+    assert ran.violations == []
+    told = [step.about for step in ran.trace if step.what == "batch" and "set-aside" in step.about]
+    assert told, "a reader of the version before has set none aside"
 
 
 def _seen(bug: Planted, folder: Path) -> None:
@@ -98,8 +121,8 @@ def test_an_event_that_no_step_can_read_has_no_target_and_is_told() -> None:
 
 def _forms(folder: Path) -> Path:
     """An event of the version before, beside a meter."""
-    meter = Meter.load(MeterState(id="m-1", created_at=NOON, last_sequence=1))
-    meter.read(4, NOON, by_the_new=False)
+    meter = MeterBefore.load(MeterState(id="m-1", created_at=NOON, last_sequence=1))
+    meter.read(4, NOON)
     changes = meter.changes()
     assert changes is not None
     [event] = [event_item(meter, each, Origin("request-1"), ttl=60) for each in changes.events]
@@ -118,7 +141,7 @@ def test_without_the_step_the_stored_form_cannot_be_read(tmp_path: Path) -> None
     [declared] = [each for each in service.subscribers if isinstance(each, ReadModelOf)]
     stepless = Service("meters", service.aggregates, service.names)
     stepless.read_model(
-        "usage", of=Meter, form=declared.form, state_of=declared.state_of, project=mixed_fleet.project
+        "usage", of="meter", form=declared.form, state_of=declared.state_of, project=mixed_fleet.project
     )
     [told] = unread(_forms(tmp_path), stepless)
     assert "it cannot be read: KeyError('wh')" in told.about

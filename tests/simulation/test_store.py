@@ -27,7 +27,7 @@ from cosmos_outbox.testing.simulation import sdk_clock
 from cosmos_outbox.testing.simulation.bus import Bus
 from cosmos_outbox.testing.simulation.instance import SimulatedInstance
 from cosmos_outbox.testing.simulation.loop import Loop
-from cosmos_outbox.testing.simulation.processes import EPOCH, Ground
+from cosmos_outbox.testing.simulation.processes import EPOCH, Ground, Version
 from cosmos_outbox.testing.simulation.store import CALM, SimulatedStore, StoreFaults
 from cosmos_outbox.testing.simulation.trace import RunTrace
 from devstack.cosmos.in_memory import in_memory
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 def _connection(ground: Ground) -> Connection:
-    return Connection(connection_string=ground.environment()["COSMOS"])
+    return Connection(connection_string=ground.environment(ground.version)["COSMOS"])
 
 
 def in_world(story: Callable[[Ground, ContainerProxy], Awaitable[T]], seed: int = 1) -> tuple[T, RunTrace]:
@@ -49,7 +49,7 @@ def in_world(story: Callable[[Ground, ContainerProxy], Awaitable[T]], seed: int 
         trace = RunTrace(loop.time)
         with in_memory(clock=lambda: EPOCH.timestamp() + loop.time(), chance=random.Random(seed)) as account:
             store = SimulatedStore(loop, account, chance=random.Random(seed), trace=trace)
-            ground = Ground(loop, trace, History(), store, Bus(), service, {})
+            ground = Ground(loop, trace, History(), store, Bus(), service, Version(service, {}))
 
             async def main() -> T:
                 clock.use(ground.sources(random.Random(seed), lambda: 0.0, "world"))

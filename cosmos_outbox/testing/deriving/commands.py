@@ -17,7 +17,7 @@ from cosmos_outbox.outbox.idempotency import KeyedRequest
 from cosmos_outbox.outbox.unit_of_work import Origin, Receipt
 from cosmos_outbox.testing.judging.records import Answered
 from cosmos_outbox.testing.simulation.subject import SimulatedClient, Told, Wish
-from cosmos_outbox.wiring.service import Wired
+from cosmos_outbox.wiring.service import Service, Wired
 
 A = TypeVar("A", bound=Aggregate[Any])
 
@@ -55,20 +55,21 @@ class Commands(Generic[A]):
     refuses: tuple[type[Exception], ...] = ()
     """The errors with which an aggregate refuses a change: nothing is stored then."""
 
-    async def act(self, client: SimulatedClient) -> None:
-        """One thing that a client wants."""
+    async def act(self, client: SimulatedClient, here: "Here | None" = None) -> None:
+        """One thing that a client wants. ``here``: the same, as the version does it that takes the request."""
+        here = here or (lambda _: self)
         known = sorted(each for each in client.etags if each.startswith(self._prefix))
         if (
             not known
             or (len(known) < client.aggregates and client.chance.random() < NEW_SHARE)
             or not self.change
         ):
-            answer = await client.ask(self._creation(client))
+            answer = await client.ask(self._creation(client, here))
             if answer.aggregate is not None:
                 client.etags[self._prefix + answer.aggregate] = None
             return
         about = client.chance.choice(known)
-        answer = await _ask(client, self._change(client, about.removeprefix(self._prefix)))
+        answer = await _ask(client, self._change(client, about.removeprefix(self._prefix), here))
         if answer.status == 404 or (answer.body or {}).get("deleted"):
             client.etags.pop(about, None)
 
@@ -76,31 +77,32 @@ class Commands(Generic[A]):
     def _prefix(self) -> str:
         return f"{self.kind.aggregate_type}/"
 
-    def _creation(self, client: SimulatedClient) -> Wish:
+    def _creation(self, client: SimulatedClient, here: "Here") -> Wish:
         seed = client.chance.random()
 
         async def create(wired: Wired, origin: Origin) -> Told:
-            made = self.create(_luck(seed), utc_now())
+            made = here(wired).create(_luck(seed), utc_now())
             return _told(await wired.aggregates.create(made, origin), 201)
 
         return Wish(client.next_name(), "create", create)
 
-    def _change(self, client: SimulatedClient, aggregate_id: str) -> Wish:
-        seed, change = client.chance.random(), client.chance.choice(self.change)
+    def _change(self, client: SimulatedClient, aggregate_id: str, here: "Here") -> Wish:
+        seed, number = client.chance.random(), client.chance.randrange(len(self.change))
         key = f"{client.name}-{seed}" if _luck(1 - seed).random() < KEYED_SHARE else None
-        request = KeyedRequest("simulation", key or "", str(seed), self._status_of)
 
         async def run(wired: Wired, origin: Origin) -> Told:
-            at, aggregates = utc_now(), wired.aggregates
+            at, mine, aggregates = utc_now(), here(wired), wired.aggregates
+            change = mine.change[number % len(mine.change)]
+            request = KeyedRequest("simulation", key or "", str(seed), mine.status_of)
 
-            def changed(each: A) -> None:
+            def changed(each: Any) -> None:
                 change(each, _luck(seed), at)
 
             try:
                 if key is None:
-                    return _told(await aggregates.change(self.kind, aggregate_id, changed, origin), 200)
-                answer = await aggregates.change_once(self.kind, aggregate_id, changed, request, origin)
-            except self.refuses:
+                    return _told(await aggregates.change(mine.kind, aggregate_id, changed, origin), 200)
+                answer = await aggregates.change_once(mine.kind, aggregate_id, changed, request, origin)
+            except mine.refuses:
                 return Told(409, body={"refused": True})
             if answer.replayed or answer.receipt is None:  # of which of its attempts, nobody is told
                 return Told(200, aggregate_id, answer.sequence, {}, replayed=True)
@@ -108,8 +110,27 @@ class Commands(Generic[A]):
 
         return Wish(client.next_name(), "change", run, aggregate=aggregate_id, key=key)
 
-    def _status_of(self, error: Exception) -> int | None:
+    def status_of(self, error: Exception) -> int | None:
+        """What a refusal is answered with; None: the error is none."""
         return 409 if isinstance(error, self.refuses) else None
+
+
+Here = Callable[[Wired], Commands[Any]]
+
+
+@dataclass(frozen=True)
+class Release:
+    """The service as its last release has it, and what its users do there, for :func:`simulate`."""
+
+    service: Service
+    commands: Sequence[Commands[Any]]
+    """For each type of aggregates that there was, in the order of those of the new version."""
+
+    def __post_init__(self) -> None:
+        if any(not each.change for each in self.commands):
+            raise ValueError(
+                "the last release changed its aggregates: name its changes in Commands(change=[...])"
+            )
 
 
 @dataclass(frozen=True)

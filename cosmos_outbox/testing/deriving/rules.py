@@ -159,7 +159,7 @@ def _at_rest(model: ReadModelFound) -> Iterator[Violation]:
 
 
 def _effects(found: LeftBehind, events: Mapping[AggregateKey, list[StoredEvent]]) -> Iterator[Violation]:
-    """Each is asked for, for each event; none for an event that was not stored."""
+    """Each is asked for, for each event, the first time in order; none for an event that was not stored."""
     known = {event.id: event for each in events.values() for event in each}
     for name, (kind, asked, actions) in found.effects.items():
         for event in known.values():
@@ -170,6 +170,13 @@ def _effects(found: LeftBehind, events: Mapping[AggregateKey, list[StoredEvent]]
         for event_id in dict.fromkeys(asked):
             if event_id not in known or not (actions is None or known[event_id].action in actions):
                 yield Violation("effect of no event", f"{name}: {event_id}")
+        places: dict[AggregateKey, list[int]] = {}
+        for each in (known[event_id] for event_id in dict.fromkeys(asked) if event_id in known):
+            if each.sequence is not None:
+                places.setdefault(each.aggregate, []).append(each.sequence)
+        for key, order in places.items():
+            if order != sorted(order):
+                yield Violation("effects out of order", f"{name}: {key} in the order {order}")
 
 
 def _reaction(

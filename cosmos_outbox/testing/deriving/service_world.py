@@ -1,7 +1,7 @@
 """A service in the simulated world, judged by its own declaration: no line of it is written for the test."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -10,12 +10,9 @@ from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE, REACTION_TYPE,
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments, last
 from cosmos_outbox.cosmos.inbox.entries import TYPE as ENTRY_TYPE
 from cosmos_outbox.cosmos.store.partition_key import at as value_at
-from cosmos_outbox.inbox.effect import Effect
-from cosmos_outbox.inbox.errors import EffectAway, EffectNotDone
-from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.republish import RepublishingProgress, Span
-from cosmos_outbox.testing.deriving.commands import Calls, Commands
+from cosmos_outbox.testing.deriving.derived import DerivedSubject
 from cosmos_outbox.testing.deriving.forms import Form
 from cosmos_outbox.testing.deriving.found import (
     AggregateFound,
@@ -37,75 +34,12 @@ from cosmos_outbox.testing.simulation.last_look import messages_wait
 from cosmos_outbox.testing.simulation.operator import PASSING, list_set_aside, reasons
 from cosmos_outbox.testing.simulation.processes import EPOCH
 from cosmos_outbox.testing.simulation.store import SentRequest, StoreResponse
-from cosmos_outbox.testing.simulation.subject import SimulatedClient
 from cosmos_outbox.testing.simulation.watching import Watcher, written
 from cosmos_outbox.testing.simulation.world import World
 from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf
 from cosmos_outbox.wiring.reactions import ReactionOf
-from cosmos_outbox.wiring.service import Service
 
 QUIET_SECONDS, PATIENCE_SECONDS = 4.0, 300.0
-
-
-@dataclass
-class Asked:
-    """The ids of the events that an effect was asked for."""
-
-    run: Effect
-    events: list[str] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-    """What ended it that no effect is to raise."""
-
-    async def __call__(self, event: Event) -> None:
-        """Run the effect."""
-        self.events.append(event.id)
-        try:
-            await self.run(event)
-        except (EffectAway, EffectNotDone):
-            raise
-        except Exception as error:
-            self.failures.append(f"{event.action} {event.sequence} of {event.aggregate}: {error!r}")
-            raise
-
-
-@dataclass(frozen=True)
-class DerivedSubject:
-    """See :class:`cosmos_outbox.testing.simulation.subject.Subject`."""
-
-    service: Service
-    commands: Sequence[Commands[Any] | Calls]
-    asked: Mapping[str, Asked]
-    read_models: Sequence[str] = ()
-    errors: Mapping[type[Exception], int] = field(default_factory=dict)
-    forms: list[Form] = field(default_factory=list)
-    """What was stored in the end."""
-
-    @property
-    def act(self) -> Callable[[SimulatedClient], Awaitable[None]]:
-        """One thing that a client wants."""
-        return self._act
-
-    @property
-    def known(self) -> set[str]:
-        """The types of documents that last: what the outbox keeps for itself is not among them."""
-        own = self.service.own.aggregates if self.service.own else ()
-        return {EVENT_TYPE, *(each.aggregate_type for each in self.service.aggregates), *own}
-
-    async def _act(self, client: SimulatedClient) -> None:
-        await client.chance.choice(self.commands).act(client)
-
-
-def subject(service: Service, commands: Sequence[Commands[Any] | Calls]) -> DerivedSubject:
-    """Of one run: what its effects are asked for is written down."""
-    asked = {each.name: Asked(each.run) for each in service.subscribers if isinstance(each, EffectOf)}
-    copy = replace(service)
-    copy.subscribers.extend(
-        each.running(asked[each.name]) if isinstance(each, EffectOf) else each for each in service.subscribers
-    )
-    copy.erasables.extend(service.erasables)
-    # What the user's code gets from his own object is what the process has.
-    object.__setattr__(copy, "_per_process", service._per_process)  # noqa: SLF001
-    return DerivedSubject(copy, commands, asked)
 
 
 class ServiceWorld(World):
@@ -119,8 +53,8 @@ class ServiceWorld(World):
         self._of = self.of
         self.size = Size(
             hosts=False,
-            relays=1,
-            subscribers=1 if self.of.service.subscribers else 0,
+            relays=1 if self.of.before is None else 2,
+            subscribers=min(len(self.of.service.subscribers), 1 if self.of.before is None else 2),
             clients=2,
             idle_seconds=2.0,
             operator_seconds=(1.0, 6.0),
@@ -266,7 +200,7 @@ class ChangesSeen(Watcher):
         super().__init__(world.history, feed="", entries=frozenset())
         self.changes: list[StoredChange] = []
         self.messages: list[TakenMessage] = []
-        names = {world.of.service.settings(world.ground.environment()).cosmos_container}
+        names = {world.deployment.settings.cosmos_container}
         self._paths = tuple(f"/colls/{each}/docs" for each in names)
         self._kinds = {each.aggregate_type for each in world.of.service.aggregates}
 

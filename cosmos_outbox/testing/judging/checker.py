@@ -4,9 +4,10 @@ Nothing here imports what is judged: shared code would share its mistakes. A vio
 end by waiting, such as an event that has not arrived yet; every other violation is final.
 """
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import count, islice, pairwise
 
 from cosmos_outbox.testing.judging.committed import committed, excused
 from cosmos_outbox.testing.judging.entries import entries
@@ -17,6 +18,8 @@ from cosmos_outbox.testing.judging.reads import conditional_writes, reads
 from cosmos_outbox.testing.judging.refusals import false_refusals, refused_changes, refused_repetitions
 from cosmos_outbox.testing.judging.states import final_state, told
 from cosmos_outbox.testing.judging.violation import Violation
+
+_BUCKET = re.compile(r"[0-9]+-[0-9]+")
 
 EXPECTED_STATUSES = {200, 201, 204, 404, 409, 410, 412, 422, 429, 503}
 """What a well-formed request may be answered with; anything else, a bare 500 above all, is a violation."""
@@ -35,6 +38,11 @@ def check(history: History, language: Language, *, duplicate_window: float = flo
         by_aggregate[event.aggregate].append(event)
     happened = _happened(history, events)
     facts = told(history, by_aggregate, language)
+    expired: defaultdict[str, set[int]] = defaultdict(set)
+    untold = [history.stored[name] for name in history.expired & history.stored.keys()]
+    for each in untold:
+        expired[each.aggregate].add(each.sequence)
+    ended = {each.aggregate for each in untold if each.action == language.deleted}
     return [
         *_answers(operations.values(), language),
         *false_refusals(operations.values()),
@@ -43,17 +51,17 @@ def check(history: History, language: Language, *, duplicate_window: float = flo
         *_each_event(events, operations, language),
         *committed(history, events, operations),
         *_deliveries(delivered, history.completed, duplicate_window),
-        *_sessions(delivered),
+        *_sessions(delivered, history.numbers_of_sessions),
         *(found for each in operations.values() for found in _effects(each, happened[each.name], history)),
         *(
             found
             for aggregate, each in _in_place(delivered, history).items()
-            for found in _order(aggregate, each, operations, language)
+            for found in _order(aggregate, each, operations, language, expired.get(aggregate, set()))
         ),
         *conditional_writes(operations.values(), history, events),
         *reads(operations.values(), facts, language),
         *final_state(history.found, facts, language),
-        *entries(history.shown, facts, language),
+        *entries(history.shown, facts, language, ended),
         *unsequenced(history, operations),
         *parking(history),
         *notices(history),
@@ -139,12 +147,14 @@ def _deliveries(
                 yield Violation("delivered after completion", str(event))
 
 
-def _sessions(events: Iterable[SeenEvent]) -> Iterator[Violation]:
+def _sessions(events: Iterable[SeenEvent], numbers: int) -> Iterator[Violation]:
+    """One for each number of sessions that there was: a change of it shows in their names (docs/use/messages.md)."""
     used: defaultdict[str, set[str]] = defaultdict(set)
     for event in events:
         used[event.aggregate] |= {each.session for each in event.deliveries if each.session is not None}
     for aggregate, sessions in used.items():
-        if len(sessions) > 1:
+        known = {each.partition("-")[0] if _BUCKET.fullmatch(each) else "" for each in sessions}
+        if len(sessions) > len(known) or len(known) > numbers:
             yield Violation("several sessions", f"{aggregate}: {', '.join(sorted(sessions))}")
 
 
@@ -186,16 +196,21 @@ def _in_place(delivered: Iterable[SeenEvent], history: History) -> dict[str, lis
 
 
 def _order(
-    aggregate: str, events: Sequence[SeenEvent], operations: Mapping[str, Operation], language: Language
+    aggregate: str,
+    events: Sequence[SeenEvent],
+    operations: Mapping[str, Operation],
+    language: Language,
+    expired: Set[int],
 ) -> Iterator[Violation]:
     sequences = [event.sequence for event in events]
-    if sequences != list(range(1, len(sequences) + 1)):
-        at = next(i for i, sequence in enumerate(sequences) if sequence != i + 1)
+    there = (place for place in count(1) if place not in expired)
+    if sequences != (wanted := [*islice(there, len(sequences))]):
+        at = next(i for i, sequence in enumerate(sequences) if sequence != wanted[i])
         yield Violation("order", f"{aggregate}: {sequences[max(0, at - 2) : at + 3]} around place {at + 1}")
     numbers = [event.first.broker_number for event in events]
     if numbers != sorted(numbers):
         yield Violation("order", f"{aggregate}: handed out in another order than it was stored in")
-    if events[0].action not in (language.created, NOTICE):
+    if 1 not in expired and events[0].action not in (language.created, NOTICE):
         yield Violation("order", f"{aggregate} begins with {events[0].action}")
     if language.deleted in [event.action for event in events[:-1]]:
         yield Violation("order", f"{aggregate} goes on after its deletion")

@@ -1,7 +1,8 @@
 """What the store took is what subscribers get: each event, as it was stored, and nothing else.
 
 These rules speak only where somebody watched the store. An event is excused from coming when it was given up: an
-operator asked for that, and its notice stands in its place. That it was only tried excuses nothing.
+operator asked for that, and its notice stands in its place; or when no relay ran as long as it lived. That it was only
+tried excuses nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +33,7 @@ def _stored(
     history: History, sent: Mapping[str, SeenEvent], operations: Mapping[str, Operation]
 ) -> Iterator[Violation]:
     outcomes = {each.cause: each.outcome for operation in operations.values() for each in operation.attempts}
-    given_up = excused(history)
+    given_up = excused(history) | history.expired
     for stored in history.stored.values():
         what = f"{stored.action} {stored.event} (sequence {stored.sequence}) of {stored.aggregate}"
         if outcomes.get(str(stored.body.get("correlationId"))) == "refused" and stored.event not in sent:
@@ -53,6 +54,8 @@ def _sent(history: History, events: Sequence[SeenEvent]) -> Iterator[Violation]:
     for event in events:
         if event.id not in history.stored:
             yield Violation("sent, and never stored", str(event))
+        if event.id in history.expired:
+            yield Violation("sent, and expired", str(event))
         if event.id in notices and event.first.broker_number > notices[event.id][0].first.broker_number:
             yield Violation("sent after it was discarded", str(event))
         elif any(each.at > history.gone.get(event.id, each.at) for each in event.deliveries):

@@ -7,7 +7,7 @@ the judges' own subscriber, from which nobody takes a message away, or of the st
 At rest every entry equals its aggregate, whatever was killed, set aside, delivered again, parked or discarded.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import pairwise
 
 from cosmos_outbox.testing.judging.language import Language
@@ -20,14 +20,21 @@ NOT_APPLIED = "completed, and not applied"
 
 
 def entries(
-    shown: Mapping[str, Sequence[SeenEntry]], facts: Mapping[str, AsTold], language: Language
+    shown: Mapping[str, Sequence[SeenEntry]],
+    facts: Mapping[str, AsTold],
+    language: Language,
+    ended: Set[str] = frozenset(),
 ) -> Iterator[Violation]:
-    """What was wrong with the entries, whatever became of them afterwards: no wait can mend it."""
+    """What was wrong with the entries, whatever became of them afterwards: no wait can mend it.
+
+    ``ended``: the aggregates of whose end nobody was told: an entry that finds one gone stays at its sequence.
+    """
     for aggregate, versions in shown.items():
         for before, after in pairwise(versions):
             yield from _step(aggregate, before, after)
         if aggregate in facts:
-            yield from _states(aggregate, versions, facts[aggregate].states, language)
+            judged = [each for each in versions if each.data is not None or aggregate not in ended]
+            yield from _states(aggregate, judged, facts[aggregate].states, language)
 
 
 def _step(aggregate: str, before: SeenEntry, after: SeenEntry) -> Iterator[Violation]:

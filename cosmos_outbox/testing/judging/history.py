@@ -176,6 +176,10 @@ class History:
     parked: list[SeenParked] = field(default_factory=list)
     still_parked: list[SeenParked] = field(default_factory=list)
     """What is left after everything was discarded or replayed."""
+    expired: set[str] = field(default_factory=set)
+    """The events that had no relay as long as they lived."""
+    numbers_of_sessions: int = 1
+    """That the deployment had, one after the other."""
 
     def add(self, records: Iterable[Record]) -> None:
         """Take in some more."""

@@ -21,7 +21,7 @@ def unsequenced(history: History, operations: Mapping[str, Operation]) -> Iterat
         event = delivered.get(document)
         stored_at = next((record.at for record in written if record.stored), None)
         if event is None:
-            if stored_at is not None:
+            if stored_at is not None and document not in history.expired:
                 yield Violation("lost event", f"{document}, which has no sequence", may_pass=True)
             continue
         told = (event.aggregate, event.body.get("id"), event.first.unsequenced, event.sequence)

@@ -5,10 +5,8 @@ expires that can, and its store is put back to an earlier moment, with what an o
 """
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
-from copy import copy
 from typing import Any
 from uuid import UUID
 
@@ -17,11 +15,11 @@ from cosmos_outbox.inbox.rebuild import Rebuild
 from cosmos_outbox.outbox.republish import RepublishingProgress, Span
 from cosmos_outbox.preflight.containers import Needed, needed
 from cosmos_outbox.testing.judging.committed import excused
-from cosmos_outbox.testing.judging.history import History
 from cosmos_outbox.testing.judging.language import NOTICE
 from cosmos_outbox.testing.judging.violation import Violation
-from cosmos_outbox.testing.simulation.bus_queue import Taken
+from cosmos_outbox.testing.simulation.backup import Backup
 from cosmos_outbox.testing.simulation.deployment import Deployment
+from cosmos_outbox.testing.simulation.expiry import expire
 from cosmos_outbox.testing.simulation.last_look import messages_wait
 from cosmos_outbox.testing.simulation.operator import PASSING
 from cosmos_outbox.testing.simulation.plan import AFTERWARDS, SimulationPlan
@@ -68,7 +66,14 @@ class Afterwards:
         self._kinds: Mapping[str, Callable[[], Awaitable[list[Violation]]]] = dict(
             zip(
                 AFTERWARDS,
-                [self._ask_again, self._lose_lease, self._publish_again, self._restore, self._stand_still],
+                [
+                    self._ask_again,
+                    self._lose_lease,
+                    self._publish_again,
+                    self._restore,
+                    self._stand_still,
+                    self._go_away,
+                ],
                 strict=True,
             )
         )
@@ -165,6 +170,12 @@ class Afterwards:
             each.begin()
         await self._work()
         return left
+
+    async def _go_away(self) -> list[Violation]:
+        """No relay runs for longer than an event lives, or nearly."""
+        return (
+            [] if self._plan.full else await expire(self._deployment, self._watcher, self._chance, self._work)
+        )
 
     def _lives(self, item: Document) -> bool:
         """Whether it is an aggregate or an entry that was not deleted, the one of its kind, or written by others."""
@@ -278,23 +289,3 @@ class Afterwards:
                 {name: value for name, value in item.items() if not name.startswith("_")}
                 async for item in pages
             ]
-
-
-class Backup:
-    """What the judges knew at that moment."""
-
-    def __init__(self, history: History, watcher: Watcher) -> None:
-        self._history, self._watcher = history, watcher
-        self._known = {name: _copied(value) for name, value in vars(history).items()}
-        self._reached = watcher.reached()
-
-    def put_back(self, taken: list[Taken]) -> None:
-        """What came later is forgotten, and what the topic has taken till now with it."""
-        vars(self._history).update(self._known)
-        self._watcher.passed(taken, self._reached)
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, defaultdict):
-        return defaultdict(list, {name: [*each] for name, each in value.items()})
-    return copy(value)

@@ -18,7 +18,7 @@ from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.preflight.containers import Needed, needed
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.environment import Settings
-from cosmos_outbox.testing.simulation.host import FunctionsHost
+from cosmos_outbox.testing.simulation.host import RelayHost
 from cosmos_outbox.testing.simulation.plan import SimulationPlan
 from cosmos_outbox.testing.simulation.processes import (
     KEY,
@@ -29,6 +29,7 @@ from cosmos_outbox.testing.simulation.processes import (
     serve_requests,
     subscriber,
 )
+from cosmos_outbox.testing.simulation.subscriber_host import SubscriberHost
 from cosmos_outbox.wiring.service import Wired
 
 _BEGINS_AGAIN_SECONDS = 5.0
@@ -67,15 +68,19 @@ class Deployment:
         self.subscribers: list[SimulatedProcess] = []
         self.desks: list[SimulatedProcess] = []
         """Where the operators sit; nothing strikes them."""
+        self.operators_rest = False
+        """They leave alone what is parked."""
 
     def begin(self, size: Size, *, desks: int) -> None:
         """All processes, and so many operators' desks."""
         self.apis = [self._process(f"api-{n}", serve_requests) for n in range(size.apis)]
         hosts = self._plan.hosts if size.hosts else 0
-        self.relays = [self._host(f"host-{n}") for n in range(hosts)]
+        self.relays = [self._host(f"host-{n}", RelayHost) for n in range(hosts)]
         self.relays += [self._process(f"relay-{n}", relay) for n in range(hosts, size.relays)]
-        self.subscribers = [
-            self._process(f"subscriber-{n}", subscriber(size.slots)) for n in range(size.subscribers)
+        hosts = min(self._plan.subscriber_hosts, size.subscribers)
+        self.subscribers = [self._host(f"trigger-{n}", SubscriberHost) for n in range(hosts)]
+        self.subscribers += [
+            self._process(f"subscriber-{n}", subscriber(size.slots)) for n in range(hosts, size.subscribers)
         ]
         names = ["operator", *(f"operator-{n}" for n in range(2, desks + 1))]
         self.desks = [self._process(name, serve_requests) for name in names]
@@ -132,11 +137,11 @@ class Deployment:
         finally:
             await client.close()
 
-    def _host(self, name: str) -> SimulatedProcess:
+    def _host(self, name: str, kind: type[RelayHost | SubscriberHost]) -> SimulatedProcess:
         chance, loop = self._plan.chance(f"{name} host"), self.ground.loop
 
         async def work(wired: Wired, stop: asyncio.Event) -> None:
-            await FunctionsHost(wired, stop, chance, self.ground.trace, timed_out).run()
+            await kind(wired, stop, chance, self.ground.trace, timed_out).run()
 
         def timed_out() -> None:
             process.crash()

@@ -18,13 +18,13 @@ from cosmos_outbox.testing.simulation.trace import RunTrace
 from cosmos_outbox.wiring.service import Service, Wired
 
 FUNCTION_TIMEOUT_SECONDS = 300.0
-_STOP_SECONDS = 10.0
+STOP_SECONDS = 10.0
 """So long a process that is told to stop has."""
 _DRAINS = 0.5
 _TIMERS = {"watch_relay": 300.0, "tend_parked": 60.0, "meet_deadlines": 10.0}
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 30.0
 
-_Call = Callable[..., Awaitable[None]]
+Call = Callable[..., Awaitable[None]]
 
 
 class _Stopped(Exception):
@@ -38,15 +38,15 @@ class _Trace:
 
 
 @dataclass(frozen=True)
-class _Context:
+class InvocationContext:
     """As far as the function reads one of the host's."""
 
     trace_context: _Trace = field(default_factory=_Trace)
 
 
 @dataclass
-class FunctionsHost:
-    """One process of a function app that relays."""
+class Host:
+    """One process of a function app: what it does whatever triggers its functions."""
 
     wired: Wired
     stop: asyncio.Event
@@ -56,6 +56,37 @@ class FunctionsHost:
     """Ends the process."""
     _running: set[asyncio.Task[None]] = field(default_factory=set)
 
+    async def invoke(self, function: Call, *arguments: object) -> BaseException | None:
+        """What it raised. It runs on when nobody waits for it any more."""
+        call = asyncio.ensure_future(function(*arguments))
+        self._running.add(call)
+        call.add_done_callback(self._running.discard)
+        done, _ = await asyncio.wait({call}, timeout=FUNCTION_TIMEOUT_SECONDS)
+        if not done:
+            self.trace.note("functionTimeout")
+            self.timed_out()
+            await asyncio.get_running_loop().create_future()
+        return call.exception()
+
+    async def every(self, seconds: float, function: Call) -> None:
+        """A timer."""
+        while True:
+            await asyncio.sleep(seconds)
+            await self.invoke(function, None)
+
+    async def pause(self, seconds: float) -> None:
+        """Or until it is told to stop."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.stop.wait()
+        except TimeoutError:
+            return
+
+
+@dataclass
+class RelayHost(Host):
+    """One that relays."""
+
     async def run(self) -> None:
         """Until it is told to stop."""
         functions = _functions(self.wired.service)
@@ -63,7 +94,7 @@ class FunctionsHost:
         async with self.wired.outbox.resources:
             processor = await self._start(relay)
             timers = [
-                asyncio.create_task(self._every(seconds, functions[name].get_user_function()))
+                asyncio.create_task(self.every(seconds, functions[name].get_user_function()))
                 for name, seconds in _TIMERS.items()
                 if name in functions
             ]
@@ -83,7 +114,7 @@ class FunctionsHost:
                 await processor.start()
             except Exception as error:  # noqa: BLE001 - the host tries for ever
                 self.trace.note("host waits", detail=repr(error).splitlines()[0])
-                await self._pause(pause)
+                await self.pause(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
             else:
                 return processor
@@ -126,43 +157,20 @@ class FunctionsHost:
         policy = RetryPolicy.from_decorator(setting) if setting else None
         pauses = policy.pauses(self.chance.uniform) if policy else iter(())
         retry = 0
-        while (error := await self._invoke(relay.get_user_function(), documents, _Context())) is not None:
+        while (
+            error := await self.invoke(relay.get_user_function(), documents, InvocationContext())
+        ) is not None:
             retry += 1
             if policy is None or not policy.allows(retry):
                 self.trace.note("host gives up", detail=f"{len(page)} document(s): {error!r}")
                 return
-            await self._pause(next(pauses))
+            await self.pause(next(pauses))
             if self.stop.is_set():
                 raise _Stopped
 
-    async def _invoke(self, function: _Call, *arguments: object) -> BaseException | None:
-        """What it raised. It runs on when nobody waits for it any more."""
-        call = asyncio.ensure_future(function(*arguments))
-        self._running.add(call)
-        call.add_done_callback(self._running.discard)
-        done, _ = await asyncio.wait({call}, timeout=FUNCTION_TIMEOUT_SECONDS)
-        if not done:
-            self.trace.note("functionTimeout")
-            self.timed_out()
-            await asyncio.get_running_loop().create_future()
-        return call.exception()
-
-    async def _every(self, seconds: float, function: _Call) -> None:
-        while True:
-            await asyncio.sleep(seconds)
-            await self._invoke(function, None)
-
-    async def _pause(self, seconds: float) -> None:
-        """Or until it is told to stop."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self.stop.wait()
-        except TimeoutError:
-            return
-
     async def _stop(self, processor: ChangeFeedProcessor) -> None:
         try:
-            async with asyncio.timeout(_STOP_SECONDS):
+            async with asyncio.timeout(STOP_SECONDS):
                 await processor.stop(drain=self.chance.random() < _DRAINS)
         except TimeoutError:
             await processor.stop(drain=False)
@@ -170,7 +178,7 @@ class FunctionsHost:
 
 def import_host() -> None:
     """Before a run: to import is to open files. Raises ModuleNotFoundError."""
-    from cosmos_outbox.functions import relay  # noqa: F401, PLC0415 - of an extra
+    from cosmos_outbox.functions import relay, subscription  # noqa: F401, PLC0415 - of an extra
     from devstack.functions import retry, rewriting  # noqa: F401, PLC0415
 
 

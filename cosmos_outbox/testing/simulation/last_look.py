@@ -68,7 +68,7 @@ class LastLook:
     def _judge(self) -> list[Violation]:
         window = self._ground.bus.rules.duplicate_window_seconds
         found = check(self._history, self._of.language, duplicate_window=window)
-        return [*found, *self._watcher.passed_over]
+        return [*found, *self._watcher.wrong]
 
 
 def messages_wait(ground: Ground) -> list[Violation]:

@@ -53,12 +53,18 @@ STRIKES = (
     "discards",
     "operators",
     "host",
+    "rollout",
+    "sessions",
+    "triggers",
+    "lists",
 )
 """``floods``: many changes of one aggregate at once; ``others``: writers past the service; ``discards``: some of what
-the broker refuses is given up; ``operators``: two of them at once; ``host``: the Functions host relays.
+the broker refuses is given up; ``operators``: two of them at once; ``host``: the Functions host relays; ``rollout``:
+another version is deployed; ``sessions``: with another number of them; ``triggers``: the host subscribes;
+``lists``: somebody leafs through them.
 """
 
-THEN = ("then.publish again", "then.restore", "then.days")
+THEN = ("then.publish again", "then.restore", "then.days", "then.away")
 """What is done when all is well: a run has one of them, or none."""
 
 AFTERWARDS = ("then.keys", "lost lease", *THEN)
@@ -85,6 +91,8 @@ _LIKELIEST = {"slow": 0.03, "lag": 0.6, "silent": 0.004}
 _LIKELIEST_OF_BUS = {"outage": 0.006, "refuse_one": 0.12, "stolen": 0.1}
 _PLOTTED, _THEN = 0.6, 0.3
 """Of the seeds."""
+_BY_THE_PAGE = 0.4
+_SESSIONS = ["aggregate", "2", "4", "32"]
 _ANY = 0.02
 """The largest share of requests that meet a fault of the store; of the kinds above another one."""
 
@@ -151,8 +159,28 @@ class SimulationPlan:
             "RELAY_MAX_ITEMS": chance.choice(["1", "3", "10", "100"]),
             "RELAY_POLL_DELAY_MS": "2000",
             "RELAY_SEND_SECONDS": chance.choice(["10", "60"]),
-            "SERVICEBUS_SESSIONS": chance.choice(["aggregate", "2", "4", "32"]),
+            "SERVICEBUS_SESSIONS": chance.choice(_SESSIONS),
         }
+
+    @property
+    def settings_after(self) -> dict[str, str] | None:
+        """Of the version that is deployed in the middle of the run; None: none is."""
+        if self.faults.isdisjoint({"rollout", "sessions"}):
+            return None
+        chance, before = self.chance("settings after"), self.settings
+        after = before | {
+            "RELAY_MAX_ITEMS": chance.choice(["1", "3", "10", "100"]),
+            "RELAY_POLL_DELAY_MS": chance.choice(["500", "2000", "4000"]),
+        }
+        others = [each for each in _SESSIONS if each != before["SERVICEBUS_SESSIONS"]]
+        number, seconds = chance.choice(others), chance.choice(["10", "60"])
+        after |= {"SERVICEBUS_SESSIONS": number} if "sessions" in self.faults else {}
+        return after | ({"RELAY_SEND_SECONDS": seconds} if self.no_relay_meanwhile else {})
+
+    @property
+    def no_relay_meanwhile(self) -> bool:
+        """Whether another number of sessions is deployed as docs/use/messages.md says; else side by side."""
+        return "sessions" in self.faults and self.chance("no relay").random() < _BY_THE_PAGE
 
     @property
     def duplicate_window_seconds(self) -> float:
@@ -175,6 +203,11 @@ class SimulationPlan:
         if "plot.alone" in self.faults:
             return 2
         return self.chance("hosts").choice([1, 1, 2]) if "host" in self.faults else 0
+
+    @property
+    def subscriber_hosts(self) -> int:
+        """In the place of how many subscriber workers the Functions host runs the subscribers' triggers."""
+        return self.chance("triggers").choice([1, 1, 2]) if "triggers" in self.faults else 0
 
     @property
     def partitions(self) -> int:

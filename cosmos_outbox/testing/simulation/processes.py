@@ -5,7 +5,7 @@ All of it is the deployed code. A process that crashes or is deployed begins aga
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -39,6 +39,14 @@ _DEPLOYED_WITHIN_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
+class Version:
+    """What a process is deployed with."""
+
+    service: Service
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Ground:
     """What all processes stand on."""
 
@@ -49,7 +57,9 @@ class Ground:
     bus: Bus | AmqpBus
     """The double of the quick form, or the broker of the full one."""
     service: Service
-    settings: dict[str, str]
+    """As it is deployed in the end."""
+    version: Version
+    """The one that processes begin with."""
     archive: SimulatedArchive = field(default_factory=SimulatedArchive)
     ports: "count[int]" = field(default_factory=lambda: count(10_000))
 
@@ -82,13 +92,13 @@ class Ground:
             archive=lambda *_: self.archive,
         )
 
-    def environment(self) -> dict[str, str]:
+    def environment(self, version: Version) -> dict[str, str]:
         """The settings of one process. The SDK shares state between clients of one address: each has its own.
 
         The hosts are the same, as the names of leases begin with the host; the ports are not.
         """
         connection = f"AccountEndpoint=https://cosmos.invalid:{next(self.ports)}/;AccountKey={KEY};"
-        return {"COSMOS": connection, "SERVICEBUS": CONNECTION, "TRANSPORT": "servicebus", **self.settings}
+        return {"COSMOS": connection, "SERVICEBUS": CONNECTION, "TRANSPORT": "servicebus", **version.settings}
 
 
 Work = Callable[[Wired, asyncio.Event], Awaitable[None]]
@@ -101,6 +111,10 @@ class SimulatedProcess:
     def __init__(self, ground: Ground, name: str, work: Work, chance: random.Random) -> None:
         self.name = name
         self.skew = 0.0
+        self.version = ground.version
+        """What begins here from now on."""
+        self.halted = False
+        """Nothing begins here until somebody says so."""
         self._ground = ground
         self._work = work
         self._chance = chance
@@ -113,7 +127,9 @@ class SimulatedProcess:
         return self.instance.alive and not self._stop.is_set()
 
     def begin(self) -> None:
-        """Begin as a new process."""
+        """Begin as a new process, unless it is halted."""
+        if self.halted:
+            return
         self._begun += 1
         name = f"{self.name}.{self._begun}"
         ground = self._ground
@@ -122,7 +138,7 @@ class SimulatedProcess:
         context.run(clock.use, ground.sources(chance, lambda: self.skew, name))
         self.instance = SimulatedInstance(name, context)
         self._stop = asyncio.Event()
-        service, environment = ground.service, ground.environment()
+        service, environment = self.version.service, ground.environment(self.version)
         self.wired = self.instance.within(lambda: service.wire(environment, ground.clients()))
         self.instance.context.run(service.here, self.wired)
         ground.trace.note("begins", instance=name)
@@ -140,7 +156,14 @@ class SimulatedProcess:
         self._ground.loop.pause(self.instance, seconds)
 
     async def deploy(self) -> None:
-        """Ask it to stop, and begin another; one that does not stop in time is killed."""
+        """Ask it to stop, and begin another."""
+        stopped = self.instance
+        await self.stop()
+        if stopped is self.instance:
+            self.begin()
+
+    async def stop(self) -> None:
+        """Ask it to stop; what does not in time is killed."""
         self._ground.trace.note("stops", instance=self.instance.name)
         stopped = self.instance
         self._stop.set()
@@ -148,7 +171,12 @@ class SimulatedProcess:
         if stopped is self.instance:
             self._ground.loop.crash(stopped)
             self._ground.bus.ended(stopped)
-            self.begin()
+
+    def hand_over(self) -> None:
+        """Begin another at once, that takes what comes from now on; this one ends what it has in hand."""
+        self._ground.trace.note("stops", instance=self.instance.name)
+        self._stop.set()
+        self.begin()
 
     async def _run(self, wired: Wired, stop: asyncio.Event) -> None:
         loop, name = self._ground.loop, self.instance.name

@@ -20,6 +20,9 @@ Strike = Callable[[random.Random], Awaitable[None]]
 _LONGEST_PAUSE_SECONDS = 40.0
 """Longer than a lease and a session's lock live."""
 
+_LONGEST_AWAY_SECONDS = (30.0, 30.0, 90.0)
+"""Of the store. The last: longer than a call of a subscriber waits for it."""
+
 _MOST_PARTITIONS = 6
 
 
@@ -119,7 +122,7 @@ class Strikes:
 
     async def store_away(self, chance: random.Random) -> None:
         """Nobody reaches the store."""
-        self._ground.store.go_away(chance.uniform(0.5, 30.0))
+        self._ground.store.go_away(chance.uniform(0.5, chance.choice(_LONGEST_AWAY_SECONDS)))
 
     async def bus_away(self, chance: random.Random) -> None:
         """Nobody reaches the broker."""

@@ -163,6 +163,11 @@ class Subject(Protocol):
     @property
     def service(self) -> Service: ...
     @property
+    def before(self) -> Service | None:
+        """As the release before has it; None: only settings differ."""
+        ...
+
+    @property
     def act(self) -> Callable[[SimulatedClient], Awaitable[None]]:
         """One thing that a client wants."""
         ...
@@ -210,3 +215,5 @@ class SimulatedService:
     errors: Mapping[type[Exception], int] = field(default_factory=dict)
     """The status of each error of its own."""
     others: ActAsOthers | None = None
+    before: Service | None = None
+    """As the release before has it; None: only settings differ."""

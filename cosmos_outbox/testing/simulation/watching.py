@@ -25,8 +25,8 @@ class Watcher:
         """By aggregate, up to which event its entry goes; a deleted one has every event."""
         self._aside: set[str] = set()
         """The messages that were set aside."""
-        self.passed_over: list[Violation] = []
-        """Messages that are done with, and whose events are in no entry."""
+        self.wrong: list[Violation] = []
+        """Messages that are done with, and whose events are in no entry; and what others saw at once."""
 
     def saw(self, at: float, request: SentRequest, response: StoreResponse) -> None:
         """A request was carried out."""
@@ -56,9 +56,7 @@ class Watcher:
         sequence, reached = stored[event].sequence, self._reached.get(aggregate, 0.0)
         gone = any(each.action == deleted for each in stored.values() if each.aggregate == aggregate)
         if reached < sequence and not gone:
-            self.passed_over.append(
-                Violation(NOT_APPLIED, f"{aggregate}: {sequence}, the entry is at {reached:g}")
-            )
+            self.wrong.append(Violation(NOT_APPLIED, f"{aggregate}: {sequence}, the entry is at {reached:g}"))
 
     def passed(self, taken: list[Taken], reached: Mapping[str, float] | None = None) -> None:
         """What the topic has taken till now is none of the judges'. ``reached``: how far the entries are, then."""

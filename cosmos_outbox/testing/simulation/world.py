@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import nullcontext
 from contextvars import copy_context
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -17,12 +17,12 @@ from cosmos_outbox.testing.judging.violation import Violation
 from cosmos_outbox.testing.simulation import sdk_clock
 from cosmos_outbox.testing.simulation.afterwards import Afterwards
 from cosmos_outbox.testing.simulation.amqp_bus import AmqpBus
-from cosmos_outbox.testing.simulation.befalls import CALM as CALM_BUS
 from cosmos_outbox.testing.simulation.bus import Bus
 from cosmos_outbox.testing.simulation.bus_queue import Rules
 from cosmos_outbox.testing.simulation.deployment import Deployment, Size
 from cosmos_outbox.testing.simulation.host import import_host
 from cosmos_outbox.testing.simulation.last_look import LastLook, drain
+from cosmos_outbox.testing.simulation.lists import ListReader
 from cosmos_outbox.testing.simulation.log_lines import logged_to
 from cosmos_outbox.testing.simulation.loop import Loop, Stuck
 from cosmos_outbox.testing.simulation.meetings import Meetings
@@ -30,13 +30,14 @@ from cosmos_outbox.testing.simulation.operator import SimulatedOperator
 from cosmos_outbox.testing.simulation.past_the_service import PastTheService
 from cosmos_outbox.testing.simulation.plan import SimulationPlan
 from cosmos_outbox.testing.simulation.plots import Plots
-from cosmos_outbox.testing.simulation.processes import EPOCH, KEY, Ground, SimulatedProcess
-from cosmos_outbox.testing.simulation.store import CALM as CALM_STORE
+from cosmos_outbox.testing.simulation.processes import EPOCH, KEY, Ground, SimulatedProcess, Version
+from cosmos_outbox.testing.simulation.rollout import Rollout
 from cosmos_outbox.testing.simulation.store import Saw, SimulatedStore
 from cosmos_outbox.testing.simulation.strikes import Strikes
 from cosmos_outbox.testing.simulation.subject import SimulatedClient, SimulatedService, Subject
 from cosmos_outbox.testing.simulation.trace import RunTrace
 from cosmos_outbox.testing.simulation.watching import Watcher
+from cosmos_outbox.testing.simulation.weather import calm_down, change_weather
 from devstack.cosmos.in_memory import CosmosInMemory, in_memory
 
 PATIENCE_SECONDS = 1_800.0
@@ -51,8 +52,6 @@ _DARES = 0.5
 """Of their looks at what is broken, where there are two operators: what one discards, the other replays."""
 _HURRY_SECONDS, _HURRY_IDLE_SECONDS = (0.1, 3.0), (0.1, 10.0)
 """Between two looks of the second operator, as long as there is something to be done, and else."""
-_STORMS_END = 0.7
-_STORM_SECONDS, _FAIR_SECONDS = (1.0, 15.0), (1.0, 20.0)
 _FLOOD_SECONDS = 10.0
 """A flood lasts so long, and the next begins after so long."""
 
@@ -81,7 +80,7 @@ def run(
 def _run(plan: SimulationPlan, of: Subject, make: "MakeWorld", saw: Saw | None) -> SimulatedRun:
     sdk_clock.install()
     _import_all()
-    if plan.hosts:
+    if plan.hosts or plan.subscriber_hosts:
         import_host()
     loop = Loop(plan.chance("order") if plan.shuffled else None)
     trace, history = RunTrace(loop.time), History()
@@ -139,8 +138,14 @@ class World:
         rules = Rules(duplicate_window_seconds=plan.duplicate_window_seconds)
         make_bus = partial(AmqpBus, loop, servicebus_of(self._settings).topic) if plan.full else Bus
         bus = make_bus(*subscriptions, random=names["bus"], rules=rules, epoch=EPOCH, note=self._note)
-        self.ground = Ground(loop, trace, history, store, bus, of.service, plan.settings)
+        after = plan.settings_after
+        begins = of.service if after is None else of.before or of.service
+        self.ground = Ground(loop, trace, history, store, bus, of.service, Version(begins, plan.settings))
         self.deployment = Deployment(plan, self.ground, self._settings)
+        self._rollout = Rollout(
+            plan, self.deployment, Version(of.service, after or plan.settings), self._over
+        )
+        history.numbers_of_sessions = self._rollout.numbers
         self._operator = SimulatedOperator(
             history,
             trace,
@@ -187,7 +192,12 @@ class World:
             for kind in sorted(plan.faults & self._strikes.kinds.keys())
         ]
         work += self._plots.begin()
-        weather = asyncio.create_task(self._change_weather())
+        work += [] if plan.settings_after is None else [asyncio.create_task(self._rollout.go_on())]
+        if "lists" in plan.faults:
+            work.append(
+                asyncio.create_task(ListReader(plan, deployment, self._watcher.wrong).go_on(self._over))
+            )
+        weather = asyncio.create_task(change_weather(plan, store, self.ground.bus))
         await asyncio.sleep(plan.seconds)
         self._stopping = True
         weather.cancel()
@@ -237,17 +247,6 @@ class World:
     def _over(self) -> bool:
         return self._stopping
 
-    async def _change_weather(self) -> None:
-        """Storms pass, in most runs: where it storms all the time little gets as far as to what it could break."""
-        store, bus, plan = self.ground.store, self.ground.bus, self.plan
-        chance = plan.chance("weather")
-        ends = chance.random() < _STORMS_END
-        while True:
-            store.faults, bus.befalls = plan.store, plan.bus
-            await asyncio.sleep(chance.uniform(*_STORM_SECONDS) if ends else plan.seconds)
-            store.faults, bus.befalls = CALM_STORE, plan.bus.in_fair_weather
-            await asyncio.sleep(chance.uniform(*_FAIR_SECONDS))
-
     async def _act(self, client: SimulatedClient) -> None:
         while not self._stopping:
             await self.of.act(client)
@@ -260,7 +259,7 @@ class World:
             hurries = _HURRY_IDLE_SECONDS if settled else _HURRY_SECONDS
             seconds = self.size.operator_seconds if desk is self.desk else hurries
             await asyncio.sleep(self._chance.uniform(*seconds))
-            if not self._stopping:
+            if not self._over() and not self.deployment.operators_rest:
                 settled = await self._settle(desk)
 
     @property
@@ -275,10 +274,7 @@ class World:
     # -- the end
 
     def _calm_down(self) -> None:
-        self.ground.store.faults, self.ground.bus.befalls = (
-            CALM_STORE,
-            replace(CALM_BUS, longest_way_seconds=0.01),
-        )
+        calm_down(self.ground.store, self.ground.bus)
         self.trace.note("all is calm")
         self.deployment.replace_dead()
 

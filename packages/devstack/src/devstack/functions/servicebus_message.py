@@ -82,7 +82,7 @@ def bind_many(messages: Sequence[ServiceBusReceivedMessage], *, binary: bool) ->
 
 def _properties(message: ServiceBusReceivedMessage) -> Mapping[str, Any]:
     application_properties = {
-        _plain(name): _plain(value) for name, value in (message.application_properties or {}).items()
+        plain(name): plain(value) for name, value in (message.application_properties or {}).items()
     }
     expires, enqueued = _time(message.expires_at_utc) or _NEVER, _time(message.enqueued_time_utc)
     return {
@@ -110,7 +110,8 @@ def _properties(message: ServiceBusReceivedMessage) -> Mapping[str, Any]:
     }
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A property's name or value, as the host passes it."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, datetime):

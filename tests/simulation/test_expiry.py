@@ -1,0 +1,34 @@
+"""Where no relay runs for days, what expires unsent was told of before, leaves its gap, and nothing else is lost."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from cosmos_outbox.testing.judging.checker import check
+from cosmos_outbox.testing.simulation.plan import SimulationPlan
+from cosmos_outbox.testing.simulation.world import SimulatedRun, run
+from tests.simulation.contacts import CONTACTS
+
+
+def _runs() -> Iterator[SimulatedRun]:
+    for seed in range(1, 20):
+        yield run(SimulationPlan(seed, frozenset({"then.away"}), aggregates=3, seconds=10.0), CONTACTS)
+
+
+@pytest.mark.timeout(300)
+def test_what_expires_unsent_leaves_a_gap_and_no_other_event_is_missing() -> None:
+    told = next(each for each in _runs() if each.violations or each.history.expired)
+    assert told.violations == []
+    history = told.history
+    assert history.stored.keys() - history.deliveries.keys() == history.expired
+    assert {each.aggregate for each in history.stored.values()} <= history.shown.keys()
+    history.expired = set()
+    assert {"lost event", "order"} <= {each.rule for each in check(history, CONTACTS.language)}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_relay_that_comes_back_in_time_says_so_and_loses_nothing() -> None:
+    told = next(each for each in _runs() if each.violations or not each.history.expired)
+    assert told.violations == []
+    assert told.history.stored.keys() == told.history.deliveries.keys()

@@ -1,0 +1,79 @@
+"""What the operators' lists show while all fails was so; a list that shows something else is seen."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.outbox.parking_lot import ParkedPage
+from cosmos_outbox.testing.simulation import lists
+from cosmos_outbox.testing.simulation.lists import ListReader
+from cosmos_outbox.testing.simulation.plan import SimulationPlan
+from cosmos_outbox.testing.simulation.world import SimulatedRun, run
+from tests.simulation.contacts import CONTACTS
+
+FAULTS = frozenset(
+    {"lists", "bus.refuse_one", "floods", "store.throttled", "store.unavailable", "meet.parking"}
+)
+SEEDS = range(1, 12)
+"""As many as it takes."""
+
+
+def _run(seed: int) -> SimulatedRun:
+    return run(SimulationPlan(seed, FAULTS, aggregates=3, seconds=30.0), CONTACTS)
+
+
+def _told(told: SimulatedRun) -> list[str]:
+    return [each.about for each in told.violations if each.rule == lists.RULE]
+
+
+@pytest.mark.timeout(300)
+def test_under_faults_what_is_listed_was_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = list[tuple[str, int]]()
+    judged = lists._Walk.judged
+
+    def counted(self: lists._Walk, lags: float, *, whole: bool) -> Any:
+        seen.append((self.of.container, len(self.shown)))
+        return judged(self, lags, whole=whole)
+
+    monkeypatch.setattr(lists._Walk, "judged", counted)
+    for seed in SEEDS:
+        assert _run(seed).violations == []
+        if any(shown for container, shown in seen if container == "parked-events"):
+            return
+    pytest.fail("nothing parked was ever listed")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (lambda page: dataclasses.replace(page, items=[*page.items, *page.items]), "times"),
+        (
+            lambda page: dataclasses.replace(
+                page, items=[dataclasses.replace(each, id=each.id[::-1]) for each in page.items]
+            ),
+            "which never was in it",
+        ),
+    ],
+)
+def test_a_list_that_shows_something_else_is_seen(
+    wrong: Any, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = CosmosParkingLot.page
+
+    async def page(self: CosmosParkingLot, size: int, token: str | None, **given: Any) -> ParkedPage:
+        found = await right(self, size, token, **given)
+        is_reader = size in lists._SIZES[:3]
+        changed: ParkedPage = wrong(found) if is_reader else found
+        return changed
+
+    monkeypatch.setattr(CosmosParkingLot, "page", page)
+    assert any(told in each for seed in SEEDS for each in _told(_run(seed)))
+
+
+def test_a_reader_is_there_only_where_the_plan_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ListReader, "go_on", lambda *_: pytest.fail("there is a reader"))
+    run(SimulationPlan(1, frozenset(), aggregates=2, seconds=2.0), CONTACTS)
