@@ -164,7 +164,7 @@ class SimulatedStore:
     def send(self, request: "SentRequest") -> "asyncio.Future[StoreResponse]":
         """The answer, when it comes."""
         answer: asyncio.Future[StoreResponse] = self.loop.create_future()
-        who = name_of_current()
+        who = request.by
         fate = (self.meets and self.meets.befalls(request, who)) or self._fate(request.goes_to)
         there, back = self._way(), self._way()
         if fate == "no_connection":
@@ -255,6 +255,8 @@ class SentRequest:
     path: str
     headers: Mapping[str, str]
     body: bytes
+    by: str = ""
+    """Whose it is: the instance's name."""
 
     @property
     def goes_to(self) -> str:
@@ -311,7 +313,7 @@ class StoreSession:
         """Raises what aiohttp raises."""
         body = data.encode() if isinstance(data, str) else bytes(data or b"")
         return await self._store.send(
-            SentRequest(method, urlsplit(url).path, CaseInsensitiveDict(headers), body)
+            SentRequest(method, urlsplit(url).path, CaseInsensitiveDict(headers), body, name_of_current())
         )
 
 
