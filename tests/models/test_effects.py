@@ -75,7 +75,14 @@ DEEP = [
     Story("ee", old_reads=True, answers_lost=1, tries=3),
     Story("ee", deaths=1, ticks=1, tries=3, unsure=SET_ASIDE),
     Story("ene", old_reads=True, tries=4, sweeps=1, calls=1, deaths=1, ticks=1),
+    Story("ee", old_reads=True, sweeps=1, tries=3),
+    Story("ee", old_reads=True, gives_up=1, sweeps=1, tries=2),
+    Story("ee", restored=True, sweeps=1, answers_lost=1, tries=2),
+    Story("ee", gives_up=2, deaths=1, ticks=1, fails=1, tries=2, unsure=SET_ASIDE),
+    Story("ene", lost=frozenset({1}), old_reads=True, sweeps=1, answers_lost=1, tries=2),
+    Story("ee", sweeps=1, answers_lost=1, deaths=1, ticks=1, tries=3, calls=1),
 ]
+"""Several at once: 133 000 states."""
 
 
 @pytest.mark.parametrize(

@@ -1,24 +1,39 @@
 """What the real code writes in a run are steps of the models, whatever befalls it."""
 
-from dataclasses import replace
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 import pytest
 
+from cosmos_outbox.cosmos.aggregates.documents import request_item
+from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
+from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.inbox.decision import Put, mend
+from cosmos_outbox.inbox.effect import EffectItem
+from cosmos_outbox.inbox.effect_decision import recorded
+from cosmos_outbox.inbox.effects import EffectInbox
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.change_once import Wanted
 from cosmos_outbox.outbox.marker import Marker
-from cosmos_outbox.testing.simulation.plan import THEN, SimulationPlan
-from cosmos_outbox.testing.simulation.processes import EPOCH
-from cosmos_outbox.testing.simulation.store import SentRequest, StoreResponse
-from cosmos_outbox.testing.simulation.world import run
+from cosmos_outbox.outbox.unit_of_work import ChangeRecord
+from cosmos_outbox.testing.simulation.plan import SimulationPlan
+from tests.simulation import reacting, ringing
 from tests.simulation.contacts import CONTACTS
+from tests.simulation.replayed.claims import claim_steps
+from tests.simulation.replayed.effects import EffectsReplayed, Ran
 from tests.simulation.replayed.inbox import inbox_steps
+from tests.simulation.replayed.keyed import keyed_steps
 from tests.simulation.replayed.mirror import Mirror
 from tests.simulation.replayed.parking import parking_steps
-from tests.support.azure import DIRECTORY, PARKED
+from tests.simulation.replayed.reactions import reaction_steps
+from tests.simulation.replayed.runs import kept, kept_of_piles
+from tests.support.azure import CLAIMS, DIRECTORY, PARKED
 from tests.torture.contacts import Contacts
 
+CONTAINER = "contacts"
 FIRST, SEEDS = 7, 20
 """Not each seed parks something."""
 PARKED_COMMITS = 10
@@ -28,39 +43,90 @@ pytestmark = pytest.mark.filterwarnings(  # the world imports all of the SDK
 )
 
 
-def replayed() -> tuple[list[str], list[str], Mirror, Mirror]:
-    """What the models do not allow of the writes of the parking lot, and of the entries, in one run; and all writes."""
+@dataclass
+class Replayed:
+    """What the models do not allow of the writes of one run, and all writes."""
+
+    lot: Mirror = field(default_factory=Mirror)
+    entries: Mirror = field(default_factory=Mirror)
+    claims: Mirror = field(default_factory=Mirror)
+    found: dict[str, list[str]] = field(default_factory=dict)
+    """By model."""
+
+    def __post_init__(self) -> None:
+        self.contacts = Mirror(self.claims.commits)
+
+    @property
+    def mirrors(self) -> dict[str, Mirror]:
+        return {PARKED: self.lot, DIRECTORY: self.entries, CLAIMS: self.claims, CONTAINER: self.contacts}
+
+
+def replayed() -> Replayed:
     for seed in range(FIRST, FIRST + SEEDS):
-        parked, applied, lot, entries = replayed_run(seed)
-        if len(lot.commits) >= PARKED_COMMITS:
-            return parked, applied, lot, entries
+        told = Replayed()
+        result = kept(SimulationPlan.drawn(seed), CONTACTS, told.mirrors)
+        if len(told.lot.commits) < PARKED_COMMITS:
+            continue
+        steps = {
+            "parking": parking_steps(told.lot.commits),
+            "inbox": inbox_steps(told.entries.commits, result.history, Contacts()),
+            "claims": claim_steps(told.claims.commits, "contact"),
+            "keyed": keyed_steps(told.claims.commits, "contact"),
+        }
+        told.found = {model: [*map(str, each)] for model, each in steps.items()}
+        return told
     raise AssertionError(f"none of {SEEDS} seeds parks events")
 
 
-def replayed_run(seed: int) -> tuple[list[str], list[str], Mirror, Mirror]:
-    lot, entries = Mirror(), Mirror()
-
-    def saw(at: float, request: SentRequest, response: StoreResponse) -> None:
-        for name, mirror in ((PARKED, lot), (DIRECTORY, entries)):
-            if response.status < 300 and response.status != 207 and f"/colls/{name}/docs" in request.path:
-                now = EPOCH + timedelta(seconds=at)
-                mirror.carried_out(now, "", request.method, request.path, request.headers, request.body)
-
-    drawn = SimulationPlan.drawn(seed)  # no model has much time, or a store that is put back
-    result = run(replace(drawn, faults=drawn.faults - {*THEN}), CONTACTS, saw=saw)
-    parked = [*map(str, parking_steps(lot.commits))]
-    return parked, [*map(str, inbox_steps(entries.commits, result.history, Contacts()))], lot, entries
+def written(commits: Sequence[Any], kind: str) -> int:
+    """How many documents of a type were written."""
+    changes = (change for each in commits if not isinstance(each, Ran) for change in each.changes)
+    return sum(now is not None and now.get("type") == kind for _, now in changes)
 
 
-def test_every_write_of_the_parking_lot_and_of_the_entries_is_a_step_of_its_model() -> None:
-    parked, applied, lot, entries = replayed()
-    assert (parked, applied, lot.unread, entries.unread) == ([], [], [], [])
-    assert len(entries.commits) >= 50
+def test_every_write_of_a_run_is_a_step_of_its_model() -> None:
+    told = replayed()
+    assert told.found == {"parking": [], "inbox": [], "claims": [], "keyed": []}
+    assert [each.unread for each in told.mirrors.values()] == [[]] * 4
+    assert len(told.entries.commits) >= 50
+    assert written(told.claims.commits, "idempotencyClaim") >= 3
+    assert written(told.claims.commits, "changeRecord") >= 5
+
+
+def reactions(seed: int) -> tuple[list[str], int]:
+    """What the model does not allow, and how many records there are."""
+    mirror = Mirror()
+    kept_of_piles(seed, reacting.service, reacting.commands(), {"piles": mirror})
+    assert mirror.unread == []
+    records = written(mirror.commits, "reactionRecord")
+    return [*map(str, reaction_steps(mirror.commits, reacting.service))], records
+
+
+def test_every_transaction_of_a_reaction_is_a_step_of_its_model() -> None:
+    told, records = reactions(FIRST)
+    assert (told, records >= 20) == ([], True)
+
+
+def effects(seed: int) -> tuple[list[str], int]:
+    """What the model does not allow, and how many effects began."""
+    steps = ringing.STEPS
+    steps.clear()
+    items, feed = Mirror(steps), Mirror(steps)
+    kept_of_piles(seed, ringing.service, reacting.commands(), {"bells": items, "piles": feed})
+    assert items.unread + feed.unread == []
+    told = [*map(str, EffectsReplayed(frozenset({"PileGrown"})).not_allowed(steps))]
+    return told, sum(isinstance(each, Ran) and each.how == "begins" for each in steps)
+
+
+def test_every_write_about_an_effect_is_a_step_of_its_model() -> None:
+    told, begun = effects(FIRST)
+    assert (told, begun >= 10) == ([], True)
 
 
 @pytest.mark.long
 def test_code_that_breaks_a_rule_of_each_model_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rules ``replay-clears-name`` and ``healed-has-no-id``: neither is seen by what comes of it in so short a run."""
+    """Rules ``replay-clears-name``, ``healed-has-no-id``, ``lives_as_long``, and that a record tells the sequence after
+    its change: none is seen by what comes of it in so short a run."""
 
     def claimed(self: Marker, replay: str, until: datetime) -> Marker:
         return replace(self, replay=replay, replay_until=until)
@@ -71,8 +137,44 @@ def test_code_that_breaks_a_rule_of_each_model_is_found(monkeypatch: pytest.Monk
             return Put(replace(result.entry, last_event_id="some event"), result.because)
         return result
 
+    def short_lived(*arguments: Any) -> Any:
+        return request_item(*arguments) | {"ttl": 60}
+
+    def before(self: Wanted[Any], sequence: int, refused: int | None = None) -> ChangeRecord:
+        return ChangeRecord(self.record, self.request.fingerprint, sequence - 1, refused)
+
     monkeypatch.setattr(Marker, "claimed", claimed)
     monkeypatch.setattr("cosmos_outbox.inbox.state.mend", mended)
-    parked, applied, _, _ = replayed()
-    assert "no step leads from blocked by" in parked[0]
-    assert "no step leads from" in applied[0]
+    monkeypatch.setattr("cosmos_outbox.cosmos.aggregates.batch.request_item", short_lived)
+    monkeypatch.setattr(Wanted, "answer", before)
+    told = replayed().found
+    assert "no step leads from blocked by" in told["parking"][0]
+    assert "no step leads from" in told["inbox"][0]
+    assert "lives_as_long" in told["claims"][0]
+    assert "no step without a record" in told["keyed"][0]
+
+
+def test_a_reaction_whose_cursor_stays_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule ``every_outcome_moves``: seen by what comes of it only where a message comes late."""
+    beside = CosmosReactions._beside
+
+    def alone(self: CosmosReactions[Any], *arguments: Any) -> list[Write]:
+        return beside(self, *arguments)[:1]
+
+    monkeypatch.setattr(CosmosReactions, "_beside", alone)
+    told, _ = reactions(FIRST)
+    assert any("no step leads from" in each for each in told)
+
+
+def test_an_effect_that_runs_after_its_record_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule ``record-after``: seen by what comes of it only where a process dies in between."""
+
+    async def run(self: EffectInbox, key: AggregateKey, event: Event, started: EffectItem) -> Any:
+        after = await self._record(key, started, lambda item: recorded(item, event, self.clock()))
+        await self._run_while_away(event)
+        return after
+
+    monkeypatch.setattr(EffectInbox, "_run", run)
+    told, _ = effects(FIRST)
+    assert any("not begun" in each for each in told)
+    assert any("(start-first)" in each for each in told)

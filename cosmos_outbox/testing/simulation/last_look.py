@@ -15,7 +15,10 @@ from cosmos_outbox.testing.simulation.processes import Ground, SimulatedProcess
 from cosmos_outbox.testing.simulation.subject import SimulatedService
 from cosmos_outbox.testing.simulation.watching import Watcher
 
-_LOOK_SECONDS = 5.0
+_LOOK_SECONDS, _LONGEST_SECONDS = 5.0, 15.0
+"""Between two looks; as long as nothing changes it is looked less often."""
+
+_PASSES_SOON = {"not settled", "not quiet", "not listed"}
 
 Look = Callable[[], Awaitable[list[Violation]]]
 
@@ -25,10 +28,13 @@ async def drain(
 ) -> list[Violation]:
     """Look until nothing is wrong and all is quiet, or what is wrong cannot pass, or so long."""
     until = ground.loop.time() + patience_seconds
+    pause, before = _LOOK_SECONDS, list[Violation]()
     while True:
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(pause)
         revive()
         found = await look()
+        same = found == before and any(each.rule not in _PASSES_SOON for each in found)
+        pause, before = min(1.5 * pause, _LONGEST_SECONDS) if same else _LOOK_SECONDS, found
         if any(not each.may_pass for each in found) or ground.loop.time() > until:
             return found
         if not found and quiet():

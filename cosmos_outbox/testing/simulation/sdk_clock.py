@@ -39,7 +39,13 @@ def _time() -> float:
 
 
 def _http_date(timeval: float | None = None, *, localtime: bool = False, usegmt: bool = False) -> str:
-    return formatdate(_time() if timeval is None else timeval, localtime, usegmt)
+    return _formatted(int(_time() if timeval is None else timeval), localtime=localtime, usegmt=usegmt)
+
+
+@functools.lru_cache(maxsize=64)
+def _formatted(second: int, *, localtime: bool, usegmt: bool) -> str:
+    """All requests of a second have one date."""
+    return formatdate(second, localtime, usegmt)
 
 
 def _uniform(low: float, high: float) -> float:

@@ -164,8 +164,7 @@ class SimulatedStore:
     def send(self, request: "SentRequest") -> "asyncio.Future[StoreResponse]":
         """The answer, when it comes."""
         answer: asyncio.Future[StoreResponse] = self.loop.create_future()
-        who = name_of_current()
-        fate = (self.meets and self.meets.befalls(request, who)) or self._fate(request.goes_to)
+        fate = (self.meets and self.meets.befalls(request, request.by)) or self._fate(request.goes_to)
         there, back = self._way(), self._way()
         if fate == "no_connection":
             self._later(there, _fail, answer, _no_connection())
@@ -173,7 +172,7 @@ class SimulatedStore:
             self._trace.note("lost", _short(request.path), f"{request.method} before it arrived")
             self._later(there, _fail, answer, aiohttp.ServerDisconnectedError())
         else:
-            self._later(there, self._arrive, who, request, fate, answer, back)
+            self._later(there, self._arrive, request.by, request, fate, answer, back)
         return answer
 
     def _arrive(
@@ -249,12 +248,13 @@ class SimulatedStore:
 
 @dataclass(frozen=True)
 class SentRequest:
-    """As it leaves the SDK's transport."""
+    """As it leaves the SDK's transport; ``by``: the instance whose it is."""
 
     method: str
     path: str
     headers: Mapping[str, str]
     body: bytes
+    by: str = ""
 
     @property
     def goes_to(self) -> str:
@@ -311,7 +311,7 @@ class StoreSession:
         """Raises what aiohttp raises."""
         body = data.encode() if isinstance(data, str) else bytes(data or b"")
         return await self._store.send(
-            SentRequest(method, urlsplit(url).path, CaseInsensitiveDict(headers), body)
+            SentRequest(method, urlsplit(url).path, CaseInsensitiveDict(headers), body, name_of_current())
         )
 
 

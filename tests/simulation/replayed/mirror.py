@@ -4,7 +4,7 @@ What expires is not told by any request: a document that was there is taken for 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableSequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -21,7 +21,8 @@ _REMOVED = {"_rid", "_self", "_etag", "_ts", "_attachments"}
 class Mirror:
     """One container's documents, by partition and id."""
 
-    commits: list[Commit] = field(default_factory=list)
+    commits: MutableSequence[Any] = field(default_factory=list[Commit])
+    """In the order in which they were carried out; those of several containers may go to one list."""
     unread: list[str] = field(default_factory=list)
     """Requests that change documents in a way that is not followed here: patches."""
     _documents: dict[tuple[str, str], Document] = field(default_factory=dict)

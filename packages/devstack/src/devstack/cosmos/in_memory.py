@@ -7,7 +7,6 @@ else: the same three give the same ETags, ids, orders and answers. A query that 
 import contextlib
 import random
 from collections.abc import Callable, Iterator, Mapping
-from email.utils import formatdate
 
 from devstack.cosmos.dispatch import Dispatcher
 from devstack.cosmos.resources import partitions
@@ -19,7 +18,7 @@ from devstack.cosmos.storage.schema import FORMAT
 from devstack.cosmos.storage.store import Store
 from devstack.cosmos.wire.auth import Authorizer
 from devstack.cosmos.wire.faults import Fault, Faults
-from devstack.cosmos.wire.messages import Answer
+from devstack.cosmos.wire.messages import Answer, http_date
 from devstack.sqlite_file import in_memory as database_in_memory
 
 __all__ = ["Answer", "CosmosInMemory", "Fault", "in_memory"]
@@ -43,7 +42,7 @@ class CosmosInMemory:
         """
         answer = self._dispatcher.serve(method, path, headers, body)
         now = self._service.clock()
-        return answer, {**answer.sent(now), "Date": formatdate(now, usegmt=True)}
+        return answer, {**answer.sent(now), "Date": http_date(int(now))}
 
     def partitions(self, database: str, container: str) -> list[int]:
         """The ids of the container's physical partitions. Raises CosmosError."""

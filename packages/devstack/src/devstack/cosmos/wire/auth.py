@@ -6,6 +6,7 @@ over verb, resource type, resource link and date. The service allows a clock to 
 
 import base64
 import binascii
+import functools
 import hashlib
 import hmac
 import json
@@ -80,7 +81,7 @@ def _links(request: Request) -> tuple[str, ...]:
 
 def _check_date(text: str, now: float) -> None:
     try:
-        sent = parsedate_to_datetime(text).timestamp()
+        sent = _seconds_of(text)
     except ValueError as error:
         raise CosmosError(UNAUTHORIZED, "The date of the request is missing or not an HTTP date.") from error
     if abs(now - sent) > SKEW_SECONDS:
@@ -89,6 +90,12 @@ def _check_date(text: str, now: float) -> None:
             "The authorization token is not valid at the current time. Please create another token and retry"
             f" (token start time: {text}).",
         )
+
+
+@functools.lru_cache(maxsize=64)
+def _seconds_of(text: str) -> float:
+    """All requests of a second have one date."""
+    return parsedate_to_datetime(text).timestamp()
 
 
 def _check_entra(token: str, now: float) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
+from functools import lru_cache
 
 from devstack.cosmos.protocol.errors import bad_request
 from devstack.cosmos.protocol.json_text import Json, parse_json
@@ -14,6 +15,12 @@ DEFAULT_PAGE = 100
 
 MAX_PAGE_BYTES = 4 * 1024 * 1024
 """https://learn.microsoft.com/azure/cosmos-db/concepts-limits: the longest page of results."""
+
+
+@lru_cache(maxsize=8)
+def http_date(second: int) -> str:
+    """All answers of a second have one date."""
+    return formatdate(second, usegmt=True)
 
 
 @dataclass(frozen=True)
@@ -88,7 +95,7 @@ class Answer:
             "x-ms-serviceversion": "devstack",
             "x-ms-gatewayversion": "devstack",
             "x-ms-schemaversion": "1.18",
-            "x-ms-last-state-change-utc": formatdate(now, usegmt=True),
+            "x-ms-last-state-change-utc": http_date(int(now)),
         }
         if self.body is not None:
             headers["Content-Type"] = "application/json"

@@ -1,0 +1,195 @@
+"""Each record of a message is written in a step that the model of reactions allows, with what it says has happened.
+
+A message's number in the model is its place in its source. What a reaction makes of a message is its own, so each of
+the model's answers may be; which of them goes with which record, cursor and change is what is looked at. An event that
+names a message as its cause, and comes without that message's record, is none of the model's.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any, NamedTuple
+
+from cosmos_outbox.cosmos.aggregates.documents import (
+    EVENT_TYPE,
+    REACTION_CURSOR_TYPE,
+    REACTION_TYPE,
+    request_id,
+)
+from cosmos_outbox.cosmos.inbox.reactions import record_id
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.reaction_decision import InOrder, ReactionOutcome, TargetPlace
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.wiring.reactions import ReactionOf
+from cosmos_outbox.wiring.service import Service
+from tests.models.reactions import Model, Process, State, Story, Thing
+from tests.simulation.replayed.commits import Commit, Document, NotAllowed
+
+_ANSWERS = ("adds", "makes", "needs-other", "wants-other")
+_WAYS = (("message", ""), ("operator", "apply"), ("operator", "discard"))
+
+
+class _View(NamedTuple):
+    """What one transaction makes of a message and its target."""
+
+    outcome: str
+    changed: bool
+    cursor: int | None
+
+
+class _Before(NamedTuple):
+    """What was there."""
+
+    kind: str
+    """Of the target: absent, living, deleted."""
+    cursor: int
+    refused: bool
+    """The message was refused, and its record says so."""
+
+
+@dataclass
+class _Partition:
+    """What is known of a target, and what changed it."""
+
+    document: Document | None = None
+    cursors: dict[str, int] = field(default_factory=dict)
+    records: dict[str, tuple[str, datetime]] = field(default_factory=dict)
+    """By id: what it says, and when it expires."""
+
+
+def reaction_steps(commits: Iterable[Commit], service: Service) -> Iterator[NotAllowed]:
+    """The writes that the model does not allow."""
+    replayed = _Replayed(
+        {each.name: each for each in service.subscribers if isinstance(each, ReactionOf)}, service.name
+    )
+    for commit in commits:
+        names = dict.fromkeys(str((now or was or {})["partitionKey"]) for was, now in commit.changes)
+        for name in names:
+            changes = [each for each in commit.changes if (each[1] or each[0] or {})["partitionKey"] == name]
+            for why in replayed.not_allowed(name, commit.at, changes):
+                yield NotAllowed(commit, name, why)
+
+
+class _Replayed:
+    """A run, up to now."""
+
+    def __init__(self, reactions: dict[str, ReactionOf[Any]], source: str) -> None:
+        self._reactions, self._source = reactions, f"/{source}"
+        self._partitions: dict[str, _Partition] = {}
+        self._messages: dict[str, Event] = {}
+        """By id."""
+
+    def not_allowed(
+        self, name: str, at: datetime, changes: list[tuple[Document | None, Document | None]]
+    ) -> Iterator[str]:
+        """What is wrong with one transaction in this partition."""
+        partition = self._partitions.setdefault(name, _Partition())
+        written = [now for _, now in changes if now is not None]
+        records = [each for each in written if each.get("type") == REACTION_TYPE]
+        cursors = {each["id"]: each for each in written if each.get("type") == REACTION_CURSOR_TYPE}
+        kinds = {each.to.aggregate_type for each in self._reactions.values()}
+        target = next((each for each in written if each.get("type") in kinds), None)
+        recorded = set[str]()
+        for record in records:
+            reaction = self._reactions[record["data"]["reaction"]]
+            message, place = self._message(reaction, name, record["id"])
+            recorded.add(message.id)
+            yield from self._no_step(partition, reaction, message, place, record, cursors, target, at)
+            partition.records[record["id"]] = (
+                record["data"]["outcome"],
+                at + timedelta(seconds=record["ttl"]),
+            )
+        causes = {each["data"].get("causationId") for each in written if each.get("type") == EVENT_TYPE}
+        if causes & self._messages.keys() - recorded:
+            yield "a message changes it without a record (one_batch)"
+        partition.cursors |= {each: item["data"]["last"] for each, item in cursors.items()}
+        partition.document = target or partition.document
+        self._messages |= {
+            each["data"]["id"]: self._event(each) for each in written if each.get("type") == EVENT_TYPE
+        }
+
+    def _event(self, item: Document) -> Event:
+        data, key = item["data"], AggregateKey(item["aggregateType"], item["partitionKey"])
+        return Event(
+            data["id"], key, data["action"], data["sequence"], datetime.now(UTC), data, source=self._source
+        )
+
+    def _message(self, reaction: ReactionOf[Any], target: str, record: str) -> tuple[Event, TargetPlace]:
+        for message in self._messages.values():
+            if message.aggregate.type == reaction.aggregate_type:
+                place = TargetPlace.of(
+                    reaction.name, reaction.to.aggregate_type, target, message, reaction.order
+                )
+                if record_id(place) == record:
+                    return message, place
+        raise AssertionError(f"{record} at {target} is of no message that was stored")
+
+    def _no_step(
+        self,
+        partition: _Partition,
+        reaction: ReactionOf[Any],
+        message: Event,
+        place: TargetPlace,
+        record: Document,
+        cursors: dict[str, Document],
+        target: Document | None,
+        at: datetime,
+    ) -> Iterator[str]:
+        cursor = request_id(f"cursor-{place.cursor}")
+        said, until = partition.records.get(record["id"], ("", at))
+        document = partition.document
+        deleted = document is not None and bool(document["data"].get("deleted"))
+        kind = "absent" if document is None else "deleted" if deleted else "living"
+        moved = cursors[cursor]["data"]["last"] if cursor in cursors else None
+        view = _View(record["data"]["outcome"], target is not None, moved)
+        if until > at and said != ReactionOutcome.REFUSED:
+            yield f"{message.action} {message.sequence} is {said}, and now {view.outcome} (through_the_record)"
+            return
+        before = _Before(kind, partition.cursors.get(cursor, 0), until > at)
+        after = target or (None if deleted else document)
+        if record["data"]["sequence"] != (0 if after is None else after["data"]["lastSequence"]):
+            yield f"the record of {message.id} tells a sequence that its target does not have"
+        if view not in _made(before, reaction.order, message.sequence or 0):
+            yield f"no step leads from {before} to {view}, for message {message.sequence} of {message.aggregate}"
+
+
+@cache
+def _made(before: _Before, order: InOrder, sequence: int) -> frozenset[_View]:
+    """What a message, or an operator, can store there, whatever the reaction makes of it."""
+    made: set[_View] = set()
+    for answer in _ANSWERS:
+        for way, does in _WAYS:
+            if before.refused and way == "message":
+                continue  # it finds the record, and does nothing
+            story = Story(answer, messages=sequence, order=order, operator=does)
+            log = tuple(range(before.cursor)) if order is not InOrder.ANY else ()
+            thing = Thing(before.kind, log, cursor=before.cursor)
+            message, refused = sequence - 1, 0 if before.refused else None
+            process = Process("read", message, way=way, fenced=True, refused=refused)
+            records = ((str(message), ReactionOutcome.REFUSED, 0),) if before.refused else ()
+            first = State((process,), ((0,),) * sequence, (thing,), records)
+            if way == "operator" and does == "apply" and not before.refused:
+                continue
+            made |= {*_stored(Model(story), first)}
+    return frozenset(made)
+
+
+def _stored(model: Model, first: State) -> Iterator[_View]:
+    seen, waiting = {first}, [first]
+    while waiting:
+        state = waiting.pop()
+        if state.records != first.records:
+            [thing, after] = state.history if len(state.history) > 1 else (*state.history, *state.history)
+            ordered = model.story.order is not InOrder.ANY
+            if not state.problem:
+                yield _View(
+                    next(each[1] for each in state.records).value,
+                    len(after.log) > len(thing.log),
+                    after.cursor if ordered else None,
+                )
+            continue
+        for _, after_step in model.successors(state):
+            if after_step not in seen:
+                seen.add(after_step)
+                waiting.append(after_step)
