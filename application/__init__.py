@@ -1,1 +1,1 @@
-"""The use cases of the service: they reach the outside only through the outbox's ports."""
+"""The directory: what it keeps of the contacts, and how it is searched; no I/O."""

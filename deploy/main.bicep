@@ -224,6 +224,7 @@ var otherFunctions = [
   'list_parked'
   'list_set_aside'
   'patch_contact'
+  'put_contact'
   'replay_parked'
   'search_directory'
   'sing_canary'

@@ -33,9 +33,9 @@ class Contact(Aggregate[ContactState]):
     }
 
     @classmethod
-    def create(cls, details: ContactDetails, *, at: datetime, contact_id: UUID | None = None) -> Self:
+    def create(cls, details: ContactDetails, *, at: datetime, id: UUID | None = None) -> Self:  # noqa: A002 - its id
         """A new contact, not stored yet. ``at``: when the contact is created (UTC)."""
-        state = ContactState(**dict(details), id=contact_id or uuid4(), created_at=at)
+        state = ContactState(**dict(details), id=id or uuid4(), created_at=at)
         return cls(state, is_new=True)
 
     @property

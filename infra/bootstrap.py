@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from application.contacts import Contacts
 from application.directory import Directory, DirectoryEntry, entry_of, first, project
 from cosmos_outbox import Named, Names, Service
 from cosmos_outbox.inbox.sweep import Sweep
-from cosmos_outbox.kernel.clock import new_id, utc_now
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.wiring.kept import ReadModel
 from cosmos_outbox.wiring.outbox import Outbox
@@ -52,11 +50,6 @@ class Application:
     """The contact service and its directory, wired."""
 
     wired: Wired
-
-    @property
-    def contacts(self) -> Contacts:
-        """The use cases on contacts."""
-        return Contacts(self.wired.aggregates, utc_now, new_id)
 
     @property
     def outbox(self) -> Outbox:

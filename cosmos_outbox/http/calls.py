@@ -18,7 +18,7 @@ from cosmos_outbox.http.message import Answer, Handler, Request
 from cosmos_outbox.http.methods import READING
 from cosmos_outbox.http.resource import Action, Resource
 from cosmos_outbox.http.shown import Shown
-from cosmos_outbox.http.validation import patched, validated
+from cosmos_outbox.http.validation import patched, replaced, validated
 from cosmos_outbox.kernel.clock import new_id, utc_now
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.aggregates import Aggregates
@@ -73,6 +73,13 @@ class Call:
     """The media types of its body."""
     body: type[BaseModel] | None = None
     status: HTTPStatus = HTTPStatus.OK
+    resource: Resource[Any, Any] | None = None
+    """What it is a call on."""
+
+    @property
+    def query(self) -> Sequence[str]:
+        """What it takes in the query."""
+        return request.PAGE if self.method == "GET" and "{id}" not in self.route else ()
 
     @property
     def methods(self) -> Sequence[str]:
@@ -120,6 +127,10 @@ class _Calls(Generic[A, D]):
                 f"patch_{name}", "PATCH", one, self._patch, f"change a {name} with a JSON Merge Patch (RFC 7396)",
                 *_OF_A_CHANGE, takes=[MERGE_PATCH, JSON], body=resource.new,
             )  # fmt: skip
+            yield self._call(
+                f"put_{name}", "PUT", one, self._put, f"replace a {name}; what was read may be sent back whole",
+                *_OF_A_CHANGE, takes=[JSON], body=resource.new,
+            )  # fmt: skip
         if resource.delete:
             yield self._call(
                 f"delete_{name}", "DELETE", one, self._delete, f"delete a {name}", *_OF_A_CHANGE,
@@ -144,13 +155,12 @@ class _Calls(Generic[A, D]):
         status: HTTPStatus = HTTPStatus.OK,
     ) -> Call:
         answered = self._answering.honouring(*honours)(handler)
-        return Call(name, method, route, answered, summary, honours, takes, body, status)
+        return Call(name, method, route, answered, summary, honours, takes, body, status, self._resource)
 
     async def _create(self, req: Request) -> Answer:
         resource, key, at = self._resource, request.idempotency_key(req), utc_now()
-        assert resource.new is not None, "checked when it was declared"
         assert resource.create is not None, "without it there is no such call"
-        details, create = validated(resource.new, request.json_object(req, JSON)), resource.create
+        details, create = validated(self._new(), request.json_object(req, JSON)), resource.create
         service, origin = self._service(), request.origin(req)
         if key is None:
             made = create(details, id=new_id(), at=at)
@@ -176,16 +186,32 @@ class _Calls(Generic[A, D]):
         return self._shown.found(req, found)
 
     async def _patch(self, req: Request) -> Answer:
-        wanted, resource = self._id(req), self._resource
-        patch = request.json_object(req, MERGE_PATCH, JSON)
-        model, change = resource.new, resource.change
-        assert model is not None, "checked when it was declared"
+        wanted, patch = self._id(req), request.json_object(req, MERGE_PATCH, JSON)
+        model, resource = self._new(), self._resource
+        return await self._revise(
+            req, wanted, lambda aggregate: patched(model, resource.current(aggregate), patch)
+        )
+
+    async def _put(self, req: Request) -> Answer:
+        wanted, sent = self._id(req), request.json_object(req, JSON)
+        model, resource = self._new(), self._resource
+        return await self._revise(
+            req,
+            wanted,
+            lambda aggregate: replaced(model, resource.current(aggregate), resource.shown(aggregate), sent),
+        )
+
+    async def _revise(self, req: Request, wanted: str, details: Callable[[A], D]) -> Answer:
+        change = self._resource.change
         assert change is not None, "without it there is no such call"
+        revised = await self._change(
+            req, wanted, lambda aggregate: change(aggregate, details(aggregate), at=utc_now())
+        )
+        return self._shown.answered(wanted, revised)
 
-        def revise(aggregate: A) -> None:
-            change(aggregate, patched(model, resource.current(aggregate), patch), at=utc_now())
-
-        return self._shown.answered(wanted, await self._change(req, wanted, revise))
+    def _new(self) -> type[D]:
+        assert self._resource.new is not None, "checked when it was declared"
+        return self._resource.new
 
     async def _delete(self, req: Request) -> Answer:
         wanted, delete = self._id(req), self._resource.delete

@@ -18,7 +18,7 @@ from cosmos_outbox.http.asgi import Receive, Scope, Send, answer_call, serve, un
 from cosmos_outbox.http.calls import CallerOf, Serving, calls  # noqa: E402
 from cosmos_outbox.http.catch_all import Path  # noqa: E402
 from cosmos_outbox.http.message import Handler  # noqa: E402
-from cosmos_outbox.http.openapi import operation, refusals  # noqa: E402
+from cosmos_outbox.http.openapi import answers, operation  # noqa: E402
 from cosmos_outbox.http.resource import Resource  # noqa: E402
 
 
@@ -48,7 +48,7 @@ def fastapi_router(
                 summary=call.summary[0].upper() + call.summary[1:],
                 tags=[call.route.partition("/{")[0]],
                 response_model=None,
-                responses={status: {"description": text} for status, text in refusals(call).items()},
+                responses=answers(call),
                 openapi_extra=operation(call),
                 include_in_schema=method == call.method,
             )

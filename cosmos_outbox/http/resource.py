@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeGuard, TypeVar, cast
 from uuid import UUID
 
 from pydantic import BaseModel
@@ -23,6 +23,8 @@ A_co = TypeVar("A_co", bound=Aggregate[Any], covariant=True)
 D = TypeVar("D", bound=BaseModel)
 D_contra = TypeVar("D_contra", bound=BaseModel, contravariant=True)
 
+SEQUENCE = "sequence"
+_HIDDEN = ("deleted", "lastSequence")
 _PATH = re.compile(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*")
 
 
@@ -72,23 +74,25 @@ class Resource(Generic[A, D]):
     """The calls on aggregates of one type, below a path. A call that is not declared is not there: it answers 405.
 
     ``GET path`` and ``GET path/{id}`` are always there; ``create`` gives ``POST path``, ``change`` gives ``PATCH
-    path/{id}``, ``delete`` gives ``DELETE path/{id}``, and each of ``actions`` ``POST path/{id}/name``. An aggregate is
-    known by a UUID, which is its partition key too.
+    path/{id}`` and ``PUT path/{id}``, ``delete`` gives ``DELETE path/{id}``, and each of ``actions`` ``POST
+    path/{id}/name``. An aggregate's id is its partition key too.
     """
 
     path: str
     """Below the API's root, without a slash before it: ``orders``."""
     kind: type[A]
     new: type[D] | None = None
-    """What a caller decides of an aggregate: the body of POST, and what PATCH is a JSON Merge Patch of (RFC 7396)."""
+    """What a caller decides of an aggregate: the body of POST and PUT, and what PATCH is a JSON Merge Patch of (RFC
+    7396). To PUT what was read may be sent back whole."""
     create: Create[D, A] | None = None
     change: Change[A, D] | None = None
     delete: Run[A] | None = None
     actions: Sequence[Action] = ()
     details: Callable[[A], D] | None = None
     """What a caller decides, as it is now; None: the properties of the state with the names of those in ``new``."""
-    view: Callable[[A], Mapping[str, Any]] | None = None
-    """The aggregate as callers see it; None: its state with its ``sequence``."""
+    view: type[BaseModel] | Callable[[A], Mapping[str, Any]] | None = None
+    """The aggregate as callers see it: a model of properties of the state, which describes the answers too, or a
+    function. The model gets the ``sequence`` beside it. None: all of the state, with its ``sequence``."""
     errors: Mapping[type[Exception], int] = field(default_factory=dict)
     """The status that each error of the aggregate is answered with; its text goes to the caller. Of an error and its
     base the error counts. One that is not named here is answered 500, as a bug."""
@@ -114,15 +118,33 @@ class Resource(Generic[A, D]):
         if len(set(names)) < len(names):
             raise TypeError(f"{self.path}: two actions have one name: {', '.join(names)}")
         if self.change and self.details is None and self.new is not None:
-            missing = sorted(self.new.model_fields.keys() - self.kind.state_type.model_fields.keys())
-            if missing:
-                raise TypeError(
-                    f"{self.path}: {self.new.__name__} has {', '.join(missing)}, and the state has not: declare details"
-                )
+            self._must_be_of_the_state(self.new, "declare details")
+        if _is_model(self.view):
+            self._must_be_of_the_state(self.view, "make view a function")
+
+    def _must_be_of_the_state(self, model: type[BaseModel], otherwise: str) -> None:
+        if missing := sorted(model.model_fields.keys() - self.kind.state_type.model_fields.keys()):
+            raise TypeError(
+                f"{self.path}: {model.__name__} has {', '.join(missing)}, and the state has not: {otherwise}"
+            )
 
     def shown(self, aggregate: A) -> Mapping[str, Any]:
         """The aggregate as callers see it."""
-        return (self.view or _state)(aggregate)
+        if not _is_model(self.view):
+            return cast(Callable[[A], Mapping[str, Any]], self.view or _state)(aggregate)
+        values = {name: getattr(aggregate.state, name) for name in self.view.model_fields}
+        return {**known(self.view.model_construct(**values)), SEQUENCE: aggregate.state.last_sequence}
+
+    @property
+    def described(self) -> Mapping[str, Any] | None:
+        """The JSON schema of the aggregate as callers see it; None: only the function ``view`` knows."""
+        model = self.kind.state_type if self.view is None else self.view
+        if not _is_model(model):
+            return None
+        schema = model.model_json_schema(mode="serialization")
+        properties = {name: each for name, each in schema["properties"].items() if name not in _HIDDEN}
+        properties[SEQUENCE] = {"type": "integer"}
+        return {**schema, "properties": properties, "required": list(properties)}
 
     def current(self, aggregate: A) -> D:
         """What a caller decides, as it is now."""
@@ -133,12 +155,14 @@ class Resource(Generic[A, D]):
         return self.new.model_validate(state, by_name=True, by_alias=False, extra="ignore", context=STORED)
 
 
+def _is_model(view: object) -> TypeGuard[type[BaseModel]]:
+    return isinstance(view, type) and issubclass(view, BaseModel)
+
+
 def _state(aggregate: Aggregate[Any]) -> Mapping[str, Any]:
     """The state without what only the service needs; nobody sees one that is deleted."""
-    shown = known(aggregate.state)
-    shown.pop("deleted", None)
-    shown["sequence"] = shown.pop("lastSequence")
-    return shown
+    shown = {name: value for name, value in known(aggregate.state).items() if name not in _HIDDEN}
+    return {**shown, SEQUENCE: aggregate.state.last_sequence}
 
 
 def _takes(function: Callable[..., Any], what: str, positional: int, *keywords: str) -> None:

@@ -1,6 +1,6 @@
 """Input becomes a model, or an error that names every wrong field by its name on the wire."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -8,10 +8,14 @@ from pydantic import BaseModel, ValidationError
 from cosmos_outbox.http.errors import FieldError, InvalidRequest
 from cosmos_outbox.http.merge_patch import merge_patch
 from cosmos_outbox.outbox.aggregate import STORED
+from cosmos_outbox.outbox.canonical import canonical
 
 Model = TypeVar("Model", bound=BaseModel)
 
 _UNKNOWN = "is not a field that can be set here"
+_READ_ONLY = (
+    "cannot be set, and is not as it is now: leave it out, or read again and send it back as it comes"
+)
 _REASONS = {
     "extra_forbidden": _UNKNOWN,
     "missing": "is required",
@@ -65,9 +69,42 @@ def patched(model: type[Model], current: BaseModel, patch: Mapping[str, Any]) ->
     return model.model_validate(document, by_alias=True, by_name=False, context=STORED)
 
 
-def _is_about(field: str, patch: Mapping[str, Any]) -> bool:
+def replaced(
+    model: type[Model], current: BaseModel, shown: Mapping[str, Any], sent: Mapping[str, Any]
+) -> Model:
+    """What a caller sends in the place of ``current``, perhaps all that was ``shown``. Raises InvalidRequest.
+
+    What is shown and cannot be set is taken while it is as it was. What can be set and is as it was stored passes, even
+    if its rules have changed since.
+    """
+    known_names = {field.alias or attribute for attribute, field in model.model_fields.items()}
+    read_only = {name for name in sent if name in shown and name not in known_names}
+    wrong = [FieldError(each, _READ_ONLY) for each in sorted(read_only) if not _same(sent[each], shown[each])]
+    document, stored = {name: sent[name] for name in sent if name not in read_only}, known(current)
+    try:
+        details = validated(model, document)
+    except InvalidRequest as invalid:
+        kept = {name for name in document if name in stored and _same(document[name], stored[name])}
+        wrong += [error for error in invalid.errors if not _is_about(error.field, kept)]
+    else:
+        if not wrong:
+            return details
+    if wrong:
+        raise InvalidRequest(*wrong)
+    return model.model_validate(document, by_alias=True, by_name=False, context=STORED)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two JSON values say the same: ``1`` is ``1.0``, and is not ``true``."""
+    try:
+        return canonical(one) == canonical(other)
+    except ValueError:
+        return False
+
+
+def _is_about(field: str, names: Collection[str]) -> bool:
     """An unknown name is a field as it is, dots included; the empty name is told as ``body``."""
-    return field in patch or field.partition(".")[0] in patch or (field == "body" and "" in patch)
+    return field in names or field.partition(".")[0] in names or (field == "body" and "" in names)
 
 
 def known(model: BaseModel) -> dict[str, Any]:

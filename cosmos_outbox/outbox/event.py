@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Annotated, ClassVar
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
 from cosmos_outbox.kernel.clock import new_id
@@ -20,7 +20,11 @@ def _text(at: datetime) -> str:
     return (text.rstrip("0") if "." in text else text) + "Z"
 
 
-Timestamp = Annotated[datetime, PlainSerializer(_text, return_type=str, when_used="json")]
+Timestamp = Annotated[
+    datetime,
+    PlainSerializer(_text, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "format": "date-time"}, mode="serialization"),
+]
 """A time in an event or a state. The change feed's host rewrites other forms (``docs/internals/decisions/0015``)."""
 
 

@@ -12,7 +12,6 @@ from uuid import UUID, uuid4
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from application.contacts import Contacts
 from application.directory import DirectoryEntry, Field, Search, entry_of, project
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
@@ -54,6 +53,7 @@ from tests.support.feed import EVENTS
 from tests.support.memory import claims_in_memory
 from tests.support.reading import reader_of
 from tests.support.short_pages import shorten_pages
+from tests.support.use_cases import Contacts
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 READER = reader_of(READ_MODEL)
@@ -452,7 +452,7 @@ async def test_an_id_that_lives_again_after_its_tombstone_has_expired_is_in_no_l
         await here.inbox.handle(event)
     for item in (await here.stored.page("SELECT * FROM c", {}, 9, None, partition_key=str(contact_id)))[0]:
         await here.stored.execute(str(contact_id), [Write.delete(item["id"], item["_etag"])])  # as TTL does
-    await here.contacts.aggregates.create(Contact.create(DETAILS, at=LATER, contact_id=contact_id), ORIGIN)
+    await here.contacts.aggregates.create(Contact.create(DETAILS, at=LATER, id=contact_id), ORIGIN)
     [created] = await here.events(contact_id)
     await here.inbox.handle(created)
     sweep = swept(here, list)

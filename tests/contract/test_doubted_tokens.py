@@ -10,7 +10,6 @@ from uuid import uuid4
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from application.contacts import Contacts
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
@@ -21,6 +20,7 @@ from domain.contact import Contact
 from tests.contract.conftest import CosmosStore
 from tests.support.azure import CONTACTS, contacts_database
 from tests.support.contacts import DETAILS, LATER, ORIGIN
+from tests.support.use_cases import Contacts
 
 pytestmark = pytest.mark.own_stack
 

@@ -30,6 +30,7 @@ from infra.bootstrap import Application, service, wire
 from tests.support.azure import SET_ASIDE, contacts_database
 from tests.support.contacts import DETAILS, ORIGIN
 from tests.support.losses import ProcessDied
+from tests.support.use_cases import contacts_of
 
 BROKER = "Endpoint=sb://127.0.0.1;SharedAccessKeyName=n;SharedAccessKey=a2V5;UseDevelopmentEmulator=true;"
 
@@ -82,7 +83,7 @@ async def test_that_no_event_waits_is_not_believed_of_a_replica_that_lags(
     application: Application, cosmos: Service
 ) -> None:
     """Another process has just deleted the contact: this one has no session that forces its replica to catch up."""
-    contacts = application.contacts
+    contacts = contacts_of(application)
     other = (await contacts.create(DETAILS, ORIGIN)).aggregate.id
     async with relay(application):
         await eventually(lambda: caught_up(application))
@@ -112,7 +113,7 @@ async def test_an_event_that_waits_behind_a_clock_that_was_turned_back_is_not_ta
     application: Application, cosmos: Service
 ) -> None:
     """The oldest change that waits was stored at a later time than the person's events behind it in the feed."""
-    contacts = application.contacts
+    contacts = contacts_of(application)
     await contacts.create(DETAILS, ORIGIN)
     async with relay(application):
         await eventually(lambda: caught_up(application))
@@ -149,7 +150,7 @@ async def test_a_first_event_that_is_in_somebodys_hands_brings_nothing_of_an_era
     application: Application,
 ) -> None:
     """The event of the deletion was lost, and no entry was made before."""
-    contact_id = (await application.contacts.create(DETAILS, ORIGIN)).aggregate.id
+    contact_id = (await contacts_of(application).create(DETAILS, ORIGIN)).aggregate.id
     key = AggregateKey("contact", str(contact_id))
     held = Event(
         "1",

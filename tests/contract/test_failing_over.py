@@ -78,7 +78,7 @@ async def failing_over(cosmos: Service, container: str, *, lost: int = 1, forbid
 
 
 async def events(store: CosmosStore, contact_id: UUID) -> list[int | None]:
-    aggregate = Contact.create(DETAILS, at=NOON, contact_id=contact_id).key
+    aggregate = Contact.create(DETAILS, at=NOON, id=contact_id).key
     return [event.sequence for event in await store.events(aggregate)]
 
 

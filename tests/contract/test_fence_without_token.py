@@ -6,7 +6,6 @@ from uuid import uuid4
 
 import pytest
 
-from application.contacts import Contacts
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import Key
@@ -15,6 +14,7 @@ from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.errors import Unavailable
 from tests.contract.conftest import CosmosStore
 from tests.support.contacts import DETAILS, LATER, ORIGIN
+from tests.support.use_cases import Contacts
 
 
 class Stripped(Container):

@@ -10,8 +10,6 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from application.contacts import Contacts
-from application.errors import ContactNotFound
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
 from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
 from cosmos_outbox.cosmos.aggregates.documents import request_id
@@ -19,6 +17,7 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.claims import LONGEST_REQUEST_SECONDS, Claim
 from cosmos_outbox.outbox.errors import (
+    AggregateNotFound,
     AnswerErased,
     ChangeTooLarge,
     IdempotencyKeyReused,
@@ -33,6 +32,7 @@ from domain.values import Name
 from tests.contract.conftest import CosmosStore, Store
 from tests.support.contacts import DETAILS, LATER, ORIGIN
 from tests.support.emulators import Gap
+from tests.support.use_cases import Contacts
 
 JANE = Name(first_name="Jane", last_name="Doe")
 REQUEST = KeyedRequest("caller-1", "order-1", "a-body")
@@ -128,7 +128,7 @@ async def test_once_the_contact_is_deleted_its_first_answer_is_gone_and_the_cont
     for _ in range(2):
         with pytest.raises(AnswerErased):
             await create(store)
-    with pytest.raises(ContactNotFound):
+    with pytest.raises(AggregateNotFound):
         await service(store).read(first.aggregate.id, ORIGIN)
 
 
@@ -171,7 +171,7 @@ async def test_a_request_that_is_refused_as_too_large_leaves_its_key_to_the_corr
     store: Store,
 ) -> None:
     def huge(contact_id: UUID) -> Huge:
-        return Huge.create(DETAILS, at=LATER, contact_id=contact_id)
+        return Huge.create(DETAILS, at=LATER, id=contact_id)
 
     aggregates = Aggregates(store.open, store.claims)
     with pytest.raises(ChangeTooLarge):

@@ -46,6 +46,7 @@ from tests.support.azure import Topic
 from tests.support.contacts import DETAILS, ORIGIN
 from tests.support.functions import functions
 from tests.support.paths import ROOT
+from tests.support.use_cases import contacts_of
 
 pytestmark = pytest.mark.needs_a_socket("a proxy that counts")
 
@@ -162,7 +163,7 @@ async def another(application: Application, simulation: Simulation) -> AsyncIter
 
 async def filled(application: Application, simulation: Simulation, contacts: int) -> None:
     """Contacts of a day ago, all in the directory, and a relay that has forwarded everything."""
-    first = (await application.contacts.create(DETAILS, ORIGIN)).aggregate.id
+    first = (await contacts_of(application).create(DETAILS, ORIGIN)).aggregate.id
     stored: ContainerProxy = application.outbox.feed
     document = await stored.read_item(str(first), str(first))
     for _ in range(contacts - 1):
@@ -297,13 +298,13 @@ async def test_what_an_applied_event_costs_is_told(
 ) -> None:
     """In one process and in another, whose clients share nothing."""
     await filled(application, simulation, 1)
-    contact_id = (await application.contacts.create(DETAILS, ORIGIN)).aggregate.id
+    contact_id = (await contacts_of(application).create(DETAILS, ORIGIN)).aggregate.id
 
     def described(before: ContactDetails) -> ContactDetails:
         return before.model_copy(update={"description": f"{before.description}!"})
 
     for _ in range(4):
-        await application.contacts.revise(contact_id, described, ORIGIN)
+        await contacts_of(application).revise(contact_id, described, ORIGIN)
     first = Event(
         "1", AggregateKey("contact", str(contact_id)), "ContactCreatedEvent", 1, simulation.now,
         {"contact": DETAILS.model_dump(mode="json", by_alias=True)},

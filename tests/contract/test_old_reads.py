@@ -8,8 +8,6 @@ from uuid import UUID, uuid4
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from application.contacts import Contacts
-from application.errors import ContactNotFound
 from cosmos_outbox.cosmos.inbox.entries import newest_item
 from cosmos_outbox.cosmos.relay.parked_documents import PARTITION, ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
@@ -20,7 +18,7 @@ from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregates import Aggregates
-from cosmos_outbox.outbox.errors import PreconditionFailed
+from cosmos_outbox.outbox.errors import AggregateNotFound, PreconditionFailed
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.unit_of_work import Receipt
 from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
@@ -31,6 +29,7 @@ from tests.contract.conftest import CosmosStore
 from tests.support.azure import PARKED, contacts_database
 from tests.support.contacts import DETAILS, LATER, ORIGIN
 from tests.support.feed import EVENTS, event_document, read
+from tests.support.use_cases import Contacts
 
 
 class Lagging(Container):
@@ -79,7 +78,7 @@ async def test_a_contact_that_was_just_made_elsewhere_can_be_changed_and_deleted
     assert changed.aggregate.state.description == "x"
     another = (await create(cosmos_store)).aggregate.id
     await service(lagging).delete(another, ORIGIN)
-    with pytest.raises(ContactNotFound):
+    with pytest.raises(AggregateNotFound):
         await service(cosmos_store).delete(another, ORIGIN)
 
 
@@ -101,7 +100,7 @@ async def test_a_read_of_the_newest_state_finds_what_a_replica_does_not_know_yet
 ) -> None:
     """What ``Cache-Control: no-cache`` asks for: another team heals from such an answer."""
     contact_id = (await create(cosmos_store)).aggregate.id
-    with pytest.raises(ContactNotFound):
+    with pytest.raises(AggregateNotFound):
         await service(lagging).read(contact_id, ORIGIN)
     found = await service(lagging).read(contact_id, ORIGIN, newest=True)
     assert found.aggregate.id == contact_id
@@ -321,6 +320,6 @@ async def test_an_own_commit_is_recognized_on_a_lagging_replica_after_a_refusal_
 
 
 async def test_a_contact_that_never_was_is_not_found_and_that_is_proven(lagging: CosmosStore) -> None:
-    with pytest.raises(ContactNotFound):
+    with pytest.raises(AggregateNotFound):
         await service(lagging).delete(UUID("b5e2e7aa-4982-4735-9422-c39a7c4af5c2"), ORIGIN)
     assert lagging.container.fences == 1

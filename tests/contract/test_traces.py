@@ -24,6 +24,7 @@ from tests.support.azure import Topic, contacts_database
 from tests.support.contacts import DETAILS_JSON
 from tests.support.functions import functions
 from tests.support.telemetry import Recorded, recording
+from tests.support.use_cases import contacts_of
 
 TRACE, CALLERS, HOSTS = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "00f067aa0ba902b7"
 GIVEN = f"00-{TRACE}-{CALLERS}-01"
@@ -180,7 +181,7 @@ async def test_a_commit_that_stores_nothing_makes_no_span(recorded: Recorded, to
         recorded.exporter.clear()
         app = wire(os.environ)
         async with app.outbox.resources:
-            contact = (await app.contacts.page(1, None, Origin("c"))).items[0]
+            contact = (await contacts_of(app).page(1, None, Origin("c"))).items[0]
             uow = app.outbox.open_unit_of_work(Origin("c"))
             await uow.get(type(contact), contact.aggregate_id)
             await uow.commit()

@@ -255,7 +255,7 @@ async def test_an_id_of_an_aggregate_that_is_there_or_was_deleted_lately_is_refu
     contact_id = uuid4()
 
     async def again() -> None:
-        await aggregates.create(Contact.create(DETAILS, at=NOON, contact_id=contact_id), ORIGIN)
+        await aggregates.create(Contact.create(DETAILS, at=NOON, id=contact_id), ORIGIN)
 
     await again()
     with pytest.raises(PreconditionFailed, match=rf"contact {contact_id}.* is used once"):

@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from infra.contacts_http import answering
+from tests.support.contacts_http import answering
 from tests.support.paths import ROOT
 
 PAGE = (ROOT / "docs" / "internals" / "errors.md").read_text()
 MODULES = [
-    "domain.errors", "application.errors", "cosmos_outbox.outbox.errors", "cosmos_outbox.inbox.errors",
+    "domain.errors", "cosmos_outbox.outbox.errors", "cosmos_outbox.inbox.errors",
     "cosmos_outbox.settings.errors", "cosmos_outbox.settings.inspection", "cosmos_outbox.http.errors",
     "cosmos_changefeed.errors",
 ]  # fmt: skip

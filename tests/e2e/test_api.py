@@ -243,7 +243,7 @@ async def test_a_bad_page_is_refused(
         ("GET", f"contacts/{NOBODY}", 404),
         ("GET", "people", 404),
         ("GET", f"contacts/{NOBODY}/events", 404),
-        ("PUT", f"contacts/{NOBODY}", 405),
+        ("POST", f"contacts/{NOBODY}", 405),
         ("DELETE", "contacts", 405),
         ("TRACE", "contacts", 405),
         ("TRACE", "people", 404),

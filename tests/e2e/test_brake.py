@@ -17,6 +17,7 @@ from domain.values import ContactDetails
 from infra.bootstrap import Application, wire
 from tests.support.azure import Topic, contacts_database
 from tests.support.contacts import DETAILS, ORIGIN
+from tests.support.use_cases import contacts_of
 
 TTL_SECONDS = 4
 
@@ -91,7 +92,7 @@ async def test_nothing_expires_until_the_relay_has_forwarded_it(
     assert stopped["partitionKey"] == before["partitionKey"]
 
     async with application_of(environment) as application:
-        contact = (await application.contacts.create(DETAILS, ORIGIN)).aggregate.id
+        contact = (await contacts_of(application).create(DETAILS, ORIGIN)).aggregate.id
         [created] = await events(database)
         await eventually(lambda: time.time() > created["_ts"] + TTL_SECONDS + 1)
 
@@ -101,7 +102,7 @@ async def test_nothing_expires_until_the_relay_has_forwarded_it(
         def described(before: ContactDetails) -> ContactDetails:
             return before.model_copy(update={"description": "while the relay was away"})
 
-        await application.contacts.revise(contact, described, ORIGIN)
+        await contacts_of(application).revise(contact, described, ORIGIN)
     capsys.readouterr()
     assert await run(environment, "resume") == 1
     assert "not resumed: events wait for the relay, the oldest for" in capsys.readouterr().out

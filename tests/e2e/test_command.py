@@ -20,6 +20,7 @@ from domain.contact import Contact
 from tests.support.command import Ended, run_command
 from tests.support.contacts import DETAILS, ORIGIN
 from tests.support.deployed import SUBSCRIPTION, Deployed, deployed, relaying
+from tests.support.use_cases import contacts_of
 
 SECRET = "johndoe@contoso.com"
 NAMES = [names_of(Contact)]
@@ -32,7 +33,7 @@ class World(Deployed):
         return await asyncio.to_thread(run_command, *arguments, environment=self.environment | environment)
 
     async def create(self) -> UUID:
-        return (await self.application.contacts.create(DETAILS, ORIGIN)).aggregate.id
+        return (await contacts_of(self.application).create(DETAILS, ORIGIN)).aggregate.id
 
     async def store_poison(self, contact_id: UUID, **data: Any) -> str:
         """An event document that is none: it is parked, and later events behind it."""
@@ -94,7 +95,7 @@ async def test_parked_events_are_counted_listed_shown_replayed_and_given_up(worl
         await eventually(lambda: caught_up(world))
         await world.store_poison(contact_id)
         await eventually(lambda: parked(world))
-        await world.application.contacts.delete(contact_id, ORIGIN)
+        await contacts_of(world.application).delete(contact_id, ORIGIN)
 
         async def both() -> bool:
             return len(await parked(world)) == 2

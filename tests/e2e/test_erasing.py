@@ -38,6 +38,7 @@ from tests.support.contacts import ORIGIN
 from tests.support.deployed import SUBSCRIPTION, Deployed, deployed, relaying
 from tests.support.feed import EVENTS
 from tests.support.losses import WHICH_WRITES, Failing, Fate, Loss, ProcessDied
+from tests.support.use_cases import contacts_of
 
 PERSON = ("Quirina", "Zabelsky", "quirina@contoso.example", "met at the lake", "Lakeside Ltd")
 """What must be nowhere: names that stand in no other document."""
@@ -85,14 +86,14 @@ class World(Deployed):
     async def create(self) -> UUID:
         """A contact, made with an Idempotency-Key."""
         self.request = KeyedRequest("caller", f"key-{uuid4()}", "fingerprint")
-        receipt, _ = await self.application.contacts.create_once(DETAILS, ORIGIN, self.request)
+        receipt, _ = await contacts_of(self.application).create_once(DETAILS, ORIGIN, self.request)
         return receipt.aggregate.id
 
     async def rename(self, contact_id: UUID) -> None:
         def revised(before: ContactDetails) -> ContactDetails:
             return before.model_copy(update={"name": Name(first_name=PERSON[0], last_name=PERSON[1])})
 
-        await self.application.contacts.revise(contact_id, revised, ORIGIN)
+        await contacts_of(self.application).revise(contact_id, revised, ORIGIN)
 
     async def store_poison(self, contact_id: UUID) -> None:
         """An event document that is none: it is parked, and the contact's later events behind it."""
@@ -180,7 +181,7 @@ async def forwarded(world: World) -> bool:
 async def test_no_container_names_the_person_and_subscribers_miss_no_event(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    other = (await world.application.contacts.create(OTHER, ORIGIN)).aggregate.id
+    other = (await contacts_of(world.application).create(OTHER, ORIGIN)).aggregate.id
     async with relaying(world.environment):
         contact_id = await full_of_traces(world)
         await world.dead_letter(contact_id)
@@ -214,13 +215,13 @@ async def test_no_container_names_the_person_and_subscribers_miss_no_event(
         await published_again(world, contact_id)
         assert world.request is not None
         with pytest.raises(AnswerErased):
-            await world.application.contacts.create_once(DETAILS, ORIGIN, world.request)
+            await contacts_of(world.application).create_once(DETAILS, ORIGIN, world.request)
         assert await world.traces() == []
 
         # A second time there is nothing left to do, and the other contact is as it was.
         assert await world.erase(contact_id) == 0
         assert "0 document(s) of events, requests and the contact emptied" in capsys.readouterr().out
-    stored = await world.application.contacts.read(other, ORIGIN)
+    stored = await contacts_of(world.application).read(other, ORIGIN)
     assert stored.aggregate.details == OTHER
 
 

@@ -70,6 +70,13 @@ async def test_every_call_is_answered_as_the_document_tells(
     await call("GET /api/directory", 400, query="?sort=age")
     await call(f"PATCH {contact}", 415, mine, data=b"x", headers={"Content-Type": "text/plain"})
     await call(f"PATCH {contact}", 415, mine, json={}, headers={"Content-Encoding": "gzip"})
+    changed_time = DETAILS_JSON | {"createdAt": "2026-03-01T12:00:00Z"}
+    for status, body, headers in (
+        (200, DETAILS_JSON, {}),
+        (400, changed_time, {}),
+        (412, DETAILS_JSON, {"If-Match": made["ETag"]}),
+    ):
+        await call(f"PUT {contact}", status, mine, json=body, headers=headers)
     await call(f"DELETE {contact}", 400, mine, headers={"If-Match": "x"})
     for _ in range(2):
         await call(f"DELETE {contact}", 204, mine, headers={"Idempotency-Key": "deletes"})

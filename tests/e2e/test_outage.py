@@ -20,6 +20,7 @@ from infra.bootstrap import wire
 from tests.e2e.conftest import Stack, stack
 from tests.e2e.test_relay_worker import settings
 from tests.support.contacts import DETAILS, ORIGIN
+from tests.support.use_cases import contacts_of
 
 pytestmark = pytest.mark.own_stack
 
@@ -38,7 +39,7 @@ async def write_backlog(started: Stack) -> list[str]:
 
     async def one() -> str:
         async with places:
-            contact_id = (await application.contacts.create(DETAILS, ORIGIN)).aggregate.id
+            contact_id = (await contacts_of(application).create(DETAILS, ORIGIN)).aggregate.id
             for number in range(CHANGES):
                 changed = DETAILS.model_copy(
                     update={
@@ -47,7 +48,7 @@ async def write_backlog(started: Stack) -> list[str]:
                         "description": f"change {number}",
                     }
                 )
-                await application.contacts.revise(contact_id, partial(_make_it, changed), ORIGIN)
+                await contacts_of(application).revise(contact_id, partial(_make_it, changed), ORIGIN)
             return str(contact_id)
 
     async with application.outbox.resources:

@@ -27,6 +27,7 @@ from infra.bootstrap import Application, wire
 from tests.support.azure import CONTACTS, DIRECTORY, Topic, contacts_database
 from tests.support.contacts import DETAILS, ORIGIN
 from tests.support.paths import ROOT
+from tests.support.use_cases import contacts_of
 
 SUBSCRIPTION = "directory"
 RECIPES = {
@@ -69,13 +70,13 @@ class World:
         return self.database.get_container_client(CONTACTS)
 
     async def create(self) -> UUID:
-        return (await self.application.contacts.create(DETAILS, ORIGIN)).aggregate.id
+        return (await contacts_of(self.application).create(DETAILS, ORIGIN)).aggregate.id
 
     async def change(self, contact_id: UUID, email: str) -> None:
         def revised(before: ContactDetails) -> ContactDetails:
             return before.model_copy(update={"email": email})
 
-        await self.application.contacts.revise(contact_id, revised, ORIGIN)
+        await contacts_of(self.application).revise(contact_id, revised, ORIGIN)
 
     async def entry(self, contact_id: UUID) -> tuple[int, str | None] | None:
         """Sequence and email of the directory's entry."""

@@ -12,13 +12,13 @@ import aiohttp
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from application.contacts import Contacts
 from devstack.testing import Process, eventually
 from infra.bootstrap import wire
 from tests.e2e.conftest import Stack, stack
 from tests.support import command
 from tests.support.azure import LEASES
 from tests.support.contacts import DETAILS, ORIGIN
+from tests.support.use_cases import Contacts, contacts_of
 
 pytestmark = pytest.mark.own_stack
 
@@ -57,7 +57,7 @@ async def probe(log: Path, path: str) -> tuple[int, dict[str, str]]:
 async def service(started: Stack) -> AsyncIterator[Contacts]:
     application = wire(settings(started))
     async with application.outbox.resources:
-        yield application.contacts
+        yield contacts_of(application)
 
 
 async def create(contacts: Contacts) -> UUID:

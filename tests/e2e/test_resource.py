@@ -13,6 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 import httpx
+import jsonschema
 import pytest
 
 from devstack.testing import Process, Stack
@@ -184,6 +185,11 @@ NOWHERE = "/tasks/0f8fad5b-d9cb-469f-a165-70867728950e"
         ("GET", NOWHERE, {"headers": {"If-Match": '"1"'}}, 400, ["If-Match"]),
         ("PATCH", NOWHERE, {"json": {"note": "x"}, "headers": {"If-Match": "1"}}, 400, ["If-Match"]),
         ("PATCH", NOWHERE, {"content": b"x"}, 415, ["Content-Type"]),
+        ("PUT", NOWHERE, {"json": TASK}, 404, []),
+        ("PUT", "/tasks/7", {"json": TASK}, 404, []),
+        ("PUT", NOWHERE, {"json": TASK, "headers": {"If-None-Match": "*"}}, 400, ["If-None-Match"]),
+        ("PUT", NOWHERE, {"json": TASK, "headers": {"Idempotency-Key": "k"}}, 404, []),
+        ("PUT", NOWHERE, {"content": b"{}", "headers": {"Content-Type": "text/plain"}}, 415, ["Content-Type"]),
         ("POST", f"{NOWHERE}/give", {"json": {}}, 400, ["name"]),
         ("GET", "/tasks?pageSize=0", {}, 400, ["pageSize"]),
         ("GET", "/tasks?pageSize=101", {}, 400, ["pageSize"]),
@@ -225,14 +231,67 @@ async def test_a_patch_that_breaks_a_rule_changes_nothing(api: httpx.AsyncClient
     assert (await api.get(where)).json() == made.json()
 
 
+async def test_what_was_read_is_edited_and_sent_back(api: httpx.AsyncClient) -> None:
+    where, made = await created(api, note="soon")
+    read = await api.get(where)
+    edited = read.json() | {"title": "Water them", "note": None}
+    replaced = await api.put(where, json=edited, headers={"If-Match": read.headers["ETag"]})
+    assert (replaced.status_code, replaced.json()) == (200, edited | {"sequence": 3}), replaced.text
+    again = await api.put(where, json=replaced.json())
+    assert (again.json(), again.headers["ETag"]) == (replaced.json(), replaced.headers["ETag"])
+
+    stale = await api.put(where, json=edited, headers={"If-Match": made.headers["ETag"]})
+    assert stale.status_code == 412
+    unpinned = await api.put(where, json=edited)
+    assert [each["field"] for each in unpinned.json()["errors"]] == ["sequence"], "it is of an older version"
+    for read_only in ({"id": NOWHERE[-36:]}, {"createdAt": None}, {"owner": "Ada"}, {"doneAt": "2026"}):
+        refused = await api.put(where, json=replaced.json() | read_only)
+        assert (refused.status_code, [each["field"] for each in refused.json()["errors"]]) == (
+            400, [*read_only]
+        )  # fmt: skip
+    short = await api.put(where, json={"title": "Water"})
+    assert (short.json()["place"], short.json()["sequence"]) == (None, 5), "what is left out is gone"
+
+
+async def test_a_repeated_replacement_gets_the_first_answer(api: httpx.AsyncClient) -> None:
+    where, made = await created(api)
+    key, sent = {"Idempotency-Key": uuid4().hex}, made.json() | {"title": "Water them"}
+    answers = [await api.put(where, json=sent, headers=key) for _ in range(2)]
+    assert [(each.status_code, each.json()) for each in answers] == [(200, sent | {"sequence": 2})] * 2
+    assert [each.headers.get("Idempotency-Replayed") for each in answers] == [None, "true"]
+    for other in (
+        await api.put(where, json=sent | {"note": "x"}, headers=key),
+        await api.patch(where, json=sent, headers=key),
+    ):
+        assert other.status_code == 422
+    await api.patch(where, json={"note": "later"})
+    late = await api.put(where, json=sent, headers=key)
+    assert (late.status_code, late.json()["sequence"]) == (200, 2), "not refused, though it is old now"
+    assert (await api.get(where)).json()["note"] == "later"
+
+
+@pytest.mark.parametrize(("kind", "count"), LOSSES)
+async def test_a_replacement_whose_answer_is_lost_happens_once(
+    stack: Stack, api: httpx.AsyncClient, kind: str, count: int
+) -> None:
+    where, made = await created(api)
+    key, sent = {"Idempotency-Key": uuid4().hex}, made.json() | {"title": "Water them"}
+    await stack.cosmos.faults.add(kind, count=count, **BATCH)
+    answers = await asyncio.gather(*(api.put(where, json=sent, headers=key) for _ in range(3)))
+    await stack.cosmos.faults.clear()
+    last = await api.put(where, json=sent, headers=key)
+    assert (last.status_code, last.json()) == (200, sent | {"sequence": 2}), last.text
+    assert {each.status_code for each in answers} <= {200, 429, 503}, [each.text for each in answers]
+
+
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
         ("PUT", "/tasks", "GET, HEAD, POST"),
         ("DELETE", "/tasks", "GET, HEAD, POST"),
         ("OPTIONS", "/tasks", "GET, HEAD, POST"),
-        ("PUT", NOWHERE, "DELETE, GET, HEAD, PATCH"),
-        ("PROPFIND", NOWHERE, "DELETE, GET, HEAD, PATCH"),
+        ("POST", NOWHERE, "DELETE, GET, HEAD, PATCH, PUT"),
+        ("PROPFIND", NOWHERE, "DELETE, GET, HEAD, PATCH, PUT"),
         ("GET", f"{NOWHERE}/finish", "POST"),
     ],
 )
@@ -402,7 +461,7 @@ async def test_the_calls_stand_in_the_programs_own_description(addresses: dict[s
         paths = (await api.get("/openapi.json")).json()["paths"]
     assert {path: sorted(calls) for path, calls in paths.items()} == {
         "/api/tasks": ["get", "post"],
-        "/api/tasks/{id}": ["delete", "get", "patch"],
+        "/api/tasks/{id}": ["delete", "get", "patch", "put"],
         "/api/tasks/{id}/give": ["post"],
         "/api/tasks/{id}/finish": ["post"],
     }
@@ -415,4 +474,41 @@ async def test_the_calls_stand_in_the_programs_own_description(addresses: dict[s
     assert "required" not in merged
     assert "required" not in merged["properties"]["place"]["anyOf"][0]
     assert [each["name"] for each in patch["parameters"]] == ["id", "If-Match", "Idempotency-Key"]
-    assert {"201", "400", "413", "415", "422", "429", "503"} == create["responses"].keys()
+    assert {"201", "400", "410", "413", "415", "422", "429", "503"} == create["responses"].keys()
+
+
+def given(answer: Any) -> Any:
+    return answer["content"]["application/json"]["schema"]
+
+
+async def test_every_answer_is_as_the_description_says(addresses: dict[str, str]) -> None:
+    async with httpx.AsyncClient(base_url=addresses["fastapi"].removesuffix("/api"), timeout=30) as api:
+        paths = (await api.get("/openapi.json")).json()["paths"]
+        key = {"Idempotency-Key": uuid4().hex}
+        made = await api.post("/api/tasks", json=TASK)
+        one = f"/api/tasks/{made.json()['id']}"
+        page = await api.get("/api/tasks")
+        first = await api.patch(one, json={"note": "x"}, headers=key)
+        await api.patch(one, json={"note": "y"})
+        late = await api.patch(one, json={"note": "x"}, headers=key)
+        wrong = await api.post("/api/tasks", json={})
+    told = {"/api/tasks": paths["/api/tasks"], "one": paths["/api/tasks/{id}"]}
+    described = given(told["one"]["get"]["responses"]["200"])
+    assert described["required"] == [*made.json()]
+    assert described["properties"]["createdAt"] == {
+        "format": "date-time", "title": "Createdat", "type": "string"
+    }  # fmt: skip
+    for answer, responses in (
+        (made, told["/api/tasks"]["post"]["responses"]["201"]),
+        (page, told["/api/tasks"]["get"]["responses"]["200"]),
+        (first, told["one"]["patch"]["responses"]["200"]),
+        (late, told["one"]["put"]["responses"]["200"]),
+    ):
+        jsonschema.validate(answer.json(), given(responses))
+        assert {*responses["headers"]} >= {
+            name for name in ("ETag", "Location", "Idempotency-Replayed") if name in answer.headers
+        }
+    problem = told["/api/tasks"]["post"]["responses"]["400"]["content"]["application/problem+json"]["schema"]
+    jsonschema.validate(wrong.json(), problem)
+    assert {*problem["required"]} == {*wrong.json()}
+    assert "content" not in told["one"]["delete"]["responses"]["204"]

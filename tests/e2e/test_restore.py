@@ -24,6 +24,7 @@ from infra.bootstrap import Application, wire
 from tests.support.azure import CONTACTS, DIRECTORY, PARKED, Topic, contacts_database
 from tests.support.command import run_command
 from tests.support.contacts import DETAILS, ORIGIN
+from tests.support.use_cases import contacts_of
 
 SUBSCRIPTION = "directory"
 Documents = list[dict[str, Any]]
@@ -78,14 +79,14 @@ async def describe(application: Application, contact_id: UUID, description: str)
     def revised(before: ContactDetails) -> ContactDetails:
         return before.model_copy(update={"description": description})
 
-    await application.contacts.revise(contact_id, revised, ORIGIN)
+    await contacts_of(application).revise(contact_id, revised, ORIGIN)
 
 
 async def rename_mail(application: Application, contact_id: UUID, email: str) -> None:
     def revised(before: ContactDetails) -> ContactDetails:
         return before.model_copy(update={"email": email})
 
-    await application.contacts.revise(contact_id, revised, ORIGIN)
+    await contacts_of(application).revise(contact_id, revised, ORIGIN)
 
 
 async def entry(application: Application, contact_id: UUID) -> tuple[int, str | None] | None:
@@ -103,13 +104,15 @@ async def test_an_earlier_state_goes_on_where_it_was_and_the_directory_follows(
     workers = relay_worker.run, subscriber_worker.run
     async with contacts_database(cosmos_server) as before:
         async with at_work(environment(cosmos_server, before, topic), *workers) as service:
-            changed, gone = [(await service.contacts.create(DETAILS, ORIGIN)).aggregate.id for _ in range(2)]
+            changed, gone = [
+                (await contacts_of(service).create(DETAILS, ORIGIN)).aggregate.id for _ in range(2)
+            ]
             await describe(service, changed, "before")
             backup = await copied(before, CONTACTS)
 
             await rename_mail(service, changed, "after@contoso.com")
-            await service.contacts.delete(gone, ORIGIN)
-            born = (await service.contacts.create(DETAILS, ORIGIN)).aggregate.id
+            await contacts_of(service).delete(gone, ORIGIN)
+            born = (await contacts_of(service).create(DETAILS, ORIGIN)).aggregate.id
 
             async def followed() -> bool:
                 entries = [await entry(service, each) for each in (changed, gone, born)]

@@ -21,6 +21,7 @@ from tests.e2e.test_relay_worker import probe
 from tests.support import command
 from tests.support.azure import Topic, contacts_database
 from tests.support.contacts import DETAILS, ORIGIN
+from tests.support.use_cases import contacts_of
 
 SUBSCRIPTION = "directory"
 
@@ -85,7 +86,7 @@ async def test_workers_apply_events_in_order_stop_at_once_and_take_over(
 ) -> None:
     log = tmp_path / "worker.log"
     async with service(settings) as application:
-        contacts = [(await application.contacts.create(DETAILS, ORIGIN)).aggregate.id for _ in range(5)]
+        contacts = [(await contacts_of(application).create(DETAILS, ORIGIN)).aggregate.id for _ in range(5)]
         with worker(settings, log) as first, worker(settings, log):
             await send(settings, *(described(each, number) for number in (1, 2, 3) for each in contacts))
 
@@ -126,7 +127,7 @@ async def test_a_message_whose_body_is_an_amqp_value_is_read_by_the_worker_too(
 ) -> None:
     """As a JMS client sends a text, and what no event can be: neither ends the worker."""
     async with service(settings) as application:
-        contact_id = (await application.contacts.create(DETAILS, ORIGIN)).aggregate.id
+        contact_id = (await contacts_of(application).create(DETAILS, ORIGIN)).aggregate.id
         text = b"".join(described(contact_id, 1).body).decode()
         values: dict[str, Any] = {"text": text, "number": 7, "map": {"a": b"1"}}
         with worker(settings, tmp_path / "worker.log") as running_worker:

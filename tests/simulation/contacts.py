@@ -10,7 +10,6 @@ from uuid import UUID
 from azure.core.exceptions import AzureError
 
 from application.directory import Search
-from application.errors import ContactNotFound
 from cosmos_outbox import Origin
 from cosmos_outbox.http import KeyedRequest
 from cosmos_outbox.outbox.unit_of_work import Receipt
@@ -28,7 +27,8 @@ from domain.contact import Contact
 from domain.errors import ContactDeleted
 from domain.values import ContactDetails
 from infra.bootstrap import Application, service
-from infra.contacts_http import revised, view
+from tests.support.contacts_http import revised, view
+from tests.support.use_cases import contacts_of
 from tests.torture.contacts import UPDATED, Contacts, expected, value_of
 from tests.torture.other_version import UNSEQUENCED_ACTION, event, now, operations
 
@@ -60,7 +60,7 @@ def _creation(name: str, *, key: str | None = None, reuses_key: bool = False) ->
 
     async def create(wired: Wired, origin: Origin) -> Told:
         details = ContactDetails.model_validate(values)
-        contacts = Application(wired).contacts
+        contacts = contacts_of(Application(wired))
         if key is None:
             return _told(await contacts.create(details, origin), status=201)
         keyed = KeyedRequest("simulation", key, fingerprint=str(values))
@@ -82,7 +82,7 @@ def _change(
         return revised(details, values)
 
     async def change(wired: Wired, origin: Origin) -> Told:
-        contacts = Application(wired).contacts
+        contacts = contacts_of(Application(wired))
         if key is None:
             return _told(await contacts.revise(UUID(contact), revision, origin, if_match=versions))
         keyed = KeyedRequest("simulation", key, fingerprint=str(values))
@@ -97,7 +97,7 @@ def _change(
 
 def _read(name: str, contact: str, *, newest: bool) -> Wish:
     async def read(wired: Wired, origin: Origin) -> Told:
-        found = await Application(wired).contacts.read(UUID(contact), origin, newest=newest)
+        found = await contacts_of(Application(wired)).read(UUID(contact), origin, newest=newest)
         body = view(found.aggregate)
         return Told(200, body["id"], body["sequence"], body, found.etag)
 
@@ -106,7 +106,7 @@ def _read(name: str, contact: str, *, newest: bool) -> Wish:
 
 def _deletion(name: str, contact: str, key: str | None = None) -> Wish:
     async def delete(wired: Wired, origin: Origin) -> Told:
-        contacts = Application(wired).contacts
+        contacts = contacts_of(Application(wired))
         if key is None:
             await contacts.delete(UUID(contact), origin)
             return Told(204)
@@ -242,7 +242,7 @@ async def listed(wired: Wired, now: float) -> list[FinallyListed]:
     found: list[FinallyListed] = []
     token: str | None = None
     while True:
-        page = await Application(wired).contacts.page(100, token, Origin("judge"))
+        page = await contacts_of(Application(wired)).page(100, token, Origin("judge"))
         for contact in page.items:
             body = view(contact)
             found.append(FinallyListed(at=now, aggregate=body["id"], sequence=body["sequence"], body=body))
@@ -281,6 +281,6 @@ CONTACTS = SimulatedService(
     listed,
     shown,
     read_models=("directory",),
-    errors={ContactNotFound: 404, ContactDeleted: 404},
+    errors={ContactDeleted: 404},
     others=act_as_another_version,
 )

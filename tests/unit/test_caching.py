@@ -3,18 +3,18 @@
 import pytest
 from azure.functions.http import HttpResponseConverter
 
-from application.errors import ContactNotFound
 from cosmos_outbox.functions.edge.http_functions import response
 from cosmos_outbox.functions.operator import operations_page
 from cosmos_outbox.http.answering import Answering
 from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.responses import json_response
 from cosmos_outbox.http.shown import Shown
+from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.unit_of_work import Versioned
 from domain.contact import Contact
 from examples.orders.http import orders
 from examples.orders.tests.test_order import placed
-from infra import contacts_http as contacts
+from tests.support import contacts_http as contacts
 from tests.support.contacts import DETAILS, NOON
 from tools.openapi.calls import CALLS
 from tools.openapi.document import ALSO
@@ -34,7 +34,7 @@ def on_the_wire(answer: Answer) -> dict[str, str]:
 
 
 async def answered(answer: Answer | Exception) -> dict[str, str]:
-    @Answering([(ContactNotFound, 404, "Not found")])
+    @Answering([(AggregateNotFound, 404, "Not found")])
     async def function(req: Request) -> Answer:
         if isinstance(answer, Exception):
             raise answer
@@ -44,7 +44,7 @@ async def answered(answer: Answer | Exception) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "answer", [json_response(200, {"email": "j@d.org"}), ContactNotFound("x"), KeyError("x")]
+    "answer", [json_response(200, {"email": "j@d.org"}), AggregateNotFound("x"), KeyError("x")]
 )
 async def test_an_answer_is_kept_by_nobody_and_is_no_other_type_than_it_says(
     answer: Answer | Exception,
@@ -59,7 +59,7 @@ async def test_a_page_of_another_origin_may_read_what_the_api_tells_in_headers()
     """Which origins may call is for the platform to say; it exposes nothing."""
     told = {name for call in CALLS.values() for answer in call.answers for name in answer.headers}
     told |= {name for names in ALSO.values() for name in names} | {"x-correlation-id"}
-    for answer in (json_response(200, {}), ContactNotFound("x"), KeyError("x")):
+    for answer in (json_response(200, {}), AggregateNotFound("x"), KeyError("x")):
         exposed = (await answered(answer))["access-control-expose-headers"].split(", ")
         assert {*exposed} == told | {"Allow"}
 

@@ -6,22 +6,21 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from application.contacts import Contacts
-from application.errors import ContactNotFound
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.http.errors import InvalidRequest
 from cosmos_outbox.http.validation import validated
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregates import ATTEMPTS, Aggregates
-from cosmos_outbox.outbox.errors import ConcurrentChange, PreconditionFailed
+from cosmos_outbox.outbox.errors import AggregateNotFound, ConcurrentChange, PreconditionFailed
 from cosmos_outbox.outbox.unit_of_work import ETag, Receipt
 from cosmos_outbox.testing.documents import MemoryContainer
 from domain.contact import Contact
 from domain.values import ContactDetails
-from infra.contacts_http import revised
 from tests.support.contacts import DETAILS_JSON, LATER, ORIGIN
+from tests.support.contacts_http import revised
 from tests.support.memory import MemoryStore, claims_in_memory
+from tests.support.use_cases import Contacts
 
 
 def service(store: MemoryStore) -> Contacts:
@@ -139,7 +138,7 @@ async def test_a_deleted_contact_is_not_there() -> None:
         service(store).delete(contact_id, ORIGIN),
         service(store).read(uuid4(), ORIGIN),
     ):
-        with pytest.raises(ContactNotFound):
+        with pytest.raises(AggregateNotFound):
             await call
     assert (await service(store).page(10, None, ORIGIN)).items == []
 

@@ -89,7 +89,7 @@ def a_contact() -> Contact:
         email="johndoe@contoso.com",
         company=Company(company_name="Contoso", house_number="1a", country="US"),
     )
-    return Contact.create(details, at=NOON, contact_id=CONTACT_ID)
+    return Contact.create(details, at=NOON, id=CONTACT_ID)
 
 
 def an_event() -> ContactNameUpdatedEvent:

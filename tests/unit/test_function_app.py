@@ -175,6 +175,7 @@ def test_every_call_of_the_api_has_its_function() -> None:
     }
     expected = {
         ("contacts", "POST"), ("contacts", "GET"), ("contacts/{id}", "GET"), ("contacts/{id}", "PATCH"),
+        ("contacts/{id}", "PUT"),
         ("contacts/{id}", "DELETE"), ("directory", "GET"), ("health", "GET"), ("parked", "GET"),
         ("parked/{id}", "GET"), ("relay", "GET"), ("operations", "GET"), ("dependencies", "GET"),
         ("instance", "GET"), ("history/{path}/{id}", "GET"),

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from cosmos_outbox.functions.operator import operations
 from cosmos_outbox.http import request as edge
-from cosmos_outbox.http.answering import Answering
 from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.outbox.feed import FeedEvent
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
-from infra import contacts_http as http
+from tests.support import contacts_http as http
 from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import EVENTS, contact_key, event_document
 
@@ -106,10 +105,10 @@ async def test_no_request_makes_the_edge_fail(
     )
     for parse in (
         http.contact_details, http.revision, edge.if_match, edge.page_request, edge.idempotency_key, edge.origin,
-        http.contact_id, operations.parking_id, operations.discard_reason,
+        edge.path_id, operations.parking_id, operations.discard_reason,
     ):  # fmt: skip
 
-        @Answering(http.answering._status_of)  # no service is wired, which could be asked for its load
+        @http.answering
         async def function(req: Request, parse: Any = parse) -> Answer:
             parse(req)
             return Answer(200)

@@ -10,13 +10,13 @@ import azure.functions as func
 import pytest
 from pydantic.alias_generators import to_camel
 
-from application.errors import ContactNotFound
 from cosmos_outbox.functions.edge.http_functions import http_function, paths
 from cosmos_outbox.functions.function_app import App
 from cosmos_outbox.functions.operator import history, operations
 from cosmos_outbox.http import methods
 from cosmos_outbox.http import request as edge
 from cosmos_outbox.http.answering import STATUS_OF, Answering
+from cosmos_outbox.http.calls import calls
 from cosmos_outbox.http.catch_all import no_such_call
 from cosmos_outbox.http.errors import (
     LONGEST_NAME,
@@ -37,20 +37,15 @@ from cosmos_outbox.settings.errors import InfraError, Misconfigured, Overloaded
 from domain.contact import Contact
 from domain.errors import ContactDeleted
 from domain.values import ContactDetails
-from infra import contacts_http as http
 from infra.bootstrap import service
+from infra.contacts_http import contacts
+from tests.support import contacts_http as http
 from tests.support.contacts import DETAILS, DETAILS_JSON, NOON
 from tests.support.functions import functions
 from tools.openapi.calls import CALLS
 from tools.openapi.document import routes
 
 CONTACT = Contact.create(DETAILS, at=NOON)
-
-
-@pytest.fixture(autouse=True)
-def nothing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No service is wired here, which could be asked how far behind the relay is."""
-    monkeypatch.setattr(http.answering, "_check_load", None)
 
 
 def request(
@@ -202,6 +197,7 @@ def test_the_calls_that_take_a_condition_or_a_key_are_these() -> None:
         "get_contact": {"If-None-Match"},
         "get_operations_page": {"If-None-Match"},
         "patch_contact": {"If-Match", "Idempotency-Key"},
+        "put_contact": {"If-Match", "Idempotency-Key"},
         "delete_contact": {"If-Match", "Idempotency-Key"},
     }
 
@@ -413,13 +409,13 @@ async def test_an_empty_continuation_token_is_refused() -> None:
     ],
 )  # fmt: skip
 async def test_an_id_that_is_no_uuid_is_not_found(text: str) -> None:
-    status, _, _ = await refused(lambda: http.contact_id(request(route={"id": text})))
-    assert status == 404
+    [get] = [call for call in calls(service, [contacts]) if call.name == "get_contact"]
+    assert (await get.handler(request("GET", route={"id": text}))).status == 404
 
 
 def test_an_id_may_be_written_in_capitals() -> None:
     sent = request(route={"id": "B5E2E7AA-4982-4735-9422-C39A7C4AF5C2"})
-    assert str(http.contact_id(sent)) == "b5e2e7aa-4982-4735-9422-c39a7c4af5c2"
+    assert str(edge.path_id(sent)) == "b5e2e7aa-4982-4735-9422-c39a7c4af5c2"
 
 
 @pytest.mark.parametrize(
@@ -428,9 +424,8 @@ def test_an_id_may_be_written_in_capitals() -> None:
         (InvalidRequest(FieldError("f", "r")), 400, None),
         (UnsupportedMediaType(FieldError("f", "r"), accepted={}), 415, None),
         (RequestTooLarge(FieldError("f", "r")), 413, None),
-        (ContactNotFound("x"), 404, None),
-        (ContactDeleted("x"), 404, None),
         (errors.AggregateNotFound("x"), 404, None),
+        (ContactDeleted("x"), 404, None),
         (errors.UnknownContinuation("x"), 400, None),
         (errors.PreconditionFailed("x"), 412, None),
         (errors.ConcurrentChange("x"), 409, None),
@@ -566,7 +561,7 @@ def test_created_says_where_and_which_version() -> None:
     assert body["name"] == {"firstName": "John", "lastName": "Doe"}
     properties = {to_camel(name) for name in ContactDetails.model_fields}
     assert set(body) == {"id", "createdAt", "modifiedAt", "sequence"} | properties, (
-        "infra/contacts_http.py: view shows every property of ContactDetails, and nothing that only this service needs"
+        "ContactView shows every property of ContactDetails, and nothing that only this service needs"
     )
 
 

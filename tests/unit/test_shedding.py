@@ -193,6 +193,7 @@ WRITERS: dict[str, dict[str, dict[str, Any]]] = {
     "function_app": {
         "create_contact": DETAILS_JSON,
         "patch_contact": {"description": None},
+        "put_contact": DETAILS_JSON,
         "delete_contact": {},
     },
     "examples.orders.function_app": {
@@ -209,7 +210,7 @@ CREATORS = {"create_contact", "create_order"}
 
 
 SHOWN = {
-    "function_app": ["function_app.application", "infra.contacts_http.service"],
+    "function_app": ["function_app.application", "cosmos_outbox.wiring.service.Service.__call__"],
     "examples.orders.function_app": [
         "examples.orders.function_app.board",
         "cosmos_outbox.wiring.service.Service.__call__",  # which the declared calls have

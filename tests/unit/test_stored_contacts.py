@@ -8,7 +8,7 @@ from cosmos_outbox.cosmos.aggregates.documents import aggregate_from_item, aggre
 from cosmos_outbox.http.errors import InvalidRequest
 from domain.contact import Contact
 from domain.values import Name
-from infra import contacts_http as http
+from tests.support import contacts_http as http
 from tests.support.contacts import LATER
 from tests.unit.test_documents import CONTACT_ITEM
 

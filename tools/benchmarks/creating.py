@@ -5,11 +5,11 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from application.contacts import Contacts
 from cosmos_outbox.cosmos.aggregates.documents import aggregate_item, event_item
 from domain.contact import Contact
 from infra.bootstrap import wire
 from tests.support.contacts import DETAILS, NOON, ORIGIN
+from tests.support.use_cases import contacts_of
 from tools.benchmarks.measured import Part, Row
 from tools.benchmarks.relaying import NewBed, Say
 
@@ -23,7 +23,7 @@ async def creations(new_bed: NewBed, say: Say) -> Part:
     await bed.deploy()
     application = wire(bed.settings)
     async with application.outbox.resources, bed.contacts() as container:
-        contacts: Contacts = application.contacts
+        contacts = contacts_of(application)
         ours: list[float] = []
         bare: list[float] = []
         for number in range(COUNT + 20):

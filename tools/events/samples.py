@@ -62,7 +62,7 @@ def headers(message: ServiceBusMessage) -> dict[str, Any]:
 
 
 def _documents() -> Iterator[Item]:
-    contact = Contact.create(_CREATED, at=_NOON, contact_id=_CONTACT)
+    contact = Contact.create(_CREATED, at=_NOON, id=_CONTACT)
     contact = yield from _changed(contact)
     contact.revise(_REVISED, at=_NOON + timedelta(hours=1))
     contact = yield from _changed(contact)

@@ -68,6 +68,9 @@ CALLS: dict[str, Call] = {
         (_CHANGED,), (404, 409, 412, 413, 415, 422), body="ContactPatch", headers=_CONDITIONS,
         media_types=("application/merge-patch+json", "application/json"),
     ),
+    "put_contact": Call(
+        (_CHANGED,), (404, 409, 412, 413, 415, 422), body="WholeContact", headers=_CONDITIONS
+    ),
     "delete_contact": Call(
         (Answer(204, None, ("Idempotency-Replayed",)),), (404, 409, 412, 422), headers=_CONDITIONS
     ),

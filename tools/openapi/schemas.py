@@ -127,10 +127,16 @@ def _round(at: str) -> Schema:
     return _answer(**{at: _maybe(_TIME)}, **{to_camel(field.name): _NUMBER for field in fields(Counts)})
 
 
+_READ_ONLY: dict[str, Schema] = {
+    "id": _ID, "createdAt": _TIME, "modifiedAt": _maybe(_TIME), "sequence": _NUMBER
+}  # fmt: skip
+_NEW_CONTACT: Schema = _closed(_of(ContactDetails))
+
 SCHEMAS: dict[str, Schema] = {
-    "NewContact": _closed(_of(ContactDetails)),
+    "NewContact": _NEW_CONTACT,
+    "WholeContact": {**_NEW_CONTACT, "properties": _NEW_CONTACT["properties"] | _READ_ONLY},
     "ContactPatch": _closed(_of(ContactDetails), patch=True),
-    "Contact": _shown(ContactDetails, id=_ID, createdAt=_TIME, modifiedAt=_maybe(_TIME), sequence=_NUMBER),
+    "Contact": _shown(ContactDetails, **_READ_ONLY),
     "ChangedContact": {"anyOf": [ref("Contact"), _answer(id=_ID, sequence=_NUMBER)]},
     "ContactPage": _page(ref("Contact")),
     "DirectoryPage": _page(

@@ -66,7 +66,8 @@ def resource_functions(calls: Sequence[Call]) -> func.Blueprint:
     app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
     for call in calls:
         function = http_function(call.handler)
-        function.__doc__ = f"{call.method} /{call.route}: {call.summary}"
+        query = "&".join(f"{name}=" for name in call.query)
+        function.__doc__ = f"{call.method} /{call.route}{'?' if query else ''}{query}: {call.summary}"
         app.function_name(call.name)(app.route(route=call.route, methods=call.methods)(function))
     return app
 

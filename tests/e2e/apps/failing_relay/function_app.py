@@ -4,14 +4,16 @@
 """
 
 import os
+from uuid import UUID
 
 import azure.functions as func
 
 from cosmos_outbox.functions.edge.http_functions import http_function
 from cosmos_outbox.http import request
 from cosmos_outbox.http.message import Answer, Request
-from infra import contacts_http as contacts
 from infra.bootstrap import application
+from tests.support import contacts_http as contacts
+from tests.support.use_cases import contacts_of
 
 app = func.FunctionApp()
 _failures_left = int(os.environ["RELAY_FAILURES"])
@@ -22,16 +24,16 @@ _failures_left = int(os.environ["RELAY_FAILURES"])
 async def create_contact(req: Request) -> Answer:
     """As deployed."""
     details = contacts.contact_details(req)
-    return contacts.shown.created(req, await application().contacts.create(details, request.origin(req)))
+    return contacts.shown.created(req, await contacts_of(application()).create(details, request.origin(req)))
 
 
 @app.route(route="contacts/{id}", methods=["PATCH"])
 @http_function
 async def patch_contact(req: Request) -> Answer:
     """As deployed."""
-    contact_id, revision = contacts.contact_id(req), contacts.revision(req)
+    contact_id, revision = UUID(req.route["id"]), contacts.revision(req)
     return contacts.shown.changed(
-        await application().contacts.revise(contact_id, revision, request.origin(req))
+        await contacts_of(application()).revise(contact_id, revision, request.origin(req))
     )
 
 

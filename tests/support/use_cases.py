@@ -1,18 +1,16 @@
-"""The use cases on contacts; storing, repeating and racing are the outbox's part."""
+"""What tests ask of the contact service without HTTP: the same changes that its resource makes, through its outbox."""
 
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from application.errors import ContactNotFound
 from cosmos_outbox import Aggregates, Origin, Page, Receipt, Versioned
-from cosmos_outbox.errors import AggregateNotFound
 from cosmos_outbox.http import ChangeAnswer, KeyedRequest
+from cosmos_outbox.kernel.clock import new_id, utc_now
 from domain.contact import Contact
-from domain.errors import ContactDeleted
 from domain.values import ContactDetails
+from infra.bootstrap import Application
 
 Revision = Callable[[ContactDetails], ContactDetails]
 """Makes a contact's new details from its present ones. After a lost race the revision is called again."""
@@ -31,7 +29,7 @@ class Contacts:
 
     async def create(self, details: ContactDetails, origin: Origin) -> Receipt[Contact]:
         """Store a new contact with its ContactCreatedEvent."""
-        contact = Contact.create(details, at=self.clock(), contact_id=self.new_id())
+        contact = Contact.create(details, at=self.clock(), id=self.new_id())
         return await self.aggregates.create(contact, origin)
 
     async def create_once(
@@ -50,14 +48,13 @@ class Contacts:
         at = self.clock()
 
         def make(contact_id: UUID) -> Contact:
-            return Contact.create(details, at=at, contact_id=contact_id)
+            return Contact.create(details, at=at, id=contact_id)
 
         return await self.aggregates.create_once(make, request, origin)
 
     async def read(self, contact_id: UUID, origin: Origin, *, newest: bool = False) -> Versioned[Contact]:
-        """The contact and its version; ``newest``: no older than this call. Raises ContactNotFound."""
-        with _found(contact_id):
-            return await self.aggregates.read(Contact, str(contact_id), origin, newest=newest)
+        """The contact and its version; ``newest``: no older than this call. Raises AggregateNotFound."""
+        return await self.aggregates.read(Contact, str(contact_id), origin, newest=newest)
 
     async def page(self, size: int, continuation_token: str | None, origin: Origin) -> Page[Contact]:
         """A page of contacts that are not deleted. Raises UnknownContinuation."""
@@ -71,7 +68,7 @@ class Contacts:
         An error that ``revision`` raises ends the call, and nothing is stored.
 
         Raises:
-            ContactNotFound: no contact has this id, or the contact was deleted.
+            AggregateNotFound: no contact has this id, or the contact was deleted.
             PreconditionFailed: the contact is at none of the versions in ``if_match``.
             ConcurrentChange: other writers won the race each time.
         """
@@ -119,21 +116,16 @@ class Contacts:
         request: KeyedRequest,
         if_match: Collection[str],
     ) -> ChangeAnswer[Contact]:
-        with _found(contact_id):
-            return await self.aggregates.change_once(
-                Contact, str(contact_id), change, request, origin, if_match=if_match
-            )
+        return await self.aggregates.change_once(
+            Contact, str(contact_id), change, request, origin, if_match=if_match
+        )
 
     async def _change(
         self, contact_id: UUID, change: Callable[[Contact], None], origin: Origin, if_match: Collection[str]
     ) -> Receipt[Contact]:
-        with _found(contact_id):
-            return await self.aggregates.change(Contact, str(contact_id), change, origin, if_match=if_match)
+        return await self.aggregates.change(Contact, str(contact_id), change, origin, if_match=if_match)
 
 
-@contextmanager
-def _found(contact_id: UUID) -> Iterator[None]:
-    try:
-        yield
-    except (AggregateNotFound, ContactDeleted):
-        raise ContactNotFound(f"there is no contact {contact_id}") from None
+def contacts_of(application: Application) -> Contacts:
+    """The contacts of a service that is wired."""
+    return Contacts(application.wired.aggregates, utc_now, new_id)
