@@ -329,10 +329,10 @@ async def test_what_an_applied_event_costs_is_told(
 async def test_what_an_effect_costs_is_told(application: Application, simulation: Simulation) -> None:
     await filled(application, simulation, 1)
     with using(replace(SYSTEM, now=lambda: simulation.now)):  # by the same clock as the store's
-        contact_id = (await application.contacts.create(DETAILS, ORIGIN)).aggregate.id
+        contact_id = (await contacts_of(application).create(DETAILS, ORIGIN)).aggregate.id
         for number in range(5):
             changed = {"email" if number == 1 else "description": f"{number}@contoso.com"}
-            await application.contacts.revise(
+            await contacts_of(application).revise(
                 contact_id, partial(ContactDetails.model_copy, update=changed), ORIGIN
             )
     key = AggregateKey("contact", str(contact_id))

@@ -13,7 +13,7 @@ from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.inbox.decision import Put, mend
 from cosmos_outbox.inbox.effect import EffectItem
 from cosmos_outbox.inbox.effect_decision import recorded
-from cosmos_outbox.inbox.effects import EffectInbox
+from cosmos_outbox.inbox.effect_runs import EffectRuns
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.change_once import Wanted
@@ -169,12 +169,12 @@ def test_a_reaction_whose_cursor_stays_is_found(monkeypatch: pytest.MonkeyPatch)
 def test_an_effect_that_runs_after_its_record_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rule ``record-after``: seen by what comes of it only where a process dies in between."""
 
-    async def run(self: EffectInbox, key: AggregateKey, event: Event, started: EffectItem) -> Any:
+    async def run(self: EffectRuns, key: AggregateKey, event: Event, started: EffectItem, hangs: Any) -> Any:
         after = await self._record(key, started, lambda item: recorded(item, event, self.clock()))
-        await self._run_while_away(event)
+        await self._run_while_away(event, hangs)
         return after
 
-    monkeypatch.setattr(EffectInbox, "_run", run)
+    monkeypatch.setattr(EffectRuns, "_run", run)
     told, _ = effects(FIRST)
     assert any("not begun" in each for each in told)
     assert any("(start-first)" in each for each in told)

@@ -27,7 +27,7 @@ def event(sequence: int, *, of: str = "p", kind: str = "pile", cause: str = "") 
 
 def place(order: str, sequence: int) -> TargetPlace:
     message = Event(f"p-{sequence}", AggregateKey("pile", "p"), "", sequence, NOON, {}, source="/piles")
-    return TargetPlace.of(f"marks-{order}", "heap", "h", message, InOrder(order))
+    return TargetPlace.of(f"marks-{order}", "heap", "h", "h", message, InOrder(order))
 
 
 def record(

@@ -119,7 +119,7 @@ class _Replayed:
         for message in self._messages.values():
             if message.aggregate.type == reaction.aggregate_type:
                 place = TargetPlace.of(
-                    reaction.name, reaction.to.aggregate_type, target, message, reaction.order
+                    reaction.name, reaction.to.aggregate_type, target, target, message, reaction.order
                 )
                 if record_id(place) == record:
                     return message, place

@@ -7,8 +7,8 @@ from functools import partial
 
 from cosmos_outbox.testing import simulating
 from cosmos_outbox.testing.deriving.commands import Commands
+from cosmos_outbox.testing.deriving.derived import subject
 from cosmos_outbox.testing.deriving.resting_world import RestingWorld
-from cosmos_outbox.testing.deriving.service_world import subject
 from cosmos_outbox.testing.simulation.plan import THEN, SimulationPlan
 from cosmos_outbox.testing.simulation.processes import EPOCH
 from cosmos_outbox.testing.simulation.store import SentRequest, StoreResponse
@@ -38,5 +38,5 @@ def kept_of_piles(
     seed: int, service: Service, commands: Commands[Pile], mirrors: Mapping[str, Mirror]
 ) -> SimulatedRun:
     """The same of a small service."""
-    plan = simulating._plan(seed)
+    plan = simulating._plan(seed, None)
     return kept(plan, subject(service, [commands]), mirrors, partial(RestingWorld, None))
