@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 from uuid import uuid4
@@ -50,7 +50,6 @@ from tests.support.azure import (
     cosmos_connection,
     servicebus_connection,
 )
-from tests.support.azurite import azurite
 from tests.support.contacts import ORIGIN
 from tests.support.feed import EVENTS
 from tests.support.memory import MemoryStore
@@ -245,19 +244,12 @@ def _to_queue(client: QueueServiceClient, queue: str) -> StorageQueuePublisher:
     return StorageQueuePublisher(client, [queue], service=CloudEvents("/test"), encoded=True, senders=6)
 
 
-@pytest.fixture(scope="module")
-def azurite_account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The connection string of an Azurite, for the tests of one file."""
-    with azurite(tmp_path_factory.mktemp("azurite")) as connection:
-        yield connection
-
-
 @pytest.fixture
-async def storagequeue_broker(azurite_account: str) -> AsyncIterator[StorageQueueBroker]:
-    async with queue_service(Connection(connection_string=azurite_account), None) as client:
+async def storagequeue_broker(storage_server: Service) -> AsyncIterator[StorageQueueBroker]:
+    async with queue_service(Connection(connection_string=storage_server.connection_string), None) as client:
         name = f"q-{uuid4().hex}"
         await client.create_queue(name)
-        yield StorageQueueBroker(azurite_account, client, name)
+        yield StorageQueueBroker(storage_server.connection_string, client, name)
 
 
 def pytest_asyncio_loop_factories(

@@ -30,11 +30,11 @@ ORDER = NewOrder(customer="Contoso", lines=(Line(sku="A-1", quantity=2),))
 
 
 @pytest.fixture
-async def settings(cosmos_server: Service, azurite_account: str) -> AsyncIterator[dict[str, str]]:
+async def settings(cosmos_server: Service, storage_server: Service) -> AsyncIterator[dict[str, str]]:
     board, mails = f"board-{uuid4().hex}", f"mails-{uuid4().hex}"
     async with (
         database_of(cosmos_server, order_service) as database,
-        queue_service(Connection(connection_string=azurite_account), None) as queues,
+        queue_service(Connection(connection_string=storage_server.connection_string), None) as queues,
     ):
         for name in (board, mails, f"{board}-poison"):
             await queues.create_queue(name)
@@ -42,7 +42,7 @@ async def settings(cosmos_server: Service, azurite_account: str) -> AsyncIterato
             "COSMOS": cosmos_server.connection_string,
             "COSMOS_DATABASE": database.id,
             "TRANSPORT": "storagequeue",
-            "STORAGEQUEUE": azurite_account,
+            "STORAGEQUEUE": storage_server.connection_string,
             "ORDER_BOARD_SUBSCRIPTION": board,
             "ORDER_MAILS_SUBSCRIPTION": mails,
             "RELAY_POLL_DELAY_MS": "50",

@@ -20,7 +20,7 @@ from cosmos_outbox.storagequeue.claims import ClaimReader
 from cosmos_outbox.storagequeue.messages import Messages, PoisonQueue
 from cosmos_outbox.storagequeue.publisher import StorageQueuePublisher
 from cosmos_outbox.telemetry.work import Work
-from devstack.testing import eventually
+from devstack.testing import Service, eventually
 from tests.contract.conftest import StorageQueueBroker
 from tests.support.publishing import event, publish
 
@@ -203,11 +203,13 @@ async def test_a_message_that_came_too_often_is_collected_from_the_poison_queue(
 
 
 async def test_what_is_no_event_can_be_told_and_what_is_larger_lies_in_a_claim(
-    consumed: Consumed, azurite_account: str
+    consumed: Consumed, storage_server: Service
 ) -> None:
     await consumed.messages.queue.send_message("bm90IGFuIGV2ZW50")  # "not an event"
     text = "ü<&>" * 40_000
-    async with ContainerClient.from_connection_string(azurite_account, "event-claims") as container:
+    async with ContainerClient.from_connection_string(
+        storage_server.connection_string, "event-claims"
+    ) as container:
         with contextlib.suppress(Exception):
             await container.create_container()
         for encoded, contact in ((True, "a"), (False, "b")):

@@ -21,15 +21,21 @@ from cosmos_outbox.outbox.archive import MARKS, Blob
 from cosmos_outbox.outbox.errors import PreconditionFailed
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.errors import Misconfigured
-from devstack.testing import eventually
+from devstack.testing import Service, eventually, running
 from tests.e2e.conftest import Stack, stack
 from tests.e2e.test_relay_worker import create, service, settings
-from tests.support.azurite import azurite
 from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.own_stack, pytest.mark.long, pytest.mark.timeout(400)]
 
 CONTAINER = "event-archive"
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[str]:
+    """Of an Azurite of the test's own."""
+    with running(Service("storage", tmp_path / "storage")) as storage:
+        yield storage.connection_string
 
 
 def archived(connection: str) -> list[dict[str, Any]]:
@@ -71,9 +77,9 @@ def erase(started: Stack, connection: str, contact: str) -> "subprocess.Complete
 
 
 async def test_function_and_worker_archive_what_was_committed_and_what_is_erased_is_emptied(
-    tmp_path: Path,
+    tmp_path: Path, connection: str
 ) -> None:
-    with azurite(tmp_path) as connection, stack(tmp_path, ARCHIVE=connection) as started:
+    with stack(tmp_path, ARCHIVE=connection) as started:
         log = tmp_path / "worker.log"
         async with service(started) as contacts:
             by_function = await create(contacts)
@@ -103,31 +109,30 @@ async def test_function_and_worker_archive_what_was_committed_and_what_is_erased
         }
 
 
-async def test_a_blob_is_claimed_once_and_filled_at_the_version_that_was_claimed(tmp_path: Path) -> None:
-    with azurite(tmp_path) as connection:
-        async with AsyncExitStack() as resources:
-            archive = BlobArchive(Connection(connection_string=connection), CONTAINER, None, resources)
-            with pytest.raises(Misconfigured, match="has no blob container"):
-                await archive.read("a.jsonl")
-            with BlobServiceClient.from_connection_string(connection) as client:
-                client.create_container(CONTAINER)
-            assert await archive.read("a.jsonl") is None
-            await BlobInspection(Connection(connection_string=connection), CONTAINER, None).try_writing()
-            assert [each async for each in archive.blobs()] == [], "trying stores nothing"
-            claimed = await archive.claim("a.jsonl")
-            assert claimed is not None
-            assert await archive.claim("a.jsonl") == claimed
-            assert await archive.read("a.jsonl") == (b"", claimed)
-            await archive.replace(Blob("a.jsonl", b""), claimed)
-            with pytest.raises(PreconditionFailed):
-                await archive.replace(Blob("a.jsonl", b"{}"), claimed)
-            claimed = await archive.claim("a.jsonl")
-            assert claimed is not None
+async def test_a_blob_is_claimed_once_and_filled_at_the_version_that_was_claimed(connection: str) -> None:
+    async with AsyncExitStack() as resources:
+        archive = BlobArchive(Connection(connection_string=connection), CONTAINER, None, resources)
+        with pytest.raises(Misconfigured, match="has no blob container"):
+            await archive.read("a.jsonl")
+        with BlobServiceClient.from_connection_string(connection) as client:
+            client.create_container(CONTAINER)
+        assert await archive.read("a.jsonl") is None
+        await BlobInspection(Connection(connection_string=connection), CONTAINER, None).try_writing()
+        assert [each async for each in archive.blobs()] == [], "trying stores nothing"
+        claimed = await archive.claim("a.jsonl")
+        assert claimed is not None
+        assert await archive.claim("a.jsonl") == claimed
+        assert await archive.read("a.jsonl") == (b"", claimed)
+        await archive.replace(Blob("a.jsonl", b""), claimed)
+        with pytest.raises(PreconditionFailed):
             await archive.replace(Blob("a.jsonl", b"{}"), claimed)
-            assert await archive.claim("a.jsonl") is None
-            found = await archive.read("a.jsonl")
-            assert found is not None
-            assert (found[0], await archive.read("a.jsonl", found[1])) == (b"{}", None)
-            with pytest.raises(PreconditionFailed):
-                await archive.replace(Blob("b.jsonl", b"{}"), found[1])
-            assert [each async for each in archive.blobs()] == [(Blob("a.jsonl", b"{}"), found[1])]
+        claimed = await archive.claim("a.jsonl")
+        assert claimed is not None
+        await archive.replace(Blob("a.jsonl", b"{}"), claimed)
+        assert await archive.claim("a.jsonl") is None
+        found = await archive.read("a.jsonl")
+        assert found is not None
+        assert (found[0], await archive.read("a.jsonl", found[1])) == (b"{}", None)
+        with pytest.raises(PreconditionFailed):
+            await archive.replace(Blob("b.jsonl", b"{}"), found[1])
+        assert [each async for each in archive.blobs()] == [(Blob("a.jsonl", b"{}"), found[1])]

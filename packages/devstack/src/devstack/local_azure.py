@@ -39,8 +39,8 @@ class LocalAzure:
         check_ports(self.settings.wanted_ports())
         if self.settings.storage_setting:
             self._console.line("devstack", "looking for Azurite, which npm fetches the first time")
-            program = await asyncio.to_thread(azurite)
-            self.storage = KeptService(_storage(self.settings, program), self._console)
+            await asyncio.to_thread(azurite)  # npm may take longer than a service has to get ready
+            self.storage = KeptService(_storage(self.settings), self._console)
         await _together(*[self._start(service) for service in self._backends()])
         self._console.line("devstack", "making what the app declares, where it is not there yet")
         await self._provision()
@@ -149,10 +149,9 @@ def _servicebus(settings: StackSettings) -> Recipe:
     return _service("servicebus", arguments, ports, settings.environment)
 
 
-def _storage(settings: StackSettings, program: str) -> Recipe:
+def _storage(settings: StackSettings) -> Recipe:
     ports = {"--blob-port": settings.ports.blobs, "--queue-port": settings.ports.queues}
-    arguments = [f"--data={settings.data / 'storage'}", f"--azurite={program}"]
-    return _service("storage", arguments, ports, settings.environment)
+    return _service("storage", [f"--data={settings.data / 'storage'}"], ports, settings.environment)
 
 
 def _service(

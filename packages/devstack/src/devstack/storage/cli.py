@@ -25,12 +25,9 @@ def main(argv: list[str]) -> int:
         default=service.default_data("storage"),
         help="folder of the data (default: %(default)s)",
     )
-    parser.add_argument("--azurite", metavar="PROGRAM", help="default: the one on the PATH, else from npm")
     parser.add_argument("--watch-stdin", action="store_true", help="stop at the end of standard input")
     arguments = parser.parse_args(argv)
     return service.run(
-        lambda: serving(
-            arguments.blob_port, arguments.queue_port, arguments.data.absolute(), arguments.azurite
-        ),
+        lambda: serving(arguments.blob_port, arguments.queue_port, arguments.data.absolute()),
         watch_stdin=arguments.watch_stdin,
     )

@@ -6,7 +6,6 @@ import logging
 import os
 import signal
 import socket
-import sys
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -22,12 +21,9 @@ _log = logging.getLogger(__name__)
 
 
 @contextlib.asynccontextmanager
-async def serving(
-    blob_port: int, queue_port: int, data: Path, program: str | None = None
-) -> AsyncIterator[str]:
+async def serving(blob_port: int, queue_port: int, data: Path) -> AsyncIterator[str]:
     """Serve; yields the addresses of blobs and queues. Raises CannotStart."""
-    if program is None:
-        program = await asyncio.to_thread(azurite)
+    program = await asyncio.to_thread(azurite)
     with locked_folder("storage", data):
         ports = _free(blob_port, "AZURITE_BLOB_PORT"), _free(queue_port, "AZURITE_QUEUE_PORT")
         process = await _begin(program, ports, data)
@@ -50,16 +46,12 @@ def _free(port: int, setting: str) -> int:
         return int(asking.getsockname()[1])
 
 
-async def _begin(program: str, ports: tuple[int, int], data: Path) -> Process:
+async def _begin(program: list[str], ports: tuple[int, int], data: Path) -> Process:
     blob, queue = ports
     options = ["--silent", "--disableTelemetry", "--skipApiVersionCheck", f"--location={data}"]
     options += [f"--{name}Host=127.0.0.1" for name in ("blob", "queue", "table")]
     options += [f"--blobPort={blob}", f"--queuePort={queue}", "--tablePort=0"]
-    # Where it was brought by a Python package, node is beside python and not on the PATH.
-    path = os.pathsep.join([os.environ.get("PATH", ""), str(Path(sys.executable).parent)])
-    return await asyncio.create_subprocess_exec(
-        program, *options, stdin=DEVNULL, stdout=2, env={**os.environ, "PATH": path}
-    )
+    return await asyncio.create_subprocess_exec(*program, *options, stdin=DEVNULL, stdout=2)
 
 
 async def _until_ready(process: Process, ports: tuple[int, int]) -> None:

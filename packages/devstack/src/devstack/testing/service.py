@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from devstack.azurite import azurite
 from devstack.settings import COSMOS_KEY, SERVICEBUS_CONNECTION, storage_connection
 from devstack.testing.faults import Faults
 from devstack.testing.process import Begun, Process
@@ -63,6 +64,8 @@ class Service(Process):
 
     def command(self) -> list[str]:
         """On free ports at first, on the same ones from then on."""
+        if self.name == "storage":
+            azurite()  # npm may take longer than a service has to get ready
         ports = [port_of(address) for address in self.addresses] or [0] * len(PORT_FLAGS[self.name])
         flags = [f"{flag}={port}" for flag, port in zip(PORT_FLAGS[self.name], ports, strict=True)]
         return [sys.executable, "-m", "devstack", self.name, "--watch-stdin", *flags, *self._arguments]

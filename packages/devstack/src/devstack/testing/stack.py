@@ -81,6 +81,10 @@ class Stack:
             connections[self._storage_name] = self._storage.connection_string
         return self._sample | connections | self._given
 
+    def give(self, **settings: str) -> None:
+        """More settings for what is started from now on."""
+        self._given |= settings
+
     def start(self) -> None:
         """Both servers at once. Raises AssertionError with the log of one that does not come up."""
         self._started += [self.cosmos, self.servicebus]
