@@ -158,7 +158,7 @@ class _Marks:
         """Write it down. Raises ConcurrentChange, and as :class:`Archive` does."""
         key = erasure.aggregate
         of = _digest((key.type, key.id, erasure.partition))
-        mark = {
+        mark: dict[str, Any] = {
             "of": of, "lsn": erasure.lsn, "at": erasure.at.isoformat(), "kept": sorted(erasure.kept)
         }  # fmt: skip
         for _ in range(_RACES):
@@ -166,6 +166,8 @@ class _Marks:
             version = self.version or await archive.claim(MARKS)
             if version is None:
                 continue  # somebody has just written the first one
+            if (before := self.known.get(of)) is not None:  # an earlier erasing may come to this point later
+                mark |= {name: max(mark[name], before[name]) for name in ("lsn", "at")}
             body = b"".join(map(_written, ({**self.known, of: mark}).values()))
             try:
                 await archive.replace(Blob(MARKS, body), version)

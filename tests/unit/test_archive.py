@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -146,6 +146,17 @@ async def test_what_was_stored_long_before_an_erasing_is_emptied_whatever_its_nu
     page = [event("a", 1, MAY_4 - 3600, lsn=70_000), event("a", 2, MAY_4, lsn=7)]
     await archiver.keep(page)
     assert await archiver.erase(erasure(page[0], lsn=7)) == 2
+
+
+async def test_an_earlier_erasing_that_comes_to_its_mark_late_takes_nothing_back() -> None:
+    """It was paused while a later one, which saw more events, ran to its end."""
+    archive = SimulatedArchive()
+    [held] = page = [event("a", 1, MAY_4 + 1, lsn=5)]
+    newer = erasure(held, lsn=9)
+    await Archiver(archive, AsDelivered()).erase(newer)
+    await Archiver(archive, AsDelivered()).erase(replace(newer, lsn=2, at=newer.at - timedelta(minutes=1)))
+    await Archiver(archive, AsDelivered()).keep(page)
+    assert readable(archive, held) == []
 
 
 async def test_two_who_erase_at_once_both_leave_their_mark() -> None:
