@@ -10,12 +10,10 @@ from fastapi import FastAPI, Request, Response
 from cosmos_outbox import running
 from cosmos_outbox.http import READING, Answer, Answering
 from cosmos_outbox.http import Request as Call
+from cosmos_outbox.http.request import origin
 from examples.imports import http, worker
-from examples.imports.files import BlobFiles
-from examples.imports.jobs import Jobs
-from examples.imports.service import service
+from examples.imports.service import imports, jobs, service
 
-files = BlobFiles()
 answering = Answering()
 
 
@@ -25,12 +23,12 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     stop = asyncio.Event()
     async with running(service) as at_work:
         app.state.health = at_work.health
-        jobs = asyncio.create_task(worker.work(Jobs(files), stop, os.environ))
+        running_jobs = asyncio.create_task(worker.work(jobs(), stop, os.environ))
         try:
             yield
         finally:
             stop.set()
-            await jobs
+            await running_jobs
 
 
 app = FastAPI(title="Imports", lifespan=lifespan)
@@ -38,12 +36,13 @@ app = FastAPI(title="Imports", lifespan=lifespan)
 
 @answering.honouring(http.KEY)
 async def _upload(call: Call) -> Answer:
-    return await http.upload(call, files)
+    asked = http.upload(call)
+    return http.accepted(call, await imports().accept(asked.name, asked.content, asked.origin, key=asked.key))
 
 
 @answering
 async def _status(call: Call) -> Answer:
-    return await http.status(call)
+    return http.shown(await imports().find(http.import_id(call), origin(call)))
 
 
 @app.post("/imports", status_code=202)

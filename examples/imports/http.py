@@ -1,12 +1,13 @@
-"""The two calls, for whoever serves them: an upload is answered at once, and a link says how far its import is."""
+"""An upload is answered at once, and a link says how far its import is."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
+from uuid import UUID
 
+from cosmos_outbox import Origin
 from cosmos_outbox.errors import AggregateNotFound
 from cosmos_outbox.http import Answer, FieldError, InvalidRequest, Request, json_response, request
-from examples.imports.accepting import Import, accept, find
-from examples.imports.files import Files
+from examples.imports.accepting import Import
 from examples.imports.service import service
 
 MAX_BYTES = 10 * 1024 * 1024
@@ -14,8 +15,19 @@ POLL_SECONDS = "2"
 KEY = "Idempotency-Key"
 
 
-async def upload(req: Request, files: Files) -> Answer:
-    """POST /imports?name=people.csv with the file as its body: 202 and a link."""
+@dataclass(frozen=True)
+class Asked:
+    """POST /imports?name=people.csv with the file as its body."""
+
+    name: str
+    content: bytes
+    origin: Origin
+    key: str | None
+    """A digest of the caller and his key."""
+
+
+def upload(req: Request) -> Asked:
+    """Raises InvalidRequest."""
     name = request.query(req, "name").get("name", "")
     if not 1 <= len(name) <= 200 or not name.isprintable():
         raise InvalidRequest(
@@ -24,25 +36,25 @@ async def upload(req: Request, files: Files) -> Answer:
     if not 1 <= len(req.body) <= MAX_BYTES:
         raise InvalidRequest(FieldError("body", f"must be the file, of 1 to {MAX_BYTES} bytes"))
     key = request.idempotency_key(req)
-    if (
-        key is not None
-    ):  # it belongs to its caller; that it is the same file is known by the file's own digest
+    if key is not None:  # that it is the same file is known by the file's own digest
         key = request.keyed(replace(req, body=b"null"), service().settings, key).key_digest
-    return _shown(req, await accept(files, name, req.body, request.origin(req), key=key), 202)
+    return Asked(name, req.body, request.origin(req), key)
 
 
-async def status(req: Request) -> Answer:
-    """GET /imports/{id}: 200, with Retry-After while there is more to come."""
-    file_id = request.path_id(req)
-    found = None if file_id is None else await find(file_id, request.origin(req))
+def import_id(req: Request) -> UUID:
+    """GET /imports/{id}. Raises AggregateNotFound."""
+    found = request.path_id(req)
     if found is None:
         raise AggregateNotFound("there is no such import")
-    return _shown(req, found, 200)
+    return found
 
 
-def _shown(req: Request, found: Import, status: int) -> Answer:
-    headers = {"Retry-After": POLL_SECONDS} if found.is_open else {}
-    if status == 202:
-        path = urlsplit(req.url).path.rstrip("/")
-        headers["Location"] = f"{path}/{found.file.aggregate_id}"
-    return json_response(status, found.document, headers)
+def accepted(req: Request, found: Import) -> Answer:
+    """202 and a link."""
+    link = f"{urlsplit(req.url).path.rstrip('/')}/{found.file.aggregate_id}"
+    return json_response(202, found.document, {"Retry-After": POLL_SECONDS, "Location": link})
+
+
+def shown(found: Import) -> Answer:
+    """200, with Retry-After while there is more to come."""
+    return json_response(200, found.document, {"Retry-After": POLL_SECONDS} if found.is_open else {})

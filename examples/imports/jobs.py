@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
-from cosmos_outbox import Origin
+from cosmos_outbox import Aggregates, Origin
 from cosmos_outbox.errors import AggregateNotFound, ConcurrentChange, PreconditionFailed
 from examples.imports.file import SourceFile
 from examples.imports.files import FileGone, Files
-from examples.imports.service import service
 from examples.imports.task import RUN_FOR, TO_RUN, AttemptOver, ImportTask, NotTaken, task_of
 
 _log = logging.getLogger(__name__)
@@ -50,6 +49,7 @@ async def beside_the_loop(content: bytes) -> int:
 class Jobs:
     """Runs the tasks of uploaded files."""
 
+    aggregates: Aggregates
     files: Files
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     job: Callable[[bytes], Awaitable[int]] = beside_the_loop
@@ -101,9 +101,8 @@ class Jobs:
         await self._end(file_id, change, origin)
 
     async def _start(self, file_id: UUID, origin: Origin) -> tuple[int, str]:
-        aggregates = service().aggregates
-        file = await aggregates.read(SourceFile, str(file_id), origin)
-        changed = await aggregates.change(
+        file = await self.aggregates.read(SourceFile, str(file_id), origin)
+        changed = await self.aggregates.change(
             ImportTask,
             str(task_of(file_id)),
             lambda task: task.start(at=self.clock()),
@@ -116,7 +115,7 @@ class Jobs:
         self, file_id: UUID, change: Callable[[ImportTask, SourceFile], None], origin: Origin
     ) -> None:
         for _ in range(_STORE_ATTEMPTS):
-            async with service().outbox.open_unit_of_work(origin) as work:
+            async with self.aggregates.open_unit_of_work(origin) as work:
                 key, task_id = str(file_id), str(task_of(file_id))
                 task = await work.get(ImportTask, task_id, partition_key=key, newest=True)
                 file = await work.get(SourceFile, key, newest=True)

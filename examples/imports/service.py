@@ -1,8 +1,13 @@
 """The import service: its events go to a queue, and whoever runs jobs reads that queue."""
 
-from cosmos_outbox import Names, Service
+from cosmos_outbox import Named, Names, Service
+from examples.imports.accepting import Imports
 from examples.imports.file import SourceFile
+from examples.imports.files import BlobFiles
+from examples.imports.jobs import Jobs
 from examples.imports.task import ImportTask
+
+QUEUE = Named("STORAGEQUEUE_QUEUES", "import-jobs")
 
 service = Service(
     "imports",
@@ -10,3 +15,13 @@ service = Service(
     names=Names(database="imports", container="imports", topic="import-events"),
     transport="storagequeue",
 )
+
+
+def imports() -> Imports:
+    """The calls of a client."""
+    return Imports(service().aggregates, BlobFiles())
+
+
+def jobs() -> Jobs:
+    """What runs the tasks."""
+    return Jobs(service().aggregates, BlobFiles())

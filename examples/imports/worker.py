@@ -17,9 +17,8 @@ from azure.storage.queue.aio import QueueClient
 
 from cosmos_outbox import running
 from cosmos_outbox.errors import OutboxError
-from examples.imports.files import BlobFiles
 from examples.imports.jobs import Jobs
-from examples.imports.service import service
+from examples.imports.service import QUEUE, jobs, service
 
 VISIBILITY_SECONDS = int(os.environ.get("IMPORT_VISIBILITY_SECONDS", "60"))
 REST_SECONDS = 1.0
@@ -29,13 +28,13 @@ MOST_DELIVERIES = 20
 _log = logging.getLogger(__name__)
 
 
-async def work(jobs: Jobs, stop: asyncio.Event, environment: Mapping[str, str]) -> None:
+async def work(runs: Jobs, stop: asyncio.Event, environment: Mapping[str, str]) -> None:
     """Run what the queue brings, one job at a time, until told to stop."""
     async with _queue(environment) as queue:
         while not stop.is_set():
             message = await _next(queue)
             if message is not None:
-                await _run(jobs, queue, message)
+                await _run(runs, queue, message)
                 continue
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(REST_SECONDS):
@@ -50,10 +49,10 @@ async def _next(queue: QueueClient) -> QueueMessage | None:
         return None
 
 
-async def _run(jobs: Jobs, queue: QueueClient, message: QueueMessage) -> None:
+async def _run(runs: Jobs, queue: QueueClient, message: QueueMessage) -> None:
     try:
         async with _out_of_sight(queue, message):
-            await jobs.run_message(message.content.encode())
+            await runs.run_message(message.content.encode())
     except OutboxError as error:
         _log.warning("message %s comes again: %s", message.id, error)
         return
@@ -88,7 +87,7 @@ def _queue(environment: Mapping[str, str]) -> QueueClient:
     from azure.storage.queue import TextBase64DecodePolicy, TextBase64EncodePolicy  # noqa: PLC0415
 
     encode, decode = TextBase64EncodePolicy(), TextBase64DecodePolicy()
-    name = environment["STORAGEQUEUE_QUEUES"]
+    name = QUEUE.resolve(environment)
     if connection := environment.get("STORAGEQUEUE"):
         return QueueClient.from_connection_string(
             connection, name, message_encode_policy=encode, message_decode_policy=decode
@@ -110,7 +109,7 @@ async def main() -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with running(service, relay=False, subscribers=False):
         _log.info("waiting for jobs")
-        await work(Jobs(BlobFiles()), stop, os.environ)
+        await work(jobs(), stop, os.environ)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,15 @@ PROJECTS = {"cosmos_changefeed": "packages/changefeed", "cosmos_outbox": ".", "d
 ORDER = {"customer": "Contoso", "lines": [{"sku": "A-1", "quantity": 2}]}
 WITH_TESTS = sorted(each.parent.name for each in ROOT.glob("examples/*/tests"))
 """The examples that bring their own tests."""
-THEIR_TESTS_NEED = ("pytest", "pytest-asyncio", "pytest-timeout", "fastapi", "uvicorn", "httpx")
+THEIR_TESTS_NEED = (
+    "pytest",
+    "pytest-asyncio",
+    "pytest-timeout",
+    "fastapi",
+    "uvicorn",
+    "httpx",
+    "standardwebhooks",
+)
 
 
 def uv(*arguments: str | Path) -> str:
@@ -71,7 +79,7 @@ def environment(folder: Path, *installed: str | Path) -> Path:
 @pytest.fixture(scope="module")
 def python(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With all three wheels."""
-    extras = f"{wheels['cosmos_outbox']}[functions,telemetry]"
+    extras = f"{wheels['cosmos_outbox']}[functions,storagequeue,telemetry]"
     folder = tmp_path_factory.mktemp("environment")
     return environment(folder, wheels["cosmos_changefeed"], extras, wheels["devstack"], *THEIR_TESTS_NEED)
 

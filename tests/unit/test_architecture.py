@@ -69,7 +69,7 @@ HOMES: Mapping[str, tuple[str, ...]] = {
     "azure.cosmos": ("cosmos_outbox/cosmos", "cosmos_changefeed"),
     "azure.servicebus": ("cosmos_outbox/servicebus",),
     "standardwebhooks": ("cosmos_outbox/webhook", "examples"),
-    "azure.storage": ("cosmos_outbox/blobs", "cosmos_outbox/storagequeue"),
+    "azure.storage": ("cosmos_outbox/blobs", "cosmos_outbox/storagequeue", "examples"),
     "azure.functions": ("cosmos_outbox/functions", "function_app", "examples"),
     "fastapi": ("cosmos_outbox/http", "examples"),
     "starlette": ("cosmos_outbox/http",),

@@ -9,7 +9,7 @@ import pytest
 from cosmos_outbox import Origin
 from cosmos_outbox.errors import IdempotencyKeyReused
 from cosmos_outbox.testing import InMemory, in_memory
-from examples.imports.accepting import Import, accept, find
+from examples.imports.accepting import Import, Imports
 from examples.imports.jobs import Jobs
 from examples.imports.service import service
 from examples.imports.task import FIRST_PAUSE, MOST_ATTEMPTS, RUN_FOR, ImportTask, task_of
@@ -32,17 +32,19 @@ def files() -> MemoryFiles:
 
 @pytest.fixture
 def jobs(memory: InMemory, files: MemoryFiles) -> Jobs:
-    return Jobs(files, memory.clock)
+    return Jobs(memory.wired.aggregates, files, memory.clock)
+
+
+def imports(files: MemoryFiles) -> Imports:
+    return Imports(service().aggregates, files)
 
 
 async def accepted(files: MemoryFiles, content: bytes = CSV) -> UUID:
-    return (await accept(files, "people.csv", content, ORIGIN)).file.state.id
+    return (await imports(files).accept("people.csv", content, ORIGIN)).file.state.id
 
 
 async def now(file_id: UUID) -> Import:
-    found = await find(file_id, ORIGIN, newest=True)
-    assert found is not None
-    return found
+    return await imports(MemoryFiles()).find(file_id, ORIGIN, newest=True)
 
 
 def actions(memory: InMemory) -> list[str]:
@@ -81,7 +83,8 @@ async def test_what_fails_is_tried_again_after_growing_pauses_and_at_last_given_
     assert (failed["status"], failed["attempts"], failed["rows"]) == ("FAILED", MOST_ATTEMPTS, None)
     first = FIRST_PAUSE.total_seconds()
     assert pauses == pytest.approx([first, 2 * first, 4 * first, 8 * first], abs=2)
-    assert actions(memory).count("TaskReady") == MOST_ATTEMPTS - 1
+    told = ["TaskStarted", "TaskPostponed", "TaskReady"] * (MOST_ATTEMPTS - 1)
+    assert actions(memory)[2:] == [*told, "TaskStarted", "TaskFailed"]
 
 
 async def test_a_file_that_nobody_can_read_is_not_tried_again(
@@ -123,12 +126,12 @@ async def test_the_job_of_a_worker_that_died_is_taken_up_and_the_dead_one_ends_n
 async def test_an_upload_that_is_repeated_with_its_key_is_one_import(
     memory: InMemory, files: MemoryFiles, jobs: Jobs
 ) -> None:
-    first = await accept(files, "people.csv", CSV, ORIGIN, key="key")
+    first = await imports(files).accept("people.csv", CSV, ORIGIN, key="key")
     await jobs.run(first.file.state.id, ORIGIN)
-    again = await accept(files, "people.csv", CSV, ORIGIN, key="key")
+    again = await imports(files).accept("people.csv", CSV, ORIGIN, key="key")
     assert (again.file.state.id, again.document["status"]) == (first.file.state.id, "SUCCEEDED")
     with pytest.raises(IdempotencyKeyReused):
-        await accept(files, "people.csv", b"other", ORIGIN, key="key")
+        await imports(files).accept("people.csv", b"other", ORIGIN, key="key")
     assert actions(memory).count("FileUploaded") == 1
     assert files.kept[first.file.blob] == CSV
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from cosmos_outbox import Aggregate, Origin
 from cosmos_outbox.testing import simulate
-from examples.imports.accepting import accept
+from examples.imports.accepting import Imports
 from examples.imports.file import SourceFile
 from examples.imports.jobs import Jobs, count_rows
 from examples.imports.service import service
@@ -21,14 +21,16 @@ FILES = MemoryFiles()
 
 
 async def upload(luck: Random, at: datetime) -> None:
-    await accept(FILES, "people.csv", CSV, ORIGIN, key=str(luck.random()), at=at)
+    await Imports(service().aggregates, FILES).accept(
+        "people.csv", CSV, ORIGIN, key=str(luck.random()), at=at
+    )
 
 
 async def work(luck: Random, at: datetime) -> None:
     """A message comes, again perhaps, and a worker runs its task."""
     task = await _any_task(luck)
     if task is not None:
-        await Jobs(FILES, lambda: at, _read).run(task.state.file_id, ORIGIN)
+        await Jobs(service().aggregates, FILES, lambda: at, _read).run(task.state.file_id, ORIGIN)
 
 
 async def stand_still(luck: Random, at: datetime) -> None:
@@ -44,7 +46,7 @@ async def stand_still(luck: Random, at: datetime) -> None:
             )  # fmt: skip
         except NotTaken:
             return
-        jobs = Jobs(FILES, lambda: at, _read)
+        jobs = Jobs(service().aggregates, FILES, lambda: at, _read)
         await asyncio.sleep(luck.uniform(0, 90))
         if luck.random() < 0.5:
             await jobs.run(task.state.file_id, ORIGIN)  # another worker gets its message
