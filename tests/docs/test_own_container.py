@@ -1,4 +1,4 @@
-"""The lines of docs/use/own-container.md do what the page says; docs/use/event-document.md is what is stored."""
+"""The lines of docs/use/own-container.md do what the page says; docs/internals/event-document.md is what is stored."""
 
 import json
 import re
@@ -16,8 +16,9 @@ from devstack.testing import Service as Server
 from tests.support.own import World, world_of
 from tests.support.paths import ROOT
 
-USE = ROOT / "docs" / "use"
-PAGE, FORM = (USE / "own-container.md").read_text(), (USE / "event-document.md").read_text()
+PAGE, FORM = (
+    (ROOT / "docs" / name).read_text() for name in ("use/own-container.md", "internals/event-document.md")
+)
 
 
 def fenced(page: str, language: str) -> list[str]:
