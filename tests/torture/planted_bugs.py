@@ -284,7 +284,7 @@ PLANTED = (
         "                await handle(event)\n",
         "                from dataclasses import replace\n"
         "\n"
-        "                called = [each.cell_contents for each in handle.__closure__]\n"
+        "                called = [each.cell_contents for each in handle.__closure__ or ()]\n"
         "                inbox = next(each.__self__ for each in called if hasattr(each, '__self__'))\n"
         "                read = await inbox.entries.newest(event.aggregate)\n"
         "                if read and read.entry.state and (after := inbox.project(read.entry.state, event)):\n"
