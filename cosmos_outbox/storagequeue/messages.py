@@ -90,10 +90,7 @@ class Messages:
     async def _next(self, most: int, stop: asyncio.Event, work: Work) -> list[QueueMessage]:
         """What is there, after a failure nothing and a pause."""
         try:
-            pages = self.queue.receive_messages(
-                messages_per_page=most, max_messages=most, visibility_timeout=round(self.hidden_seconds)
-            )
-            found = [message async for message in pages]
+            found = await _page(self.queue, most, self.hidden_seconds)
         except SDK_ERRORS as error:
             pause = work.failed(reason(error, f"the queue {self.subscription}"), opening=True)
             with contextlib.suppress(TimeoutError):
@@ -202,6 +199,14 @@ class _Held:
         self.receipt = renewed.pop_receipt
 
 
+async def _page(queue: QueueClient, most: int, hidden: float) -> list[QueueMessage]:
+    """By one request, each of which is paid: the SDK would ask again until the number is full, or the queue empty."""
+    pages = queue.receive_messages(messages_per_page=most, visibility_timeout=round(hidden)).by_page()
+    async for page in pages:
+        return [message async for message in page]
+    return []
+
+
 async def _delete(queue: QueueClient, message: QueueMessage, receipt: str | None) -> None:
     try:
         await queue.delete_message(message.id, receipt)
@@ -224,12 +229,7 @@ class PoisonQueue:
         until, collected = monotonic() + seconds, 0
         try:
             while monotonic() < until:
-                pages = self.queue.receive_messages(
-                    messages_per_page=MOST_AT_ONCE,
-                    max_messages=MOST_AT_ONCE,
-                    visibility_timeout=round(HIDDEN_SECONDS),
-                )
-                messages = [message async for message in pages]
+                messages = await _page(self.queue, MOST_AT_ONCE, HIDDEN_SECONDS)
                 if not messages:
                     return Collected(collected, emptied=await self._is_empty())
                 for message in messages:

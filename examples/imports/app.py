@@ -8,9 +8,8 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI, Request, Response
 
 from cosmos_outbox import running
-from cosmos_outbox.http import READING, Answer, Answering
+from cosmos_outbox.http import READING, Answer, Answering, request
 from cosmos_outbox.http import Request as Call
-from cosmos_outbox.http.request import origin
 from examples.imports import http, worker
 from examples.imports.service import imports, jobs, service
 
@@ -42,7 +41,7 @@ async def _upload(call: Call) -> Answer:
 
 @answering
 async def _status(call: Call) -> Answer:
-    return http.shown(await imports().find(http.import_id(call), origin(call)))
+    return http.shown(await imports().find(http.import_id(call), request.origin(call)))
 
 
 @app.post("/imports", status_code=202)

@@ -121,8 +121,8 @@ class Story:
     """What can happen beside two instances that receive."""
 
     react: str = "adds"
-    """Also: needs-other (refuses without the other's change), wants-other (nothing without it), once (refuses what it
-    has), makes (creates the target where there is none)."""
+    """Also: needs-other (refuses without the other's change), wants-other (nothing without it, or without a target),
+    once (refuses what it has), makes (creates the target where there is none)."""
     messages: int = 1
     copies: int = 1
     comes: int = 2
@@ -320,7 +320,7 @@ class Model:
         yield str(outcome), _put(state, number, process._replace(at="send", plan=plan))
 
     def _react(self, target: _Target | None, event: Event) -> _Target | None:
-        if target is None and self.story.react != "makes":
+        if target is None and self.story.react not in ("makes", "wants-other"):
             raise ReactionRefused("there is none")
         thing = Thing("absent") if target is None else target.thing
         says = self._says(thing)

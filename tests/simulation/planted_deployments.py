@@ -20,9 +20,9 @@ DEPLOYMENTS: Mapping[str, tuple[Planted, ...]] = {
     "triggers": (
         Planted(
             "trigger-returns-when-the-store-is-away",  # the store is away for longer than a call waits for it
-            "cosmos_outbox/functions/subscription.py",
-            "        await subscriber.receiver.receive(delivery)\n",
-            "        try:\n"
+            "cosmos_outbox/functions/receiving.py",
+            "message.correlation_id):\n        await subscriber.receiver.receive(delivery)\n",
+            "message.correlation_id):\n        try:\n"
             "            await subscriber.receiver.receive(delivery)\n"
             "        except Exception as error:\n"
             '            _log.error("a message could not be applied: %s", error)\n',

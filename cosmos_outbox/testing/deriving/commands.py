@@ -120,7 +120,17 @@ Here = Callable[[Wired], Commands[Any]]
 
 @dataclass(frozen=True)
 class Release:
-    """The service as its last release has it, and what its users do there, for :func:`simulate`."""
+    """The service as its last release has it, and what its users do there, for :func:`simulate`.
+
+    Example::
+
+        at_first = Commands(
+            Booking,
+            create=lambda luck, at: Booking.create(title=luck.choice(["A table", "Two tables"])),
+            change=[lambda booking, luck, at: booking.resize(luck.randint(1, 8))],
+        )
+        await asyncio.to_thread(simulate, service, at_first, seeds=1, before=Release(service, [at_first]))
+    """
 
     service: Service
     commands: Sequence[Commands[Any]]
