@@ -31,6 +31,15 @@ def test_an_installed_one_is_taken(path: Path) -> None:
     assert azurite.azurite() == [str(path / "azurite")]
 
 
+def test_an_installed_one_is_run_by_node_itself(path: Path, tmp_path: Path) -> None:
+    """Beside it may be a program that only starts Node.js, and does not pass a signal on."""
+    script(path, "node", 'echo "/opt/the real node"')
+    (tmp_path / "azurite.js").touch()
+    (path / "azurite").symlink_to(tmp_path / "azurite.js")
+    (tmp_path / "azurite.js").chmod(0o755)
+    assert azurite.azurite() == ["/opt/the real node", str(tmp_path / "azurite.js")]
+
+
 def test_npm_fetches_it_once(path: Path, tmp_path: Path) -> None:
     script(path, "node", "")
     script(path, "npm", NPM)

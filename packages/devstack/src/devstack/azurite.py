@@ -18,9 +18,20 @@ _ENTRY = Path("node_modules", "azurite", "dist", "src", "azurite.js")
 
 def azurite() -> list[str]:
     """The command; npm fetches it into the user's cache when this machine has none. Raises CannotStart."""
-    if installed := shutil.which("azurite"):
-        return [installed]
-    return [_program("node"), str(_fetched() / _ENTRY)]
+    installed = shutil.which("azurite")
+    if installed is None:
+        return [_node(), str(_fetched() / _ENTRY)]
+    entry = os.path.realpath(installed)
+    return [_node(), entry] if entry.endswith(".js") else [installed]
+
+
+def _node() -> str:
+    """Node.js itself: what a Python package or a version manager puts in its place starts it as a child of its own, and
+    a signal does not reach that."""
+    there = _program("node")
+    command = [there, "-p", "process.execPath"]
+    asked = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - see _fetch
+    return asked.stdout.strip() or there
 
 
 def _fetched() -> Path:

@@ -8,7 +8,9 @@ from azure.storage.queue.aio import QueueServiceClient
 
 from devstack.settings import read_settings, storage_connection
 from devstack.testing.command import running_command
-from devstack.testing.service import port_of
+from devstack.testing.eventually import eventually
+from devstack.testing.processes import alive_with
+from devstack.testing.service import Service, port_of
 
 TOML = """
 [storage]
@@ -57,3 +59,12 @@ async def test_what_the_app_declares_is_made_and_nothing_is_left_running(tmp_pat
             assert [container.name async for container in blob_client.list_containers()] == ["pictures"]
         assert stack.end() == 0
         assert stack.processes() == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("way", ["terminate", "kill"])
+async def test_one_that_runs_alone_leaves_nothing_running(tmp_path: Path, way: str) -> None:
+    service = Service("storage", tmp_path / "data").start()
+    assert alive_with(f"--location={tmp_path / 'data'}")
+    getattr(service, way)()
+    await eventually(lambda: not alive_with(f"--location={tmp_path / 'data'}"))
