@@ -237,7 +237,7 @@ async def test_a_receiver_that_never_answers_is_left_alone_after_its_time(receiv
     receiver.answer = lambda _: silent
     async with publishing(receiver.target(request_seconds=1)) as publisher:
         began = time.monotonic()
-        [outcome] = await publish(publisher, [event("a", 1), event("a", 2)], within=1.6)
+        [outcome] = await publish(publisher, [event("a", 1), event("a", 2)], within=3)
         assert time.monotonic() - began < 10
     assert isinstance(outcome, Unknown)
     assert outcome.accepted == 0
@@ -249,7 +249,7 @@ async def test_a_receiver_that_never_reads_holds_a_request_for_its_time_alone() 
         target = Receiver(url=f"http://127.0.0.1:{deaf.getsockname()[1]}/").target(request_seconds=1)
         async with publishing(target) as publisher:
             began = time.monotonic()
-            [outcome] = await publish(publisher, [event("a", 1, "x" * 8_000_000)], within=1.5)
+            [outcome] = await publish(publisher, [event("a", 1, "x" * 8_000_000)], within=3)
             assert time.monotonic() - began < 10
     assert isinstance(outcome, Unknown)
 
@@ -268,10 +268,10 @@ async def test_an_endless_body_is_not_read(receiver: Receiver) -> None:
             await writer.drain()
 
     receiver.answer = lambda got: endless_refusal if got.id.startswith("b") else endless
-    async with publishing(receiver.target()) as publisher:
+    async with publishing(receiver.target(request_seconds=60)) as publisher:
         began = time.monotonic()
         [of_a, of_b] = await publish(publisher, [event("a", 1), event("a", 2)], [event("b", 1)])
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 30
     assert of_a == Accepted()
     assert of_b == Refused(0, "the receiver answers 422")
 

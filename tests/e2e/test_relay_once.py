@@ -60,15 +60,16 @@ async def test_it_waits_for_what_another_relay_forwards(tmp_path: Path) -> None:
     assert "1 lease(s) held by others" in done.out
 
 
+@pytest.mark.long
 async def test_a_broker_that_is_away_ends_it_with_another_code_and_a_reason(tmp_path: Path) -> None:
     with stack(tmp_path) as started:
         assert started.functions.terminate() == 0
         async with service(started) as contacts:
             await create(contacts)
         assert started.servicebus.terminate() == 0
-        done = await once(started, "--for", "3")
+        done = await once(started, "--for", "15")
         assert done.code == 1
-        assert done.out.startswith("relay: events wait: 3 s are over. ")
+        assert done.out.startswith("relay: events wait: 15 s are over. ")
         assert "Service Bus cannot be reached" in done.out
         assert "Run the command again" in done.out
 
@@ -93,12 +94,13 @@ async def test_told_to_stop_it_says_that_events_wait_and_the_next_one_goes_on(tm
         assert (await once(started)).code == 0
 
 
+@pytest.mark.long
 async def test_for_a_time_it_goes_on_until_the_time_is_over(tmp_path: Path) -> None:
     with stack(tmp_path) as started:
         assert started.functions.terminate() == 0
         environment = settings(started) | {"PATH": "/usr/bin:/bin"}
         running = asyncio.create_task(
-            asyncio.to_thread(command.run_command, "relay", "--for", "6", environment=environment)
+            asyncio.to_thread(command.run_command, "relay", "--for", "20", environment=environment)
         )
         async with service(started) as contacts:
             await eventually(lambda: leases(started))
