@@ -29,7 +29,7 @@ class Import:
         """As JSON has it."""
         file, task = self.file.state, self.task.state
         shown: dict[str, Any] = task.model_dump(
-            mode="json", by_alias=True, exclude={"id", "file_id", "due_at"}
+            mode="json", by_alias=True, exclude={"id", "file_id", "due_at", "paused"}
         )
         return {"id": str(file.id), "name": file.name, "size": file.size} | shown
 

@@ -11,7 +11,7 @@ from cosmos_outbox import running
 from cosmos_outbox.http import READING, Answer, Answering, request
 from cosmos_outbox.http import Request as Call
 from examples.imports import http, worker
-from examples.imports.service import imports, jobs, service
+from examples.imports.service import FILES, imports, jobs, service
 
 answering = Answering()
 
@@ -28,6 +28,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         finally:
             stop.set()
             await running_jobs
+            await FILES.close()
 
 
 app = FastAPI(title="Imports", lifespan=lifespan)

@@ -4,10 +4,11 @@ A process that dies in between leaves a blob that no record names; a lifecycle r
 """
 
 import os
+from contextlib import AsyncExitStack
 from typing import Protocol
 
 from azure.core.exceptions import AzureError, ResourceExistsError, ResourceNotFoundError
-from azure.storage.blob.aio import BlobServiceClient
+from azure.storage.blob.aio import ContainerClient
 
 from cosmos_outbox.errors import Unavailable
 
@@ -31,17 +32,20 @@ class Files(Protocol):
 
 
 class BlobFiles:
-    """In the container ``imports`` of a storage account.
+    """In the container ``imports`` of a storage account, by one client for the whole process.
 
     ``IMPORTS_STORAGE__blobServiceUri`` is its address, used with the identity of the process; without it the account is
     that of the connection string in ``STORAGEQUEUE``.
     """
 
+    def __init__(self) -> None:
+        self._resources = AsyncExitStack()
+        self._opened: ContainerClient | None = None
+
     async def put(self, name: str, content: bytes) -> None:
         """See :class:`Files`."""
         try:
-            async with _client() as client:
-                await client.get_blob_client(CONTAINER, name).upload_blob(content, timeout=CALL_SECONDS)
+            await self._container().get_blob_client(name).upload_blob(content, timeout=CALL_SECONDS)
         except ResourceExistsError:  # an earlier attempt's: the same bytes
             return
         except (AzureError, OSError) as error:
@@ -50,20 +54,32 @@ class BlobFiles:
     async def get(self, name: str) -> bytes:
         """See :class:`Files`."""
         try:
-            async with _client() as client:
-                found = await client.get_blob_client(CONTAINER, name).download_blob(timeout=CALL_SECONDS)
-                content: bytes = await found.readall()
-                return content
+            found = await self._container().get_blob_client(name).download_blob(timeout=CALL_SECONDS)
+            content: bytes = await found.readall()
         except ResourceNotFoundError as error:
             raise FileGone(name) from error
         except (AzureError, OSError) as error:
             raise Unavailable(f"Blob Storage cannot be used: {type(error).__name__}") from error
+        return content
+
+    async def close(self) -> None:
+        """Close the connections; the next call opens them anew."""
+        self._opened = None
+        await self._resources.aclose()
+
+    def _container(self) -> ContainerClient:
+        if self._opened is None:
+            self._opened = _client(self._resources)
+            self._resources.push_async_callback(self._opened.close)
+        return self._opened
 
 
-def _client() -> BlobServiceClient:
+def _client(resources: AsyncExitStack) -> ContainerClient:
     address = os.environ.get(_ADDRESS)
     if not address:
-        return BlobServiceClient.from_connection_string(os.environ["STORAGEQUEUE"])
+        return ContainerClient.from_connection_string(os.environ["STORAGEQUEUE"], CONTAINER)
     from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415 - not with a connection string
 
-    return BlobServiceClient(address, DefaultAzureCredential())
+    credential = DefaultAzureCredential()
+    resources.push_async_callback(credential.close)
+    return ContainerClient(address, CONTAINER, credential)

@@ -8,6 +8,7 @@ from examples.imports.jobs import Jobs
 from examples.imports.task import ImportTask
 
 QUEUE = Named("STORAGEQUEUE_QUEUES", "import-jobs")
+FILES = BlobFiles()
 
 service = Service(
     "imports",
@@ -19,9 +20,9 @@ service = Service(
 
 def imports() -> Imports:
     """The calls of a client."""
-    return Imports(service().aggregates, BlobFiles())
+    return Imports(service().aggregates, FILES)
 
 
 def jobs() -> Jobs:
     """What runs the tasks."""
-    return Jobs(service().aggregates, BlobFiles())
+    return Jobs(service().aggregates, FILES)

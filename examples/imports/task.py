@@ -2,7 +2,7 @@
 
 ``PENDING`` -> ``RUNNING`` -> ``SUCCEEDED``, ``FAILED``, or ``PENDING`` again. A worker names the attempt that it ends:
 one that was taken for dead, and is not, ends nothing. So no lock is needed, and a message that comes twice starts
-nothing.
+nothing. A message that never comes, since it lies in a poison queue, is made up for by the task's own time.
 """
 
 import os
@@ -17,6 +17,8 @@ RUN_FOR = timedelta(seconds=float(os.environ.get("IMPORT_RUN_SECONDS", "600")))
 """A worker that has not ended its attempt by then is dead, or will be refused."""
 FIRST_PAUSE = timedelta(seconds=float(os.environ.get("IMPORT_PAUSE_SECONDS", "10")))
 """Before the second attempt; it doubles with each."""
+START_WITHIN = timedelta(seconds=float(os.environ.get("IMPORT_START_SECONDS", "3600")))
+"""A task that nobody has begun by then is told of again, as often as need be."""
 LONGEST_ERROR = 500
 
 Status = Literal["PENDING", "RUNNING", "SUCCEEDED", "FAILED"]
@@ -48,7 +50,9 @@ class TaskState(NewTask, AggregateState):
     """When the newest was."""
     finished_at: Timestamp | None = None
     due_at: Timestamp | None = None
-    """When the attempt is over, or the next one may begin."""
+    """When the attempt is over, the next one may begin, or it is told again that it may."""
+    paused: bool = False
+    """Nobody may begin yet."""
     last_error: str | None = None
     rows: int | None = None
 
@@ -75,7 +79,7 @@ class TaskPostponed(TaskEvent):
 
 
 class TaskReady(TaskEvent):
-    """Its pause is over: whoever gets this message may run it."""
+    """Its pause is over, or nobody has begun it: whoever gets this message may run it."""
 
     action: Literal["TaskReady"] = "TaskReady"
 
@@ -108,7 +112,8 @@ class ImportTask(Aggregate[TaskState]):
     @classmethod
     def create(cls, file_id: UUID, *, at: datetime) -> Self:
         """A task that nobody has begun."""
-        return cls(TaskState(id=task_of(file_id), file_id=file_id, created_at=at), is_new=True)
+        due_at = at + START_WITHIN
+        return cls(TaskState(id=task_of(file_id), file_id=file_id, created_at=at, due_at=due_at), is_new=True)
 
     @property
     def aggregate_id(self) -> str:
@@ -122,19 +127,19 @@ class ImportTask(Aggregate[TaskState]):
 
     @property
     def due(self) -> datetime | None:
-        """While it runs, or waits for its next attempt."""
+        """Until it is done."""
         return self.state.due_at
 
     def on_due(self, *, at: datetime) -> None:
-        """Its worker has died, or its pause is over."""
+        """Its worker has died, its pause is over, or nobody has begun it."""
         if self.state.status == "RUNNING":
             self.fail(self.state.attempts, f"not done within {RUN_FOR.total_seconds():.0f} s", at=at)
         else:
-            self._tell(TaskReady, at, due_at=None)
+            self._tell(TaskReady, at, due_at=at + START_WITHIN, paused=False)
 
     def start(self, *, at: datetime, run_for: timedelta = RUN_FOR) -> None:
         """Begin an attempt, whose number is then ``state.attempts``. Raises NotTaken."""
-        if self.state.status != "PENDING" or self.state.due_at is not None:
+        if self.state.status != "PENDING" or self.state.paused:
             raise NotTaken(f"the task is {self.state.status}")
         attempts = self.state.attempts + 1
         self._tell(
@@ -161,8 +166,9 @@ class ImportTask(Aggregate[TaskState]):
         else:
             again = at + FIRST_PAUSE * 2 ** (attempt - 1)
             self._tell(
-                TaskPostponed, at, told={"error": error}, status="PENDING", last_error=error, due_at=again
-            )
+                TaskPostponed, at, told={"error": error},
+                status="PENDING", last_error=error, due_at=again, paused=True,
+            )  # fmt: skip
 
     def _check(self, attempt: int) -> None:
         if self.state.status != "RUNNING" or self.state.attempts != attempt:

@@ -18,7 +18,7 @@ from azure.storage.queue.aio import QueueClient
 from cosmos_outbox import running
 from cosmos_outbox.errors import OutboxError
 from examples.imports.jobs import Jobs
-from examples.imports.service import QUEUE, jobs, service
+from examples.imports.service import FILES, QUEUE, jobs, service
 
 VISIBILITY_SECONDS = int(os.environ.get("IMPORT_VISIBILITY_SECONDS", "60"))
 REST_SECONDS = 1.0
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 async def work(runs: Jobs, stop: asyncio.Event, environment: Mapping[str, str]) -> None:
     """Run what the queue brings, one job at a time, until told to stop."""
-    async with _queue(environment) as queue:
+    async with contextlib.AsyncExitStack() as resources, _queue(environment, resources) as queue:
         while not stop.is_set():
             message = await _next(queue)
             if message is not None:
@@ -83,7 +83,7 @@ async def _out_of_sight(queue: QueueClient, message: QueueMessage) -> AsyncItera
         await asyncio.wait([renewing])
 
 
-def _queue(environment: Mapping[str, str]) -> QueueClient:
+def _queue(environment: Mapping[str, str], resources: contextlib.AsyncExitStack) -> QueueClient:
     from azure.storage.queue import TextBase64DecodePolicy, TextBase64EncodePolicy  # noqa: PLC0415
 
     encode, decode = TextBase64EncodePolicy(), TextBase64DecodePolicy()
@@ -94,10 +94,9 @@ def _queue(environment: Mapping[str, str]) -> QueueClient:
         )
     from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415 - not with a connection string
 
-    address = environment["STORAGEQUEUE__queueServiceUri"]
-    return QueueClient(
-        address, name, DefaultAzureCredential(), message_encode_policy=encode, message_decode_policy=decode
-    )
+    address, credential = environment["STORAGEQUEUE__queueServiceUri"], DefaultAzureCredential()
+    resources.push_async_callback(credential.close)
+    return QueueClient(address, name, credential, message_encode_policy=encode, message_decode_policy=decode)
 
 
 async def main() -> None:
@@ -109,7 +108,10 @@ async def main() -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with running(service, relay=False, subscribers=False):
         _log.info("waiting for jobs")
-        await work(jobs(), stop, os.environ)
+        try:
+            await work(jobs(), stop, os.environ)
+        finally:
+            await FILES.close()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from cosmos_outbox.testing import InMemory, in_memory
 from examples.imports.accepting import Import, Imports
 from examples.imports.jobs import Jobs
 from examples.imports.service import service
-from examples.imports.task import FIRST_PAUSE, MOST_ATTEMPTS, RUN_FOR, ImportTask, task_of
+from examples.imports.task import FIRST_PAUSE, MOST_ATTEMPTS, RUN_FOR, START_WITHIN, ImportTask, task_of
 from examples.imports.tests.memory_files import MemoryFiles
 
 ORIGIN = Origin("request-1")
@@ -136,11 +136,21 @@ async def test_an_upload_that_is_repeated_with_its_key_is_one_import(
     assert files.kept[first.file.blob] == CSV
 
 
-async def test_a_task_is_due_while_it_runs_or_waits_alone(
+async def test_a_message_that_is_lost_is_made_up_for_however_often(
     memory: InMemory, files: MemoryFiles, jobs: Jobs
 ) -> None:
     file_id = await accepted(files)
-    assert (await now(file_id)).task.due is None
+    for told in (["TaskCreated"], ["TaskReady"], ["TaskReady", "TaskReady"]):
+        assert actions(memory)[-len(told) :] == told
+        memory.clock.pass_by(seconds=START_WITHIN.total_seconds() + 1)
+        await memory.upkeep()
+    await jobs.run(file_id, ORIGIN)
+    done = (await now(file_id)).document
+    assert (done["status"], done["attempts"]) == ("SUCCEEDED", 1)
+
+
+async def test_a_task_that_is_done_is_never_due(memory: InMemory, files: MemoryFiles, jobs: Jobs) -> None:
+    file_id = await accepted(files)
     await jobs.run(file_id, ORIGIN)
     assert (await now(file_id)).task.due is None
     memory.clock.pass_by(seconds=timedelta(days=1).total_seconds())
