@@ -28,6 +28,7 @@ from tools.benchmarks import (
     report,
     starting,
     subscribing,
+    transports,
 )
 from tools.benchmarks.bed import Bed
 from tools.benchmarks.measured import Part
@@ -39,6 +40,7 @@ PARTS: dict[str, Callable[[NewBed, Say], Awaitable[Part]]] = {
     "page": relaying.one_page,
     "subscribe": subscribing.rates,
     "arrive": arriving.latencies,
+    "transports": transports.rates,
     "create": creating.creations,
     "start": starting.starts,
     "latency": latency.latencies,
