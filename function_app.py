@@ -5,16 +5,20 @@ The name of an HTTP function sorts before ``unrouted``, which takes what no othe
 
 from cosmos_outbox import functions
 from cosmos_outbox.http import READING, Answer, Request, request
+from cosmos_outbox.http.listing import next_link
 from infra import directory_http as directory
 from infra.bootstrap import application, service
 from infra.contacts_http import contacts
+from infra.directory_document import DirectoryPage, DirectoryQuery
 
 app = functions.app(service, resources=[contacts])
 
 
 @app.route(route="directory", methods=READING)
-@functions.answering(service)
+@functions.answering(service, gives=DirectoryPage, query=DirectoryQuery)
 async def search_directory(req: Request) -> Answer:
-    """GET /directory?name=&email=&company=&city=&country=&sort=&pageSize=&continuationToken=: search the directory"""
+    """GET /directory?name=&email=&company=&city=&country=&sort=&written=&pageSize=&continuationToken=: search it"""
     search, (size, token) = directory.search(req), request.page_request(req, *directory.PARAMETERS)
-    return directory.listed(await application().directory.search(search, size, token))
+    behind = await directory.behind(req, application().read_model)
+    page = await application().directory.search(search, size, token)
+    return directory.listed(page, behind, next_link(req, page.continuation_token, *directory.PARAMETERS))

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from cosmos_outbox import After, Event, ListedPage, TolerantReader
+from cosmos_outbox import After, Event, ListedPage, Timestamp, TolerantReader
 
 
 class _Name(TolerantReader):
@@ -29,6 +29,8 @@ class _Contact(TolerantReader):
     name: _Name
     email: str
     company: _Company | None = None
+    created_at: Timestamp
+    modified_at: Timestamp | None = None
 
 
 class _Named(TolerantReader):
@@ -52,12 +54,21 @@ class DirectoryEntry(TolerantReader):
     company: str | None = None
     city: str | None = None
     country: str | None = None
+    created_at: Timestamp
+    modified_at: Timestamp | None = None
+    """None: it was never changed."""
 
 
 def entry_of(contact: Mapping[str, Any]) -> DirectoryEntry:
     """The entry of a contact as the contact service stores it. Raises pydantic's ValidationError."""
     read = _Contact.model_validate(contact)
-    return DirectoryEntry(**_named(read.name), email=read.email, **_employed(read.company))
+    return DirectoryEntry(
+        **_named(read.name),
+        email=read.email,
+        **_employed(read.company),
+        created_at=read.created_at,
+        modified_at=read.modified_at,
+    )
 
 
 def first(created: Event) -> DirectoryEntry | None:
@@ -91,7 +102,7 @@ def _after(entry: DirectoryEntry, event: Event) -> After[DirectoryEntry] | None:
             return After(None)
         case _:
             return None
-    return After(entry.model_copy(update=changed))
+    return After(entry.model_copy(update={**changed, "modified_at": event.created_at}))
 
 
 def _named(name: _Name) -> dict[str, str]:
@@ -105,7 +116,7 @@ def _employed(company: _Company | None) -> dict[str, str | None]:
 
 
 class Field(StrEnum):
-    """What the directory is searched and sorted by; upper and lower case are the same."""
+    """What the directory is searched by; upper and lower case are the same."""
 
     NAME = "name"
     EMAIL = "email"
@@ -114,12 +125,20 @@ class Field(StrEnum):
     COUNTRY = "country"
 
 
+CREATED, CHANGED = "created", "changed"
+"""When a contact was created; when it was changed last, its creation being the first change."""
+
+SORTED_BY = (*(field.value for field in Field), CREATED, CHANGED)
+"""What the directory is sorted by."""
+
+
 @dataclass(frozen=True)
 class Search:
     """Which entries, and in which order. Each value is the whole of a field, that of the name a beginning of it."""
 
     wanted: Mapping[Field, str]
-    sort: Field = Field.NAME
+    sort: str = Field.NAME.value
+    """One of ``SORTED_BY``; with ``-`` before it, the last comes first."""
 
 
 class Directory(Protocol):

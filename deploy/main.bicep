@@ -19,6 +19,31 @@ param cosmosCapacity string = 'serverless'
 @description('Autoscale only: the most RU/s that the database uses, in steps of 1000. A tenth of it is always billed.')
 param cosmosMaxThroughput int = 1000
 
+@allowed(['servicebus', 'storagequeue'])
+@description('What events are sent over. Storage queues keep no order and drop no duplicates: the inbox does both.')
+param transport string = 'servicebus'
+
+@description('A queue with sessions in place of the topic, for a service with one subscriber. Empty: a topic. No canary with it.')
+param serviceBusQueue string = ''
+
+@allowed(['functions', 'containers'])
+@description('Where relay and subscriber run. Containers: in Container Apps, and a function app answers HTTP unless apiImage does.')
+param hosting string = 'functions'
+
+@description('The image of relay and subscriber, of deploy/containers/worker.Dockerfile, in the registry that a first deployment without it makes.')
+param workerImage string = ''
+
+@description('The image of an API, of deploy/containers/api.Dockerfile, which takes the place of the function app. The contact service has none.')
+param apiImage string = ''
+
+@description('A time table in UTC, such as */5 * * * *: the relay is a job that ends when all is forwarded. Empty: it is always there.')
+param relaySchedule string = ''
+
+@minValue(1)
+@maxValue(300)
+@description('Replicas at most of each container app. One of each is always there, with zones two.')
+param maximumReplicas int = 3
+
 @allowed(['Standard', 'Premium'])
 @description('Private networking needs Premium.')
 param serviceBusSku string = 'Standard'
@@ -34,8 +59,11 @@ param duplicateDetectionWindow string = 'PT1H'
 @description('Deliveries of a message before it goes to the dead-letter queue of the subscription. An hour without the store costs 80.')
 param maxDeliveryCount int = 2000
 
-@description('Subscriptions of other services: [{ name, principalId }], each with the identity that receives it.')
+@description('Subscriptions, or storage queues, of other services: [{ name, principalId }], each with the identity that receives it.')
 param otherSubscriptions array = []
+
+@description('Where events go beside the transport, one for each sends_to() of the service: docs/operate/deploy.md#destinations. A topic of its own needs the transport servicebus.')
+param destinations array = []
 
 @minValue(1)
 @maxValue(2147483647)
@@ -90,6 +118,9 @@ param effectsContainer string = ''
 @description('Events are written to Blob Storage too, where they outlive their TTL. They hold personal data.')
 param archive bool = false
 
+@description('Where each archived event is, is written down too, so that the history of one contact reaches into the archive: one write an event.')
+param archiveIndex bool = false
+
 @description('An aggregate of its own that changes each minute, and an alert when one of its events is lost or late.')
 param canary bool = false
 
@@ -101,6 +132,9 @@ param privateNetworking bool = false
 
 @description('Origins of web pages that may call the API from a browser, such as https://www.contoso.com. The operations page needs none.')
 param allowedOrigins array = []
+
+@description('Client id of an app registration in Microsoft Entra ID: each call to the API then needs a token for it beside the function key. Empty: the key is enough.')
+param signInClientId string = ''
 
 @description('Cosmos DB and the function apps are spread over the zones of the region; Service Bus is where the region has zones. Decide it before the account is made.')
 param zoneRedundant bool = false
@@ -182,6 +216,11 @@ param alertFailedRequests int = 5
 var resourceToken = toLower(uniqueString(resourceGroup().id, environmentName))
 var tags = { 'azd-env-name': environmentName }
 
+var overServiceBus = transport == 'servicebus'
+var inContainers = hosting == 'containers'
+var inFunctions = !inContainers || empty(apiImage)
+var workersAreThere = inContainers && !empty(workerImage)
+
 var preflightPrincipalId = grantPreflight ? deployer().objectId : ''
 
 // The contact service's own names: another service has others here, and in the two lists of functions.
@@ -190,13 +229,18 @@ var containerName = 'contacts'
 var leaseContainerName = 'leases'
 var parkedContainerName = 'parked-events'
 var directoryContainerName = 'directory'
-var directorySearchedBy = ['name', 'lastName', 'email', 'company', 'city', 'country']
-var directorySortedBy = ['name', 'email', 'company', 'city', 'country']
+var contactsFoundBy = ['email']
+var directorySearchedBy = ['name', 'lastName', 'email', 'company', 'city', 'country', 'created', 'changed']
+var directorySortedBy = ['name', 'email', 'company', 'city', 'country', 'created', 'changed']
 var setAsideContainerName = 'set-aside'
 var claimContainerName = 'claims'
+var queueClaimContainerName = 'event-claims'
 var canarySubscription = canary ? 'canary' : ''
 var topicName = 'contact-events'
 var subscriptionName = 'contact-directory'
+
+// The functions that a container does in their place. The timers beside them do no harm to one another.
+var workerFunctions = ['archive', 'canary', 'contact_directory', 'relay']
 
 // The names of the functions in function_app.py that one of two apps leaves to the other.
 var relayFunctions = ['relay']
@@ -211,11 +255,16 @@ var otherFunctions = [
   'discard_parked'
   'discard_set_aside'
   'get_contact'
+  'get_contact_history'
   'get_dependencies'
+  'get_docs'
+  'get_docs_file'
   'get_history'
   'get_instance'
+  'get_openapi'
   'get_operations_page'
   'get_parked'
+  'get_problem'
   'get_relay'
   'get_set_aside'
   'get_subscriber'
@@ -236,6 +285,25 @@ var otherFunctions = [
   'watch_contact_directory'
   'watch_relay'
 ]
+
+// What functions/relay.py and functions/operator/calls.py make for each destination.
+var destinationNames = map(destinations, each => replace(each.name, '-', '_'))
+var destinationRelays = map(destinationNames, name => 'relay_${name}')
+var destinationCalls = flatten(map(destinationNames, name => [
+  'discard_parked_${name}'
+  'get_parked_${name}'
+  'list_parked_${name}'
+  'replay_parked_${name}'
+  'tend_parked_${name}'
+  'watch_relay_${name}'
+]))
+var destinationPaths = flatten(map(destinations, each => ['/api/${each.name}/parked', '/api/${each.name}/parked/*']))
+
+// A topic, or queues, of this deployment, for those who receive; without receivers it is another team's, by its settings.
+var allDestinations = map(destinations, each => union({ receivers: [], settings: {}, secrets: {} }, each, { prefix: '${toUpper(replace(each.name, '-', '_'))}_' }))
+var topicDestinations = filter(allDestinations, each => (each.transport == 'servicebus' && !empty(each.receivers)))
+var queueDestinations = filter(allDestinations, each => (each.transport == 'storagequeue' && !empty(each.receivers)))
+var topicNames = concat(empty(serviceBusQueue) ? [topicName] : [serviceBusQueue], map(topicDestinations, each => '${each.name}-events'))
 
 module identity 'modules/identity.bicep' = {
   name: 'identity'
@@ -294,6 +362,7 @@ module cosmos 'modules/cosmos.bicep' = {
     leaseContainerName: leaseContainerName
     parkedContainerName: parkedContainerName
     directoryContainerName: directoryContainerName
+    foundBy: contactsFoundBy
     directorySearchedBy: directorySearchedBy
     directorySortedBy: directorySortedBy
     setAsideContainerName: setAsideContainerName
@@ -306,7 +375,7 @@ module cosmos 'modules/cosmos.bicep' = {
   }
 }
 
-module serviceBus 'modules/servicebus.bicep' = {
+module serviceBus 'modules/servicebus.bicep' = if (overServiceBus) {
   name: 'servicebus'
   params: {
     name: 'sb-${resourceToken}'
@@ -319,6 +388,7 @@ module serviceBus 'modules/servicebus.bicep' = {
     duplicateDetectionWindow: duplicateDetectionWindow
     maxDeliveryCount: maxDeliveryCount
     otherSubscriptions: otherSubscriptions
+    queueName: serviceBusQueue
     canarySubscription: canarySubscription
     principalId: identity.outputs.principalId
     ownerPrincipalId: preflightPrincipalId
@@ -326,6 +396,42 @@ module serviceBus 'modules/servicebus.bicep' = {
     publicNetworkAccess: privateNetworking ? 'Disabled' : 'Enabled'
   }
 }
+
+module storageQueues 'modules/storagequeues.bicep' = if (!overServiceBus) {
+  name: 'storagequeues'
+  params: {
+    accountName: storage.outputs.name
+    principalId: identity.outputs.principalId
+    ownQueues: canary ? [subscriptionName, canarySubscription] : [subscriptionName]
+    otherQueues: otherSubscriptions
+    claimContainerName: queueClaimContainerName
+    claimDays: 1 + 2 * eventTtlSeconds / 86400
+  }
+}
+
+module destinationTopics 'modules/destination-topic.bicep' = [for each in topicDestinations: {
+  name: 'destination-${each.name}'
+  params: {
+    namespaceName: serviceBus!.outputs.name
+    topicName: '${each.name}-events'
+    topicPartitioned: topicPartitioned
+    duplicateDetectionWindow: duplicateDetectionWindow
+    maxDeliveryCount: maxDeliveryCount
+    receivers: each.receivers
+    receiverPrincipalId: each.principalId
+    principalId: identity.outputs.principalId
+  }
+}]
+
+module destinationQueues 'modules/destination-queues.bicep' = [for each in queueDestinations: {
+  name: 'destination-${each.name}'
+  params: {
+    accountName: storage.outputs.name
+    receivers: each.receivers
+    receiverPrincipalId: each.principalId
+    principalId: identity.outputs.principalId
+  }
+}]
 
 module storageEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) {
   name: 'storage-endpoint'
@@ -355,13 +461,27 @@ module cosmosEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) 
   }
 }
 
-module serviceBusEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) {
+module queueEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking && (!overServiceBus || !empty(queueDestinations))) {
+  name: 'queue-endpoint'
+  params: {
+    name: 'pe-queue-${resourceToken}'
+    location: location
+    tags: tags
+    serviceId: storage.outputs.id
+    groupId: 'queue'
+    zoneName: 'privatelink.queue.${environment().suffixes.storage}'
+    networkId: network!.outputs.networkId
+    subnetId: network!.outputs.endpointSubnetId
+  }
+}
+
+module serviceBusEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking && overServiceBus) {
   name: 'servicebus-endpoint'
   params: {
     name: 'pe-servicebus-${resourceToken}'
     location: location
     tags: tags
-    serviceId: serviceBus.outputs.id
+    serviceId: serviceBus!.outputs.id
     groupId: 'namespace'
     zoneName: 'privatelink.servicebus.windows.net'
     networkId: network!.outputs.networkId
@@ -373,9 +493,60 @@ var archiveSettings = archive ? {
   ARCHIVE__blobServiceUri: storage.outputs.blobEndpoint
   ARCHIVE__credential: 'managedidentity'
   ARCHIVE__clientId: identity.outputs.clientId
+  ARCHIVE_INDEX: string(archiveIndex)
 } : {}
 
-// What both apps have. The names are those of cosmos_outbox/settings/ and of infra/bootstrap.py; "__" parts them from the
+var serviceBusSettings = overServiceBus ? {
+  SERVICEBUS__fullyQualifiedNamespace: serviceBus!.outputs.fullyQualifiedNamespace
+  SERVICEBUS__credential: 'managedidentity'
+  SERVICEBUS__clientId: identity.outputs.clientId
+  SERVICEBUS_TOPIC: topicName
+  SERVICEBUS_QUEUE: serviceBusQueue
+  SERVICEBUS_SUBSCRIPTION: subscriptionName
+  SERVICEBUS_TOPIC_PARTITIONED: string(topicPartitioned)
+  SERVICEBUS_SESSIONS: '32'
+} : {}
+
+var storageQueueSettings = !overServiceBus ? {
+  STORAGEQUEUE__queueServiceUri: storage.outputs.queueEndpoint
+  STORAGEQUEUE__credential: 'managedidentity'
+  STORAGEQUEUE__clientId: identity.outputs.clientId
+  STORAGEQUEUE_QUEUES: join(concat(canary ? [subscriptionName, canarySubscription] : [subscriptionName], map(otherSubscriptions, each => each.name)), ',')
+  STORAGEQUEUE_CLAIMS__blobServiceUri: storage.outputs.blobEndpoint
+  STORAGEQUEUE_CLAIMS__credential: 'managedidentity'
+  STORAGEQUEUE_CLAIMS__clientId: identity.outputs.clientId
+  STORAGEQUEUE_CLAIM_CONTAINER: queueClaimContainerName
+  SERVICEBUS_SUBSCRIPTION: subscriptionName // the name of its queue
+} : {}
+
+// Each with the name of its destination in front, as cosmos_outbox/settings/transports.py reads them.
+var topicSettings = flatten(map(topicDestinations, each => [
+  { key: '${each.prefix}SERVICEBUS__fullyQualifiedNamespace', value: serviceBus!.outputs.fullyQualifiedNamespace }
+  { key: '${each.prefix}SERVICEBUS__credential', value: 'managedidentity' }
+  { key: '${each.prefix}SERVICEBUS__clientId', value: identity.outputs.clientId }
+  { key: '${each.prefix}SERVICEBUS_TOPIC', value: '${each.name}-events' }
+  { key: '${each.prefix}SERVICEBUS_TOPIC_PARTITIONED', value: string(topicPartitioned) }
+]))
+var queueSettings = flatten(map(queueDestinations, each => [
+  { key: '${each.prefix}STORAGEQUEUE__queueServiceUri', value: storage.outputs.queueEndpoint }
+  { key: '${each.prefix}STORAGEQUEUE__credential', value: 'managedidentity' }
+  { key: '${each.prefix}STORAGEQUEUE__clientId', value: identity.outputs.clientId }
+  { key: '${each.prefix}STORAGEQUEUE_QUEUES', value: join(each.receivers, ',') }
+]))
+var transportSettings = map(allDestinations, each => { key: '${each.prefix}TRANSPORT', value: each.transport })
+var givenSettings = flatten(map(allDestinations, each => items(each.settings)))
+var destinationSettings = toObject(concat(transportSettings, topicSettings, queueSettings, givenSettings), each => each.key, each => each.value)
+var secretSettings = toObject(flatten(map(allDestinations, each => items(each.secrets))), each => each.key, each => each.value)
+
+// What the Functions host reads, in a function app.
+var hostSettings = {
+  FUNCTIONS_REQUEST_BODY_SIZE_LIMIT: '131072'
+  AzureWebJobsStorage__accountName: storage.outputs.name
+  AzureWebJobsStorage__credential: 'managedidentity'
+  AzureWebJobsStorage__clientId: identity.outputs.clientId
+}
+
+// What every app has, in Functions or in a container. The names are those of cosmos_outbox/settings/ and of infra/bootstrap.py; "__" parts them from the
 // fields of an identity.
 var appSettings = {
   COSMOS__accountEndpoint: cosmos.outputs.endpoint
@@ -388,12 +559,7 @@ var appSettings = {
   COSMOS_DIRECTORY_CONTAINER: directoryContainerName
   COSMOS_SET_ASIDE_CONTAINER: setAsideContainerName
   COSMOS_CLAIM_CONTAINER: claimContainerName
-  SERVICEBUS__fullyQualifiedNamespace: serviceBus.outputs.fullyQualifiedNamespace
-  SERVICEBUS__credential: 'managedidentity'
-  SERVICEBUS__clientId: identity.outputs.clientId
-  SERVICEBUS_TOPIC: topicName
-  SERVICEBUS_SUBSCRIPTION: subscriptionName
-  SERVICEBUS_TOPIC_PARTITIONED: string(topicPartitioned)
+  TRANSPORT: transport
   CANARY: string(canary)
   CANARY_SUBSCRIPTION: 'canary'
   EVENT_SCHEMAS: eventSchemas
@@ -403,19 +569,36 @@ var appSettings = {
   SHED_LOAD_AFTER_SECONDS: string(shedLoadAfterSeconds)
   RELAY_SEND_SECONDS: '60'
   RELAY_SENDERS: '6'
-  SERVICEBUS_SESSIONS: '32'
   RELAY_LEASE_PREFIX: 'relay-'
   RELAY_MAX_ITEMS: '1000'
   RELAY_POLL_DELAY_MS: '500'
-  FUNCTIONS_REQUEST_BODY_SIZE_LIMIT: '131072'
-  AzureWebJobsStorage__accountName: storage.outputs.name
-  AzureWebJobsStorage__credential: 'managedidentity'
-  AzureWebJobsStorage__clientId: identity.outputs.clientId
   APPLICATIONINSIGHTS_CONNECTION_STRING: monitoring.outputs.connectionString
   APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'ClientId=${identity.outputs.clientId};Authorization=AAD'
 }
 
-module app 'modules/functions.bicep' = {
+// An operator has the admin key and no token; the health of the app, its pages and its document are open anyway.
+var openPaths = [
+  '/api/health'
+  '/api/operations'
+  '/api/openapi.json'
+  '/api/docs'
+  '/api/docs/*'
+  '/api/problems/*'
+  '/api/relay'
+  '/api/dependencies'
+  '/api/instance'
+  '/api/history/*'
+  '/api/parked'
+  '/api/parked/*'
+  '/api/subscriber'
+  '/api/set-aside'
+  '/api/set-aside/*'
+  '/api/dead-letters/*'
+]
+
+var commonSettings = union(appSettings, serviceBusSettings, storageQueueSettings, archiveSettings, destinationSettings)
+
+module app 'modules/functions.bicep' = if (inFunctions) {
   name: 'app'
   params: {
     name: 'func-${resourceToken}'
@@ -424,20 +607,23 @@ module app 'modules/functions.bicep' = {
     tags: union(tags, { 'azd-service-name': 'app' })
     identityId: identity.outputs.id
     packageContainerUrl: storage.outputs.appPackageUrl
-    appSettings: union(appSettings, archiveSettings)
-    disabledFunctions: separateRelay ? relayFunctions : []
-    alwaysReady: !separateRelay && relayAlwaysReady > 0 ? [{ name: 'function:relay', instanceCount: relayAlwaysReady }] : []
+    appSettings: union(commonSettings, hostSettings)
+    secretSettings: secretSettings
+    disabledFunctions: workersAreThere ? concat(workerFunctions, destinationRelays) : separateRelay ? concat(relayFunctions, destinationRelays) : []
+    alwaysReady: !workersAreThere && !separateRelay && relayAlwaysReady > 0 ? [{ name: 'function:relay', instanceCount: relayAlwaysReady }] : []
     pythonVersion: pythonVersion
     instanceMemoryMB: instanceMemoryMB
     maximumInstanceCount: maximumInstanceCount
     httpConcurrency: httpConcurrency
     zoneRedundant: zoneRedundant
     allowedOrigins: allowedOrigins
+    signInClientId: signInClientId
+    openPaths: concat(openPaths, destinationPaths)
     subnetId: privateNetworking ? network!.outputs.appSubnetId : ''
   }
 }
 
-module relay 'modules/functions.bicep' = if (separateRelay) {
+module relay 'modules/functions.bicep' = if (separateRelay && !workersAreThere) {
   name: 'relay'
   params: {
     name: 'func-relay-${resourceToken}'
@@ -446,8 +632,9 @@ module relay 'modules/functions.bicep' = if (separateRelay) {
     tags: union(tags, { 'azd-service-name': 'relay' })
     identityId: identity.outputs.id
     packageContainerUrl: storage.outputs.relayPackageUrl
-    appSettings: union(appSettings, archiveSettings)
-    disabledFunctions: otherFunctions
+    appSettings: union(commonSettings, hostSettings)
+    secretSettings: secretSettings
+    disabledFunctions: concat(otherFunctions, destinationCalls)
     alwaysReady: relayAlwaysReady > 0 ? [{ name: 'function:relay', instanceCount: relayAlwaysReady }] : []
     pythonVersion: pythonVersion
     instanceMemoryMB: instanceMemoryMB
@@ -455,7 +642,105 @@ module relay 'modules/functions.bicep' = if (separateRelay) {
     httpConcurrency: httpConcurrency
     zoneRedundant: zoneRedundant
     allowedOrigins: []
+    signInClientId: ''
+    openPaths: []
     subnetId: privateNetworking ? network!.outputs.appSubnetId : ''
+  }
+}
+
+module containers 'modules/containers.bicep' = if (inContainers) {
+  name: 'containers'
+  params: {
+    name: 'cae-${resourceToken}'
+    registryName: 'cr${resourceToken}'
+    location: location
+    tags: tags
+    principalId: identity.outputs.principalId
+    workspaceId: monitoring.outputs.workspaceId
+    zoneRedundant: zoneRedundant
+    subnetId: privateNetworking ? network!.outputs.containerSubnetId : ''
+  }
+}
+
+module relayContainer 'modules/container-app.bicep' = if (workersAreThere && empty(relaySchedule)) {
+  name: 'relay-container'
+  params: {
+    name: 'ca-relay-${resourceToken}'
+    location: location
+    tags: tags
+    identityId: identity.outputs.id
+    environmentId: containers!.outputs.environmentId
+    registryServer: containers!.outputs.registryServer
+    image: workerImage
+    command: ['python', '-m', 'cosmos_outbox', 'relay', '--probes', '0.0.0.0:8080']
+    appSettings: commonSettings
+    secretSettings: secretSettings
+    port: 8080
+    livenessPath: '/healthz'
+    readinessPath: '/readyz'
+    ingress: false
+    minimumReplicas: zoneRedundant ? 2 : 1
+    maximumReplicas: maximumReplicas
+  }
+}
+
+module relayJob 'modules/container-job.bicep' = if (workersAreThere && !empty(relaySchedule)) {
+  name: 'relay-job'
+  params: {
+    name: 'caj-relay-${resourceToken}'
+    location: location
+    tags: tags
+    identityId: identity.outputs.id
+    environmentId: containers!.outputs.environmentId
+    registryServer: containers!.outputs.registryServer
+    image: workerImage
+    appSettings: commonSettings
+    secretSettings: secretSettings
+    schedule: relaySchedule
+  }
+}
+
+module subscriberContainer 'modules/container-app.bicep' = if (workersAreThere) {
+  name: 'subscriber-container'
+  params: {
+    name: 'ca-sub-${resourceToken}'
+    location: location
+    tags: tags
+    identityId: identity.outputs.id
+    environmentId: containers!.outputs.environmentId
+    registryServer: containers!.outputs.registryServer
+    image: workerImage
+    command: ['python', '-m', 'cosmos_outbox', 'subscriber', '--probes', '0.0.0.0:8080']
+    appSettings: commonSettings
+    secretSettings: secretSettings
+    port: 8080
+    livenessPath: '/healthz'
+    readinessPath: '/readyz'
+    ingress: false
+    minimumReplicas: zoneRedundant ? 2 : 1
+    maximumReplicas: maximumReplicas
+  }
+}
+
+module apiContainer 'modules/container-app.bicep' = if (inContainers && !empty(apiImage)) {
+  name: 'api-container'
+  params: {
+    name: 'ca-api-${resourceToken}'
+    location: location
+    tags: tags
+    identityId: identity.outputs.id
+    environmentId: containers!.outputs.environmentId
+    registryServer: containers!.outputs.registryServer
+    image: apiImage
+    command: []
+    appSettings: commonSettings
+    secretSettings: secretSettings
+    port: 8000
+    livenessPath: ''
+    readinessPath: '/readyz'
+    ingress: true
+    minimumReplicas: zoneRedundant ? 2 : 1
+    maximumReplicas: maximumReplicas
   }
 }
 
@@ -468,8 +753,9 @@ module alerts 'modules/alerts.bicep' = {
     workspaceId: monitoring.outputs.workspaceId
     insightsId: monitoring.outputs.insightsId
     cosmosId: cosmos.outputs.id
-    serviceBusId: serviceBus.outputs.id
-    topicName: topicName
+    serviceBusId: overServiceBus ? serviceBus!.outputs.id : ''
+    topicNames: topicNames
+    destinations: map(destinations, each => each.name)
     email: alertEmail
     docsUrl: docsUrl
     oldestWaitingSeconds: alertOldestWaitingSeconds
@@ -492,9 +778,11 @@ module alerts 'modules/alerts.bicep' = {
 }
 
 // Names as azd and docs/operate/deploy.md use them; the COSMOS and SERVICEBUS ones are what preflight reads.
-output FUNCTION_APP_NAME string = app.outputs.name
-output FUNCTION_APP_URL string = app.outputs.url
-output RELAY_APP_NAME string = separateRelay ? relay!.outputs.name : ''
+output FUNCTION_APP_NAME string = inFunctions ? app!.outputs.name : ''
+output FUNCTION_APP_URL string = inFunctions ? app!.outputs.url : apiContainer!.outputs.url
+output RELAY_APP_NAME string = separateRelay && !workersAreThere ? relay!.outputs.name : ''
+output REGISTRY_SERVER string = inContainers ? containers!.outputs.registryServer : ''
+output TRANSPORT string = transport
 output COSMOS__accountEndpoint string = cosmos.outputs.endpoint
 output COSMOS_ACCOUNT_NAME string = cosmos.outputs.name
 output COSMOS_DATABASE string = databaseName
@@ -505,11 +793,13 @@ output COSMOS_DIRECTORY_CONTAINER string = directoryContainerName
 output COSMOS_SET_ASIDE_CONTAINER string = setAsideContainerName
 output COSMOS_EFFECTS_CONTAINER string = effectsContainer
 output COSMOS_CLAIM_CONTAINER string = claimContainerName
-output SERVICEBUS__fullyQualifiedNamespace string = serviceBus.outputs.fullyQualifiedNamespace
-output SERVICEBUS_NAMESPACE_NAME string = serviceBus.outputs.name
+output SERVICEBUS__fullyQualifiedNamespace string = overServiceBus ? serviceBus!.outputs.fullyQualifiedNamespace : ''
+output SERVICEBUS_NAMESPACE_NAME string = overServiceBus ? serviceBus!.outputs.name : ''
 output SERVICEBUS_TOPIC string = topicName
+output SERVICEBUS_QUEUE string = serviceBusQueue
 output SERVICEBUS_TOPIC_PARTITIONED string = string(topicPartitioned)
 output SERVICEBUS_SUBSCRIPTION string = subscriptionName
+output STORAGEQUEUE__queueServiceUri string = overServiceBus ? '' : storage.outputs.queueEndpoint
 output EVENT_TTL_SECONDS string = string(eventTtlSeconds)
 output APP_PYTHON_VERSION string = pythonVersion
 output APP_PRINCIPAL_ID string = identity.outputs.principalId

@@ -1,6 +1,6 @@
 """The Contact aggregate: it changes only through the methods below, and every change that matters raises its event."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Self
 from uuid import UUID, uuid4
@@ -24,6 +24,7 @@ class Contact(Aggregate[ContactState]):
     aggregate_type: ClassVar[str] = "contact"
     state_type: ClassVar[type[AggregateState]] = ContactState
     created_event: ClassVar[type[DomainEvent] | None] = ContactCreatedEvent
+    found_by: ClassVar[Sequence[str]] = ("email",)
     changed_events: ClassVar[Mapping[str, type[DomainEvent]]] = {
         "name": ContactNameUpdatedEvent,
         "email": ContactEmailUpdatedEvent,

@@ -3,13 +3,14 @@
 Names are snake_case in Python and camelCase on the wire.
 """
 
-import unicodedata
+import re
 from collections.abc import Callable
 from typing import Annotated
 from uuid import UUID
 
 from pydantic import Field
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 
 from cosmos_outbox import AggregateState, Timestamp, WireModel, input_rule
 
@@ -24,21 +25,29 @@ Text = Callable[[str], str]
 """Gives a text back, or raises ValueError with what would be right."""
 
 
+_BREAKS = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
+"""Control characters and line breaks, as in a regular expression."""
+_TURNS = r"\u202a-\u202e\u2066-\u2069"
+"""What turns or sets apart all text that follows, up to the next line (Unicode Annex 9)."""
+_BLANKS = r"\u0020\u00a0\u00ad\u1680\u180e\u2000-\u200f\u202f\u205f-\u2065\u206a-\u206f\u3000\ufeff"
+"""What else nobody sees."""
+ONE_LINE = rf"^[^{_BREAKS}{_TURNS}]*$"
+VISIBLE_LINE = rf"^[^{_BREAKS}{_TURNS}]*[^{_BREAKS}{_TURNS}{_BLANKS}][^{_BREAKS}{_TURNS}]*$"
+READABLE = r"^[^\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]*$"
+"""The rules below as the API's document tells them."""
+
+
 def _not_blank(text: str) -> str:
-    if not any(character.isprintable() and not character.isspace() for character in text):
-        raise ValueError("must not be blank")
+    if not re.search(rf"[^{_BREAKS}{_TURNS}{_BLANKS}]", text):
+        raise PydanticCustomError("blank", "must not be blank")
     return text
 
 
 def _readable(text: str) -> str:
     """A line break and a tab may stand in a longer text; any other control character is an accident or an attack."""
-    if any(unicodedata.category(character) == "Cc" and character not in "\n\r\t" for character in text):
-        raise ValueError("must not have control characters")
+    if not re.fullmatch(READABLE, text):
+        raise PydanticCustomError("control_character", "must not have control characters")
     return text
-
-
-_EMBEDDING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
-"""Bidirectional classes (Unicode Annex 9) of what turns or sets apart all text that follows, up to the next line."""
 
 
 def _one_line(text: str) -> str:
@@ -46,17 +55,21 @@ def _one_line(text: str) -> str:
 
     What single words of many scripts are written with, such as joiners and direction marks, may stand in it.
     """
-    if any(unicodedata.category(character) in ("Cc", "Zl", "Zp") for character in text):
-        raise ValueError("must not have control characters, line breaks or tabs")
-    if any(unicodedata.bidirectional(character) in _EMBEDDING for character in text):
-        raise ValueError("must not have characters that change the direction of the text around them")
+    if re.search(f"[{_BREAKS}]", text):
+        raise PydanticCustomError(
+            "control_character", "must not have control characters, line breaks or tabs"
+        )
+    if re.search(f"[{_TURNS}]", text):
+        raise PydanticCustomError(
+            "direction", "must not have characters that change the direction of the text around them"
+        )
     return text
 
 
 def _at_most(length: int) -> Text:
     def check(text: str) -> str:
         if len(text) > length:
-            raise ValueError(f"must have at most {length} characters")
+            raise PydanticCustomError("too_long", "must have at most {length} characters", {"length": length})
         return text
 
     return check
@@ -69,25 +82,39 @@ def _real_address(text: str) -> str:
     try:  # the syntax only: a look-up in the DNS would be I/O
         return validate_email(text, check_deliverability=False).normalized
     except EmailNotValidError as problem:
-        raise ValueError(str(problem)) from None
+        raise PydanticCustomError("email", "{reason}", {"reason": str(problem)}) from None
 
 
-def _limit(length: int) -> FieldInfo:
-    """The largest length as JSON Schema tells it."""
-    limit: FieldInfo = Field(json_schema_extra={"maxLength": length})
-    return limit
+def _told(length: int, **more: str) -> FieldInfo:
+    """The rules as JSON Schema tells them."""
+    limits: FieldInfo = Field(json_schema_extra={"maxLength": length, **more})
+    return limits
 
+
+_ADDRESS = "An address that mail can be sent to, so none below .test or .local."
 
 ShortText = Annotated[
-    str, _limit(NAME_LENGTH), input_rule(_at_most(NAME_LENGTH)), input_rule(_one_line), input_rule(_not_blank)
+    str,
+    _told(NAME_LENGTH, pattern=VISIBLE_LINE),
+    input_rule(_at_most(NAME_LENGTH)),
+    input_rule(_one_line),
+    input_rule(_not_blank),
 ]
 CompanyText = Annotated[
-    str, _limit(COMPANY_LENGTH), input_rule(_at_most(COMPANY_LENGTH)), input_rule(_one_line)
+    str, _told(COMPANY_LENGTH, pattern=ONE_LINE), input_rule(_at_most(COMPANY_LENGTH)), input_rule(_one_line)
 ]
-CompanyName = Annotated[CompanyText, input_rule(_not_blank)]
-Email = Annotated[str, _limit(EMAIL_LENGTH), input_rule(_at_most(EMAIL_LENGTH)), input_rule(_real_address)]
+CompanyName = Annotated[CompanyText, _told(COMPANY_LENGTH, pattern=VISIBLE_LINE), input_rule(_not_blank)]
+Email = Annotated[
+    str,
+    _told(EMAIL_LENGTH, format="email", description=_ADDRESS),
+    input_rule(_at_most(EMAIL_LENGTH)),
+    input_rule(_real_address),
+]
 Description = Annotated[
-    str, _limit(DESCRIPTION_LENGTH), input_rule(_at_most(DESCRIPTION_LENGTH)), input_rule(_readable)
+    str,
+    _told(DESCRIPTION_LENGTH, pattern=READABLE),
+    input_rule(_at_most(DESCRIPTION_LENGTH)),
+    input_rule(_readable),
 ]
 
 

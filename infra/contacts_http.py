@@ -26,4 +26,5 @@ contacts = Resource(
     delete=Contact.delete,
     view=ContactView,
     errors={ContactDeleted: 404},
+    history=True,
 )

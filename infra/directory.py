@@ -3,8 +3,9 @@
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
-from application.directory import DirectoryEntry, Field, Search
+from application.directory import CHANGED, CREATED, SORTED_BY, DirectoryEntry, Field, Search
 from cosmos_outbox import Condition, EntryForm, ListedPage, Listing
 
 LAST_NAME = "lastName"
@@ -14,6 +15,11 @@ LAST_NAME = "lastName"
 def spelled(text: str) -> str:
     """One spelling for texts that a reader takes for the same: case, width, composed letters, spaces."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def _in_order(at: datetime) -> str:
+    """A time as a text of one length and one zone: the order of the texts is that of the times."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 FORM = EntryForm(
@@ -26,8 +32,10 @@ FORM = EntryForm(
         Field.COMPANY.value: lambda entry: spelled(entry.company or ""),
         Field.CITY.value: lambda entry: spelled(entry.city or ""),
         Field.COUNTRY.value: lambda entry: spelled(entry.country or ""),
+        CREATED: lambda entry: _in_order(entry.created_at),
+        CHANGED: lambda entry: _in_order(entry.modified_at or entry.created_at),
     },
-    sorted_by=[field.value for field in Field],
+    sorted_by=SORTED_BY,
 )
 
 
@@ -42,7 +50,7 @@ class CosmosDirectory:
     ) -> ListedPage[DirectoryEntry]:
         """A page. Raises UnknownContinuation, Throttled, Unavailable."""
         conditions = [_conditions(field, text) for field, text in sorted(search.wanted.items())]
-        return await self.listing.page(conditions, search.sort.value, size, continuation_token)
+        return await self.listing.page(conditions, search.sort, size, continuation_token)
 
 
 def _conditions(field: Field, text: str) -> Sequence[Condition]:

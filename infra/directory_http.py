@@ -5,39 +5,50 @@ from typing import Any
 from application.directory import DirectoryEntry, Field, Search
 from cosmos_outbox import ListedPage
 from cosmos_outbox.http import Answer, FieldError, InvalidRequest, Request, json_response
-from cosmos_outbox.http.request import PAGE, parameters
+from cosmos_outbox.http.listing import SORT, WRITTEN, sorting, written_in
+from cosmos_outbox.http.request import PAGE, parameters, query
 from cosmos_outbox.inbox.entry import Listed
-from infra.directory import spelled
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.wiring.kept import ReadModel
+from domain.contact import Contact
+from infra.directory import FORM, spelled
 
 LONGEST = 250
 """The longest text to search for, in characters: no field is longer, but for an email address by four."""
 
-PARAMETERS = (*(field.value for field in Field), "sort")
+PARAMETERS = (*(field.value for field in Field), SORT, WRITTEN)
 """What may stand in the query beside the page."""
 
 
 def search(request: Request) -> Search:
     """The search in the query. Raises InvalidRequest, which names everything that is wrong."""
-    query, wrong = parameters(request, *PAGE, *PARAMETERS)
-    wanted = {field: query[field.value] for field in Field if field.value in query}
+    given, wrong = parameters(request, *PAGE, *PARAMETERS)
+    wanted = {field: given[field.value] for field in Field if field.value in given}
     wrong += [
         FieldError(field.value, f"must have 1 to {LONGEST} characters that are not spaces")
         for field, text in wanted.items()
         if not spelled(text) or len(text) > LONGEST
     ]
-    sort = query.get("sort", Field.NAME.value)
-    if sort not in [*Field]:
-        wrong.append(FieldError("sort", f"must be one of {', '.join(field.value for field in Field)}"))
+    sort = sorting(given, FORM.orders, wrong)
     if wrong:
         raise InvalidRequest(*wrong)
-    return Search(wanted, Field(sort))
+    return Search(wanted) if sort is None else Search(wanted, sort)
 
 
-def listed(page: ListedPage[DirectoryEntry]) -> Answer:
-    """200 with a page of entries and the token of the next page."""
+async def behind(request: Request, kept: ReadModel[DirectoryEntry]) -> bool | None:
+    """Whether the directory does not show yet what the query names; None: it names nothing. Raises InvalidRequest."""
+    text = query(request, *PAGE, *PARAMETERS).get(WRITTEN)
+    if text is None:
+        return None
+    contact, sequence = written_in(text)
+    return not await kept.shows(AggregateKey(Contact.aggregate_type, contact), sequence)
+
+
+def listed(page: ListedPage[DirectoryEntry], behind: bool | None, next_link: str | None) -> Answer:
+    """200 with a page of entries, and the token and the address of the next page."""
+    items, token = [_view(item) for item in page.items], page.continuation_token
     return json_response(
-        200,
-        {"items": [_view(item) for item in page.items], "continuationToken": page.continuation_token},
+        200, {"items": items, "continuationToken": token, "nextLink": next_link, "behind": behind}
     )
 
 

@@ -17,6 +17,7 @@ from azure.storage.blob import ContentSettings, StorageErrorCode
 from azure.storage.blob.aio import BlobServiceClient
 
 from cosmos_outbox.outbox.archive import Blob
+from cosmos_outbox.outbox.archive_index import INDEX
 from cosmos_outbox.outbox.errors import PreconditionFailed, Unavailable
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.credentials import Credential
@@ -70,10 +71,20 @@ class BlobArchive:
                         return None
                     raise
 
+    async def names(self, prefix: str) -> list[str]:
+        """The first names that begin so, of one request. Raises Unavailable, Misconfigured."""
+        with self._errors():
+            async with asyncio.timeout(CALL_SECONDS):
+                async for page in self._container.list_blob_names(name_starts_with=prefix).by_page():
+                    return [name async for name in page]
+        return []
+
     async def blobs(self) -> AsyncIterator[tuple[Blob, str]]:
-        """All, each with its ETag. Raises Unavailable, Misconfigured."""
+        """All but the index's, each with its ETag. Raises Unavailable, Misconfigured."""
         with self._errors():
             async for found in self._container.list_blobs():
+                if found.name.startswith(INDEX):
+                    continue
                 # It ends before the yield: whoever reads may take longer, and is cut off by his own limits alone.
                 async with asyncio.timeout(CALL_SECONDS):
                     content = await self._container.download_blob(found.name)

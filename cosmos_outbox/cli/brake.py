@@ -1,4 +1,5 @@
-"""The emergency brake: nothing expires while the relay is away. It is released only when no event would be lost by it.
+"""The emergency brake: nothing expires while the relay is away. It is released only when no event would be lost by it,
+nor missing in the archive.
 
     cosmos-outbox brake status|stop|resume
 
@@ -55,12 +56,16 @@ async def resume(outbox: Outbox) -> int:
 
 async def _unsafe(outbox: Outbox) -> str | None:
     """Why events could be lost by expiring; None: every event that waits has half of its TTL left, or more."""
-    relay = await outbox.observer.status()
-    if relay.missing:
-        return "the relay has no lease for a part of the container, so what waits there is not known"
-    if relay.events_at_risk:
-        oldest = max(lease.oldest_waiting_seconds or 0 for lease in relay.leases)
-        return f"events wait for the relay, the oldest for {oldest} s"
+    readers = {"relay": await outbox.status()}
+    if outbox.archiving is not None:
+        readers["archive"] = await outbox.archiving.observer.status()
+    for name, reader in readers.items():
+        if reader.missing:
+            return f"the {name} has no lease for a part of the container, so what waits there is not known"
+        if reader.events_at_risk:
+            oldest = max(reader.leases, key=lambda lease: lease.oldest_waiting_seconds or 0)
+            to = f" to {oldest.destination}" if oldest.destination else ""
+            return f"events wait for the {name}{to}, the oldest for {oldest.oldest_waiting_seconds} s"
     return None
 
 

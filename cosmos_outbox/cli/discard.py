@@ -1,6 +1,6 @@
 """An event, a message or an effect is given up for good, with the reason, which stays to be read.
 
-cosmos-outbox discard parked|set-aside|effect ID --reason TEXT
+cosmos-outbox discard parked|set-aside|effect ID --reason TEXT [--destination NAME]
 """
 
 import argparse
@@ -31,6 +31,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
     )
     parser.add_argument("what", choices=["parked", "set-aside", "effect"])
     parser.add_argument("id", metavar="ID", help="from cosmos-outbox parked, set-aside, or effects")
+    operating.add_destination(parser)
     parser.add_argument(
         "--reason", type=_reason, required=True, metavar="TEXT", help="why; write nothing personal into it"
     )
@@ -49,7 +50,8 @@ async def _discard(wired: AnyWired, arguments: Namespace) -> int:
             raise CannotDo(
                 f"{wired.service.name} only subscribes: events are parked where they are published"
             )
-        await wired.outbox.parking.discard(parking_id(arguments.id), arguments.reason)
+        parking = wired.outbox.towards(arguments.destination).parking
+        await parking.discard(parking_id(arguments.id), arguments.reason)
         say(
             f"{arguments.id} is given up: the relay's timer, or cosmos-outbox replay, sends what waited behind it"
         )

@@ -1,4 +1,4 @@
-"""What became of the events of one aggregate; which properties they carry is told, and no value of one.
+"""What became of the events of one aggregate, for each destination; the properties they carry are told by name alone.
 
 cosmos-outbox history TYPE ID [--json]
 """
@@ -10,10 +10,12 @@ from typing import Any
 
 from cosmos_outbox.cli import operating
 from cosmos_outbox.cli.operating import DONE, say, say_json
+from cosmos_outbox.operations.past_events import EventState
 from cosmos_outbox.operations.views import history
 from cosmos_outbox.wiring.service import Wired
 
 _AT_ONCE = 100
+_WORDS = {EventState.NOT_FOR_IT: "not for it"}
 
 
 def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
@@ -50,7 +52,12 @@ async def _tell(wired: Wired, arguments: Namespace) -> int:
 
 
 def _line(event: Mapping[str, Any]) -> str:
-    parked = f" as {event['parkingId']}" if event["parkingId"] else ""
     changed = ", ".join(event["changed"])
     what = f"{event['sequence'] or '-'}: {event['action']} ({changed})"
-    return f"{what} at {event['createdAt']}: {event['state']}{parked}"
+    beside = "".join(f"; {each['name']}: {_place(each)}" for each in event["destinations"])
+    return f"{what} at {event['createdAt']}: {_place(event)}{beside}"
+
+
+def _place(of: Mapping[str, Any]) -> str:
+    state = _WORDS.get(of["state"], of["state"])
+    return f"{state} as {of['parkingId']}" if of["parkingId"] else state

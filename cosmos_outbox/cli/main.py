@@ -21,7 +21,7 @@ class Part:
     module: str
     function: str = "main"
     extra: str | None = "relay"
-    """What has to be installed; None: nothing beside the library."""
+    """What has to be installed beside the library and the service's transport, which says so itself; None: nothing."""
 
     def main(self) -> Callable[..., int]:
         """What runs it, and returns the exit code."""
@@ -33,7 +33,7 @@ PARTS: Mapping[str, Part] = {
     "init": Part("write a new service, which runs at once", "cosmos_outbox.cli.init", extra=None),
     "relay": Part("forward events, in a process of its own", "cosmos_outbox.cli.work", "relay_main"),
     "subscriber": Part(
-        "receive messages, in a process of its own", "cosmos_outbox.cli.work", "subscriber_main", "servicebus"
+        "receive messages, in a process of its own", "cosmos_outbox.cli.work", "subscriber_main", None
     ),
     "preflight": Part("check a deployment before traffic does", "cosmos_outbox.cli.preflight"),
     "status": Part("tell how the service is, and what to do", "cosmos_outbox.cli.status"),
@@ -42,36 +42,34 @@ PARTS: Mapping[str, Part] = {
     "set-aside": Part(
         "list the messages that could not be applied, or show one",
         "cosmos_outbox.cli.set_aside",
-        extra="servicebus",
+        extra=None,
     ),
     "effects": Part(
         "list the effects that nobody is done with, or show one",
         "cosmos_outbox.cli.effects",
-        extra="servicebus",
+        extra=None,
     ),
     "apply": Part(
         "try a message that was set aside, or an effect",
         "cosmos_outbox.cli.effects",
         "apply_main",
-        "servicebus",
+        None,
     ),
     "reset-effects": Part(
         "after a restore, bring the effects of a subscriber back to their source",
         "cosmos_outbox.cli.effects",
         "reset_main",
-        "servicebus",
+        None,
     ),
     "discard": Part(
         "give up a parked event, a message that was set aside, or an effect",
         "cosmos_outbox.cli.discard",
-        extra="servicebus",
+        extra=None,
     ),
     "history": Part("tell what became of an aggregate's events", "cosmos_outbox.cli.history"),
     "erase": Part("erase an aggregate's data from all that the service keeps", "cosmos_outbox.cli.erase"),
     "publish-again": Part("publish the events of a time again", "cosmos_outbox.cli.publish_again"),
-    "rebuild": Part(
-        "fill or repair a read model from its sources", "cosmos_outbox.cli.rebuild", extra="servicebus"
-    ),
+    "rebuild": Part("fill or repair a read model from its sources", "cosmos_outbox.cli.rebuild", extra=None),
     "schemas": Part(
         "write the schemas of the events, or check that they break no reader",
         "cosmos_outbox.cli.schemas",

@@ -1,7 +1,7 @@
 """Events that cannot be sent: an operator looks at them, sends them after mending the cause, or gives one up.
 
-cosmos-outbox parked [ID] [--discarded] [--json]
-cosmos-outbox replay TYPE ID
+cosmos-outbox parked [ID] [--discarded] [--destination NAME] [--json]
+cosmos-outbox replay TYPE ID [--destination NAME]
 """
 
 import os
@@ -26,18 +26,18 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
     )
     parser.add_argument("id", nargs="?", metavar="ID", help="one event, by its id in this list")
     parser.add_argument("--discarded", action="store_true", help="list those that were given up instead")
+    operating.add_destination(parser)
     operating.add_json(parser)
     return operating.run(parser, _tell, argv, environment)
 
 
 async def _tell(wired: Wired, arguments: Namespace) -> int:
     if arguments.id is not None:
-        view = parked.shown(
-            await wired.outbox.parking.show(parking_id(arguments.id)), operating.names(wired.service)
-        )
+        parking = wired.outbox.towards(arguments.destination).parking
+        view = parked.shown(await parking.show(parking_id(arguments.id)), operating.names(wired.service))
         say_json(view)
         return DONE
-    view = await _list(wired, discarded=arguments.discarded)
+    view = await _list(wired, arguments.destination, discarded=arguments.discarded)
     items: list[Mapping[str, Any]] = view["items"]
     if arguments.json:
         say_json(view)
@@ -45,7 +45,8 @@ async def _tell(wired: Wired, arguments: Namespace) -> int:
         for item in items:
             say(_line(item))
         what = "discarded" if arguments.discarded else "parked"
-        say(f"{len(items)} event(s) {what}{'' if arguments.discarded or not items else _what_to_do(items)}")
+        told = "" if arguments.discarded or not items else _what_to_do(items, arguments.destination)
+        say(f"{len(items)} event(s) {what}{told}")
     return ATTENTION if items and not arguments.discarded else DONE
 
 
@@ -56,9 +57,9 @@ def parking_id(text: str) -> str:
     return text
 
 
-async def _list(wired: Wired, *, discarded: bool) -> Mapping[str, Any]:
+async def _list(wired: Wired, destination: str | None, *, discarded: bool) -> Mapping[str, Any]:
     """All pages in one, as the call over HTTP tells a page."""
-    parking, named = wired.outbox.parking, operating.names(wired.service)
+    parking, named = wired.outbox.towards(destination).parking, operating.names(wired.service)
     views = [
         parked.listed(page, named, parking.max_age_seconds)
         async for page in operating.all_pages(partial(parking.page, discarded=discarded))
@@ -81,10 +82,11 @@ def _owner(item: Mapping[str, Any]) -> str | None:
     return f"{kind} {owner}" if kind and owner else None
 
 
-def _what_to_do(items: Sequence[Mapping[str, Any]]) -> str:
+def _what_to_do(items: Sequence[Mapping[str, Any]], destination: str | None) -> str:
     blocked = next((owner for item in items if item["state"] == "inTheWay" and (owner := _owner(item))), None)
     replay = f"cosmos-outbox replay {blocked}" if blocked else "cosmos-outbox replay TYPE ID"
-    return f". Mend the reason of what is inTheWay, then {replay}; or give it up with cosmos-outbox discard"
+    named = f" --destination {destination}" if destination else ""
+    return f". Mend the reason of what is inTheWay, then {replay}{named}; or give it up with cosmos-outbox discard"
 
 
 def replay_main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
@@ -96,14 +98,15 @@ def replay_main(argv: Sequence[str] | None = None, environment: Mapping[str, str
         attention="one is refused again, others are at it, or nothing is parked",
     )
     operating.add_aggregate(parser)
+    operating.add_destination(parser)
     return operating.run(parser, _replay, argv, environment)
 
 
 async def _replay(wired: Wired, arguments: Namespace) -> int:
     key = operating.aggregate(wired.service, arguments.type, arguments.id)
-    sent = 0
+    parking, sent = wired.outbox.towards(arguments.destination).parking, 0
     while True:
-        view = parked.replayed(await wired.outbox.parking.replay(key))
+        view = parked.replayed(await parking.replay(key))
         sent += view["replayed"]
         say(f"{sent} event(s) of {key} sent")
         if not view["remaining"]:

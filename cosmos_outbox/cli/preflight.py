@@ -23,6 +23,7 @@ from cosmos_outbox.preflight.report import COULD_NOT_CHECK, Finding, exit_code, 
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.webhook import Webhook
+from cosmos_outbox.wiring.transports import needed_over
 
 _EMULATOR_PORT = 5300
 """https://learn.microsoft.com/azure/service-bus-messaging/overview-emulator"""
@@ -90,7 +91,7 @@ def _plan(values: Mapping[str, str], arguments: argparse.Namespace) -> Plan:
         raise Misconfigured(
             f"SERVICEBUS_ADMIN_PORT is {port!r}: set it to the port of the emulator's management API"
         )
-    return plan_for(
+    plan = plan_for(
         told.any_service(arguments, values),
         values,
         other_subscriptions=tuple(arguments.subscription),
@@ -98,12 +99,14 @@ def _plan(values: Mapping[str, str], arguments: argparse.Namespace) -> Plan:
         as_app=arguments.as_app,
         emulator_port=int(port),
     )
+    needed_over(*(each.name for each in plan.settings.transports))
+    return plan
 
 
 async def _check(plan: Plan) -> list[Finding]:
     """The findings. Without a connection string the caller's own sign-in is used, whatever identity the app has."""
-    transport = plan.settings.transport
-    connections = [] if isinstance(transport, Webhook) else [transport.connection]
+    transports = [each.settings.transport for each in (plan, *plan.destinations)]
+    connections = [each.connection for each in transports if not isinstance(each, Webhook)]
     if plan.cosmos:
         connections.append(plan.cosmos.connection)
     if isinstance(plan.settings, Settings) and plan.settings.archive is not None:

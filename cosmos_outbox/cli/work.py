@@ -17,10 +17,13 @@ from cosmos_outbox.cli import told
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.telemetry.correlation import tag_log_lines
 from cosmos_outbox.wiring.service import Wired
+from cosmos_outbox.wiring.subscribing import WiredSubscriber
+from cosmos_outbox.wiring.transports import needed_over
 from cosmos_outbox.worker import draining, relay, subscriber
 from cosmos_outbox.worker.probes import Address
 
 W = TypeVar("W")
+T = TypeVar("T", bound=Wired | WiredSubscriber)
 
 _LONGEST_SECONDS = 86_400.0
 
@@ -37,16 +40,22 @@ class Command(Generic[W]):
     """Works for a wired service until the event is set, and answers probes at the address."""
 
 
+def _with_its_packages(wired: T) -> T:
+    """The same service. Raises Misconfigured: the packages of its transport are not installed."""
+    needed_over(*(each.name for each in wired.settings.transports))
+    return wired
+
+
 RELAY = Command(
     "relay",
     "Forward the events of a service until told to stop.",
-    lambda arguments: told.service(arguments).wire(os.environ),
+    lambda arguments: _with_its_packages(told.service(arguments).wire(os.environ)),
     relay.run,
 )
 SUBSCRIBER = Command(
     "subscriber",
     "Receive the messages of the service's subscriptions until told to stop.",
-    lambda arguments: told.any_service(arguments).wire(os.environ),
+    lambda arguments: _with_its_packages(told.any_service(arguments).wire(os.environ)),
     subscriber.run,
 )
 

@@ -44,6 +44,10 @@ _FROM_THE_REQUEST: dict[str, Schema] = {
         "type": "string",
         "description": "The id of the event that a reaction reacted to, if one did.",
     },
+    "causedBy": {
+        "type": "string",
+        "description": "A digest of who had signed in to make the request: the same for the same person.",
+    },
 }
 """What ``cosmos_outbox/cosmos/aggregates/documents.py`` adds to an event when it is stored."""
 
@@ -104,11 +108,13 @@ def schema(kind: Kind, of: str = "") -> Schema:
 
 
 def without_limits(node: Any) -> Any:
-    """A schema without the longest lengths in it."""
+    """A schema without what only callers' input must be: the lengths, the patterns, the form of an address."""
     if isinstance(node, dict):
         return {
             name: without_limits(inner)
             for name, inner in node.items()
-            if not (name == "maxLength" and isinstance(inner, int))
+            if not (name in ("minLength", "maxLength") and isinstance(inner, int))
+            and not (name == "pattern" and isinstance(inner, str))
+            and (name, inner) != ("format", "email")
         }
     return [without_limits(inner) for inner in node] if isinstance(node, list) else node

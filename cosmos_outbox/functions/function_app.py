@@ -4,31 +4,38 @@ The Functions host tries HTTP routes in the alphabetical order of the functions'
 (https://github.com/Azure/azure-functions-host/issues/9876): so the name of the catch-all function sorts last.
 """
 
+import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import azure.functions as func
 
+from cosmos_outbox.functions.document import document, routes
 from cosmos_outbox.functions.edge.http_functions import HttpFunctions, paths, paths_of, resource_functions
 from cosmos_outbox.functions.operator.calls import health_functions, operator_functions
 from cosmos_outbox.functions.operator.effects import effect_functions
 from cosmos_outbox.functions.operator.set_aside import set_aside_functions
 from cosmos_outbox.functions.relay import relay_functions
 from cosmos_outbox.functions.subscription import AnySubscriber, subscription_functions
-from cosmos_outbox.http import request
-from cosmos_outbox.http.answering import Answering
-from cosmos_outbox.http.calls import calls
+from cosmos_outbox.http import problems, request
+from cosmos_outbox.http.answering import STATUS_OF, Answering, status_of
+from cosmos_outbox.http.calls import Call, calls
 from cosmos_outbox.http.catch_all import Path, no_such_call
+from cosmos_outbox.http.documents import document_calls
 from cosmos_outbox.http.message import Answer, Request
+from cosmos_outbox.http.problems import ProblemKind
 from cosmos_outbox.http.resource import Resource
 from cosmos_outbox.operations.views.names import names_of
+from cosmos_outbox.outbox.errors import NoSuchDestination
 from cosmos_outbox.settings.environment import load_canary
+from cosmos_outbox.settings.transports import Name, named, settings_of
 from cosmos_outbox.wiring.canary import with_canary
 from cosmos_outbox.wiring.declared import EffectOf
 from cosmos_outbox.wiring.located import AnyService, operator_names
 from cosmos_outbox.wiring.service import Service
 from cosmos_outbox.wiring.subscribing import ForeignEffect
+from cosmos_outbox.wiring.transports import needed_over
 
 CATCH_ALL = "unrouted"
 
@@ -58,6 +65,7 @@ class App(func.FunctionApp):
                         f"the function {name} would get no call: the host tries {CATCH_ALL}, which takes every path, "
                         "before it. Give it a name that sorts before"
                     )
+            _refuse_hidden_calls(listed)
             self._functions = listed
         return self._functions
 
@@ -75,8 +83,29 @@ def _refuse_shared_calls(known: Sequence[Path]) -> None:
         taken |= calls
 
 
+def _refuse_hidden_calls(listed: Sequence[func.Function]) -> None:
+    """Such as ``people/parked``, of a destination with the name of a resource: the host tries ``people/{id}`` first."""
+    named = [(str(each.get_function_name()), path) for each in listed for path in paths_of([each])]
+    named.sort(key=lambda each: _as_ordered(each[0]))
+    for at, (name, path) in enumerate(named):
+        for first, other in named[:at]:
+            shared = {*path.methods} & {*other.methods}
+            if shared and other.shape != path.shape and other.parts(path.route) is not None:
+                raise ValueError(
+                    f"the function {name} would get no call: {first} takes {min(shared)} /{path.route}, and the "
+                    "host tries it before. Give the destination, or the resource, another name"
+                )
+
+
 def _as_ordered(name: str) -> str:
     return name.upper()
+
+
+def _transports(service: AnyService) -> Iterator[Name]:
+    """Of all destinations. Raises Misconfigured: there is none of a name."""
+    yield named(os.environ, service.transport)
+    for each in service.destinations if isinstance(service, Service) else ():
+        yield named(settings_of(os.environ, each.of.name), each.transport)
 
 
 def app(service: AnyService, *, resources: Sequence[Resource[Any, Any]] = ()) -> App:
@@ -84,14 +113,21 @@ def app(service: AnyService, *, resources: Sequence[Resource[Any, Any]] = ()) ->
 
     So are the calls on ``resources``. One that only subscribes has no resources, no relay and no operations page, which
     shows one. Decorate the service's other functions with it. Raises Misconfigured when a setting that a trigger needs
-    is wrong.
+    is wrong, or the package of its transport is missing.
     """
+    needed_over(*_transports(service))
+    _quiet_sdks()
     made = App(http_auth_level=func.AuthLevel.FUNCTION)
     names = operator_names(service)
+    on_resources: Sequence[Call] = ()
     if isinstance(service, Service):
-        made.register_functions(operator_functions(service, names, lists=_lists(service)))
+        others = [each.of.name for each in service.destinations]
+        made.register_functions(
+            operator_functions(service, names, lists=_lists(service), destinations=others)
+        )
         made.register_functions(relay_functions(service))
-        made.register_functions(resource_functions(calls(service, resources)))
+        on_resources = calls(service, resources)
+        made.register_functions(resource_functions(on_resources))
     elif resources:
         raise ValueError(f"{service.name} only subscribes: give the resources to the service that keeps them")
     else:
@@ -105,15 +141,47 @@ def app(service: AnyService, *, resources: Sequence[Resource[Any, Any]] = ()) ->
         if isinstance(each, EffectOf | ForeignEffect):
             made.register_functions(effect_functions(service, each.name, names, path=path))
 
+    def kinds() -> Mapping[str, ProblemKind]:
+        by_hand = [each.by_hand.errors for each in routes(made.get_functions()) if each.by_hand]
+        own = [
+            each for errors in (*(one.errors for one in resources), *by_hand) for each in status_of(errors)
+        ]
+        return problems.kinds([*own, *STATUS_OF])
+
+    def told(base: str) -> Mapping[str, Any]:
+        return document(service.name.capitalize(), made.get_functions(), on_resources, names, base)
+
+    made.register_functions(resource_functions(document_calls(told, kinds), func.AuthLevel.ANONYMOUS))
+
     @made.function_name(CATCH_ALL)
     @made.route(route="{*path}")  # with every method; a list of azure-functions cannot name TRACE
     @HttpFunctions(Answering()).honouring(*request.HONOURED)
     async def unrouted(req: Request) -> Answer:
         """Every call that no other function takes."""
         path = req.route.get("path", "").removesuffix("/")
+        _refuse_unknown(path, service)
         return no_such_call(req, path, paths(made), _hint(service, resources))
 
     return made
+
+
+def _refuse_unknown(path: str, service: AnyService) -> None:
+    """A call on what is parked of a destination that there is not. Raises NoSuchDestination."""
+    if not isinstance(service, Service):
+        return
+    name, _, rest = path.partition("/")
+    destinations = [each.of.name for each in service.destinations]
+    if name not in destinations and rest.partition("/")[0] == "parked":
+        raise NoSuchDestination(name, destinations)
+
+
+def _quiet_sdks() -> None:
+    """The worker takes all from INFO up, where an SDK writes two long lines for each request.
+
+    ``logLevel`` in host.json drops them after they were made and handed over. A level that the user has set stays.
+    """
+    if logging.getLogger("azure").level == logging.NOTSET:
+        logging.getLogger("azure").setLevel(logging.WARNING)
 
 
 def _with_paths(service: AnyService) -> list[tuple[AnySubscriber, str]]:
@@ -122,8 +190,8 @@ def _with_paths(service: AnyService) -> list[tuple[AnySubscriber, str]]:
 
 
 def _lists(service: Service) -> list[str]:
-    """The lists of what the subscribers have not done."""
-    lists = []
+    """The lists of what is parked of other destinations, and of what the subscribers have not done."""
+    lists = [f"{each.of.name}/parked" for each in service.destinations]
     for each, path in _with_paths(service):
         before = f"{path}/" if path else ""
         lists += [f"{before}set-aside", *([f"{before}effects"] if isinstance(each, EffectOf) else [])]

@@ -20,6 +20,7 @@ from cosmos_outbox.telemetry.messaging import STORAGEQUEUE
 from cosmos_outbox.telemetry.tracing import invoked
 from cosmos_outbox.wiring.located import AnyService
 from cosmos_outbox.wiring.subscription import Subscriber
+from cosmos_outbox.wiring.webhook import not_received
 
 AWAY_SECONDS = 10.0
 """What a call waits before it gives back a message whose data cannot be read."""
@@ -68,6 +69,9 @@ def add_trigger(
             async def receive_queued(message: func.QueueMessage, context: func.Context) -> None:
                 """As from a topic. What came too often the host moves to the poison queue, which is collected."""
                 await receive_from_queue(service, of, message, context)
+
+        case "webhook":
+            raise not_received(called)
 
 
 async def receive(

@@ -2,12 +2,13 @@
 
 import functools
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
-from http import HTTPStatus
 
-from cosmos_outbox.http import request
+from cosmos_outbox.http import problems, request
+from cosmos_outbox.http.compression import packed
 from cosmos_outbox.http.errors import FieldError, InvalidRequest, RequestTooLarge, UnsupportedMediaType
-from cosmos_outbox.http.message import Answer, Handler, Headers, Request
+from cosmos_outbox.http.message import Answer, Handler, Headers, Request, below
 from cosmos_outbox.http.methods import READING
 from cosmos_outbox.http.responses import problem
 from cosmos_outbox.inbox.errors import Contended, NotApplied, NotInTurn, NotSetAside, RecordChanged, StoreAway
@@ -20,6 +21,7 @@ from cosmos_outbox.outbox.errors import (
     ChangeTooLarge,
     ConcurrentChange,
     IdempotencyKeyReused,
+    NoSuchDestination,
     NotDelivered,
     NotInTheWay,
     NotParked,
@@ -44,6 +46,7 @@ STATUS_OF: StatusOf = [
     (UnknownContinuation, 400, "Invalid request"),
     (AggregateNotFound, 404, "Not found"),
     (NotParked, 404, "Not found"),
+    (NoSuchDestination, 404, "Not found"),
     (NotInTheWay, 409, "Conflict"),
     (BeingReplayed, 409, "Conflict"),
     (StillUnsendable, 409, "Conflict"),
@@ -52,11 +55,11 @@ STATUS_OF: StatusOf = [
     (NotInTurn, 409, "Conflict"),
     (RecordChanged, 409, "Conflict"),
     (PreconditionFailed, 412, "Precondition failed"),
-    (AlreadyExists, 409, "Conflict"),
-    (ConcurrentChange, 409, "Conflict"),
+    (AlreadyExists, 409, "Already exists"),
+    (ConcurrentChange, 409, "Concurrent change"),
     (IdempotencyKeyReused, 422, "Idempotency key reused"),
     (AnswerErased, 410, "Gone"),
-    (RefusedBefore, 409, "Conflict"),
+    (RefusedBefore, 409, "Refused before"),
     (ChangeTooLarge, 413, "Content too large"),
     (Unpublishable, 400, "Invalid request"),
     (Throttled, 429, "Too many requests"),
@@ -69,12 +72,23 @@ STATUS_OF: StatusOf = [
 ]
 """The errors of every service; a service adds its own errors with :class:`Answering`."""
 
+COME_BACK = (429, 503)
+"""The statuses whose answers tell when to come back, never too early."""
+
 UNLESS_TOLD = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
     "Access-Control-Expose-Headers": ", ".join(
         (
-            *("ETag", "Location", "Retry-After", "Idempotency-Replayed", request.CORRELATION_HEADER),
+            *(
+                "ETag",
+                "Last-Modified",
+                "Location",
+                "Written",
+                "Retry-After",
+                "Idempotency-Replayed",
+                request.CORRELATION_HEADER,
+            ),
             *("Allow", "Accept", "Accept-Patch", "Accept-Encoding"),
         )
     ),
@@ -87,9 +101,12 @@ _log = logging.getLogger(__name__)
 
 
 def status_of(errors: Mapping[type[Exception], int]) -> StatusOf:
-    """The same of errors that are declared with their status alone: a class stands before its base."""
+    """The same of errors that are declared with their status alone: a class stands before its base.
+
+    The title is the error's name in words; what its page tells is its docstring.
+    """
     ordered = sorted(errors.items(), key=lambda each: -len(each[0].__mro__))
-    return [(kind, status, HTTPStatus(status).phrase.capitalize()) for kind, status in ordered]
+    return [(kind, status, problems.title_of(kind)) for kind, status in ordered]
 
 
 class Answering:
@@ -125,7 +142,7 @@ class Answering:
         @functools.wraps(handler)
         async def answer_call(req: Request) -> Answer:
             correlation_id = request.correlation_id(req)
-            with correlated(correlation_id):
+            with correlated(correlation_id), below(req.base):
                 try:
                     request.refuse_unless(honoured, req)
                     if self._check_load is not None and req.method not in READING:
@@ -134,7 +151,8 @@ class Answering:
                 except Exception as error:  # noqa: BLE001 - the edge: whatever it is, the caller gets an answer
                     answer = self.answer(error)
             told = Headers(UNLESS_TOLD, answer.headers)
-            return answer.with_headers({**told, request.CORRELATION_HEADER: correlation_id})
+            given = answer.with_headers({**told, request.CORRELATION_HEADER: correlation_id})
+            return packed(req, given) if req.method in READING else given
 
         return answer_call
 
@@ -166,23 +184,24 @@ class Answering:
 
 def _problem(error: Exception, status: int, title: str) -> Answer:
     if isinstance(error, RefusedBefore):
-        return problem(error.status, HTTPStatus(error.status).phrase.capitalize(), str(error))
+        return problem(error.status, title, str(error))
     if isinstance(error, Misconfigured):
         return problem(status, title, "The service is not set up correctly; its log says what to change.")
-    return problem(status, title, str(error), errors=_fields(error), headers=_headers(error))
+    return problem(status, title, str(error), errors=_fields(error), headers=_headers(error, status))
 
 
 def _fields(error: Exception) -> Sequence[FieldError]:
     if isinstance(error, InvalidRequest):
         return error.errors
     if isinstance(error, UnknownContinuation):
-        return [FieldError("continuationToken", str(error))]
+        return [FieldError("continuationToken", str(error), "unknown_token")]
     return ()
 
 
-def _headers(error: Exception) -> Mapping[str, str]:
+def _headers(error: Exception, status: int) -> Mapping[str, str]:
     if isinstance(error, UnsupportedMediaType):
         return error.accepted
-    if isinstance(error, Throttled | Unavailable | NotDelivered | StoreAway | Overloaded):
-        return {"Retry-After": str(max(1, round(error.retry_after_seconds)))}
+    if status in COME_BACK:
+        seconds = getattr(error, "retry_after_seconds", 1.0)  # an error of the service's own may have it too
+        return {"Retry-After": str(max(1, math.ceil(seconds)))}
     return {}

@@ -7,10 +7,14 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequen
 from typing import Any
 from urllib.parse import quote
 
-from cosmos_outbox.http.answering import Answering
+from cosmos_outbox.http import openapi, problems
+from cosmos_outbox.http.answering import STATUS_OF, Answering, status_of
 from cosmos_outbox.http.calls import Call, CallerOf, Serving, calls
 from cosmos_outbox.http.catch_all import Path, no_such_call
+from cosmos_outbox.http.documents import ROUTES, document_calls
 from cosmos_outbox.http.message import Answer, Handler, Request
+from cosmos_outbox.http.openapi import ToldCall
+from cosmos_outbox.http.problems import ProblemKind
 from cosmos_outbox.http.request import HONOURED, MAX_BODY_BYTES
 from cosmos_outbox.http.resource import Resource
 
@@ -29,10 +33,27 @@ def asgi_app(
 ) -> "AsgiApp":
     """An ASGI application with the calls on these resources, to be mounted: Starlette's ``Mount("/api", app=...)``.
 
+    It has ``openapi.json`` and ``docs``, a page to try it, too.
     ``caller_of``: who sends a request, as the program's own authentication says; one caller's ``Idempotency-Key`` is
     then another key than the same text of another caller. Relay and subscribers run where the program runs them.
     """
-    return AsgiApp(calls(service, resources, caller_of=caller_of))
+    served = calls(service, resources, caller_of=caller_of)
+
+    def told(base: str) -> Mapping[str, Any]:
+        components = openapi.with_problems()
+        operations = [
+            ToldCall(call.name, call.method, call.route, openapi.described(call, components))
+            for call in served
+        ]
+        return openapi.document(", ".join(each.path for each in resources), operations, components, base=base)
+
+    return AsgiApp([*served, *document_calls(told, lambda: kinds(resources))])
+
+
+def kinds(resources: Sequence[Resource[Any, Any]]) -> Mapping[str, ProblemKind]:
+    """The kinds of problems that calls on these may end with."""
+    own = [known for each in resources for known in status_of(each.errors)]
+    return problems.kinds([*own, *STATUS_OF])
 
 
 class AsgiApp:
@@ -50,13 +71,15 @@ class AsgiApp:
         for known, handler in self._served:
             parts = known.parts(path)
             if parts is not None and scope["method"] in known.methods:
-                return await serve(handler, parts, scope, receive, send)
-        return await serve(self._unrouted, {"path": path}, scope, receive, send)
+                return await serve(handler, parts, scope, receive, send, scope.get("root_path", ""))
+        return await serve(self._unrouted, {"path": path}, scope, receive, send, scope.get("root_path", ""))
 
 
 def unrouted(known: Sequence[Path]) -> Handler:
     """Answers what no call takes. The part ``path`` of its route is the whole path."""
-    hint = ", ".join(sorted({f"/{path.route}" for path in known if "{" not in path.route}))
+    hint = ", ".join(
+        sorted({f"/{path.route}" for path in known if "{" not in path.route and path.route not in ROUTES})
+    )
 
     @_answering.honouring(*HONOURED)
     async def none(req: Request) -> Answer:
@@ -65,11 +88,11 @@ def unrouted(known: Sequence[Path]) -> Handler:
     return none
 
 
-async def serve(
-    handler: Handler, parts: Mapping[str, str], scope: Scope, receive: Receive, send: Send
+async def serve(  # noqa: PLR0913, PLR0917 - ASGI's three beside what is served
+    handler: Handler, parts: Mapping[str, str], scope: Scope, receive: Receive, send: Send, base: str
 ) -> None:
-    """Answer one request, if its caller is still there when the request has come."""
-    answer = await answer_call(handler, parts, scope, receive)
+    """Answer one request, if its caller is still there when the request has come. ``base``: see ``Request``."""
+    answer = await answer_call(handler, parts, scope, receive, base)
     if answer is None:
         return
     headers = {name.lower(): value for name, value in answer.headers.items()}
@@ -83,11 +106,11 @@ async def serve(
 
 
 async def answer_call(
-    handler: Handler, parts: Mapping[str, str], scope: Scope, receive: Receive
+    handler: Handler, parts: Mapping[str, str], scope: Scope, receive: Receive, base: str
 ) -> Answer | None:
     """The answer to a request; None: its caller went before all of it had come."""
     body = await _body(receive)
-    return None if body is None else await handler(received(scope, parts, body))
+    return None if body is None else await handler(received(scope, parts, body, base))
 
 
 async def _body(receive: Receive) -> bytes | None:
@@ -102,7 +125,7 @@ async def _body(receive: Receive) -> bytes | None:
     return b"".join(parts)
 
 
-def received(scope: Scope, parts: Mapping[str, str], body: bytes) -> Request:
+def received(scope: Scope, parts: Mapping[str, str], body: bytes, base: str = "") -> Request:
     """What the server hands over. A header that came twice is one with both values (RFC 9110, 5.3)."""
     headers: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:
@@ -111,4 +134,4 @@ def received(scope: Scope, parts: Mapping[str, str], body: bytes) -> Request:
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
     query = scope.get("query_string", b"").decode("latin-1")
     url = quote(scope["path"], safe="/:@!$&'()*+,;=~") + (f"?{query}" if query else "")
-    return Request(scope["method"], url, headers, parts, body)
+    return Request(scope["method"], url, headers, parts, body, base)

@@ -15,14 +15,26 @@ from cosmos_outbox.outbox.idempotency import digest
 ANONYMOUS = "anonymous"
 
 
-def caller(request: Request, *, platform_authenticates: bool) -> str:
-    """The signed-in principal, else the function key, else nobody in particular.
+def principal(request: Request, *, platform_authenticates: bool, who: str | None = None) -> str | None:
+    """Who has signed in; None: nobody, as far as the platform and the program know.
 
-    ``platform_authenticates``: whether the platform, not the caller, writes the principal headers. The host looks for
-    the key in the same two places, the header first.
+    ``platform_authenticates``: whether the platform, not the caller, writes the principal headers. ``who``: as the
+    program's own authentication says.
     """
-    if platform_authenticates and (principal := request.headers.get("x-ms-client-principal-id")):
-        return digest(f"principal {request.headers.get('x-ms-client-principal-idp', '')} {principal}")
+    if who is not None:
+        return digest(f"program {who}")
+    if platform_authenticates and (given := request.headers.get("x-ms-client-principal-id")):
+        return digest(f"principal {request.headers.get('x-ms-client-principal-idp', '')} {given}")
+    return None
+
+
+def caller(request: Request, *, platform_authenticates: bool, who: str | None = None) -> str:
+    """The principal, else the function key, else nobody in particular.
+
+    The host looks for the key in the same two places, the header first.
+    """
+    if signed_in := principal(request, platform_authenticates=platform_authenticates, who=who):
+        return signed_in
     if key := request.headers.get("x-functions-key") or _code(request):
         return digest(f"key {key}")
     return ANONYMOUS

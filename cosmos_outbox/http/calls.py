@@ -5,15 +5,16 @@ Whoever serves the calls gets them as a list, and knows nothing of what they do.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, Generic, Protocol, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel
 
-from cosmos_outbox.http import request
+from cosmos_outbox.http import conditions, listing, request
 from cosmos_outbox.http.answering import Answering, status_of
+from cosmos_outbox.http.history import ToldChanges
 from cosmos_outbox.http.message import Answer, Handler, Request
 from cosmos_outbox.http.methods import READING
 from cosmos_outbox.http.resource import Action, Resource
@@ -24,16 +25,21 @@ from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.change_once import ChangeAnswer
 from cosmos_outbox.outbox.errors import AggregateNotFound
+from cosmos_outbox.outbox.past_changes import PastChanges
+from cosmos_outbox.outbox.unit_of_work import ETag, Origin
 from cosmos_outbox.settings.environment import Settings
 
 A = TypeVar("A", bound=Aggregate[Any])
 D = TypeVar("D", bound=BaseModel)
 
-_OF_A_CHANGE = ("If-Match", "Idempotency-Key")
+_OF_A_CHANGE = ("If-Match", "If-None-Match", "Idempotency-Key")
 JSON, MERGE_PATCH = "application/json", "application/merge-patch+json"
 
 CallerOf = Callable[[Request], str | None]
-"""Who sends a request, as far as the program knows: its user's id, say. An ``Idempotency-Key`` is one caller's own."""
+"""Who sends a request, as far as the program knows: its user's id, say. An ``Idempotency-Key`` is one caller's own.
+
+The events of a change carry a digest of it (``causedBy``): of an id that is easy to guess it tells the id.
+"""
 
 
 class _Shedder(Protocol):
@@ -43,6 +49,8 @@ class _Shedder(Protocol):
 class _Outbox(Protocol):
     @property
     def shedder(self) -> _Shedder: ...
+    @property
+    def changes(self) -> PastChanges: ...
 
 
 class Serving(Protocol):
@@ -75,11 +83,17 @@ class Call:
     status: HTTPStatus = HTTPStatus.OK
     resource: Resource[Any, Any] | None = None
     """What it is a call on."""
+    is_history: bool = False
+    """It tells what changed of one."""
 
     @property
     def query(self) -> Sequence[str]:
         """What it takes in the query."""
-        return request.PAGE if self.method == "GET" and "{id}" not in self.route else ()
+        if self.is_history:
+            return request.PAGE
+        if self.method != "GET" or "{id}" in self.route or self.resource is None:
+            return ()
+        return (*request.PAGE, *listing.names(self.resource.kind))
 
     @property
     def methods(self) -> Sequence[str]:
@@ -102,7 +116,7 @@ class _Calls(Generic[A, D]):
         self, service: Callable[[], Serving], resource: Resource[A, D], caller_of: CallerOf | None
     ) -> None:
         self._service, self._resource, self._caller_of = service, resource, caller_of
-        self._shown = Shown(resource.shown)
+        self._shown, self._told = Shown(resource.shown), ToldChanges(resource.properties)
         self._name = _snake(resource.kind.aggregate_type)
         self._answering = Answering(status_of(resource.errors), check_load=self._check_load)
 
@@ -112,6 +126,10 @@ class _Calls(Generic[A, D]):
     def listed(self) -> Iterator[Call]:
         resource, path, name = self._resource, self._resource.path, self._name
         one, plural = f"{path}/{{id}}", _snake(path)
+        of_a_change = (
+            *_OF_A_CHANGE,
+            *(["If-Unmodified-Since"] if conditions.has_dates(resource.kind) else []),
+        )
         if resource.create:
             yield self._call(
                 f"create_{name}", "POST", path, self._create, f"create a {name}", "Idempotency-Key",
@@ -122,24 +140,28 @@ class _Calls(Generic[A, D]):
             f"get_{name}", "GET", one, self._get,
             f"read a {name}; Cache-Control: no-cache asks for no older state than that of the call", "If-None-Match",
         )  # fmt: skip
+        if resource.history:
+            summary = f"read what changed of a {name}, a page a call"
+            told = self._call(f"get_{name}_history", "GET", f"{one}/history", self._history, summary)
+            yield replace(told, is_history=True)
         if resource.change:
             yield self._call(
                 f"patch_{name}", "PATCH", one, self._patch, f"change a {name} with a JSON Merge Patch (RFC 7396)",
-                *_OF_A_CHANGE, takes=[MERGE_PATCH, JSON], body=resource.new,
+                *of_a_change, takes=[MERGE_PATCH, JSON], body=resource.new,
             )  # fmt: skip
             yield self._call(
                 f"put_{name}", "PUT", one, self._put, f"replace a {name}; what was read may be sent back whole",
-                *_OF_A_CHANGE, takes=[JSON], body=resource.new,
+                *of_a_change, takes=[JSON], body=resource.new,
             )  # fmt: skip
         if resource.delete:
             yield self._call(
-                f"delete_{name}", "DELETE", one, self._delete, f"delete a {name}", *_OF_A_CHANGE,
+                f"delete_{name}", "DELETE", one, self._delete, f"delete a {name}", *of_a_change,
                 status=HTTPStatus.NO_CONTENT,
             )  # fmt: skip
         for action in resource.actions:
             yield self._call(
                 f"post_{name}_{_snake(action.name)}", "POST", f"{one}/{action.name}", self._acting(action),
-                f"{action.name} of a {name}", *_OF_A_CHANGE, takes=[JSON] if action.body else [], body=action.body,
+                f"{action.name} of a {name}", *of_a_change, takes=[JSON] if action.body else [], body=action.body,
             )  # fmt: skip
 
     def _call(  # noqa: PLR0913 - a call has many parts
@@ -161,7 +183,7 @@ class _Calls(Generic[A, D]):
         resource, key, at = self._resource, request.idempotency_key(req), utc_now()
         assert resource.create is not None, "without it there is no such call"
         details, create = validated(self._new(), request.json_object(req, JSON)), resource.create
-        service, origin = self._service(), request.origin(req)
+        service, origin = self._service(), self._origin(req)
         if key is None:
             made = create(details, id=new_id(), at=at)
             return self._shown.created(req, await service.aggregates.create(made, origin))
@@ -174,9 +196,11 @@ class _Calls(Generic[A, D]):
         return self._shown.created(req, receipt, replayed=replayed)
 
     async def _list(self, req: Request) -> Answer:
-        size, token = request.page_request(req)
-        page = await self._service().aggregates.page(self._resource.kind, size, token, request.origin(req))
-        return self._shown.listed(page)
+        kind = self._resource.kind
+        selection, names = listing.selection(req, kind), listing.names(kind)
+        size, token = request.page_request(req, *names)
+        page = await self._service().aggregates.page(kind, size, token, request.origin(req), selection)
+        return self._shown.listed(page, listing.next_link(req, page.continuation_token, *names))
 
     async def _get(self, req: Request) -> Answer:
         wanted, newest = self._id(req), request.wants_newest(req)
@@ -185,27 +209,41 @@ class _Calls(Generic[A, D]):
         )
         return self._shown.found(req, found)
 
+    async def _history(self, req: Request) -> Answer:
+        wanted, newest, (size, token) = self._id(req), request.wants_newest(req), request.page_request(req)
+        service, kind = self._service(), self._resource.kind
+        aggregate = (
+            await service.aggregates.read(kind, wanted, request.origin(req), newest=newest)
+        ).aggregate
+        page = await service.outbox.changes.page(aggregate.key, aggregate.state.last_sequence, size, token)
+        return self._told.answer(page, listing.next_link(req, page.continuation_token))
+
     async def _patch(self, req: Request) -> Answer:
-        wanted, patch = self._id(req), request.json_object(req, MERGE_PATCH, JSON)
+        wanted, sent = self._id(req), request.json_object(req, MERGE_PATCH, JSON)
         model, resource = self._new(), self._resource
+        patch, etag = conditions.taken_from(sent)
         return await self._revise(
-            req, wanted, lambda aggregate: patched(model, resource.current(aggregate), patch)
+            req, wanted, etag, lambda aggregate: patched(model, resource.current(aggregate), patch)
         )
 
     async def _put(self, req: Request) -> Answer:
-        wanted, sent = self._id(req), request.json_object(req, JSON)
+        wanted, body = self._id(req), request.json_object(req, JSON)
         model, resource = self._new(), self._resource
+        sent, etag = conditions.taken_from(body)
         return await self._revise(
             req,
             wanted,
+            etag,
             lambda aggregate: replaced(model, resource.current(aggregate), resource.shown(aggregate), sent),
         )
 
-    async def _revise(self, req: Request, wanted: str, details: Callable[[A], D]) -> Answer:
+    async def _revise(
+        self, req: Request, wanted: str, etag: ETag | None, details: Callable[[A], D]
+    ) -> Answer:
         change = self._resource.change
         assert change is not None, "without it there is no such call"
         revised = await self._change(
-            req, wanted, lambda aggregate: change(aggregate, details(aggregate), at=utc_now())
+            req, wanted, lambda aggregate: change(aggregate, details(aggregate), at=utc_now()), etag=etag
         )
         return self._shown.answered(wanted, revised)
 
@@ -219,7 +257,7 @@ class _Calls(Generic[A, D]):
         deleted = await self._change(
             req, wanted, lambda aggregate: delete(aggregate, at=utc_now()), has_body=False
         )
-        return self._shown.deleted(replayed=deleted.replayed)
+        return self._shown.deleted(wanted, deleted)
 
     def _acting(self, action: Action) -> Handler:
         async def act(req: Request) -> Answer:
@@ -236,25 +274,33 @@ class _Calls(Generic[A, D]):
 
         return act
 
-    async def _change(
+    async def _change(  # noqa: PLR0913 - the last four are keywords, and seldom given
         self,
         req: Request,
         wanted: str,
         change: Callable[[A], None],
         *,
+        etag: ETag | None = None,
         action: str = "",
         has_body: bool = True,
     ) -> ChangeAnswer[A]:
-        kind, versions, origin = self._resource.kind, request.if_match(req), request.origin(req)
+        kind, asked, origin = self._resource.kind, conditions.of_change(req, etag), self._origin(req)
         key, service = request.idempotency_key(req), self._service()
         if key is None:
-            receipt = await service.aggregates.change(kind, wanted, change, origin, if_match=versions)
+            receipt = await service.aggregates.change(
+                kind, wanted, change, origin, if_match=asked.if_match, refuse=asked.refuses
+            )
             return ChangeAnswer(receipt.aggregate.state.last_sequence, receipt)
         status_of = self._answering.refusal_status
         keyed = request.keyed_change(
             req, service.settings, key, status_of, action=action, has_body=has_body, who=self._who(req)
         )
-        return await service.aggregates.change_once(kind, wanted, change, keyed, origin, if_match=versions)
+        return await service.aggregates.change_once(
+            kind, wanted, change, keyed, origin, if_match=asked.if_match, refuse=asked.refuses
+        )
+
+    def _origin(self, req: Request) -> Origin:
+        return request.origin(req, self._service().settings, who=self._who(req))
 
     def _who(self, req: Request) -> str | None:
         return (self._caller_of and self._caller_of(req)) or None

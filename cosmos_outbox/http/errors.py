@@ -26,10 +26,12 @@ class FieldError:
     """A path such as ``name.firstName``, the name of a header or query parameter, or ``body``."""
     reason: str
     """What the field must be, for the caller to read."""
+    code: str = "invalid"
+    """The rule that is broken, for a program: it stays as it is when the words change."""
 
     def told(self) -> "FieldError":
         """As an answer tells it: a caller may choose a name as long as a body."""
-        return FieldError(_cut(self.field, LONGEST_NAME), _cut(self.reason, LONGEST_REASON))
+        return FieldError(_cut(self.field, LONGEST_NAME), _cut(self.reason, LONGEST_REASON), self.code)
 
 
 class RequestError(InfraError):

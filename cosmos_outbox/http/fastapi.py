@@ -14,9 +14,10 @@ needed("fastapi")
 from fastapi import APIRouter, Request, Response  # noqa: E402 - not before it is known that it can be imported
 from starlette.routing import Route  # noqa: E402
 
-from cosmos_outbox.http.asgi import Receive, Scope, Send, answer_call, serve, unrouted  # noqa: E402
+from cosmos_outbox.http.asgi import Receive, Scope, Send, answer_call, kinds, serve, unrouted  # noqa: E402
 from cosmos_outbox.http.calls import CallerOf, Serving, calls  # noqa: E402
 from cosmos_outbox.http.catch_all import Path  # noqa: E402
+from cosmos_outbox.http.documents import problem_call  # noqa: E402
 from cosmos_outbox.http.message import Handler  # noqa: E402
 from cosmos_outbox.http.openapi import answers, operation  # noqa: E402
 from cosmos_outbox.http.resource import Resource  # noqa: E402
@@ -41,7 +42,7 @@ def fastapi_router(
         for method in call.methods:
             router.add_api_route(
                 f"/{call.route}",
-                _endpoint(call.handler),
+                _endpoint(call.handler, call.route),
                 methods=[method],
                 status_code=call.status,
                 name=call.name,
@@ -52,6 +53,11 @@ def fastapi_router(
                 openapi_extra=operation(call),
                 include_in_schema=method == call.method,
             )
+    explained = problem_call(lambda: kinds(resources))
+    router.add_api_route(
+        f"/{explained.route}", _endpoint(explained.handler, explained.route), methods=list(explained.methods),
+        name=explained.name, response_model=None, include_in_schema=False,
+    )  # fmt: skip
     paths = [Path(call.route, call.methods) for call in served]
     for route in dict.fromkeys(call.route for call in served):
         rest = _Unrouted(route, unrouted(paths))
@@ -59,15 +65,22 @@ def fastapi_router(
     return router
 
 
-def _endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(handler: Handler, path: str) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
-        answer = await answer_call(handler, request.path_params, request.scope, request.receive)
+        answer = await answer_call(
+            handler, request.path_params, request.scope, request.receive, _base(request.scope, path)
+        )
         if answer is None:
             return Response(status_code=400)  # nobody is there to get it
         kind = None if answer.status == 204 else answer.media_type
         return Response(answer.body, answer.status, dict(answer.headers), kind)
 
     return endpoint
+
+
+def _base(scope: Scope, route: str) -> str:
+    """What the path begins with before the route: a program may mount the router anywhere."""
+    return str(scope["path"]).rstrip("/").rsplit("/", route.count("/") + 1)[0]
 
 
 class _Unrouted:
@@ -77,4 +90,4 @@ class _Unrouted:
         self._route, self._handler = route, handler
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await serve(self._handler, {"path": self._route}, scope, receive, send)
+        await serve(self._handler, {"path": self._route}, scope, receive, send, _base(scope, self._route))

@@ -4,6 +4,8 @@
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 
 
@@ -37,6 +39,8 @@ class Request:
     route: Mapping[str, str] = field(default_factory=dict)
     """The parts of the path that stand for names, such as ``id``."""
     body: bytes = b""
+    base: str = ""
+    """What the path begins with before the part that the API serves, such as ``/api``."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "headers", Headers(self.headers))  # whatever it was, its names have no case
@@ -66,3 +70,20 @@ class Answer:
 
 Handler = Callable[[Request], Awaitable[Answer]]
 """Answers one kind of call."""
+
+_base: ContextVar[str] = ContextVar("base_of_the_api", default="")
+
+
+@contextmanager
+def below(base: str) -> Iterator[None]:
+    """What is answered meanwhile belongs to an API below this path, such as ``/api``."""
+    before = _base.set(base)
+    try:
+        yield
+    finally:
+        _base.reset(before)
+
+
+def base() -> str:
+    """The path that the API of the running request is below."""
+    return _base.get()

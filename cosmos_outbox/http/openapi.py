@@ -1,79 +1,241 @@
-"""What a call takes and gives, in the words of OpenAPI 3.1, for a framework that shows its calls."""
+"""What a call takes and gives, in the words of OpenAPI 3.1: for the document of an API, and for a framework's own."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from cosmos_outbox.http.calls import MERGE_PATCH, Call
-from cosmos_outbox.http.request import MAX_PAGE_SIZE
-from cosmos_outbox.http.resource import SEQUENCE
+from pydantic.alias_generators import to_pascal
 
+from cosmos_outbox.http import listing, parameters
+from cosmos_outbox.http.calls import MERGE_PATCH, Call
+from cosmos_outbox.http.components import Components, Schema, SchemaForm, ref
+from cosmos_outbox.http.conditions import ETAG
+from cosmos_outbox.http.history import ToldChanges
+from cosmos_outbox.http.parameters import HEADERS, TAG, TAGS, TEXT, UUID_TEXT, parameter
+from cosmos_outbox.http.problem_schemas import FIELD_PROBLEM, PROBLEM
+from cosmos_outbox.http.request import CORRELATION_HEADER
+from cosmos_outbox.http.resource import SEQUENCE, Resource
+from cosmos_outbox.outbox.selection import orders
+
+VERSION = "3.1.0"
 _REFUSALS = {
     400: "Malformed or invalid; `errors` names each wrong field",
     404: "There is none",
+    405: "Another method than those of this path",
     409: "Refused, or others won the race each time",
     410: "The key was used, and what it created was deleted",
-    412: "At another version than that in If-Match",
+    412: "At another version than the conditions allow",
     413: "Too large",
     415: "A body of another kind than this call takes",
     422: "The key was used before, with another request",
     429: "The store asks to slow down; see Retry-After",
+    500: "A setting is wrong, or the service has a bug",
     503: "The store is away, or events wait for too long; see Retry-After",
+}
+_ALSO = {
+    405: ("Allow",), 415: ("Accept", "Accept-Patch", "Accept-Encoding"), 429: ("Retry-After",), 503: ("Retry-After",)
+}  # fmt: skip
+"""Headers of the answer to an error."""
+
+_VERSION: Schema = TEXT | {
+    "pattern": f"^{TAG}$", "description": "As an answer had it: 412 when it is at another version now."
+}  # fmt: skip
+_DESCRIPTIONS = {
+    "POST": "Send an `Idempotency-Key`: without one, a repetition after a lost answer creates a second one.",
+    "PATCH": "What is left out stays, `null` removes a value. Without `If-Match` it is applied to the newest version.",
+    "PUT": "What was read may be edited and sent back whole: what the service decides must be as it is now. Without "
+    "`If-Match` it replaces the newest version.",
+    "DELETE": "Without `If-Match` the newest version is deleted.",
+    "action": "Without `If-Match` it is done to the newest version.",
+    "list": "Go on with `continuationToken` until it is null.",
+    "one": "With `If-None-Match` it is sent only when it is another version.",
+    "history": "The newest first, without a gap. Go on with `continuationToken` until it is null.",
 }
 
 
-_TEXT = {"type": "string"}
-_PROBLEM = {
-    "type": "object",
-    "properties": {
-        "type": _TEXT, "title": _TEXT, "status": {"type": "integer"}, "detail": _TEXT,
-        "errors": {"type": "array", "items": {
-            "type": "object", "properties": {"field": _TEXT, "reason": _TEXT}, "required": ["field", "reason"],
-        }},
-        "correlationId": {"anyOf": [_TEXT, {"type": "null"}]},
-    },
-    "required": ["type", "title", "status", "detail", "errors", "correlationId"],
-}  # fmt: skip
-
-
 def answers(call: Call) -> dict[int | str, dict[str, Any]]:
-    """Every answer to a call, by its status: the one when all is well, then each refusal (RFC 9457)."""
-    told: dict[int | str, dict[str, Any]] = {call.status.value: _success(call)}
-    if "If-None-Match" in call.honours:
-        told[304] = {"description": "The caller has this version", "headers": _headers("ETag")}
+    """Every answer to a call, by its status, for a framework that has no components of ours."""
+    components = with_problems()
+    found: dict[int | str, dict[str, Any]] = components.written_out(_answers(call, components))
+    return found
+
+
+def operation(call: Call) -> dict[str, Any]:
+    """The parameters and the body of a call, for the same."""
+    components = Components()
+    found: dict[str, Any] = components.written_out(_operation(call, components))
+    return found
+
+
+def with_problems() -> Components:
+    """Components with the schemas of every API."""
+    components = Components()
+    components.named("FieldProblem", FIELD_PROBLEM)
+    components.named("Problem", PROBLEM)
+    return components
+
+
+@dataclass(frozen=True)
+class ToldCall:
+    """One operation in a document."""
+
+    name: str
+    method: str
+    route: str
+    """Below the API's root, without a slash before it."""
+    told: Mapping[str, Any]
+    security: list[dict[str, list[str]]] | None = None
+
+
+def described(call: Call, components: Components) -> dict[str, Any]:
+    """An operation with its answers, for a document with these components."""
+    told = _operation(call, components)
+    also = (
+        ()
+        if call.query and not call.is_history
+        else ("Cache-Control",)
+        if call.method == "GET"
+        else ("traceparent", "tracestate")
+    )
+    told["parameters"] += [parameter(name) for name in also]
+    return {
+        "summary": call.summary[0].upper() + call.summary[1:],
+        "description": _description(call),
+        "tags": [call.route.partition("/{")[0]],
+        **told,
+        "responses": {str(status): each for status, each in _answers(call, components).items()},
+    }
+
+
+def document(
+    title: str, operations: Iterable[ToldCall], components: Components, *, base: str = ""
+) -> dict[str, Any]:
+    """The whole document of the API below ``base``. Each operation gets what every call takes and gives."""
+    paths: dict[str, dict[str, Any]] = {}
+    for each in operations:
+        told = dict(each.told)
+        told["parameters"] = [*told.get("parameters", ()), parameter(CORRELATION_HEADER)]
+        told["responses"] = _completed(told["responses"])
+        if each.security:
+            told["responses"]["401"] = {
+                "description": "No key, or a wrong one: the platform's answer, without a body."
+            }
+        told["responses"] = dict(sorted(told["responses"].items()))
+        security = {} if each.security is None else {"security": each.security}
+        paths.setdefault(f"{base}/{each.route}", {})[each.method.lower()] = {
+            "operationId": each.name, **told, **security
+        }  # fmt: skip
+    return {
+        "openapi": VERSION,
+        "info": {
+            "title": title,
+            "version": "1.0.0",
+            "description": parameters.ABOUT,
+        },
+        "paths": paths,
+        "components": {
+            "schemas": dict(sorted(components.schemas.items())),
+            "headers": {name: {"description": text, "schema": TEXT} for name, text in HEADERS.items()},
+            "responses": {f"problem{status}": _problem(status) for status in _REFUSALS},
+        },
+    }
+
+
+def _completed(responses: Mapping[str, Any]) -> dict[str, Any]:
+    """The answers with the headers that each has, and with the refusals that every call may end with."""
+    found: dict[str, Any] = {}
+    for status, each in responses.items():
+        if int(status) >= 400:
+            found[status] = {"$ref": f"#/components/responses/problem{status}"}
+        else:
+            names = [*parameters.OF_EVERY_ANSWER, "Cache-Control", *each.get("headers", ())]
+            found[status] = each | {
+                "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+            }
+    return found | {
+        str(status): {"$ref": f"#/components/responses/problem{status}"} for status in (400, 405, 500)
+    }
+
+
+def _problem(status: int) -> dict[str, Any]:
+    names = (*parameters.OF_EVERY_ANSWER, *_ALSO.get(status, ()))
+    return {
+        "description": _REFUSALS[status],
+        "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in names},
+        "content": {"application/problem+json": {"schema": ref("Problem")}},
+    }
+
+
+def _description(call: Call) -> str:
+    if call.method == "GET":
+        return _DESCRIPTIONS["history" if call.is_history else "list" if call.query else "one"]
+    if call.method == "POST" and "{id}" in call.route:
+        return _DESCRIPTIONS["action"]
+    return _DESCRIPTIONS[call.method]
+
+
+def _answers(call: Call, components: Components) -> dict[int | str, dict[str, Any]]:
+    told: dict[int | str, dict[str, Any]] = {call.status.value: _success(call, components)}
+    if call.method == "GET" and "If-None-Match" in call.honours:
+        told[304] = {
+            "description": "The caller has this version",
+            "headers": _headers("ETag", "Last-Modified"),
+        }
     for status, text in _refusals(call).items():
         told[status] = {
-            "description": text, "content": {"application/problem+json": {"schema": _PROBLEM}}
+            "description": text, "content": {"application/problem+json": {"schema": ref("Problem")}}
         }  # fmt: skip
     return told
 
 
-def _success(call: Call) -> dict[str, Any]:
+def _success(call: Call, components: Components) -> dict[str, Any]:
     headers = ["Location"] if call.status == HTTPStatus.CREATED else []
     if call.status != HTTPStatus.NO_CONTENT and not call.query:
-        headers.append("ETag")
+        headers += ["ETag", "Last-Modified"]
     if "Idempotency-Key" in call.honours:
-        headers.append("Idempotency-Replayed")
+        headers += ["Written", "Idempotency-Replayed"]
     told: dict[str, Any] = {"description": call.status.phrase, "headers": _headers(*headers)}
     if call.status != HTTPStatus.NO_CONTENT:
-        told["content"] = {"application/json": {"schema": _shown(call)}}
+        schema = _shown(call, components)
+        told["content"] = {"application/json": {"schema": schema, "example": components.example(schema)}}
     return told
 
 
 def _headers(*names: str) -> dict[str, Any]:
-    return {name: {"schema": _TEXT} for name in names}
+    return {name: {"schema": TEXT} for name in names}
 
 
-def _shown(call: Call) -> dict[str, Any]:
-    described = call.resource.described if call.resource else None
-    one = {"type": "object"} if described is None else written_out(described)
+def _shown(call: Call, components: Components) -> Schema:
+    if call.is_history and call.resource is not None:
+        return ToldChanges(call.resource.properties).described(_name(call.resource), components)
+    one: Schema = {"type": "object"} if call.resource is None else _one(call.resource, components)
+    name = "Answer" if call.resource is None else _name(call.resource)
     if call.query:
-        page = {"items": {"type": "array", "items": one}, "continuationToken": {"type": ["string", "null"]}}
-        return {"type": "object", "properties": page, "required": list(page)}
+        text = {"type": ["string", "null"]}
+        page = {"items": {"type": "array", "items": one}, "continuationToken": text, "nextLink": text}
+        return components.named(f"{name}Page", {"type": "object", "properties": page, "required": list(page)})
     if "If-Match" not in call.honours:
         return one
-    late = {"id": _TEXT, SEQUENCE: {"type": "integer"}}  # to a repetition, when others have changed it since
-    return {"anyOf": [one, {"type": "object", "properties": late, "required": list(late)}]}
+    late = {
+        "id": UUID_TEXT,
+        SEQUENCE: {"type": "integer"},
+    }  # to a repetition, when others have changed it since
+    stale = components.named("Superseded", {"type": "object", "properties": late, "required": list(late)})
+    return components.named(f"Changed{name}", {"anyOf": [one, stale]})
+
+
+def _one(resource: Resource[Any, Any], components: Components) -> Schema:
+    described = resource.described
+    return (
+        {"type": "object"}
+        if described is None
+        else components.whole(described, SchemaForm.ANSWER, _name(resource))
+    )
+
+
+def _name(resource: Resource[Any, Any]) -> str:
+    return to_pascal(resource.kind.aggregate_type.replace("-", "_"))
 
 
 def _refusals(call: Call) -> Mapping[int, str]:
@@ -88,53 +250,71 @@ def _refusals(call: Call) -> Mapping[int, str]:
     if "Idempotency-Key" in call.honours:
         wanted |= {422}
     if call.status == HTTPStatus.CREATED:
-        wanted |= {410}
+        wanted |= {409, 410}
+    if call.resource is not None and call.method not in ("GET", "HEAD"):
+        wanted |= {status for status in call.resource.errors.values() if status in _REFUSALS}
     return {status: _REFUSALS[status] for status in sorted(wanted)}
 
 
-def operation(call: Call) -> dict[str, Any]:
-    """The parameters and the body of a call."""
-    parameters = [_parameter(name, "header", _TEXT) for name in call.honours]
-    if "{id}" in call.route:
-        parameters.insert(
-            0, {**_parameter("id", "path", {"type": "string", "format": "uuid"}), "required": True}
-        )
-    elif call.query:
-        size, token = call.query
-        parameters.append(
-            _parameter(size, "query", {"type": "integer", "minimum": 1, "maximum": MAX_PAGE_SIZE})
-        )
-        parameters.append(_parameter(token, "query", _TEXT))
-    told: dict[str, Any] = {"parameters": parameters}
+def _operation(call: Call, components: Components) -> dict[str, Any]:
+    names = [*(["id"] if "{id}" in call.route else []), *call.honours]
+    told: dict[str, Any] = {
+        "parameters": [
+            *(parameter(name, _condition(call, name)) for name in names),
+            *(parameter(name, _queried(call, name), "query") for name in call.query),
+        ]
+    }
     if call.body is not None:
-        schema = written_out(call.body.model_json_schema(by_alias=True), partial=MERGE_PATCH in call.takes)
-        told["requestBody"] = {
-            "required": True,
-            "content": {media_type: {"schema": schema} for media_type in call.takes},
-        }
+        schema = _body(call, components)
+        example = components.example(schema)
+        example.pop(ETAG, None)  # nobody makes one up
+        content = {"schema": schema, "example": example}
+        told["requestBody"] = {"required": True, "content": dict.fromkeys(call.takes, content)}
     return told
 
 
-def _parameter(name: str, place: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {"name": name, "in": place, "schema": dict(schema)}
+def _condition(call: Call, name: str) -> Schema | None:
+    """A read takes a condition that is no condition for none; a change could not be taken back."""
+    return TAGS if name == "If-None-Match" and call.method != "GET" else None
 
 
-def written_out(schema: Mapping[str, Any], *, partial: bool = False) -> dict[str, Any]:
-    """A model's schema with what it refers to written out, since it stands in one place; ``partial``: of a patch."""
-    whole = dict(schema)
-    parts = whole.pop("$defs", {})
+def _queried(call: Call, name: str) -> Schema | None:
+    """The schema of a parameter of a list that is the resource's own."""
+    if call.resource is None:
+        return None
+    kind = call.resource.kind
+    if name == listing.SORT:
+        found = orders(kind)
+        return TEXT | {"enum": [*map(str, found)], "default": str(found[0])}
+    if name not in listing.found_by(kind):
+        return None
+    state = kind.state_type.model_json_schema(by_alias=True)
+    one = {**state, "properties": {name: state["properties"][name]}}
+    alone = Components()
+    found_by: Schema = alone.written_out(alone.whole(one, SchemaForm.INPUT, name))["properties"][name]
+    return found_by
 
-    def written(schema: Any, within: tuple[str, ...] = ()) -> Any:
-        if isinstance(schema, list):
-            return [written(each, within) for each in schema]
-        if not isinstance(schema, dict):
-            return schema
-        if "$ref" in schema:
-            name = str(schema["$ref"]).rpartition("/")[2]
-            inner = {} if name in within else written(parts[name], (*within, name))  # a circle has no end
-            return {**inner, **{key: value for key, value in schema.items() if key != "$ref"}}
-        left_out = {"required", "default"} if partial and schema.get("type") == "object" else set()
-        return {key: written(value, within) for key, value in schema.items() if key not in left_out}
 
-    described: dict[str, Any] = written(whole)
-    return described
+def _body(call: Call, components: Components) -> Schema:
+    body = call.body
+    assert body is not None, "asked for only then"
+    new: object = call.resource and call.resource.new
+    if call.resource is None or new is not body:
+        return components.of(body, SchemaForm.INPUT)
+    name = _name(call.resource)
+    if MERGE_PATCH in call.takes:
+        return components.of(body, SchemaForm.PATCH, f"{name}Patch", **{ETAG: _VERSION})
+    if call.method == "POST":
+        return components.of(body, SchemaForm.INPUT, f"New{name}")
+    shown = call.resource.described or {}
+    read_only = {
+        each: {**schema, "description": "As it is now, or left out."}
+        for each, schema in components.schemas.get(name, {"properties": {}})["properties"].items()
+        if each in shown.get("properties", {}) and each not in _aliases(call)
+    }
+    return components.of(body, SchemaForm.INPUT, f"{name}Replacement", **read_only | {ETAG: _VERSION})
+
+
+def _aliases(call: Call) -> set[str]:
+    assert call.body is not None, "asked for only then"
+    return {field.alias or name for name, field in call.body.model_fields.items()}

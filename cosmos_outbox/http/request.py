@@ -18,7 +18,7 @@ from cosmos_outbox.http.methods import READING
 from cosmos_outbox.kernel.clock import new_id
 from cosmos_outbox.outbox.canonical import canonical
 from cosmos_outbox.outbox.idempotency import KeyedRequest, digest
-from cosmos_outbox.outbox.unit_of_work import ETag, Origin
+from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.telemetry import correlation
 from cosmos_outbox.telemetry.tracing import Trace, nearest, valid_state
@@ -35,18 +35,17 @@ HONOURED = ("If-Match", "If-None-Match", "If-Unmodified-Since", "Idempotency-Key
 _ONLY_OF_CHANGES = "Idempotency-Key"
 _INSTEAD = {
     "If-Match": "it is for a change of one version of a resource",
-    "If-None-Match": "it is for reading: pin the version of a change with If-Match",
-    "If-Unmodified-Since": "versions have no dates here: use If-Match with an ETag",
+    "If-None-Match": "it is for one resource, as it is now",
+    "If-Unmodified-Since": "it is for a change of a resource that has a date: use If-Match with an ETag",
     _ONLY_OF_CHANGES: "it is for changes of resources, and does nothing here: leave it out",
 }
 
+API_VERSION = "api-version"
+"""A parameter of the query that is refused as a condition is, unless the call honours it."""
 _OF_THE_HOST = ("code", "clientId")
 """A function key, and its name, may stand in any query."""
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_TAG = r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"'
-_TAGS = re.compile(rf"[ \t,]*{_TAG}(?:[ \t]*,[ \t,]*{_TAG})*[ \t,]*")
-"""A list of entity tags; its elements may be empty (RFC 9110, 5.6.1 and 8.8.3)."""
 _QUOTED_KEY = re.compile(r'"(.*)"')
 _KEY = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,255}")
 _LONGEST_NAME = 40
@@ -62,13 +61,20 @@ def correlation_id(request: Request) -> str:
     return given if _CORRELATION_ID.fullmatch(given) else str(new_id())
 
 
-def origin(request: Request) -> Origin:
-    """The origin that the headers name, or the host; a header that is not well-formed is ignored."""
+def origin(request: Request, settings: Settings | None = None, *, who: str | None = None) -> Origin:
+    """The origin that the headers name, or the host; a header that is not well-formed is ignored.
+
+    ``settings``: of the service; without them nobody is named who has signed in. ``who``: as the program says.
+    """
     traceparent, given = request.headers.get("traceparent", ""), None
     if _TRACEPARENT.fullmatch(traceparent):
         given = Trace(traceparent, valid_state(request.headers.get("tracestate")))
     trace, cause = nearest(given), correlation.current() or correlation_id(request)
-    return Origin(cause) if trace is None else Origin(cause, trace.parent, trace.state)
+    believed = settings is not None and settings.platform_authenticates
+    by = caller.principal(request, platform_authenticates=believed, who=who)
+    if trace is None:
+        return Origin(cause, caused_by=by)
+    return Origin(cause, trace.parent, trace.state, caused_by=by)
 
 
 def path_id(request: Request) -> UUID | None:
@@ -84,11 +90,12 @@ def json_object(request: Request, *media_types: str) -> dict[str, Any]:
         wanted = sorted(media_types)
         name = "Accept-Patch" if request.method == "PATCH" else "Accept"
         raise UnsupportedMediaType(
-            FieldError("Content-Type", f"must be {' or '.join(wanted)}"), accepted={name: ", ".join(wanted)}
+            FieldError("Content-Type", f"must be {' or '.join(wanted)}", "not_one_of"),
+            accepted={name: ", ".join(wanted)},
         )
     if request.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
         raise UnsupportedMediaType(
-            FieldError("Content-Encoding", "must be left out: send the body as it is"),
+            FieldError("Content-Encoding", "must be left out: send the body as it is", "not_one_of"),
             accepted={"Accept-Encoding": "identity"},
         )
     body = request.body
@@ -97,20 +104,21 @@ def json_object(request: Request, *media_types: str) -> dict[str, Any]:
             FieldError(
                 "body",
                 "did not arrive: send Content-Length, since a chunked body is not passed on by the host",
+                "required",
             )
         )
     if len(body) > MAX_BODY_BYTES:
-        raise RequestTooLarge(FieldError("body", f"must not be over {MAX_BODY_BYTES} bytes"))
+        raise RequestTooLarge(FieldError("body", f"must not be over {MAX_BODY_BYTES} bytes", "too_long"))
     try:
         data = from_json(body, allow_inf_nan=False)  # pydantic bounds the nesting, json.loads does not
     except ValueError as error:
-        raise InvalidRequest(FieldError("body", f"must be JSON in UTF-8: {error}")) from None
+        raise InvalidRequest(FieldError("body", f"must be JSON in UTF-8: {error}", "malformed")) from None
     if not isinstance(data, dict):
-        raise InvalidRequest(FieldError("body", "must be a JSON object"))
+        raise InvalidRequest(FieldError("body", "must be a JSON object", "wrong_type"))
     if repeated := _repeated_names(body):
         raise InvalidRequest(
             *(
-                FieldError("body", f"names {name!r} twice: readers differ on which counts")
+                FieldError("body", f"names {name!r} twice: readers differ on which counts", "repeated")
                 for name in repeated
             )
         )
@@ -132,8 +140,14 @@ def _repeated_names(body: bytes) -> list[str]:
 def refuse_unless(honoured: Collection[str], request: Request) -> None:
     """Raises InvalidRequest for a condition or a key that the call would ignore: what it did could not be taken back.
 
-    A key on a call that only reads promises nothing that the call does not keep.
+    A key on a call that only reads promises nothing that the call does not keep. ``api-version`` in the query would be
+    ignored too: who names a version must not believe that it answers (``docs/internals/decisions/0028``).
     """
+    given = dict(parse_qsl(urlsplit(request.url).query, keep_blank_values=True))
+    if API_VERSION in given and API_VERSION not in honoured:
+        raise InvalidRequest(
+            FieldError(API_VERSION, "names a version, and the API has one: leave it out", "not_honoured")
+        )
     ignored = [
         name
         for name in HONOURED
@@ -143,38 +157,11 @@ def refuse_unless(honoured: Collection[str], request: Request) -> None:
     ]
     if ignored:
         raise InvalidRequest(
-            *(FieldError(name, f"cannot be honoured by this call: {_INSTEAD[name]}") for name in ignored)
-        )
-
-
-def if_match(request: Request) -> frozenset[ETag]:
-    """The versions that the caller allows (empty: any that is there, as ``*`` says). Raises InvalidRequest.
-
-    A weak version stays in the answer and is equal to none: a stored version is strong, and RFC 9110, 13.1.1, asks for
-    the strong comparison.
-    """
-    header = request.headers.get("If-Match")
-    if header is None or header.strip() == "*":
-        return frozenset()
-    if not _TAGS.fullmatch(header):
-        raise InvalidRequest(
-            FieldError(
-                "If-Match", "must be the unchanged ETag of an answer, in quotes; * stands for any version"
+            *(
+                FieldError(name, f"cannot be honoured by this call: {_INSTEAD[name]}", "not_honoured")
+                for name in ignored
             )
         )
-    return frozenset(re.findall(_TAG, header))
-
-
-def has_version(request: Request, version: ETag) -> bool:
-    """Whether the caller has this version of the resource, or any (``If-None-Match``; RFC 9110, 13.1.2).
-
-    A header that is no list of entity tags names none. The comparison is the weak one.
-    """
-    header = request.headers.get("If-None-Match", "")
-    if header.strip() == "*":
-        return True
-    known = re.findall(_TAG, header) if _TAGS.fullmatch(header) else []
-    return version.removeprefix("W/") in {tag.removeprefix("W/") for tag in known}
 
 
 def wants_newest(request: Request) -> bool:
@@ -199,7 +186,9 @@ def idempotency_key(request: Request) -> str | None:
     if not _KEY.fullmatch(key):
         raise InvalidRequest(
             FieldError(
-                "Idempotency-Key", "must be 1 to 255 visible ASCII characters without quotes, such as a UUID"
+                "Idempotency-Key",
+                "must be 1 to 255 visible ASCII characters without quotes, such as a UUID",
+                "malformed",
             )
         )
     return key
@@ -236,13 +225,13 @@ def _body_digest(request: Request) -> str:
     try:
         return hashlib.sha256(canonical(from_json(request.body))).hexdigest()
     except ValueError:
-        raise InvalidRequest(FieldError("body", "has an integer beyond 2^53: write it as text")) from None
+        raise InvalidRequest(
+            FieldError("body", "has an integer beyond 2^53: write it as text", "too_large")
+        ) from None
 
 
 def _sender(request: Request, settings: Settings, who: str | None) -> str:
-    if who is None:
-        return caller.caller(request, platform_authenticates=settings.platform_authenticates)
-    return digest(f"program {who}")
+    return caller.caller(request, platform_authenticates=settings.platform_authenticates, who=who)
 
 
 def parameters(request: Request, *names: str) -> tuple[dict[str, str], list[FieldError]]:
@@ -258,6 +247,7 @@ def parameters(request: Request, *names: str) -> tuple[dict[str, str], list[Fiel
         FieldError(
             name,
             "is given twice" if name in known else f"is not one of {', '.join(sorted(known))}",
+            "repeated" if name in known else "unknown",
         )
         for name, number in times.items()
         if name not in known or number > 1
@@ -279,7 +269,7 @@ def page_request(request: Request, *also: str) -> tuple[int, str | None]:
     size, token = page_size(given), given.get("continuationToken")
     if token == "":
         raise InvalidRequest(
-            FieldError("continuationToken", "must not be empty: leave it out for the first page")
+            FieldError("continuationToken", "must not be empty: leave it out for the first page", "too_short")
         )
     return size, token
 
@@ -288,5 +278,7 @@ def page_size(given: Mapping[str, str]) -> int:
     """How much a page of the answer may hold. Raises InvalidRequest."""
     text = given.get("pageSize", str(DEFAULT_PAGE_SIZE))
     if not (_NUMBER.fullmatch(text) and 1 <= int(text) <= MAX_PAGE_SIZE):
-        raise InvalidRequest(FieldError("pageSize", f"must be a number from 1 to {MAX_PAGE_SIZE}"))
+        raise InvalidRequest(
+            FieldError("pageSize", f"must be a number from 1 to {MAX_PAGE_SIZE}", "out_of_range")
+        )
     return int(text)

@@ -13,7 +13,11 @@ from typing import Any, Generic, Protocol, TypeGuard, TypeVar, cast
 from uuid import UUID
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
+from cosmos_outbox.http import listing
+from cosmos_outbox.http.conditions import ETAG
+from cosmos_outbox.http.request import PAGE
 from cosmos_outbox.http.validation import known
 from cosmos_outbox.outbox.aggregate import STORED, Aggregate
 
@@ -96,6 +100,9 @@ class Resource(Generic[A, D]):
     errors: Mapping[type[Exception], int] = field(default_factory=dict)
     """The status that each error of the aggregate is answered with; its text goes to the caller. Of an error and its
     base the error counts. One that is not named here is answered 500, as a bug."""
+    history: bool = False
+    """``GET path/{id}/history``: what changed when, of the properties that callers see. ``view`` is a model then, or
+    None. Who may read an aggregate reads what its properties were before."""
 
     def __post_init__(self) -> None:
         if not _PATH.fullmatch(self.path):
@@ -112,8 +119,8 @@ class Resource(Generic[A, D]):
             _takes(self.change, f"change of {self.path}", 2, "at")
         if self.delete is not None:
             _takes(self.delete, f"delete of {self.path}", 1, "at")
-        if self.new is None and (self.create or self.change):
-            raise TypeError(f"{self.path}: what a caller sends needs a model: declare new")
+        self._check_what_is_sent()
+        self._check_the_list()
         names = [each.name for each in self.actions]
         if len(set(names)) < len(names):
             raise TypeError(f"{self.path}: two actions have one name: {', '.join(names)}")
@@ -121,6 +128,25 @@ class Resource(Generic[A, D]):
             self._must_be_of_the_state(self.new, "declare details")
         if _is_model(self.view):
             self._must_be_of_the_state(self.view, "make view a function")
+        elif self.view is not None and self.history:
+            raise TypeError(f"{self.path}: a history shows the properties of a model: make view one")
+
+    def _check_what_is_sent(self) -> None:
+        if self.new is None:
+            if self.create or self.change:
+                raise TypeError(f"{self.path}: what a caller sends needs a model: declare new")
+        elif ETAG in (each.alias or name for name, each in self.new.model_fields.items()):
+            raise TypeError(
+                f"{self.path}: {ETAG} is what bodies call the version: give the field another name"
+            )
+
+    def _check_the_list(self) -> None:
+        asked = {*PAGE, listing.SORT, listing.IDS, listing.CHANGED_SINCE}
+        if taken := sorted(asked & {*listing.found_by(self.kind)}):
+            raise TypeError(
+                f"{self.path}: a list is asked for {', '.join(taken)} in another sense: leave it out of found_by, "
+                "or give the field another name"
+            )
 
     def _must_be_of_the_state(self, model: type[BaseModel], otherwise: str) -> None:
         if missing := sorted(model.model_fields.keys() - self.kind.state_type.model_fields.keys()):
@@ -136,6 +162,14 @@ class Resource(Generic[A, D]):
         return {**known(self.view.model_construct(**values)), SEQUENCE: aggregate.state.last_sequence}
 
     @property
+    def properties(self) -> Mapping[str, FieldInfo]:
+        """What callers see of the state, by its names on the wire; nothing: only the function ``view`` knows."""
+        model = self.kind.state_type if self.view is None else self.view
+        fields = model.model_fields.items() if _is_model(model) else ()
+        named = {each.alias or name: each for name, each in fields}
+        return {name: each for name, each in named.items() if name not in _HIDDEN}
+
+    @property
     def described(self) -> Mapping[str, Any] | None:
         """The JSON schema of the aggregate as callers see it; None: only the function ``view`` knows."""
         model = self.kind.state_type if self.view is None else self.view
@@ -144,7 +178,8 @@ class Resource(Generic[A, D]):
         schema = model.model_json_schema(mode="serialization")
         properties = {name: each for name, each in schema["properties"].items() if name not in _HIDDEN}
         properties[SEQUENCE] = {"type": "integer"}
-        return {**schema, "properties": properties, "required": list(properties)}
+        required = list(properties)  # not the version: none is known once others have replaced it
+        return {**schema, "properties": properties | {ETAG: {"type": "string"}}, "required": required}
 
     def current(self, aggregate: A) -> D:
         """What a caller decides, as it is now."""

@@ -6,8 +6,9 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlsplit
 
 from cosmos_outbox.http import responses
+from cosmos_outbox.http.conditions import ETAG, told_modified
 from cosmos_outbox.http.message import Answer, Request
-from cosmos_outbox.http.responses import etag_header, json_response
+from cosmos_outbox.http.responses import etag_header, json_response, last_modified_header, written_header
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.change_once import ChangeAnswer
 from cosmos_outbox.outbox.unit_of_work import Page, Receipt, Versioned
@@ -31,14 +32,15 @@ class Shown(Generic[A]):
         The location is below the path that was called, wherever the API is mounted.
         """
         location = f"{urlsplit(req.url).path}/{quote(receipt.aggregate.aggregate_id, safe='')}"
-        headers = {"Location": location} | etag_header(receipt.etag)
+        headers = {"Location": location} | _version(receipt)
+        headers |= written_header(receipt.aggregate.aggregate_id, receipt.aggregate.state.last_sequence)
         if replayed:
             headers |= REPLAYED
-        return json_response(201, self.view(receipt.aggregate), headers)
+        return json_response(201, self._body(receipt), headers)
 
     def changed(self, receipt: Receipt[A]) -> Answer:
         """200 with the aggregate and its version."""
-        return json_response(200, self.view(receipt.aggregate), etag_header(receipt.etag))
+        return json_response(200, self._body(receipt), _version(receipt))
 
     def answered(self, aggregate_id: str, answered: ChangeAnswer[A]) -> Answer:
         """As :meth:`changed`, of a change with a key; id and sequence alone when the aggregate has changed since."""
@@ -46,17 +48,29 @@ class Shown(Generic[A]):
             answer = json_response(200, {"id": aggregate_id, "sequence": answered.sequence})
         else:
             answer = self.changed(answered.receipt)
+        answer = answer.with_headers(written_header(aggregate_id, answered.sequence))
         return answer.with_headers(REPLAYED) if answered.replayed else answer
 
-    def deleted(self, *, replayed: bool = False) -> Answer:
+    def deleted(self, aggregate_id: str, answered: ChangeAnswer[A]) -> Answer:
         """204."""
-        return responses.no_content().with_headers(REPLAYED if replayed else {})
+        answer = responses.no_content().with_headers(written_header(aggregate_id, answered.sequence))
+        return answer.with_headers(REPLAYED if answered.replayed else {})
 
     def found(self, req: Request, stored: Versioned[A]) -> Answer:
         """200 with the aggregate and its version, or 304 when the caller has that version."""
-        return responses.stored(req, self.view(stored.aggregate), stored.etag)
+        return responses.stored(req, self._body(stored), stored.etag, told_modified(stored.aggregate))
 
-    def listed(self, page: Page[A]) -> Answer:
-        """200 with a page of aggregates and the token of the next page."""
-        items = [self.view(aggregate) for aggregate in page.items]
-        return json_response(200, {"items": items, "continuationToken": page.continuation_token})
+    def listed(self, page: Page[A], next_link: str | None) -> Answer:
+        """200 with a page of aggregates, and the token and the address of the next page."""
+        items = [self._body(Versioned(*each)) for each in zip(page.items, page.etags, strict=True)]
+        return json_response(
+            200, {"items": items, "continuationToken": page.continuation_token, "nextLink": next_link}
+        )
+
+    def _body(self, of: Versioned[A] | Receipt[A]) -> dict[str, Any]:
+        """The aggregate with its version, which is left out when others have replaced it since."""
+        return {**self.view(of.aggregate), **({} if of.etag is None else {ETAG: of.etag})}
+
+
+def _version(receipt: Receipt[Any]) -> dict[str, str]:
+    return etag_header(receipt.etag) | last_modified_header(told_modified(receipt.aggregate))

@@ -1,9 +1,10 @@
 """Input becomes a model, or an error that names every wrong field by its name on the wire."""
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, cast, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 
 from cosmos_outbox.http.errors import FieldError, InvalidRequest
 from cosmos_outbox.http.merge_patch import merge_patch
@@ -21,6 +22,22 @@ _REASONS = {
     "missing": "is required",
     "model_type": "must be a JSON object",
 }
+_CODES = {
+    "extra_forbidden": "unknown",
+    "missing": "required",
+    "value_error": "invalid",
+    "assertion_error": "invalid",
+    "string_too_short": "too_short",
+    "string_too_long": "too_long",
+    "string_pattern_mismatch": "malformed",
+    "greater_than": "too_small",
+    "greater_than_equal": "too_small",
+    "less_than": "too_large",
+    "less_than_equal": "too_large",
+    "enum": "not_one_of",
+    "literal_error": "not_one_of",
+}
+"""Pydantic's names of broken rules, and those of this package. A rule's own name (``PydanticCustomError``) stays."""
 
 
 def validated(model: type[Model], data: Any) -> Model:
@@ -28,14 +45,19 @@ def validated(model: type[Model], data: Any) -> Model:
     try:
         return model.model_validate(data, by_alias=True, by_name=False, extra="forbid")
     except ValidationError as problems:
-        errors = [
-            FieldError(
-                field=".".join(str(part) for part in problem["loc"]) or "body",
-                reason=_REASONS.get(problem["type"]) or _sentence(problem["msg"]),
-            )
-            for problem in problems.errors(include_url=False, include_input=False, include_context=False)
-        ]
-        raise InvalidRequest(*errors) from None  # the original holds the input: personal data
+        raise InvalidRequest(*told(problems)) from None  # the original holds the input: personal data
+
+
+def told(problems: ValidationError, within: str = "") -> list[FieldError]:
+    """What is wrong with a value, or with one that stands under the name ``within``; none holds an input value."""
+    return [
+        FieldError(
+            field=".".join(str(part) for part in (*([within] if within else []), *problem["loc"])) or "body",
+            reason=_REASONS.get(problem["type"]) or _sentence(problem["msg"]),
+            code=_code(problem["type"]),
+        )
+        for problem in problems.errors(include_url=False, include_input=False, include_context=False)
+    ]
 
 
 def unknown_nulls(model: type[BaseModel], patch: Mapping[str, Any]) -> Iterator[FieldError]:
@@ -43,12 +65,12 @@ def unknown_nulls(model: type[BaseModel], patch: Mapping[str, Any]) -> Iterator[
     kinds = {field.alias or attribute: field.annotation for attribute, field in model.model_fields.items()}
     for name, value in patch.items():
         if name not in kinds and value is None:
-            yield FieldError(name, _UNKNOWN)
+            yield FieldError(name, _UNKNOWN, "unknown")
         elif name in kinds and isinstance(value, Mapping):
             for part in (kinds[name], *get_args(kinds[name])):
                 if isinstance(part, type) and issubclass(part, BaseModel):
                     for error in unknown_nulls(part, value):
-                        yield FieldError(f"{name}.{error.field}", error.reason)
+                        yield FieldError(f"{name}.{error.field}", error.reason, error.code)
 
 
 def patched(model: type[Model], current: BaseModel, patch: Mapping[str, Any]) -> Model:
@@ -79,7 +101,11 @@ def replaced(
     """
     known_names = {field.alias or attribute for attribute, field in model.model_fields.items()}
     read_only = {name for name in sent if name in shown and name not in known_names}
-    wrong = [FieldError(each, _READ_ONLY) for each in sorted(read_only) if not _same(sent[each], shown[each])]
+    wrong = [
+        FieldError(each, _READ_ONLY, "read_only")
+        for each in sorted(read_only)
+        if not _same(sent[each], shown[each])
+    ]
     document, stored = {name: sent[name] for name in sent if name not in read_only}, known(current)
     try:
         details = validated(model, document)
@@ -111,19 +137,33 @@ def known(model: BaseModel) -> dict[str, Any]:
     """A model as JSON, without the fields that only a later version of the service knows."""
     document = model.model_dump(mode="json", by_alias=True)
     return {
-        (name := field.serialization_alias or field.alias or attribute): _known(
+        (name := field.serialization_alias or field.alias or attribute): known_value(
             getattr(model, attribute), document[name]
         )
         for attribute, field in type(model).model_fields.items()
     }
 
 
-def _known(value: Any, as_json: Any) -> Any:
+def form_of(field: FieldInfo) -> TypeAdapter[Any]:
+    """What checks and writes the values of a model's field, by the field's own rules."""
+    kind = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
+    return TypeAdapter(cast(Any, kind))
+
+
+def known_value(value: Any, as_json: Any) -> Any:
+    """The same of a value that may hold models."""
     if isinstance(value, BaseModel):
         return known(value)
     if isinstance(value, list | tuple):
-        return [_known(*pair) for pair in zip(value, as_json, strict=True)]
+        return [known_value(*pair) for pair in zip(value, as_json, strict=True)]
     return as_json
+
+
+def _code(kind: str) -> str:
+    if kind in _CODES:
+        return _CODES[kind]
+    of_a_type = kind.endswith(("_type", "_parsing")) or kind.startswith(("datetime_", "date_", "time_"))
+    return "wrong_type" if of_a_type else kind
 
 
 def _sentence(message: str) -> str:

@@ -5,9 +5,9 @@ brings is fetched from the source. The rules have names, which ``docs/internals/
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from enum import Enum, StrEnum
+from enum import StrEnum
 from typing import Protocol
 
 from cosmos_outbox.inbox.event import Event, utc
@@ -16,8 +16,19 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 MOST_OPEN = 20
 """So many places of an aggregate an operator has to look at, at most: then the aggregate is held up."""
 
+EFFECT_SECONDS = 30.0
+"""The longest that an effect may take."""
+
 AWAY_SECONDS = 15.0
 """How long a call tries an effect again while its service is away, without a write."""
+
+AROUND = timedelta(seconds=37.5)
+"""The longest from the decision to the effect, and from the effect's end to its record."""
+
+CALL = 2 * AROUND + timedelta(seconds=EFFECT_SECONDS + AWAY_SECONDS)
+"""The longest from the decision to start an effect to its record (``calls-end``)."""
+
+CLOCKS_DIFFER = timedelta(minutes=1)
 
 MARGIN = timedelta(days=1)
 """For clocks that differ, and for a message that is on its way."""
@@ -27,18 +38,12 @@ Effect = Callable[[Event], Awaitable[None]]
 EffectNotDone where this one surely was not done; after any other error the effect may have taken place."""
 
 
-class Unsure(Enum):
-    """What is done about an effect that may have taken place: a process died while it ran, or its answer was lost."""
-
-    RUN_AGAIN = "run it again: the service that is called knows the event's id"
-    SET_ASIDE = "do not run it again; tell an operator"
-
-
 class WhyOpen(StrEnum):
-    """WhyOpen an operator has to look at a place that is passed."""
+    """Why an operator has to look at a place: it is passed, or its process has died."""
 
     UNSURE = "may have been handled"
     MISSING = "missing"
+    STARTED = "started"
 
 
 @dataclass(frozen=True)
@@ -85,10 +90,38 @@ class EffectItem:
         """Whether nobody has to know of it any more, after some time (``open-stays``)."""
         return self.running is None and not self.open
 
+    def is_running(self, now: datetime) -> bool:
+        """Whether an effect was started, and its process may be alive (``young-runs``)."""
+        return self.running is not None and now - self.running.at < CALL
+
+    def passed(self, event: Event, now: datetime) -> "EffectItem":
+        """After the event's place."""
+        event_id = "" if event.is_notice else event.id
+        created_at = utc(event.created_at)
+        return replace(
+            self, last=event.sequence or 1, last_event_id=event_id, last_created_at=created_at, at=now
+        )
+
+    def recorded(self, event: Event, now: datetime) -> "EffectItem":
+        """After the effect (``record-after``); of one that was run again, its entry is gone."""
+        place = event.sequence or 1
+        free = replace(self.without(place), running=None, at=now)
+        return free.passed(event, now) if place > self.last else free
+
+    def told(self, place: int, event_id: str, why: WhyOpen, now: datetime) -> "EffectItem":
+        """With a place that is passed, and of which an operator is told; nothing runs any more."""
+        entries = (*self.without(place).open, Open(place, event_id, why, now))
+        free = replace(self, running=None, open=entries, at=now)
+        return replace(free, last=place, last_event_id=event_id) if place > self.last else free
+
+    def without(self, place: int) -> "EffectItem":
+        """Without the entry of that place."""
+        return replace(self, open=tuple(each for each in self.open if each.sequence != place))
+
 
 @dataclass(frozen=True)
 class EffectRules:
-    """What a subscriber chooses, and how long it takes. ValueError: it does not fit together."""
+    """What a subscriber chooses, and how long what it needs is kept. ValueError: it does not fit together."""
 
     events_live: timedelta
     """How long a stored event lives."""
@@ -96,36 +129,29 @@ class EffectRules:
     """How long an item lives after its last write: longer than a message of its aggregate can still come."""
     kinds: frozenset[str] | None = None
     """The events that have an effect, by name; None: all."""
-    unsure: Unsure = Unsure.RUN_AGAIN
+    repeatable: bool = True
+    """Whether an effect that may have taken place is run again by itself; else an operator is told."""
     begin: datetime | None = None
     """Earlier events are not for this subscriber; None: it begins with the first event of each aggregate."""
-    effect_seconds: float = 30.0
-    """The longest that an effect may take."""
-    call_seconds: float = 120.0
-    """The longest from the decision to start an effect to its record (``calls-end``)."""
 
     def __post_init__(self) -> None:
         if self.items_live <= self.events_live + 2 * MARGIN:
             raise ValueError(
                 f"items live for {self.items_live}, and events for {self.events_live}: let items live longer"
             )
-        if self.around_seconds < self.effect_seconds:
-            raise ValueError("a call must allow its effect, and the writes before and after it, enough time")
+
+    def is_before(self, event: Event) -> bool:
+        """Whether the event is from before the subscriber's time."""
+        return self.begin is not None and utc(event.created_at) < self.begin
 
     def has_effect(self, event: Event) -> bool:
         """Whether anything is to be done for the event, whenever it comes."""
-        if event.is_notice or (self.begin is not None and utc(event.created_at) < self.begin):
-            return False
-        return self.kinds is None or event.action in self.kinds
+        ours = self.kinds is None or event.action in self.kinds
+        return ours and not event.is_notice and not self.is_before(event)
 
     def is_too_old(self, event: Event, now: datetime) -> bool:
-        """Whether the item of an event may have expired since the event was handled (``too-old``)."""
-        return event.age(now) >= self.items_live - MARGIN
-
-    @property
-    def around_seconds(self) -> float:
-        """The longest from the decision to the effect, and from the effect's end to its record."""
-        return (self.call_seconds - self.effect_seconds - AWAY_SECONDS) / 2
+        """Whether the item may have expired since the effect was run (``too-old``)."""
+        return self.has_effect(event) and event.age(now) >= self.items_live - MARGIN
 
 
 @dataclass(frozen=True)
@@ -165,9 +191,6 @@ class EffectSource(Protocol):
         self, key: AggregateKey, places: range, since: datetime | None, *, fenced: bool
     ) -> Sequence[Event]:
         """Those of an aggregate in these places, written since then. Only what a fenced read lacks is gone."""
-
-    async def first(self, key: AggregateKey, before: int, begin: datetime | None) -> int | None:
-        """The first place before this one whose event is there and not before ``begin``, behind a fence."""
 
     async def held(self, key: AggregateKey) -> HeldBack:
         """What the relay holds back of an aggregate, behind a fence."""

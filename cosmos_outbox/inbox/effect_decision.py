@@ -1,46 +1,26 @@
-"""Effects run in the order of their places: what is decided here is written at the version that was read.
+"""What comes next on an aggregate's way to a place is decided here alone, from its item and what its source has told.
 
-An item may be an old read; what needs no write is true of every newer one too, but for "it runs elsewhere".
-
-=======================  ============================================================================================
-``start-first``          "RunningEffect" is written before the effect, with ``last`` the place before it.
-``young-runs``           What was started within the longest call is running.
-``take-over``            What was started earlier is run again, or passed as "may have been handled".
-``ask-between``          Places between ``last`` and the event in hand are asked of the source.
-``absence-fenced``       That an event is gone is believed behind a fence alone.
-``gone-is-told``         A gone place that a later message has overtaken is told as missing by the write that passes it.
-``sweep-leaves-gone``    The sweep leaves it: the broker may be about to deliver it.
-``published-only``       What the relay holds back waits.
-``discards-asked``       Before a fetched event runs, it is asked whether it was discarded.
-``begin-at``             Without an item: begin at the first place that is there and not before ``begin``.
-``first-is-kept``        An event from before that place is told, and set aside as refused.
-``other-event``          So is another event in a passed place.
-``too-old``              And one that is older than items live.
-``only-next``            Only the place in the way is given up.
-``age-gives-up``         Without a source, age gives up the places before an event that nobody can find.
-=======================  ============================================================================================
+A step is what is to be asked or written, or the reason why nothing can be done; None: nothing is left to do. What is
+written is written at the version that was read, so an old read does no harm; a reason holds of the newest item alone.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import Enum
 
 from cosmos_outbox.inbox.effect import (
+    CLOCKS_DIFFER,
     MOST_OPEN,
     EffectItem,
     EffectRules,
+    HeldBack,
     Open,
     RunningEffect,
-    Unsure,
     WhyOpen,
 )
+from cosmos_outbox.inbox.errors import EffectRefused, EffectRunning, InboxError, NotInTurn, Settled
 from cosmos_outbox.inbox.event import Event, utc
-
-AT_ONCE = 100
-"""So many places are asked of the source by one query."""
-
-CLOCKS_DIFFER = timedelta(minutes=1)
 
 
 class By(Enum):
@@ -50,83 +30,24 @@ class By(Enum):
     SWEEP = "the source is there"
     OPERATOR = "an operator wants the event to be run"
     GIVING_UP = "the event of this place is given up"
+    RESET = "after a restore, an operator wants to go on behind it"
 
 
 @dataclass(frozen=True)
-class Goal:
-    """The place to which an aggregate is to be brought."""
+class AskEvents:
+    """The source has to tell its events in these places. What it does not have behind a fence is gone."""
 
-    sequence: int
-    event: Event | None
-    """Of that place; None: the source is asked for it too."""
-    by: By = By.MESSAGE
-
-
-@dataclass(frozen=True)
-class Known:
-    """What the source has told in this call."""
-
-    has_source: bool
-    asked: range = range(0)
-    """The places of which it was asked."""
-    proven: int = 0
-    """Before this place it was asked behind a fence."""
-    events: Mapping[int, Event] = field(default_factory=dict)
-    first: int | None = None
-    """0: no event is there."""
-    discarded: frozenset[str] = frozenset()
-    held_after: int | None = None
-    cleared: str = ""
-    """The event that was found to be published, and not discarded."""
+    places: range
+    fenced: bool
+    since: datetime | None = None
+    """Only what was written since then."""
 
 
 @dataclass(frozen=True)
-class EffectCall:
-    """Who decides, and when."""
+class AskHeld:
+    """The source has to tell whether the event of this place is held back, or was discarded."""
 
-    now: datetime
-    by: str
-
-
-class EffectDone(Enum):
-    """Nothing is to be done."""
-
-    PASSED = "its place is passed"
-    NOT_ITS_OWN = "another event has its place"
-    NOTHING = "no event is there"
-    NOW = "this call has done it"
-
-
-class What(Enum):
-    """What has to be known first."""
-
-    FIRST = "where the subscriber begins"
-    EVENTS = "the events from this place on"
-    PROOF = "the same behind a fence"
-    HELD = "what the relay holds back"
-    ITEM = "the item behind a fence"
-
-
-@dataclass(frozen=True)
-class Ask:
-    """The next step depends on it."""
-
-    what: What
     place: int
-
-
-@dataclass(frozen=True)
-class Refuse:
-    """The event is not run by itself."""
-
-    why: str
-
-
-@dataclass(frozen=True)
-class Wait:
-    """Nothing can be done before something else has happened."""
-
-    why: str
 
 
 @dataclass(frozen=True)
@@ -135,201 +56,178 @@ class EffectChange:
 
     item: EffectItem
     run: Event | None = None
-    started: bool = False
-    """By an earlier write of this call, whose answer was lost: the item is there."""
 
 
-Step = EffectDone | Ask | Refuse | Wait | EffectChange
+Step = AskEvents | AskHeld | EffectChange | InboxError | None
 
 
-def decide(item: EffectItem | None, goal: Goal, known: Known, rules: EffectRules, call: EffectCall) -> Step:
-    """What comes next on the way to the place."""
-    event, place = goal.event, goal.sequence
-    own = None if item is None or item.running is None or item.running.by != call.by else item.running
-    if item is not None and own is not None:
-        return EffectChange(
-            item, event if event and own.sequence == place else known.events[own.sequence], started=True
-        )
-    if item is not None and place <= item.last:
-        return EffectDone.PASSED if event is None else _passed(item, event, goal, rules, call)
-    if event and goal.by is By.MESSAGE and rules.has_effect(event) and rules.is_too_old(event, call.now):
-        return Refuse("it is older than items live, and may have been handled")
-    if item is None:
-        return _begin(goal, known, rules, call)
-    if item.running is None:
-        return _advance(item, item, goal, known, rules, call)
-    return _take_over(item, item.running, goal, known, rules, call)
+@dataclass(frozen=True)
+class EffectCall:
+    """A call that brings an aggregate to a place, and all that its next step depends on."""
+
+    rules: EffectRules
+    has_source: bool
+    by: By
+    name: str
+    """New for each call: its starts tell it."""
+    place: int
+    event: Event | None
+    """Of that place; None: the source is asked for it too."""
+    item: EffectItem | None
+    now: datetime
+    events: Mapping[int, Event] = field(default_factory=dict)
+    """What the source has told since the item was read."""
+    proven: bool | None = None
+    """Whether it has told them behind a fence; None: it was not asked."""
+    held: HeldBack = field(default_factory=HeldBack)
+    held_at: int = 0
+    """The place for which that was asked."""
+
+    def step(self) -> Step:
+        """What comes next."""
+        item, event = self.item, self.event
+        if self.by is By.RESET:
+            return self._reset(item or EffectItem(0, self.place + 1, self.now))
+        if item is not None and self.place <= item.last:
+            return None if event is None else self._passed(item, event)
+        if event is not None and self.by is By.MESSAGE and self.rules.is_too_old(event, self.now):
+            return EffectRefused("it is older than items live, and may have been handled")
+        if item is None:
+            return self._begin()
+        return self._is_running() if item.is_running(self.now) else self._advance(self._taken_over(item))
+
+    def _reset(self, item: EffectItem) -> Step:
+        if item.is_running(self.now):
+            return self._is_running()
+        if item.expires and item.last == self.place and item.version:
+            return None
+        return EffectChange(EffectItem(self.place, item.first, self.now, version=item.version))
+
+    def _passed(self, item: EffectItem, event: Event) -> Step:
+        """The event of a place that is passed: was it dealt with?"""
+        by, place = self.by, self.place
+        entry = next((each for each in item.open if each.sequence == place), None)
+        why = _why_refused(item, event, entry)
+        if by is By.GIVING_UP and entry is None:
+            return None if why else Settled("its place is passed: it was handled, or given up before")
+        if why is None or (by is not By.GIVING_UP and not self.rules.has_effect(event)):
+            return None
+        if by not in (By.OPERATOR, By.GIVING_UP):
+            return EffectRefused(why)
+        if item.is_running(self.now):
+            return self._is_running()
+        free = self._taken_over(item)
+        if by is By.GIVING_UP:
+            return EffectChange(replace(free.without(place), at=self.now))
+        return self._start(free, event, place)
+
+    def _begin(self) -> Step:
+        """``begin-at``: without an item, at the first place that is there and not before ``begin``."""
+        place, is_sweep = self.place, self.event is None
+        if not self.has_source:
+            first = 1 if self.rules.begin is None else place
+        elif not self.proven and (place > 1 or is_sweep):
+            return self._ask(1, fenced=True)
+        else:
+            there = [each for each, event in self.events.items() if not self.rules.is_before(event)]
+            if is_sweep and not there:
+                return None
+            first = min([*there, place])
+        return self._advance(EffectItem(first - 1, first, self.now))
+
+    def _is_running(self) -> Step:
+        """``young-runs``"""
+        why = "an effect of its aggregate is running, or its process just died: try again in some minutes"
+        return NotInTurn(why) if self.by is By.GIVING_UP else EffectRunning(why)
+
+    def _taken_over(self, item: EffectItem) -> EffectItem:
+        """``take-over``: who has started it is dead. What an operator had run again has its entry still."""
+        running = item.running
+        if running is None:
+            return item
+        asked = self.by in (By.OPERATOR, By.GIVING_UP) and running.sequence == self.place
+        if running.sequence > item.last and not self.rules.repeatable and not asked:
+            return item.told(running.sequence, running.event_id, WhyOpen.UNSURE, self.now)
+        return replace(item, running=None, at=self.now)
+
+    def _advance(self, item: EffectItem) -> Step:
+        """Pass what has no effect, up to the next that has one."""
+        while item.last < self.place:
+            place = item.last + 1
+            event = self.event if place == self.place and self.event else self.events.get(place)
+            if event is not None and self._has_none(event):
+                item = item.passed(event, self.now)
+                continue
+            first = self._before(item, event, place) if event else self._before_gap(item, place)
+            if first is None and len(item.open) >= MOST_OPEN:
+                first = self._wait(item, f"{MOST_OPEN} effects come first: cosmos-outbox effects")
+            if first is not None:
+                return first
+            if event is not None:
+                return self._start(item, event, place)
+            item = item.told(place, "", self._why_gone(place), self.now)  # gone-is-told
+        return EffectChange(item)
+
+    def _has_none(self, event: Event) -> bool:
+        """Whether there is nothing to run for the event of the next place."""
+        is_given_up = self.by is By.GIVING_UP and event is self.event
+        return is_given_up or event.id in self.held.discarded or not self.rules.has_effect(event)
+
+    def _before_gap(self, item: EffectItem, place: int) -> Step:
+        """What comes before a place is told as missing; None: nothing does."""
+        if self.has_source and self.proven is None:  # ask-between
+            return self._ask(place, since=item.last_created_at)
+        if self.has_source and not self.proven:  # absence-fenced
+            return self._ask(place, fenced=True)
+        if self.event is None:  # sweep-leaves-gone
+            return self._wait(item, f"the event of place {place} is gone, and has not come")
+        by_age = self.by is By.MESSAGE and self.event.age(self.now) >= self.rules.events_live
+        if not self.has_source and not by_age:  # age-gives-up
+            return self._wait(item, f"place {place} comes first, and its event has not come")
+        return None
+
+    def _before(self, item: EffectItem, event: Event, place: int) -> Step:
+        """What comes before the effect of an event that was not brought, but fetched; None: nothing does."""
+        if event is self.event:
+            return None
+        if self.held_at != place:  # discards-asked
+            return AskHeld(place)
+        if self.held.after is not None and place > self.held.after:  # published-only
+            return self._wait(item, f"its publisher holds back place {place}")
+        if self.by is By.GIVING_UP:  # only-next
+            return self._wait(item, f"place {place} comes first")
+        return None
+
+    def _ask(self, place: int, *, fenced: bool = False, since: datetime | None = None) -> AskEvents:
+        end = self.place + (self.event is None)
+        return AskEvents(range(place, end), fenced, since and since - CLOCKS_DIFFER)
+
+    def _why_gone(self, place: int) -> WhyOpen:
+        running = self.item and self.item.running
+        return WhyOpen.UNSURE if running and running.sequence == place else WhyOpen.MISSING
+
+    def _wait(self, item: EffectItem, why: str) -> Step:
+        """What was passed on the way is written first."""
+        is_new = self.item is None and item.last < item.first
+        return NotInTurn(why) if item is self.item or is_new else EffectChange(item)
+
+    def _start(self, item: EffectItem, event: Event, place: int) -> Step:
+        """``start-first``"""
+        running = RunningEffect(place, event.id, self.name, self.now)
+        return EffectChange(replace(item, running=running, at=self.now), event)
 
 
-def _begin(goal: Goal, known: Known, rules: EffectRules, call: EffectCall) -> Step:
-    """``begin-at``"""
-    place = goal.sequence
-    if not known.has_source:
-        first = 1 if rules.begin is None else place
-    elif known.first is None and (place > 1 or goal.event is None):
-        return Ask(What.FIRST, place)
-    elif known.first == 0 and goal.event is None:
-        return EffectDone.NOTHING
-    else:
-        first = min(known.first or place, place)
-    return _advance(None, EffectItem(first - 1, first, call.now), goal, known, rules, call)
-
-
-def _take_over(  # noqa: PLR0913, PLR0917 - the whole of what is known
-    item: EffectItem, running: RunningEffect, goal: Goal, known: Known, rules: EffectRules, call: EffectCall
-) -> Step:
-    """``young-runs``, ``take-over``; what an operator ran again has its entry still."""
-    if _is_young(running, rules, call):
-        return Ask(What.ITEM, running.sequence)
-    free = replace(item, running=None, at=call.now)
-    decided = goal.by in (By.OPERATOR, By.GIVING_UP) and running.sequence == goal.sequence
-    if running.sequence > item.last and rules.unsure is Unsure.SET_ASIDE and not decided:
-        free = with_open(free, running.sequence, running.event_id, WhyOpen.UNSURE, call.now)
-    return _advance(item, free, goal, known, rules, call)
-
-
-def _passed(item: EffectItem, event: Event, goal: Goal, rules: EffectRules, call: EffectCall) -> Step:
-    """The event of a place that is passed."""
-    entry = next((each for each in item.open if each.sequence == goal.sequence), None)
-    why = _why_refused(item, event, goal.sequence, entry)
-    young = item.running is not None and _is_young(item.running, rules, call)
-    if goal.by is By.GIVING_UP and entry is not None:
-        return _give_up_open(item, goal.sequence, call, young=young)
-    if goal.by is By.GIVING_UP:
-        return EffectDone.NOT_ITS_OWN if why else EffectDone.PASSED
-    if why is None or not rules.has_effect(event):
-        return EffectDone.PASSED
-    if goal.by is not By.OPERATOR:
-        return Refuse(why)
-    if young:
-        return Ask(What.ITEM, goal.sequence)
-    running = RunningEffect(goal.sequence, event.id, call.by, call.now)
-    return EffectChange(replace(item, running=running, at=call.now), event)
-
-
-def _give_up_open(item: EffectItem, place: int, call: EffectCall, *, young: bool) -> Step:
-    running = item.running
-    if running is None or running.sequence != place:
-        return EffectChange(replace(without_open(item, place), at=call.now))
-    return (
-        Ask(What.ITEM, place)
-        if young
-        else EffectChange(replace(without_open(item, place), running=None, at=call.now))
-    )
-
-
-def _why_refused(item: EffectItem, event: Event, place: int, entry: Open | None) -> str | None:
-    """WhyOpen an event in a passed place is not simply one that was dealt with before."""
+def _why_refused(item: EffectItem, event: Event, entry: Open | None) -> str | None:
+    """Why an event in a passed place is not simply one that was dealt with before."""
+    place = event.sequence or 1
     if entry is not None:
         return f"it {entry.why}" if entry.why is WhyOpen.UNSURE else "its place was told as missing"
     if place < item.first:  # first-is-kept
         return f"the subscriber began at place {item.first} of its aggregate"
-    if event.is_notice:
-        return None
     if place == item.last and item.last_event_id:
         other = item.last_event_id != event.id
     else:  # its own clock may be ahead, as that of the last event is
         other = utc(event.created_at) > max(item.at, item.last_created_at or item.at) + CLOCKS_DIFFER
-    if other:  # other-event
-        return (
-            "another event was in its place. The publisher's store was restored, or two publishers write this "
-            "aggregate: see docs/operate/restore.md"
-        )
+    if other and not event.is_notice:  # other-event
+        return "another event was in its place (a restored store, or two publishers): see docs/operate/restore.md"
     return None
-
-
-def _advance(  # noqa: PLR0913, PLR0917 - the whole of what is known
-    stored: EffectItem | None,
-    item: EffectItem,
-    goal: Goal,
-    known: Known,
-    rules: EffectRules,
-    call: EffectCall,
-) -> Step:
-    """Pass what has no effect, up to the next that has one."""
-    while item.last < goal.sequence:
-        place = item.last + 1
-        own = place == goal.sequence and goal.event is not None
-        event = goal.event if own else known.events.get(place)
-        if event is None:
-            gap = _gap(stored, item, goal, known, rules, call)
-            if not isinstance(gap, EffectItem):
-                return gap
-            item = gap
-        elif (own and goal.by is By.GIVING_UP) or not rules.has_effect(event) or event.id in known.discarded:
-            item = passed(item, event, call.now)
-        elif known.held_after is not None and place > known.held_after and not own:
-            return _before(stored, item, Wait(f"its publisher holds back place {place}"))
-        elif not own and known.cleared != event.id:
-            return Ask(What.HELD, place)
-        elif len(item.open) >= MOST_OPEN:
-            return _before(stored, item, _held_up())
-        else:
-            running = RunningEffect(place, event.id, call.by, call.now)
-            return EffectChange(replace(item, running=running, at=call.now), event)
-    return EffectChange(item)
-
-
-def _gap(  # noqa: PLR0913, PLR0917 - as above
-    stored: EffectItem | None,
-    item: EffectItem,
-    goal: Goal,
-    known: Known,
-    rules: EffectRules,
-    call: EffectCall,
-) -> EffectItem | Step:
-    """The event of the next place is not in hand: the item that has passed the place, or what comes first."""
-    place = item.last + 1
-    if known.has_source:
-        if place not in known.asked:
-            return Ask(What.EVENTS, place)
-        if place >= known.proven:
-            return Ask(What.PROOF, place)
-        if goal.event is None:
-            return _before(stored, item, Wait(f"the event of place {place} is gone, and has not come"))
-    elif goal.event is None or goal.by is not By.MESSAGE or goal.event.age(call.now) < rules.events_live:
-        return _before(stored, item, Wait(f"place {place} comes first, and its event has not come"))
-    if len(item.open) >= MOST_OPEN:
-        return _before(stored, item, _held_up())
-    died = stored is not None and stored.running is not None and stored.running.sequence == place
-    return with_open(item, place, "", WhyOpen.UNSURE if died else WhyOpen.MISSING, call.now)
-
-
-def _before(stored: EffectItem | None, item: EffectItem, wait: Wait) -> Step:
-    """What was passed on the way is written first."""
-    return wait if item is stored or (stored is None and item.last < item.first) else EffectChange(item)
-
-
-def _held_up() -> Wait:
-    return Wait(f"{MOST_OPEN} effects of its aggregate are for an operator first: cosmos-outbox effects")
-
-
-def _is_young(running: RunningEffect, rules: EffectRules, call: EffectCall) -> bool:
-    return call.now - running.at < timedelta(seconds=rules.call_seconds)
-
-
-def passed(item: EffectItem, event: Event, now: datetime) -> EffectItem:
-    """The item, after the event's place."""
-    event_id = "" if event.is_notice else event.id
-    created_at = utc(event.created_at)
-    return replace(item, last=event.sequence or 1, last_event_id=event_id, last_created_at=created_at, at=now)
-
-
-def recorded(item: EffectItem, event: Event, now: datetime) -> EffectItem:
-    """The item, after the effect (``record-after``); of one that was run again, its entry is gone."""
-    place = event.sequence or 1
-    free = replace(without_open(item, place), running=None, at=now)
-    return passed(free, event, now) if place > item.last else free
-
-
-def with_open(item: EffectItem, place: int, event_id: str, why: WhyOpen, now: datetime) -> EffectItem:
-    """The item, with a place of which an operator is told (``gone-is-told``)."""
-    told = (*without_open(item, place).open, Open(place, event_id, why, now))
-    if place <= item.last:
-        return replace(item, open=told, at=now)
-    return replace(item, last=place, last_event_id=event_id, open=told, at=now)
-
-
-def without_open(item: EffectItem, place: int) -> EffectItem:
-    """The item, without that place."""
-    return replace(item, open=tuple(each for each in item.open if each.sequence != place))

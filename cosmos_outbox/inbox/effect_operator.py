@@ -9,32 +9,26 @@ import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 
-from cosmos_outbox.inbox.effect import EffectItem, WhyOpen
+from cosmos_outbox.inbox.effect import EffectItem, Open, WhyOpen
 from cosmos_outbox.inbox.effects import EffectInbox
 from cosmos_outbox.inbox.errors import EffectFailed, EffectRefused, NotApplied, NotSetAside, Settled
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.waiting import Waiting
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
-STARTED = "started"
-
 _AT_ONCE = 100
 
 
 @dataclass(frozen=True)
 class OpenEffect:
-    """An effect that nobody is done with; ``event``: what the source has of it, if it was asked."""
+    """An effect that nobody is done with."""
 
     id: str
     aggregate: AggregateKey
-    sequence: int
-    event_id: str
-    state: str
-    """Started, missing, or may have been handled."""
-    since: datetime
+    open: Open
     event: Event | None = None
+    """What the source has of it, if it was asked."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +62,8 @@ class EffectOperator:
 
     async def waiting(self) -> Waiting:
         """How many effects are open, 100 at most, and since when the oldest is. Raises StoreAway."""
-        found = (await self.page(100, None)).items
-        return Waiting(len(found), min(each.since for each in found) if found else None)
+        found = (await self.page(_AT_ONCE, None)).items
+        return Waiting(len(found), min((each.open.at for each in found), default=None))
 
     async def show(self, effect_id: str) -> OpenEffect:
         """One open effect, with its event if the source has it. Raises NotSetAside, StoreAway."""
@@ -93,7 +87,7 @@ class EffectOperator:
             StoreAway: the store, or the service that the effect calls, did not answer; or the effect is running.
         """
         found = await self.show(effect_id)
-        if found.state == WhyOpen.UNSURE and again is None:
+        if found.open.why is WhyOpen.UNSURE and again is None:
             raise NotApplied(
                 "the effect may have been handled: find out, then give the reason why it is to run again, or discard it"
             )
@@ -107,9 +101,9 @@ class EffectOperator:
     async def discard(self, effect_id: str, reason: str) -> None:
         """Give an effect up for good. Raises NotSetAside, NotInTurn, StoreAway."""
         found = await self.show(effect_id)
-        nothing = Event(found.event_id, found.aggregate, "", found.sequence, found.since, {})
+        gone = Event(found.open.event_id, found.aggregate, "", found.open.sequence, found.open.at, {})
         with suppress(Settled):  # somebody else has dealt with it
-            await self.inbox.give_up(found.event or nothing, reason)
+            await self.inbox.give_up(found.event or gone, reason)
 
     async def reset(self, aggregate_id: str | None = None, to: int | None = None) -> int:
         """After a restore: what is ahead of its source goes on behind the source's last place; or one aggregate does.
@@ -137,21 +131,18 @@ class EffectOperator:
         return count
 
     async def _event(self, of: OpenEffect) -> Event | None:
-        source, place = self.inbox.source, of.sequence
+        source, place = self.inbox.source, of.open.sequence
         if source is None:
             return None
         found = await source.events(of.aggregate, range(place, place + 1), None, fenced=True)
         return next(iter(found), None)
 
     def _open(self, key: AggregateKey, item: EffectItem) -> list[OpenEffect]:
-        found = [self._effect(key, each.sequence, each.event_id, each.why, each.at) for each in item.open]
-        running, longest = item.running, timedelta(seconds=self.inbox.rules.call_seconds)
-        if running is not None and self.inbox.clock() - running.at > longest:
-            found.append(self._effect(key, running.sequence, running.event_id, STARTED, running.at))
-        return found
+        found, running = [*item.open], item.running
+        if running is not None and not item.is_running(self.inbox.clock()):
+            found.append(Open(running.sequence, running.event_id, WhyOpen.STARTED, running.at))
+        return [OpenEffect(self._id(key, each), key, each) for each in found]
 
-    def _effect(
-        self, key: AggregateKey, place: int, event_id: str, state: str, since: datetime
-    ) -> OpenEffect:
-        name = json.dumps([self.subscriber, *key, place, state == STARTED])
-        return OpenEffect(hashlib.sha256(name.encode()).hexdigest()[:32], key, place, event_id, state, since)
+    def _id(self, key: AggregateKey, of: Open) -> str:
+        name = json.dumps([self.subscriber, *key, of.sequence, of.why is WhyOpen.STARTED])
+        return hashlib.sha256(name.encode()).hexdigest()[:32]

@@ -10,8 +10,8 @@ from datetime import timedelta
 
 from cosmos_outbox.inbox.effects import EffectInbox
 from cosmos_outbox.inbox.errors import EffectAway, EffectFailed, EffectRefused, EffectRunning, NotInTurn
-from cosmos_outbox.inbox.progress import Result, Seen, SeenPage, Side, WalkProgress
-from cosmos_outbox.inbox.sweep import YOUNG
+from cosmos_outbox.inbox.progress import Result, Seen, Side, WalkProgress
+from cosmos_outbox.inbox.sweep import YOUNG, list_left
 from cosmos_outbox.inbox.walk import ChangeLists, Leg, Walk
 
 LONGEST_PAUSE = timedelta(hours=1)
@@ -51,7 +51,7 @@ class EffectSweep:
         assert since is not None, "the first round has a beginning"
         assert until is not None, "a round that is under way has an end"
         legs = {
-            Side.LEFT: Leg(self._left, self._look),
+            Side.LEFT: Leg(list_left, self._again),
             Side.CHANGED: Leg(lambda at: self.changes.list_changed(since, until, at.position), self._look),
         }
         walk = Walk("sweep of effects", self.changes, legs, self.inbox.clock)
@@ -63,12 +63,10 @@ class EffectSweep:
         """How far the rounds are, as of a sweep that has no other. Raises StoreAway."""
         return None, await self.changes.progress()
 
-    async def _left(self, progress: WalkProgress) -> SeenPage:
-        """What an earlier round left, as one page."""
+    async def _again(self, seen: Seen) -> Result:
         source = self.inbox.source
         assert source is not None, "a sweep has a source"
-        lasts = [(key, await source.last(key)) for key in progress.left]
-        return SeenPage([Seen(key, last or 0, deleted=False, changed_at=None) for key, last in lasts], None)
+        return await self._look(replace(seen, sequence=await source.last(seen.key) or 0))
 
     async def _look(self, seen: Seen) -> Result:
         """Raises StoreAway."""

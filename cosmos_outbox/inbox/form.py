@@ -10,6 +10,8 @@ from cosmos_outbox.inbox.entry import ListedPage
 
 S = TypeVar("S", bound=BaseModel)
 
+DESCENDING = "-"
+
 
 @dataclass(frozen=True)
 class EntryForm(Generic[S]):
@@ -21,10 +23,15 @@ class EntryForm(Generic[S]):
     """The texts, by their names, that entries are searched by. Each is in every entry, since an entry without the text
     would be missing from a list that is sorted by it: a text that is not known is empty."""
     sorted_by: Sequence[str]
-    """Those texts by which a list can be sorted: in Cosmos DB each takes a composite index, with ``/id``."""
+    """Those texts by which a list can be sorted, both ways: in Cosmos DB each takes a composite index, with ``/id``."""
     version: int = 1
     """Raise it with every change of the model, of a text in ``search``, or of what either is made from: entries of
     another version are then read from their sources and written again."""
+
+    @property
+    def orders(self) -> Sequence[str]:
+        """The orders of a list: by each of ``sorted_by``, and with ``-`` before it the last first."""
+        return [f"{sign}{name}" for name in self.sorted_by for sign in ("", DESCENDING)]
 
     def write(self, state: S) -> dict[str, Any]:
         """The state as JSON."""
@@ -66,7 +73,7 @@ class Listing(Protocol[S]):
     ) -> ListedPage[S]:
         """At most ``size`` entries, by ``sort`` and id. Of each group one condition must hold.
 
-        ``sort``: one of ``EntryForm.sorted_by``. ``token``: of the page before; None: the first page. Names of texts
+        ``sort``: one of ``EntryForm.orders``. ``token``: of the page before; None: the first page. Names of texts
         come from the code, never from a caller.
 
         Raises:

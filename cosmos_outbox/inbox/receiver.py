@@ -17,7 +17,6 @@ heals, or they fail like the first one and are set aside behind it.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -93,14 +92,14 @@ class Receiver:
             await self._receive(delivery)
 
     async def _receive(self, delivery: Delivery) -> None:
-        self._tell(delivery)
+        read = self._read(delivery)
         began, pause = self.time(), FIRST_PAUSE_SECONDS
         room_at, give_up_at = began + HOLD_SECONDS, began + WAIT_SECONDS
         longest = LONGEST_CALL_SECONDS - WAIT_SECONDS if self.check is None else HOLD_SECONDS
         while True:
             try:
                 async with asyncio.timeout(longest):
-                    return await self._once(delivery)
+                    return await self._once(delivery, read)
             except TimeoutError:
                 failure = StoreAway("the store answers so slowly that no event is applied in time")
             except StoreAway as error:
@@ -108,7 +107,7 @@ class Receiver:
             except Exception as error:  # noqa: BLE001 - of the store's adapter: nothing is raised at once
                 failure = StoreAway(f"the store cannot be used, because of a bug: {told(error)}")
             now = self.time()
-            if now >= room_at and await self._makes_room(delivery, failure):
+            if now >= room_at and await self._makes_room(delivery, read, failure):
                 return None
             left = give_up_at - now
             if left <= 0:
@@ -119,17 +118,16 @@ class Receiver:
             await self.sleep(min(left, max(pause, failure.retry_after_seconds)))
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
-    def _tell(self, delivery: Delivery) -> None:
-        with contextlib.suppress(Unreadable):
+    def _read(self, delivery: Delivery) -> Event | Unreadable | None:
+        """What is in a message is found out once, however often it is tried."""
+        try:
             event = self._event(delivery)
-            if event is not None:
-                _log.info(
-                    "received %s %s of %s, sequence %s",
-                    event.action,
-                    event.id,
-                    event.aggregate,
-                    event.sequence,
-                )
+        except Unreadable as error:
+            return error
+        if event is not None:
+            told = event.action, event.id, event.aggregate, event.sequence
+            _log.info("received %s %s of %s, sequence %s", *told)
+        return event
 
     async def keep(self, delivery: Delivery, reason: str) -> None:
         """Store a message that the broker gave up: it is tried again, or an operator looks at it. Raises StoreAway."""
@@ -158,19 +156,16 @@ class Receiver:
         except Exception as error:  # noqa: BLE001 - raised, it would come back at once, and as a dead letter for ever
             raise Unreadable(f"the message cannot be read, because of a bug: {told(error)}") from None
 
-    async def _once(self, delivery: Delivery) -> None:
-        try:
-            event = self._event(delivery)
-        except Unreadable as error:
-            record = Record.of(delivery, None, RecordState.REFUSED, str(error), self.now())
+    async def _once(self, delivery: Delivery, read: Event | Unreadable | None) -> None:
+        if isinstance(read, Unreadable):
+            record = Record.of(delivery, None, RecordState.REFUSED, str(read), self.now())
             await self._add(record)
-            _log.error("refused message %s: %s. Its record is %s", delivery.message_id, error, record.id)
-            return
-        if event is not None and self._is_sick(event.aggregate):
+            _log.error("refused message %s: %s. Its record is %s", delivery.message_id, read, record.id)
+        elif read is not None and self._is_sick(read.aggregate):
             before = StoreAway("an event of its aggregate before it was set aside")
-            await self._put_aside(delivery, event, before, RecordState.WAITING)
-        elif event is not None:
-            await self._try(delivery, event)
+            await self._put_aside(delivery, read, before, RecordState.WAITING)
+        elif read is not None:
+            await self._try(delivery, read)
 
     async def _try(self, delivery: Delivery, event: Event) -> None:
         pause, left = FAILURE_PAUSE_SECONDS, FAILURES
@@ -194,23 +189,22 @@ class Receiver:
             await self.sleep(pause)
             pause *= 2
 
-    async def _makes_room(self, delivery: Delivery, failure: StoreAway) -> bool:
+    async def _makes_room(
+        self, delivery: Delivery, event: Event | Unreadable | None, failure: StoreAway
+    ) -> bool:
         """Rule ``makes-room``: set the event aside, if what hits it hits no others."""
-        with contextlib.suppress(Unreadable):
-            event = self._event(delivery)
-            if event is None or not (self.check or isinstance(failure, EffectRunning)):
-                return False
-            try:
-                async with asyncio.timeout(CHECK_SECONDS):
-                    if self.check is not None:
-                        await self.check()
-                    await self._put_aside(delivery, event, failure, RecordState.WAITING)
-            except Exception as error:  # noqa: BLE001 - whatever it is: no sign that others are better off
-                _log.debug("what hits %s hits all: %s", event.aggregate, told(error))
-                return False
-            self._sick[event.aggregate] = self.time() + SICK_SECONDS
-            return True
-        return False
+        if not isinstance(event, Event) or not (self.check or isinstance(failure, EffectRunning)):
+            return False
+        try:
+            async with asyncio.timeout(CHECK_SECONDS):
+                if self.check is not None:
+                    await self.check()
+                await self._put_aside(delivery, event, failure, RecordState.WAITING)
+        except Exception as error:  # noqa: BLE001 - whatever it is: no sign that others are better off
+            _log.debug("what hits %s hits all: %s", event.aggregate, told(error))
+            return False
+        self._sick[event.aggregate] = self.time() + SICK_SECONDS
+        return True
 
     def _is_sick(self, aggregate: AggregateKey) -> bool:
         for each in [one for one, until in self._sick.items() if until <= self.time()]:

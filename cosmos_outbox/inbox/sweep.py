@@ -109,7 +109,7 @@ class Sweep(Generic[S]):
         assert until is not None, "a look that is under way has an end"
         blocked = frozenset(await self.blocked())
         legs = {
-            Side.LEFT: Leg(_list_left, lambda seen: self._again(seen.key, blocked, until)),
+            Side.LEFT: Leg(list_left, lambda seen: self._again(seen.key, blocked, until)),
             Side.CHANGED: Leg(
                 lambda at: changes.list_changed(since, until, at.position),
                 lambda seen: self._look_at_changed(seen, blocked, until),
@@ -275,7 +275,7 @@ class Sweep(Generic[S]):
             await self.lists.mark(seen.key, read.version, self.inbox.clock() if blocked else None)
 
 
-async def _list_left(progress: WalkProgress) -> SeenPage:
+async def list_left(progress: WalkProgress) -> SeenPage:
     """What an earlier look left, as one page."""
     return SeenPage([Seen(key, 0, deleted=False, changed_at=None) for key in progress.left], None)
 

@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from pydantic import BaseModel
 
 from cosmos_outbox.inbox.entry import Listed, ListedPage
-from cosmos_outbox.inbox.form import Condition, EntryForm
+from cosmos_outbox.inbox.form import DESCENDING, Condition, EntryForm
 from cosmos_outbox.inbox.stored import time_or_none
 from cosmos_outbox.lists.token_key import TokenKey
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
@@ -24,13 +24,27 @@ S = TypeVar("S", bound=BaseModel)
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Sorted:
+    """By which text, and by the id among those with the same; an entry without the text is not among them."""
+
+    text: str
+    down: bool
+    """The last first."""
+
+    @classmethod
+    def of(cls, order: str) -> "Sorted":
+        """One of ``EntryForm.orders``."""
+        return cls(order.removeprefix(DESCENDING), order.startswith(DESCENDING))
+
+
 class Items(Protocol):
     """The living entries of one read model, in some store."""
 
     async def first(
-        self, conditions: Sequence[Sequence[Condition]], sort: str, most: int, after: Sequence[str] | None
+        self, conditions: Sequence[Sequence[Condition]], by: Sorted, most: int, after: Sequence[str] | None
     ) -> Sequence[Mapping[str, Any]]:
-        """The first entries by ``sort`` and id, after the one with these two; fewer than ``most``: there are no more.
+        """The first entries, after the one with this text and id; fewer than ``most``: there are no more.
 
         Each with ``id``, ``search``, ``form``, ``data``, ``lastSequence``, ``appliedAt``, ``lateSeconds`` and
         ``blockedSince``. Raises what the store raises.
@@ -54,15 +68,15 @@ class EntryListing(Generic[S]):
 
         Field names come from the code, never from a caller. Raises UnknownContinuation, and what the store raises.
         """
-        scope = f"{self.scope}/{sort}/{conditions}"
+        scope, by = f"{self.scope}/{sort}/{conditions}", Sorted.of(sort)
         after = json.loads(await self.key.open(scope, token)) if token else None
-        found = await self.items.first(conditions, sort, size + 1, after)
+        found = await self.items.first(conditions, by, size + 1, after)
         shown = found[:size]
         listed = [each for item in shown if (each := self._listed(item)) is not None]
         self._tell(len(shown) - len(listed), len(shown))
         if len(found) == len(shown):
             return ListedPage(listed, None)
-        last = [shown[-1]["search"][sort], shown[-1]["id"]]
+        last = [shown[-1]["search"][by.text], shown[-1]["id"]]
         return ListedPage(listed, await self.key.close(scope, json.dumps(last)))
 
     def _tell(self, left_out: int, of: int) -> None:

@@ -5,13 +5,15 @@ was stored. A sequence without a document has expired. The order of the reads ma
 event that is newer than it is missed for expired; the lease after the events, so that it cannot have passed an event
 before that was stored; the parking lot last, since a relay parks before its lease passes. That no event waits is
 believed of a replica only that is as new as a fence behind the events: on an account whose consistency is weaker than
-Session the leases may be measured on an older one, and then it is not known what is forwarded.
+Session the leases may be measured on an older one, and then it is not known what is forwarded. Each destination has
+leases and a parking lot of its own, and is read so by itself.
 
 In which partition an aggregate is, its own document tells: it lives at least as long as its events, since each of them
 was stored in one transaction with it. Without one only the partition of its id is searched, since over all of them
 every event of every aggregate would be read.
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,6 +24,7 @@ from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import Key, at
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.operations.leaving import WayOut
 from cosmos_outbox.operations.past_events import (
     MOST_PARKED,
     NO_LIMIT,
@@ -38,7 +41,6 @@ from cosmos_outbox.operations.past_events import (
 from cosmos_outbox.operations.relay_status import KeyProgress, RelayObserver
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.marker import Marker
-from cosmos_outbox.outbox.parking_lot import ParkingLot
 from cosmos_outbox.settings.own_container import OwnContainer
 
 _LOOKS = 3
@@ -78,8 +80,8 @@ class AggregatePast:
 
     container: Container
     events: EventReader
-    lot: ParkingLot
-    observer: RelayObserver
+    ways: Sequence[WayOut]
+    """To each destination, the service's own transport first."""
     own: OwnContainer | None = None
     """What is known of the team's own documents: then an aggregate is found by its events."""
 
@@ -87,7 +89,7 @@ class AggregatePast:
         """At most ``size`` events with sequences below ``before``, and on the first page those without a sequence.
 
         Raises:
-            AggregateNotFound: neither the store nor the parking lot has anything of the aggregate.
+            AggregateNotFound: neither the store nor a parking lot has anything of the aggregate.
             Throttled, Unavailable, Misconfigured: the store cannot be asked.
         """
         try:
@@ -96,17 +98,17 @@ class AggregatePast:
             raise error.failure.error() from error
         key = stored.partition_key or aggregate.id
         token = self.container.seen(key)
-        reading = ReadBeside(await self._progress(key, token), token, await self._read_parked(aggregate))
-        parked = reading.parked
-        if stored.partition_key is None and not parked.events:
+        readings = await asyncio.gather(*(self._read_beside(way, aggregate, key, token) for way in self.ways))
+        reading, *beside = readings
+        if stored.partition_key is None and not any(each.parked.events for each in readings):
             raise AggregateNotFound(f"nothing is stored of {aggregate}: it never was, or all has expired")
         floor = stored.more_below or 1
         past = [
-            past_event(event, reading)
+            past_event(event, reading, beside)
             for item in stored.events
             if (event := self.events.event(item)) is not None and event.aggregate == aggregate
         ]
-        past = newest_first([*past, *only_parked(past, parked, floor, before)])
+        past = newest_first([*past, *only_parked(past, readings, floor, before)])
         return Past(
             aggregate,
             stored.last_sequence,
@@ -115,12 +117,26 @@ class AggregatePast:
             expired(past, floor, self._top(stored, past, before)) if stored.whole else [],
             stored.more_below,
             reading.progress,
+            {each.of.name: each.progress for each in beside},
         )
 
-    async def _progress(self, partition_key: Key, session_token: str | None) -> KeyProgress:
+    @property
+    def observer(self) -> RelayObserver:
+        """Of the relay to the service's own transport."""
+        return self.ways[0].observer
+
+    async def _read_beside(
+        self, way: WayOut, aggregate: AggregateKey, partition_key: Key, token: str | None
+    ) -> ReadBeside:
+        progress = await self._progress(way.observer, partition_key, token)
+        return ReadBeside(progress, token, await self._read_parked(way, aggregate), way.of)
+
+    async def _progress(
+        self, observer: RelayObserver, partition_key: Key, session_token: str | None
+    ) -> KeyProgress:
         """How far the relay is, by a replica that is new enough, if one is met in a few looks."""
         for _ in range(_LOOKS):
-            progress = await self.observer.progress(partition_key)
+            progress = await observer.progress(partition_key)
             behind = progress.has_passed(progress.as_of, session_token) is None
             if not behind or progress.lease is None or session_token is None:
                 break
@@ -175,10 +191,12 @@ class AggregatePast:
             if found or token is None:
                 return found
 
-    async def _read_parked(self, aggregate: AggregateKey) -> Parked:
-        marker = (await self.lot.markers([aggregate])).get(aggregate, Marker(aggregate))
-        waiting = await self.lot.waiting(aggregate, MOST_PARKED) if marker.blocked else []
-        return Parked(marker, {parked.event_id: parked for parked, _ in waiting})
+    async def _read_parked(self, way: WayOut, aggregate: AggregateKey) -> Parked:
+        lot = way.parking.lot
+        marker = (await lot.markers([aggregate])).get(aggregate, Marker(aggregate))
+        waiting = await lot.waiting(aggregate, MOST_PARKED) if marker.blocked else []
+        events = {parked.event_id: parked for parked, _ in waiting}
+        return Parked(marker, events, {parked.event_id: event for parked, event in waiting})
 
     def _last_sequence(self, aggregate: AggregateKey, state: Item | None) -> int | None:
         if state is None:

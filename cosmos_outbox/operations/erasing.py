@@ -1,20 +1,21 @@
 """A person's data leaves every container of ours, and no subscriber misses an event by it; a crash leaves less to do.
 
-The order is the rule. First the aggregate is deleted, then all its events leave for the topic: an event is removed only
-after the relay has forwarded it, and a parked one only after it was sent, or discarded with a notice in its place. Only
-then is anything emptied. So the sequence that subscribers see has no gap, and the event of the deletion reaches them.
-Each step finds by itself what is left to do: the same call again goes on where one was cut off.
+The order is the rule. First the aggregate is deleted, then all its events leave: an event is removed only after the
+relay to each destination has forwarded it, and a parked one only after it was sent, or discarded with a notice in its
+place. Only then is anything emptied. So the sequence that subscribers see has no gap, and the event of the deletion
+reaches them. Each step finds by itself what is left to do: the same call again goes on where one was cut off.
 
 Before parked events are looked for, the aggregate's marker notes up to which transaction all was dealt with
 (``remember-erased``). A relay that was paused with a page in its hands parks at the version of the marker that it has
 read: either it has parked before the note, and that is seen, or it finds the note, and drops the page.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from cosmos_outbox.cosmos.store import changefeed
+from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY
 from cosmos_outbox.cosmos.upkeep.erasure import ParkedEraser, PartitionEraser
 from cosmos_outbox.inbox.errors import InboxError
@@ -22,16 +23,17 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.leaving import (
     NOT_EMPTIED,
     REASON,
+    ClaimedBodies,
+    WayOut,
     collect_dead_letters,
     empty_archive,
     note_erased,
+    refuse_undeclared,
     unpark,
     wait_until_forwarded,
 )
-from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.outbox.archive import Archiver
 from cosmos_outbox.outbox.errors import OutboxError
-from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.settings.errors import NotErased, NotForwardedYet
 
 if TYPE_CHECKING:
@@ -52,10 +54,11 @@ class Records(Protocol):
 class Eraser:
     """Erases aggregates of one type of one service."""
 
-    observer: RelayObserver
-    parking: Parking
+    ways: Sequence[WayOut]
+    """To each destination; the first is the service's own."""
     partition: PartitionEraser
-    parked: ParkedEraser
+    parked: Container
+    """The parking lot."""
     set_aside: Records
     delete: Callable[[AggregateKey], Awaitable[None]]
     """Delete the living aggregate, with its event."""
@@ -67,30 +70,37 @@ class Eraser:
     """The kinds of events that hold nothing personal."""
     archiver: Archiver | None = None
     """None: events are not archived."""
+    claims: Sequence[ClaimedBodies] = ()
+    """Of each transport that keeps data beside its messages."""
 
     async def erase(self, key: AggregateKey, *, patience_seconds: float) -> AsyncGenerator[str]:
         """Erase, telling each step when it is done. ``patience_seconds``: for the relay.
 
         Raises:
             NotForwardedYet: the relay has not forwarded all events; nothing is erased.
-            NotErased: all is erased but documents of kinds that the service did not name, parked events of others, or
+            NotErased: something is parked for a destination that is not declared, and nothing is erased; or all is
+            erased but documents of kinds that the service did not name, parked events of others, or
             dead letters of which nothing is known.
             OutboxError, InboxError: the store or the broker could not be used, or others changed the same documents.
         """
+        await refuse_undeclared(self.ways, self.parked, key)
         yield await self._delete(key)
         left, lsn = await self._wait_until_forwarded(key, patience_seconds)
         yield left
-        await note_erased(self.observer.lot, key, PARTITION_KEY.name(key.id), lsn)
+        await note_erased(self.ways, key, PARTITION_KEY.name(key.id), lsn)
         yield await self._unpark(key)
+        for claims in self.claims:
+            emptied = await claims.empty(await claims.of(key), living=(), kept=self.kept)
+            yield f"{emptied} claim(s) of messages emptied"
         dead_letters, collected = await collect_dead_letters(self.collect)
         records = await self.set_aside.erase(key.id)
         yield f"{dead_letters}, {records} record(s) of messages set aside emptied"
         yield "entries emptied" if await self.empty_read_model(key) else "no entry to empty"
         yield f"{await self.partition.erase(key.id)} document(s) of events, requests and the {key.type} emptied"
-        yield f"{await self.parked.erase(key.id)} discarded event(s) emptied"
+        yield f"{sum([await each.erase(key.id) for each in self._parked])} discarded event(s) emptied"
         if self.archiver is not None:
             yield await empty_archive(self.archiver, key, PARTITION_KEY.name(key.id), lsn, self.kept)
-        if parked := await self.parked.list_left(key.id):
+        if parked := [one for each in self._parked for one in await each.list_left(key.id)]:
             raise NotErased(
                 f"all is erased but parked events in the partition of {key} that name another owner, or that came "
                 f"meanwhile: {', '.join(parked)}. Discard each with cosmos-outbox discard parked ID, then run this "
@@ -104,6 +114,10 @@ class Eraser:
         if not collected:
             raise NotErased(NOT_EMPTIED)
 
+    @property
+    def _parked(self) -> Sequence[ParkedEraser]:
+        return [ParkedEraser(self.parked, partition=way.partition) for way in self.ways]
+
     async def _delete(self, key: AggregateKey) -> str:
         if not (await self.partition.look(key.id)).living:
             return "deleted before, or not there"
@@ -116,13 +130,12 @@ class Eraser:
         lsn = changefeed.session_lsn(held.session_token)
         if not held.has_events:
             return "no event is stored", lsn
-        return await wait_until_forwarded(
-            self.observer, key, key.id, held.session_token, patience_seconds
-        ), lsn
+        return await wait_until_forwarded(self.ways, key, key.id, held.session_token, patience_seconds), lsn
 
     async def _unpark(self, key: AggregateKey) -> str:
-        sent, discarded = await unpark(self.observer, self.parking, key)
-        for parking_id in await self.parked.alone(key.id):
-            await self.parking.discard(parking_id, REASON)
-            discarded += 1
+        sent, discarded = await unpark(self.ways, key)
+        for way, parked in zip(self.ways, self._parked, strict=True):
+            for parking_id in await parked.alone(key.id):
+                await way.parking.discard(parking_id, REASON)
+                discarded += 1
         return f"{sent} parked event(s) sent, {discarded} discarded"

@@ -4,6 +4,8 @@ The team erases its own documents itself, in a transaction with an event that te
 removed here, in this order: after the relay has forwarded them, and a parked one after it was sent, or discarded with a
 notice in its place. Each step finds by itself what is left: the same call again goes on where one was cut off.
 
+A document that is still due would raise an event when its time comes, so it is asked for first (``erased-is-not-due``).
+
 The note of what was dealt with (``remember-erased``) counts for this partition alone: where an aggregate has raised
 events in several, each is erased by a call of its own. What others raise meanwhile is not removed.
 """
@@ -12,22 +14,24 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Seq
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cosmos_outbox.cosmos.own.due import DueTimes
 from cosmos_outbox.cosmos.store import changefeed
-from cosmos_outbox.cosmos.store.container import Container
-from cosmos_outbox.cosmos.store.partition_key import Value
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.partition_key import Key, Value, at
 from cosmos_outbox.cosmos.upkeep.erasure import EventsEraser, ParkedEraser
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.leaving import (
     NOT_EMPTIED,
+    ClaimedBodies,
+    WayOut,
     collect_dead_letters,
     empty_archive,
     note_erased,
+    refuse_undeclared,
     unpark,
     wait_until_forwarded,
 )
-from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.outbox.archive import Archiver
-from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.settings.errors import NotErased
 
 if TYPE_CHECKING:
@@ -53,13 +57,16 @@ class KeptBy:
 class OwnEraser:
     """Erases the events of a team's own aggregates."""
 
-    observer: RelayObserver
-    parking: Parking
+    ways: Sequence[WayOut]
+    """To each destination."""
     container: Container
     parked: Container
+    times: DueTimes
     kept: Sequence[KeptBy] = ()
     archiver: Archiver | None = None
     """None: events are not archived."""
+    claims: Sequence[ClaimedBodies] = ()
+    """Of each transport that keeps data beside its messages."""
 
     async def erase(
         self,
@@ -76,19 +83,32 @@ class OwnEraser:
 
         Raises:
             NotForwardedYet: the relay has not forwarded all events; nothing is erased.
-            NotErased: all is erased but events that were parked meanwhile, or dead letters of which nothing is known.
+            NotErased: something is parked for a destination that is not declared, and nothing is erased; or all is
+            erased but events that were parked meanwhile, or dead letters of which nothing is known.
             OutboxError, InboxError: the store or the broker could not be used, or others changed the same documents.
-            ValueError: the container can have no such key.
+            ValueError: the container can have no such key, or the aggregate's document is still due; nothing is erased.
         """
         aggregate, key = AggregateKey(*of), self.container.paths.key(partition_key)
+        if self.times.paths:
+            await self._check_not_due(aggregate, key)
         events = EventsEraser(self.container, aggregate, key, keep)
-        parked = ParkedEraser(self.parked, self.container.paths, aggregate)
+        parked = [
+            ParkedEraser(self.parked, self.container.paths, aggregate, way.partition) for way in self.ways
+        ]
+        await refuse_undeclared(self.ways, self.parked, aggregate)
         ids, session_token = await events.look()
-        yield await wait_until_forwarded(self.observer, aggregate, key, session_token, patience_seconds)
+        yield await wait_until_forwarded(self.ways, aggregate, key, session_token, patience_seconds)
         lsn = changefeed.session_lsn(session_token)
-        await note_erased(self.observer.lot, aggregate, self.container.paths.name(key), lsn)
-        sent, discarded = await unpark(self.observer, self.parking, aggregate)
+        await note_erased(self.ways, aggregate, self.container.paths.name(key), lsn)
+        sent, discarded = await unpark(self.ways, aggregate)
         yield f"{sent} parked event(s) sent, {discarded} discarded"
+        for claims in self.claims:
+            names = await claims.of(
+                aggregate
+            )  # first: an event whose claim is among them is found by the look
+            living = {*(await events.look())[0]} - {*ids}
+            emptied = await claims.empty(names, living=living, kept=keep)
+            yield f"{emptied} claim(s) of messages emptied"
         collected = True
         for kept in [each for each in self.kept if each.aggregate_type == aggregate.type]:
             collected = (await collect_dead_letters(kept.collect))[1] and collected
@@ -96,12 +116,24 @@ class OwnEraser:
             await kept.settle(aggregate)
             yield f"a subscriber has settled it, {records} record(s) of messages set aside emptied"
         yield f"{await events.erase(ids)} event(s) removed"
-        yield f"{await parked.erase(key)} discarded event(s) emptied"
+        yield f"{sum([await each.erase(key) for each in parked])} discarded event(s) emptied"
         if self.archiver is not None:
             yield await empty_archive(self.archiver, aggregate, self.container.paths.name(key), lsn, keep)
-        if left := await parked.list_left(key):
+        if left := [one for each in parked for one in await each.list_left(key)]:
             raise NotErased(
                 f"all is erased but events of {aggregate} that were parked meanwhile: {', '.join(left)}. Run this again"
             )
         if not collected:
             raise NotErased(NOT_EMPTIED)
+
+    async def _check_not_due(self, aggregate: AggregateKey, key: Key) -> None:
+        try:
+            await self.container.fence(key)
+            item = await self.container.read(aggregate.id, key)
+        except StoreFailed as error:
+            raise error.failure.error() from error
+        if due := [path for path in self.times.paths if item is not None and at(item, path) is not None]:
+            raise ValueError(
+                f"the document of {aggregate} has a time at {', '.join(due)}, and would raise an event when it has "
+                "come: replace the document without it, then run this again"
+            )

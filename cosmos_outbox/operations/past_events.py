@@ -1,13 +1,18 @@
-"""What an operator is told of one event: where it is, and what it carried by name; the values never leave the store."""
+"""What an operator is told of one event: where it is on its way to each destination, and what it carried by name.
+
+No value of a property leaves the store here.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.relay_status import KeyProgress
+from cosmos_outbox.outbox.destination import ALL, Destination
+from cosmos_outbox.outbox.event import ENVELOPE
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent
 from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.parking_lot import ParkedEvent
@@ -17,8 +22,6 @@ MOST_PARKED = 500
 
 NO_LIMIT = 2**53
 """Above every sequence that a JSON number can have."""
-
-_ENVELOPE = {"id", "action", "sequence", "createdAt", "correlationId", "traceparent", "tracestate"}
 
 
 class EventState(StrEnum):
@@ -32,6 +35,16 @@ class EventState(StrEnum):
     """An operator gave it up; subscribers get a notice in its place."""
     UNKNOWN = "unknown"
     """No lease tells how far the relay is, or it was measured on a replica that lags."""
+    NOT_FOR_IT = "notForIt"
+    """The destination does not get such events."""
+
+
+@dataclass(frozen=True)
+class Whereabouts:
+    """Where an event is on its way to one destination."""
+
+    state: EventState
+    parking_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -52,6 +65,8 @@ class PastEvent:
     parking_id: str | None
     correlation_id: str | None
     trace_id: str | None
+    beside: Mapping[str, Whereabouts] = field(default_factory=dict)
+    """On its way to each other destination, by its name."""
 
 
 @dataclass(frozen=True)
@@ -75,15 +90,19 @@ class Past:
     before: int | None
     """What to ask for next; None: this page is the last."""
     progress: KeyProgress
+    beside: Mapping[str, KeyProgress] = field(default_factory=dict)
+    """Of the relay to each other destination, by its name."""
 
 
 @dataclass(frozen=True)
 class Parked:
-    """What the parking lot has of an aggregate."""
+    """What the parking lot of one destination has of an aggregate."""
 
     marker: Marker
     events: Mapping[str, ParkedEvent]
     """By the event's id."""
+    read: Mapping[str, FeedEvent] = field(default_factory=dict)
+    """The same events, as the relay reads them."""
 
     def holds(self, event_id: str, sequence: int | None) -> bool:
         if event_id in self.events:
@@ -96,17 +115,35 @@ class Parked:
 
 @dataclass(frozen=True)
 class ReadBeside:
-    """What was read beside the events. ``session_token``: how new the store was after the events were read."""
+    """What was read of one destination beside the events. ``session_token``: how new the store was after these."""
 
     progress: KeyProgress
     session_token: str | None
     parked: Parked
+    of: Destination = ALL
+
+    def place(self, event: FeedEvent, stored_at: datetime | None) -> Whereabouts:
+        """Where an event is. ``stored_at``: None: its document is gone."""
+        shelf = self.parked.events.get(event.id)
+        return Whereabouts(self._state(event, stored_at), shelf.id if shelf else None)
+
+    def _state(self, event: FeedEvent, stored_at: datetime | None) -> EventState:
+        if event.id in self.parked.marker.discarded:
+            return EventState.DISCARDED
+        if self.parked.holds(event.id, event.sequence):
+            return EventState.PARKED
+        if not self.of.takes(event):
+            return EventState.NOT_FOR_IT
+        passed = None if stored_at is None else self.progress.has_passed(stored_at, self.session_token)
+        if passed is None:
+            return EventState.UNKNOWN
+        return EventState.FORWARDED if passed else EventState.WAITING
 
 
-def past_event(event: FeedEvent, reading: ReadBeside) -> PastEvent:
+def past_event(event: FeedEvent, own: ReadBeside, beside: Sequence[ReadBeside] = ()) -> PastEvent:
     document = event.document
     stored_at = written_at(document) if "_ts" in document else None
-    shelf = reading.parked.events.get(event.id)
+    place = own.place(event, stored_at)
     data = document.get("data")
     known = event if isinstance(event, OutboxEvent) else None
     return PastEvent(
@@ -117,27 +154,33 @@ def past_event(event: FeedEvent, reading: ReadBeside) -> PastEvent:
         created_at=known.created_at if known else None,
         stored_at=stored_at,
         expires_at=_expiry(event),
-        state=_state(event, stored_at, reading),
-        parking_id=shelf.id if shelf else None,
+        state=place.state,
+        parking_id=place.parking_id,
         correlation_id=known.correlation_id if known else None,
         trace_id=_trace_id(known.traceparent) if known else None,
+        beside={each.of.name: each.place(event, stored_at) for each in beside},
     )
 
 
-def _state(event: FeedEvent, stored_at: datetime | None, reading: ReadBeside) -> EventState:
-    if event.id in reading.parked.marker.discarded:
-        return EventState.DISCARDED
-    if reading.parked.holds(event.id, event.sequence):
-        return EventState.PARKED
-    passed = None if stored_at is None else reading.progress.has_passed(stored_at, reading.session_token)
-    if passed is None:
-        return EventState.UNKNOWN
-    return EventState.FORWARDED if passed else EventState.WAITING
+def only_parked(
+    past: Sequence[PastEvent], readings: Sequence[ReadBeside], floor: int, before: int | None
+) -> list[PastEvent]:
+    """Parked events whose documents have expired, and notices: the parking lots alone have them.
 
-
-def only_parked(past: Sequence[PastEvent], parked: Parked, floor: int, before: int | None) -> list[PastEvent]:
-    """Parked events whose documents have expired, and notices: the parking lot alone has them."""
+    A notice is for the destination alone for which its event was discarded.
+    """
     seen = {event.event_id for event in past}
+    own, *beside = readings
+    shelves = {name: each for reading in readings for name, each in reading.parked.events.items()}
+    read = {name: each for reading in readings for name, each in reading.parked.read.items()}
+
+    def place(shelf: ParkedEvent, reading: ReadBeside) -> Whereabouts:
+        if there := reading.parked.events.get(shelf.event_id):
+            return Whereabouts(EventState.PARKED, there.id)
+        if shelf.is_notice:
+            return Whereabouts(EventState.NOT_FOR_IT)
+        return reading.place(read[shelf.event_id], None)
+
     return [
         PastEvent(
             event_id=shelf.event_id,
@@ -147,12 +190,13 @@ def only_parked(past: Sequence[PastEvent], parked: Parked, floor: int, before: i
             created_at=None,
             stored_at=None,
             expires_at=None,
-            state=EventState.PARKED,
-            parking_id=shelf.id,
+            state=place(shelf, own).state,
+            parking_id=place(shelf, own).parking_id,
             correlation_id=None,
             trace_id=None,
+            beside={each.of.name: place(shelf, each) for each in beside},
         )
-        for shelf in parked.events.values()
+        for shelf in shelves.values()
         if shelf.event_id not in seen
         and (before is None if shelf.sequence is None else floor <= shelf.sequence < (before or NO_LIMIT))
     ]
@@ -184,7 +228,7 @@ def _changed(data: Any, aggregate: AggregateKey | None) -> list[str]:
     if not isinstance(data, Mapping):
         return []
     owner = f"{aggregate.type}Id" if aggregate else ""
-    return sorted(str(name) for name in data if name not in _ENVELOPE and name != owner)
+    return sorted(str(name) for name in data if name not in ENVELOPE and name != owner)
 
 
 def written_at(document: Mapping[str, Any]) -> datetime:

@@ -83,6 +83,8 @@ class Aggregate(ABC, Generic[StateT]):
     changed_events: ClassVar[Mapping[str, type[DomainEvent] | str]] = {}
     """The event of each property that :meth:`_set` changes: its name, or a class that is filled in the same way. An
     event that is declared by its name tells the property; that of ``deleted`` tells by its name alone."""
+    found_by: ClassVar[Sequence[str]] = ()
+    """Properties of the state by whose value a list can be filtered; the container indexes each."""
     published_forms: ClassVar[PublishedForms] = {}
     """Models of events that are published in a form of their own, by the event's class or name: the classmethod
     ``of(event, state)`` of each makes it, at the commit, and is pure. A model tells the ``schema_version``."""
@@ -100,6 +102,10 @@ class Aggregate(ABC, Generic[StateT]):
             )
         if not (hasattr(cls, "aggregate_type") and hasattr(cls, "state_type")):
             return
+        if unknown := {*cls.found_by} - cls.state_type.model_fields.keys():
+            raise TypeError(
+                f"{cls.__name__}: found_by names {', '.join(sorted(unknown))}, and the state has not"
+            )
         cls._by_hand = cls._updated is not Aggregate._updated
         try:
             cls._declared = Declarations(

@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from cosmos_outbox.outbox.aggregate import Aggregate
-from cosmos_outbox.outbox.change_once import ChangeAnswer, Wanted, change_once
+from cosmos_outbox.outbox.change_once import ChangeAnswer, Pinned, Wanted, change_once
 from cosmos_outbox.outbox.claims import Claims
 from cosmos_outbox.outbox.errors import AggregateNotFound, ConcurrentChange, OutboxError, PreconditionFailed
 from cosmos_outbox.outbox.idempotency import KeyedRequest, create_once
+from cosmos_outbox.outbox.selection import ALL, Selection
 from cosmos_outbox.outbox.unit_of_work import (
     ETag,
     Origin,
@@ -85,10 +86,12 @@ class Aggregates:
         async with self.open_unit_of_work(origin) as work:
             return await work.get(kind, aggregate_id, partition_key=partition_key, newest=newest)
 
-    async def page(self, kind: type[A], size: int, token: str | None, origin: Origin) -> Page[A]:
+    async def page(
+        self, kind: type[A], size: int, token: str | None, origin: Origin, selection: Selection = ALL
+    ) -> Page[A]:
         """A page of aggregates that are not deleted. Raises UnknownContinuation."""
         async with self.open_unit_of_work(origin) as work:
-            return await work.page(kind, size, token)
+            return await work.page(kind, size, token, selection)
 
     async def change(  # noqa: PLR0913 - the last two are keywords, and seldom given
         self,
@@ -98,6 +101,7 @@ class Aggregates:
         origin: Origin,
         *,
         if_match: Collection[ETag] = (),
+        refuse: Callable[[Versioned[A]], bool] | None = None,
         partition_key: str | None = None,
     ) -> Receipt[A]:
         """Apply ``change`` and store the new state with its events, all in one transaction.
@@ -107,7 +111,7 @@ class Aggregates:
 
         Raises:
             AggregateNotFound: no aggregate of this type has the id, or the aggregate was deleted.
-            PreconditionFailed: the aggregate is at none of the versions in ``if_match``.
+            PreconditionFailed: the aggregate is at none of the versions in ``if_match``, or ``refuse`` is true of it.
             ConcurrentChange: other writers won the race each time.
             ChangeTooLarge: the change does not fit one transaction.
         """
@@ -115,7 +119,7 @@ class Aggregates:
         for _ in range(ATTEMPTS):
             async with self.open_unit_of_work(origin) as work:
                 found = await _read_for_change(
-                    work, kind, aggregate_id, partition_key, if_match=if_match, newest=newest
+                    work, kind, aggregate_id, partition_key, pinned=Pinned(if_match, refuse), newest=newest
                 )
                 try:
                     change(found.aggregate)
@@ -147,13 +151,16 @@ class Aggregates:
         origin: Origin,
         *,
         if_match: Collection[ETag] = (),
+        refuse: Callable[[Versioned[A]], bool] | None = None,
         partition_key: str | None = None,
     ) -> ChangeAnswer[A]:
         """As :meth:`change`, but a repetition with the same key gets the first answer.
 
         Raises as :func:`cosmos_outbox.outbox.change_once.change_once` does.
         """
-        wanted = Wanted(kind, aggregate_id, partition_key or aggregate_id, change, request, if_match)
+        wanted = Wanted(
+            kind, aggregate_id, partition_key or aggregate_id, change, request, Pinned(if_match, refuse)
+        )
         answered = await change_once(self.open_unit_of_work, wanted, origin, attempts=ATTEMPTS)
         if answered.receipt is not None and not answered.replayed:
             _logged("changed", answered.receipt)
@@ -166,26 +173,22 @@ async def _read_for_change(  # noqa: PLR0913 - the address of the aggregate, and
     aggregate_id: str,
     partition_key: str | None,
     *,
-    if_match: Collection[ETag],
+    pinned: Pinned,
     newest: bool,
 ) -> Versioned[A]:
     """The aggregate at an allowed version. It is refused on the newest state alone: a first read may be an old one.
 
     Raises:
         AggregateNotFound: there is none, or it was deleted.
-        PreconditionFailed: the aggregate is at none of the versions in ``if_match``.
+        PreconditionFailed: the aggregate is at a version that is not allowed.
     """
     if not newest:
         with contextlib.suppress(AggregateNotFound):
             found = await work.get(kind, aggregate_id, partition_key=partition_key)
-            if not if_match or found.etag in if_match:
+            if pinned.allows(found):
                 return found
     found = await work.get(kind, aggregate_id, partition_key=partition_key, newest=True)
-    if if_match and found.etag not in if_match:
-        raise PreconditionFailed(
-            f"{found.aggregate.key} is at another version: read it again and use its new ETag as it comes, "
-            "since a weak one matches none"
-        )
+    pinned.check(found)
     return found
 
 

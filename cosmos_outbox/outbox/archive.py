@@ -24,6 +24,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.archive_index import INDEX, ArchiveIndex, Indexed, digest_of, place_of
 from cosmos_outbox.outbox.errors import ConcurrentChange, NotDelivered, PreconditionFailed
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Unread
 from cosmos_outbox.outbox.originals import Originals
@@ -61,14 +62,14 @@ class Erasure:
         """Whether a line is one that it empties."""
         return (
             "document" in line
-            and _place(line) == (self.aggregate.type, self.aggregate.id, self.partition)
+            and place_of(line) == (self.aggregate.type, self.aggregate.id, self.partition)
             and line["action"] not in self.kept
             # After a restore an account may count anew: so what is old goes whatever its LSN, as far as clocks agree.
             and (line["lsn"] <= self.lsn or datetime.fromisoformat(line["storedAt"]) < self.at - _CLOCKS)
         )
 
 
-class Archive(Protocol):
+class Archive(Indexed, Protocol):
     """Where blobs are kept. Every call raises Unavailable when it was not answered, and Misconfigured."""
 
     async def claim(self, name: str) -> str | None:
@@ -81,7 +82,7 @@ class Archive(Protocol):
         """Put a blob's content in the place of that version. Raises PreconditionFailed: it has another one."""
 
     def blobs(self) -> AsyncIterator[tuple[Blob, str]]:
-        """All, each with its version: at least those that were there at the first step."""
+        """All but entries of the index, each with its version: at least those that were there at the first step."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,8 @@ class Archiver:
 
     archive: Archive
     originals: Originals
+    index: ArchiveIndex | None = None
+    """None: nobody looks for the events of one aggregate."""
     _marks: "_Marks" = field(init=False, repr=False, default_factory=lambda: _Marks())  # noqa: PLW0108 - stands below
 
     async def keep(self, events: Sequence[FeedEvent]) -> int:
@@ -103,11 +106,12 @@ class Archiver:
                 raise NotDelivered(each.reason, each.why)
         for blob in blobs_of(verified):
             claimed = await self.archive.claim(blob.name)
-            if claimed is None:
-                continue  # the same content, or what an erasing has left of it
-            await self._marks.read(self.archive)
-            body = without(blob.body, [*self._marks.of(blob.body)])[0]
-            await self.archive.replace(Blob(blob.name, body), claimed)
+            if claimed is not None:  # else it has the same content, or what an erasing has left of it
+                await self._marks.read(self.archive)
+                body = without(blob.body, [*self._marks.of(blob.body)])[0]
+                await self.archive.replace(Blob(blob.name, body), claimed)
+            if self.index is not None:
+                await self.index.add(blob.name, blob.body)
         self.originals.forget(events)
         return len(verified)
 
@@ -119,7 +123,7 @@ class Archiver:
         await self._marks.add(self.archive, erasure)
         emptied = 0
         async for blob, version in self.archive.blobs():
-            if blob.name != MARKS:
+            if blob.name != MARKS and not blob.name.startswith(INDEX):
                 emptied += await self._empty(blob, version, erasure)
         return emptied
 
@@ -157,7 +161,7 @@ class _Marks:
     async def add(self, archive: Archive, erasure: Erasure) -> None:
         """Write it down. Raises ConcurrentChange, and as :class:`Archive` does."""
         key = erasure.aggregate
-        of = _digest((key.type, key.id, erasure.partition))
+        of = digest_of((key.type, key.id, erasure.partition))
         mark: dict[str, Any] = {
             "of": of, "lsn": erasure.lsn, "at": erasure.at.isoformat(), "kept": sorted(erasure.kept)
         }  # fmt: skip
@@ -183,8 +187,8 @@ class _Marks:
         if not self.known:
             return []
         found = []
-        for place in {_place(json.loads(line)) for line in body.splitlines()}:
-            mark = self.known.get(_digest(place))
+        for place in {place_of(json.loads(line)) for line in body.splitlines()}:
+            mark = self.known.get(digest_of(place))
             if mark is not None:
                 key = AggregateKey(place[0] or "", place[1] or "")
                 at = datetime.fromisoformat(mark["at"])
@@ -219,14 +223,6 @@ def without(body: bytes, erasures: Sequence[Erasure]) -> tuple[bytes, int]:
         else:
             lines.append(text)
     return b"".join(lines), number
-
-
-def _place(line: Mapping[str, Any]) -> tuple[str | None, str | None, str]:
-    return line["aggregateType"], line["aggregateId"], line.get("partition", "")
-
-
-def _digest(place: tuple[str | None, str | None, str]) -> str:
-    return hashlib.sha256(json.dumps(place).encode()).hexdigest()[:32]
 
 
 def _line(event: FeedEvent, stored: datetime) -> bytes:

@@ -22,7 +22,7 @@ without each.
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from cosmos_outbox.kernel.clock import monotonic
@@ -65,6 +65,29 @@ class ChangeAnswer(Generic[A]):
 
 
 @dataclass(frozen=True)
+class Pinned:
+    """The versions of an aggregate that a caller allows."""
+
+    if_match: Collection[ETag] = ()
+    """Empty: any."""
+    refuse: Callable[[Versioned[Any]], bool] | None = None
+    """Whether it does not allow one of them all the same."""
+
+    def allows(self, found: Versioned[Any]) -> bool:
+        """Whether the version is allowed."""
+        named = not self.if_match or found.etag in self.if_match
+        return named and not (self.refuse and self.refuse(found))
+
+    def check(self, found: Versioned[Any]) -> None:
+        """Raises PreconditionFailed for a version that is not allowed."""
+        if not self.allows(found):
+            raise PreconditionFailed(
+                f"{found.aggregate.key} is at another version than the request's conditions allow: read it again and "
+                "use its new ETag as it comes, since a weak one matches none"
+            )
+
+
+@dataclass(frozen=True)
 class Wanted(Generic[A]):
     """A change of one aggregate, by one request with a key."""
 
@@ -73,7 +96,7 @@ class Wanted(Generic[A]):
     partition_key: str
     change: Callable[[A], None]
     request: KeyedRequest
-    if_match: Collection[ETag] = ()
+    pinned: Pinned = field(default_factory=Pinned)
 
     @property
     def record(self) -> str:
@@ -135,11 +158,7 @@ def decide(wanted: Wanted[A], found: Versioned[A] | None) -> Changes[AggregateSt
     """
     if found is None:
         raise AggregateNotFound(f"there is no {wanted.kind.aggregate_type} {wanted.aggregate_id}")
-    if wanted.if_match and found.etag not in wanted.if_match:
-        raise PreconditionFailed(
-            f"{found.aggregate.key} is at another version: read it again and use its new ETag as it comes, "
-            "since a weak one matches none"
-        )
+    wanted.pinned.check(found)
     wanted.change(found.aggregate)
     changes: Changes[AggregateState] | None = found.aggregate.changes()
     return changes

@@ -1,9 +1,10 @@
 """What is due happens once, not before its time, and not when the aggregate's state says otherwise by then.
 
-When it is due follows from the state alone, and stands in the aggregate's own document (``stored_with_the_state``): so
-a change that moves or cancels it needs no second write. What a search finds is a hint. The state that is read decides
-(``state_decides``), and its change is stored at its version, with its events, as any other (``at_its_version``): of two
-processes that meet one deadline, or of a deadline and a payment, the one that is stored first is what the other finds.
+When it is due follows from the state alone, and stands in the document that has the state (``stored_with_the_state``):
+so a change that moves or cancels it needs no second write. What a search finds is a hint. The state that is read
+decides (``state_decides``), and its change is stored at its version, with its events, as any other
+(``at_its_version``): of two processes that meet one deadline, or of a deadline and a payment, the one that is stored
+first is what the other finds.
 """
 
 import asyncio
@@ -16,8 +17,7 @@ from typing import Any, Protocol
 from cosmos_outbox.kernel.clock import monotonic, new_id, randomness, utc_now
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.aggregate import Aggregate
-from cosmos_outbox.outbox.aggregates import Aggregates
-from cosmos_outbox.outbox.errors import AggregateNotFound, ConcurrentChange, Throttled, Unavailable
+from cosmos_outbox.outbox.errors import ConcurrentChange, Throttled, Unavailable
 from cosmos_outbox.outbox.unit_of_work import Origin
 
 BEAT_SECONDS = 10.0
@@ -31,33 +31,38 @@ ROUND_SECONDS = 60.0
 
 _AT_ONCE = 8
 _REST_SECONDS = 300.0
-"""How long an aggregate that cannot meet its deadline is left alone by this process."""
+"""How long what cannot be met is left alone by this process."""
 
 _log = logging.getLogger(__name__)
 
 
 class NotSettled(Exception):
-    """After ``on_due`` the aggregate is as due as before: a bug of the aggregate."""
+    """It is as due as before, or nobody can tell when it is due: a bug of whoever declares it. The text is ours."""
 
 
 @dataclass(frozen=True)
 class DueDocument:
-    """An aggregate's document, as a search found it."""
+    """A document, as a search found it."""
 
-    aggregate_type: str
+    kind: str
+    """The aggregate's type; of a team's own document the path of the time in it."""
     id: str
-    partition_key: str
+    partition_key: Any
+    """As the store has it: a value, or a tuple."""
     due: datetime
 
 
 class DueDocuments(Protocol):
-    """The documents of aggregates that are due, as far as a replica knows. Raises Throttled, Unavailable."""
+    """The documents that are due, as far as a replica knows, and what happens then."""
 
     def pages(self, now: datetime) -> AsyncIterator[Sequence[DueDocument]]:
-        """Those that are due at this time, in no promised order."""
+        """Those that are due at this time, in no promised order. Raises Throttled, Unavailable."""
 
-    async def correct(self, found: DueDocument, kind: type[Aggregate[Any]]) -> None:
-        """Let the document say when the aggregate is due, if it does not: by a rule that was made later, say."""
+    async def meet(self, found: DueDocument, at: datetime) -> bool:
+        """Let it happen, once, if the state says at this time that it is due. Returns whether anything was changed.
+
+        Raises Throttled, Unavailable, ConcurrentChange, NotSettled, and whatever is raised by what happens then.
+        """
 
 
 @dataclass
@@ -65,37 +70,40 @@ class Deadlines:
     """Meets the deadlines of a service. Any number of processes may do so side by side."""
 
     documents: DueDocuments
-    aggregates: Aggregates
-    kinds: Mapping[str, type[Aggregate[Any]]]
-    """By their types: those that can be due."""
     clock: Callable[[], datetime] = utc_now
     time: Callable[[], float] = monotonic
-    _resting: dict[tuple[str, str], float] = field(default_factory=dict, init=False)
+    _resting: dict[tuple[str, str, Any], float] = field(default_factory=dict, init=False)
 
     async def meet(self) -> int:
-        """Call ``on_due`` of each aggregate that is due. Returns how many were changed. Raises Throttled, Unavailable.
+        """Let happen what is due. Returns how many documents were changed. Raises Throttled, Unavailable.
 
-        What hits one aggregate holds up no other: it is logged as an error, and tried again some minutes later.
+        What hits one of them holds up no other: it is logged as an error, and tried again some minutes later. A
+        partition that is too busy holds up no other: the rest of its page is left to the next round.
         """
         now, ends_at = self.clock(), self.time() + ROUND_SECONDS
         self._resting = {key: until for key, until in self._resting.items() if until > self.time()}
         left: dict[DueDocument, None] = {}
-        met, looked = 0, False
+        met, looked, busy = 0, False, list[Exception]()
         try:
             async for page in self.documents.pages(now):
-                ours = [each for each in page if each.aggregate_type in self.kinds]
-                left |= dict.fromkeys(ours)
-                for some in _in_any_order(ours):
+                left |= dict.fromkeys(page)
+                for some in _in_any_order(page):
                     if self.time() > ends_at:
                         return met
-                    done = await self._meet_all(some)
+                    try:
+                        done = await self._meet_all(some)
+                    except (Throttled, Unavailable) as error:
+                        busy.append(error)
+                        break
                     met += sum(done.values())
                     left = {each: None for each in left if each not in done}
             looked = True
-            return met
         finally:
             if looked or left:  # who could not look says nothing of what is due
                 telemetry.due([each.due for each in left], self.clock())
+        if busy:
+            raise busy[0]
+        return met
 
     async def _meet_all(self, some: Sequence[DueDocument]) -> Mapping[DueDocument, bool]:
         """Those that are not due any more, and whether each was changed. Raises what hits all of them."""
@@ -109,37 +117,26 @@ class Deadlines:
 
     async def _try(self, found: DueDocument) -> bool | None:
         """Whether it was changed; None: it is as due as before. Raises Throttled, Unavailable."""
-        key = found.aggregate_type, found.id
+        key = found.kind, found.id, found.partition_key
         if key in self._resting:
             return None
         try:
-            return await self._meet(found)
+            return await self.documents.meet(found, self.clock())
         except (Throttled, Unavailable):
             raise
         except ConcurrentChange:
             return None
-        except Exception as error:  # noqa: BLE001 - whatever one aggregate makes raise hits that one alone
+        except Exception as error:  # noqa: BLE001 - whatever one of them makes raise hits that one alone
             self._resting[key] = self.time() + _REST_SECONDS
             # The text of another error may hold what it failed on, which is personal.
             told = str(error) if isinstance(error, NotSettled) else type(error).__name__
-            _log.error("%s %s is due, and cannot be met: %s", *key, told)
+            _log.error("%s %s is due, and cannot be met: %s", found.kind, found.id, told)
             return None
 
-    async def _meet(self, found: DueDocument) -> bool:
-        kind, at = self.kinds[found.aggregate_type], self.clock()
-        try:
-            receipt = await self.aggregates.change(
-                kind,
-                found.id,
-                lambda aggregate: fall_due(aggregate, at),
-                Origin(f"{CAUSE}{new_id()}"),
-                partition_key=found.partition_key,
-            )
-        except AggregateNotFound:
-            return False
-        if not receipt.events:
-            await self.documents.correct(found, kind)
-        return bool(receipt.events)
+
+def due_origin() -> Origin:
+    """Of what happens by itself."""
+    return Origin(f"{CAUSE}{new_id()}")
 
 
 def fall_due(aggregate: Aggregate[Any], at: datetime) -> None:

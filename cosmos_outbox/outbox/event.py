@@ -13,6 +13,12 @@ from pydantic.alias_generators import to_camel
 
 from cosmos_outbox.kernel.clock import new_id
 
+CAUSE = frozenset({"correlationId", "traceparent", "tracestate", "causationId", "causedBy"})
+"""The names in an event's data that tell what caused it; no model of an event has them."""
+
+ENVELOPE = frozenset({"id", "action", "sequence", "createdAt"}) | CAUSE
+"""What the outbox itself fills of an event's data."""
+
 
 def _text(at: datetime) -> str:
     """UTC, and no zero at the end of the fraction: the one form that every JSON library writes as it was read."""
@@ -56,3 +62,11 @@ class DomainEvent(WireModel):
     """The event's place among all events of its aggregate: 1, 2, 3 … without a gap."""
     created_at: Timestamp
     """When the change happened (UTC)."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
+        """Raises TypeError: what tells the cause would take the place of a field."""
+        if taken := sorted(CAUSE & {each.alias for each in cls.model_fields.values()}):
+            raise TypeError(
+                f"{cls.__name__}: the outbox itself fills {', '.join(taken)} of an event: take other names"
+            )

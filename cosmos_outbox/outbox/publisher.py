@@ -30,6 +30,8 @@ class Guarantees:
     """
     largest_message_bytes: int | None
     """An event whose data alone is larger can never be sent. None: the limit shows only when an event is sent."""
+    answer_seconds: float = 0.0
+    """How long an answer may take. Who gives a single event less time may send it again and again, and never know."""
 
     def left_to_subscribers(self) -> Sequence[str]:
         """What this transport does not give, so that subscribers have to; for an operator to read."""

@@ -42,6 +42,9 @@ _CLAIM_MARGIN_SECONDS = 30.0
 _CLOCKS_DIFFER_SECONDS = 5.0
 """So long before its claim runs out a replay stops sending: by another instance's clock it may have run out."""
 
+_READ_SECONDS = 5.0
+"""How long the events may be read before the first is sent, without a broker that answers late going without one."""
+
 _CHUNK = 50
 _RACES = 5
 
@@ -70,7 +73,7 @@ class Replay:
     timer: Callable[[], float] = monotonic
     clock: Clock = utc_now
     seconds: float = REPLAY_SECONDS
-    """How long it goes on, and how long the last events that it sends may wait for the broker."""
+    """How long it goes on, and how long the last events that it sends may wait for a broker that answers soon."""
 
     async def __call__(self, aggregate: AggregateKey) -> Replayed:
         """Send an aggregate's parked events in order; new ones queue up behind them until all are sent.
@@ -160,7 +163,8 @@ class Replay:
         left = (marker.replay_until - self.clock()).total_seconds() - _CLOCKS_DIFFER_SECONDS
         if left <= 0:
             raise TimeoutError
-        return min(self.reading_seconds, self.seconds, left)
+        answer = self.publisher.guarantees.answer_seconds
+        return min(self.reading_seconds, max(self.seconds, answer + _READ_SECONDS), left)
 
     async def _take_refusal(
         self, marker: Marker, waiting: _Waiting, accepted: int, sent: Sequence[FeedEvent], block: Block

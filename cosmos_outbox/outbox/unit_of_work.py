@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from cosmos_outbox.outbox.aggregate import Aggregate
+from cosmos_outbox.outbox.selection import ALL, Selection
 
 A = TypeVar("A", bound=Aggregate[Any])
 
@@ -28,6 +29,8 @@ class Origin:
     """What vendors add to that trace context, at most 512 characters; never without ``traceparent``."""
     causation_id: str | None = None
     """The id of the event that a reaction reacts to; None: no event caused it."""
+    caused_by: str | None = None
+    """Who has signed in to make the change: a text that tells nobody more, a digest say; None: nobody is known."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +72,10 @@ class Page(Generic[A]):
     """A page of aggregates."""
 
     items: Sequence[A]
-    """Fewer than were asked for, even none, does not mean that there are no more."""
     continuation_token: str | None
     """Of the next page, for the same list alone; None: this page is the last."""
+    etags: Sequence[ETag] = ()
+    """The version of each item, in their order."""
 
 
 @dataclass(frozen=True)
@@ -177,8 +181,10 @@ class UnitOfWork(Protocol):
             Throttled, Unavailable: the store could not answer.
         """
 
-    async def page(self, kind: type[A], size: int, continuation_token: str | None) -> Page[A]:
-        """At most ``size`` aggregates that are not deleted, in no promised order; not tracked.
+    async def page(
+        self, kind: type[A], size: int, continuation_token: str | None, selection: Selection = ALL
+    ) -> Page[A]:
+        """At most ``size`` aggregates that are not deleted, in the order of the selection; not tracked.
 
         Raises:
             UnknownContinuation: the token was not made by this service for this list.

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 
 from cosmos_outbox.cosmos.upkeep.inspection import CosmosInspection
 from cosmos_outbox.kernel.clock import Clock, utc_now
@@ -11,7 +12,7 @@ from cosmos_outbox.preflight.plan import Cosmos, Plan
 from cosmos_outbox.preflight.report import Finding
 from cosmos_outbox.settings.credentials import Credential
 from cosmos_outbox.settings.inspection import CannotCheck, Denied
-from cosmos_outbox.settings.transports import ServiceBus, StorageQueue
+from cosmos_outbox.settings.transports import ServiceBus, StorageQueue, setting_of
 from cosmos_outbox.settings.webhook import Webhook
 
 _COSMOS = Access(
@@ -27,12 +28,19 @@ _COSMOS = Access(
 
 async def check(plan: Plan, credential: Credential | None, clock: Clock = utc_now) -> list[Finding]:
     """All findings in the order of reading. ``credential``: for connections without a key."""
-    cosmos, transport, archive = await asyncio.gather(
+    cosmos, transport, archive, *others = await asyncio.gather(
         _cosmos(plan, credential, clock),
         _transport(plan, credential),
         archive_rules.archive(plan.settings, credential, as_app=plan.as_app),
+        *(check_destination(each, credential) for each in plan.destinations),
     )
-    return [*_settings(plan), *cosmos, *transport, *archive]
+    return [*_settings(plan), *cosmos, *transport, *archive, *(each for found in others for each in found)]
+
+
+async def check_destination(plan: Plan, credential: Credential | None) -> list[Finding]:
+    """Of another destination than the service's own transport, whose settings have its name in front."""
+    named = f"destination {plan.destination} ({setting_of(plan.destination)}*)"
+    return [replace(each, subject=f"{named}, {each.subject}") for each in await _transport(plan, credential)]
 
 
 def _settings(plan: Plan) -> Iterator[Finding]:

@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from cosmos_outbox.cosmos.aggregates import listing
 from cosmos_outbox.cosmos.inbox.store import CosmosNames
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths
 from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.names import named_after
 from cosmos_outbox.settings.own_container import OwnContainer
+from cosmos_outbox.wiring.deadlines import paths_of_times
 from cosmos_outbox.wiring.service import Service
 from cosmos_outbox.wiring.subscribing import ForeignReadModel, SubscriberService
 
@@ -123,13 +125,18 @@ def _feed(settings: Settings, service: Service) -> Needed:
         ttl_needed=True,
         items_say_their_ttl=own is None,
         queried=_queried_of_aggregates(service) if own is None else _queried_beside_events(service),
+        composite=() if own else _sorted_aggregates(service),
         own=own,
     )
 
 
 def _queried_of_aggregates(service: Service) -> tuple[str, ...]:
-    due = any(each.can_be_due() for each in service.aggregates)
-    return ("/type", "/data/deleted", *(["/due"] if due else []))
+    found = [path for each in service.aggregates for path in listing.indexed(each)]
+    return (*dict.fromkeys(("/type", "/data/deleted", *found)), *paths_of_times(service.aggregates, None))
+
+
+def _sorted_aggregates(service: Service) -> tuple[tuple[str, ...], ...]:
+    return tuple(dict.fromkeys(paths for each in service.aggregates for paths in listing.composite(each)))
 
 
 def _queried_beside_events(service: Service) -> tuple[str, ...]:
@@ -140,7 +147,8 @@ def _queried_beside_events(service: Service) -> tuple[str, ...]:
         for path in (each.documents.id, *each.documents.where)
         if path != "/id"
     ]
-    return tuple(dict.fromkeys(("/type", "/aggregateType", "/aggregateId", *found)))
+    times = paths_of_times((), service.own)
+    return tuple(dict.fromkeys(("/type", "/aggregateType", "/aggregateId", *found, *times)))
 
 
 def _kept(container: str, setting: str, form: EntryForm[Any] | None) -> Needed:

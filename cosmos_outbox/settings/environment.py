@@ -1,14 +1,20 @@
 """Settings are read from the environment once, into a frozen object; an error names the missing or wrong setting."""
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from cosmos_outbox.outbox.claims import LONGEST_REQUEST_SECONDS
 from cosmos_outbox.settings.connections import Connection, resolve
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named, Names
-from cosmos_outbox.settings.transports import Declared, Transport, load_transport
+from cosmos_outbox.settings.transports import (
+    Declared,
+    Transport,
+    load_destinations,
+    load_transport,
+    setting_of,
+)
 from cosmos_outbox.settings.values import flag, number
 
 TTL_MAX = 2_147_483_647
@@ -40,6 +46,10 @@ class FeedSettings:
     poll_delay_ms: int
     """The pause after the feed had nothing new."""
 
+    def towards(self, destination: str) -> "FeedSettings":
+        """The same for another destination, with a place of its own in the feed."""
+        return replace(self, lease_prefix=f"{destination}-{self.lease_prefix}") if destination else self
+
 
 @dataclass(frozen=True)
 class TelemetrySettings:
@@ -67,6 +77,8 @@ class ArchiveSettings:
     container: str
     lease_prefix: str
     """Of the archive's place in the feed: another one than the relay's."""
+    indexed: bool = False
+    """Whether each event's place is written too, so that the events of one aggregate are found."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +118,13 @@ class Settings:
     """The subscription that listens to the canary; None: the service has none."""
     archive: ArchiveSettings | None = None
     """None: events are not archived."""
+    destinations: Mapping[str, Transport] = field(default_factory=dict)
+    """What events are sent over to each other destination, by its name."""
+
+    @property
+    def transports(self) -> Sequence[Transport]:
+        """Those of all destinations, the service's own first."""
+        return [self.transport, *self.destinations.values()]
 
     def name(self, named: Named) -> str:
         """What a subscriber's subscription or container is called. Raises KeyError: the service does not declare it."""
@@ -149,6 +168,7 @@ def load(
         named={each.setting: each.resolve(environment) for each in also},
         canary=load_canary(environment),
         archive=load_archive(environment),
+        destinations=load_destinations(environment, transport or Declared(names.topic_named)),
     )
 
 
@@ -162,6 +182,7 @@ def load_archive(environment: Mapping[str, str]) -> ArchiveSettings | None:
         resolve(environment, "ARCHIVE", "blobServiceUri"),
         environment.get("ARCHIVE_CONTAINER") or "event-archive",
         f"archive-{load_feed(environment).lease_prefix}",
+        flag(environment, "ARCHIVE_INDEX"),
     )
 
 
@@ -189,6 +210,7 @@ def shown(settings: Settings) -> dict[str, str | int | bool | None]:
         "COSMOS_PARKED_CONTAINER": settings.cosmos_parked_container,
         "TRANSPORT": settings.transport.name,
         **settings.transport.shown(),
+        **_of_destinations(settings.destinations),
         **settings.named,
         "EVENT_SCHEMAS": settings.event_schemas,
         "EVENT_TTL_SECONDS": settings.event_ttl_seconds,
@@ -201,6 +223,14 @@ def shown(settings: Settings) -> dict[str, str | int | bool | None]:
         "RELAY_SEND_SECONDS": settings.relay_send_seconds,
         "SHED_LOAD_AFTER_SECONDS": settings.shed_load_after_seconds,
         "CANARY_SUBSCRIPTION": settings.canary,
+    }
+
+
+def _of_destinations(destinations: Mapping[str, Transport]) -> Mapping[str, str | int | bool | None]:
+    return {
+        f"{setting_of(name)}{setting}": value
+        for name, transport in destinations.items()
+        for setting, value in {"TRANSPORT": transport.name, **transport.shown()}.items()
     }
 
 

@@ -21,7 +21,7 @@ CORE = {
 """Modules, each with the package that contains it: what a program needs that only writes."""
 
 _SERVICEBUS = {"azure.servicebus": "azure-servicebus", "certifi": "certifi"}
-_RELAY = {**_SERVICEBUS, "cosmos_changefeed": "cosmos-changefeed"}
+_RELAY = {"cosmos_changefeed": "cosmos-changefeed"}
 _STORAGEQUEUE = {"azure.storage.queue": "azure-storage-queue", "azure.storage.blob": "azure-storage-blob"}
 EXTRAS = {
     "servicebus": _SERVICEBUS,
@@ -31,7 +31,15 @@ EXTRAS = {
     "storagequeue": _STORAGEQUEUE,
     "archive": {"azure.storage.blob": "azure-storage-blob"},
     "fastapi": {"fastapi": "fastapi"},
-    "testing": {**_RELAY, "devstack": "devstack", "pytest": "pytest", "pytest_asyncio": "pytest-asyncio"},
+    "docs": {"fastapi_swagger": "fastapi-swagger"},
+    "testing": {
+        **_SERVICEBUS,
+        **_RELAY,
+        "devstack": "devstack",
+        "multidict": "multidict",
+        "pytest": "pytest",
+        "pytest_asyncio": "pytest-asyncio",
+    },
     "telemetry": {
         "opentelemetry.sdk": "opentelemetry-sdk",
         "azure.monitor.opentelemetry.exporter": "azure-monitor-opentelemetry-exporter",

@@ -1,6 +1,6 @@
 """The settings of a service that only subscribes: a connection to the broker, and what its own store asks for."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cosmos_outbox.settings.environment import (
@@ -26,6 +26,11 @@ class SubscriberSettings:
     telemetry: TelemetrySettings
     named: Mapping[str, str]
     """The values of the settings that name what the subscribers use."""
+
+    @property
+    def transports(self) -> Sequence[Transport]:
+        """The only one."""
+        return [self.transport]
 
     def name(self, named: Named) -> str:
         """What a subscription is called. Raises KeyError: the service does not declare it."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cosmos_outbox.inbox.form import Condition
+from cosmos_outbox.lists.listing import Sorted
 from cosmos_outbox.lists.token_key import TokenKey, new_key
 from cosmos_outbox.sqlite.database import Database
 from cosmos_outbox.sqlite.entries import form_item
@@ -22,11 +23,11 @@ class SqliteItems:
     name: str
 
     async def first(
-        self, conditions: Sequence[Sequence[Condition]], sort: str, most: int, after: Sequence[str] | None
+        self, conditions: Sequence[Sequence[Condition]], by: Sorted, most: int, after: Sequence[str] | None
     ) -> Sequence[Mapping[str, Any]]:
         """The first entries. Raises StoreAway."""
-        query, given = _query(conditions, after)
-        given |= {"name": self.name, "sort": _path(sort), "size": most}
+        query, given = _query(conditions, after, down=by.down)
+        given |= {"name": self.name, "sort": _path(by.text), "size": most}
         rows = await self.database.run(lambda connection: connection.execute(query, given).fetchall())
         return [_item(row) for row in rows]
 
@@ -56,10 +57,10 @@ def _item(row: sqlite3.Row) -> Mapping[str, Any]:
 
 
 def _query(
-    conditions: Sequence[Sequence[Condition]], after: Sequence[str] | None
+    conditions: Sequence[Sequence[Condition]], after: Sequence[str] | None, *, down: bool
 ) -> tuple[str, dict[str, Any]]:
     given: dict[str, Any] = {}
-    where = ["name = :name", "state IS NOT NULL"]
+    where = ["name = :name", "state IS NOT NULL", "place IS NOT NULL"]
     for group in conditions:
         choices = []
         for each in group:
@@ -71,10 +72,11 @@ def _query(
         where.append(f"({' OR '.join(choices)})")
     if after is not None:
         given |= {"place": after[0], "id": after[1]}
-        where.append("(json_extract(search, :sort), id) > (:place, :id)")
+        where.append(f"(json_extract(search, :sort), id) {'<' if down else '>'} (:place, :id)")
+    order = "place DESC, id DESC" if down else "place, id"
     query = (
         "SELECT *, json_extract(search, :sort) AS place FROM entries "  # noqa: S608 - of our own texts alone
-        f"WHERE {' AND '.join(where)} ORDER BY place, id LIMIT :size"
+        f"WHERE {' AND '.join(where)} ORDER BY {order} LIMIT :size"
     )
     return query, given
 

@@ -12,6 +12,9 @@ from cosmos_outbox.outbox.publisher import Refused, Unknown
 SDK_ERRORS = (AzureError, OSError, TimeoutError)
 """What a call of the SDK can raise."""
 
+BLOB_IS_THERE = "BlobAlreadyExists"
+"""The service's word to whoever writes a blob only where there is none."""
+
 TOO_LARGE = "the message is larger than a Storage queue takes, 64 KiB: set STORAGEQUEUE_CLAIMS"
 
 _NEVER = {

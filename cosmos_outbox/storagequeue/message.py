@@ -5,13 +5,16 @@ message cannot make a reader call anywhere else.
 """
 
 import base64
-import binascii
+import hashlib
 import json
 import re
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pydantic_core import from_json
+
 from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.canonical import as_sent
 from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
@@ -19,7 +22,7 @@ from cosmos_outbox.outbox.feed import OutboxEvent
 LARGEST_MESSAGE_BYTES = 64 * 1024
 """Of a message as it is sent, encoded (https://learn.microsoft.com/rest/api/storageservices/put-message)."""
 
-_CLAIM = re.compile(r"[0-9a-f]{2}/[\w.~-]{1,150}\.json", re.ASCII)
+_CLAIM = re.compile(r"[0-9a-f]{32}/[\w.~-]{1,150}\.json", re.ASCII)
 _NAMES = {
     "aggregatetype": "aggregateType",
     "sequence": "sequence",
@@ -67,12 +70,19 @@ class MessageForm:
         return plain.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
+def claim_folder(aggregate: AggregateKey) -> str:
+    """What the names of all claims of an aggregate begin with: it spreads them, and whoever erases finds them by it."""
+    named = f"{len(aggregate.type)}/{aggregate.type}/{aggregate.id}".encode(errors="surrogatepass")
+    return f"{hashlib.sha256(named).hexdigest()[:32]}/"
+
+
 def _claim_name(event: OutboxEvent) -> str:
-    """The same for each attempt. The id's first characters spread the names, so that no partition is hot."""
-    sent_as = event.message_id or event.id
-    plain = re.sub(r"[^\w.~-]", "_", sent_as, flags=re.ASCII)
-    spread = f"{binascii.crc32(sent_as.encode(errors='replace')) & 0xFF:02x}"
-    return f"{spread}/{plain[:140]}.json"
+    """The same for each attempt, and of no other event: a blob that is there is believed to be this one's."""
+    named = event.message_id or event.id
+    plain = re.sub(r"[^\w.~-]", "_", named, flags=re.ASCII)[:100]
+    if plain != named:
+        plain += f".{hashlib.sha256(named.encode(errors='surrogatepass')).hexdigest()[:32]}"
+    return f"{claim_folder(event.aggregate)}{plain}.json"
 
 
 @dataclass(frozen=True)
@@ -93,12 +103,12 @@ class Arrived:
         return replace(self.delivery, properties={**self.delivery.properties, "unreadable": why})
 
 
-def arrived(text: str | bytes, message_id: str, subscription: str) -> Arrived:
-    """Read a message, encoded or not. What is no event of CloudEvents gets the property ``unreadable``.
+def arrived(text: str | bytes | None, message_id: str, subscription: str) -> Arrived:
+    """Read a message, encoded or not. What is no event of CloudEvents gets the property ``unreadable``; none raises.
 
     The delivery's id is the event's, and the same for each message that carries it: the queue has its own ids.
     """
-    raw = text.encode() if isinstance(text, str) else text
+    raw = text.encode(errors="replace") if isinstance(text, str) else text or b""
     try:
         document = _document(raw)
     except ValueError:
@@ -128,7 +138,7 @@ def _document(raw: bytes) -> dict[str, Any]:
     """Raises ValueError."""
     if not raw.lstrip().startswith(b"{"):
         raw = base64.b64decode(raw, validate=True)
-    document = json.loads(raw)
+    document = from_json(raw)  # it bounds the nesting, json.loads does not
     if not isinstance(document, dict) or document.get("specversion") != "1.0" or not document.get("id"):
         raise ValueError("no event")
     return document

@@ -225,17 +225,27 @@ class PoisonQueue:
     claims: ClaimReader
 
     async def collect(self, keep: Keep, *, seconds: float) -> Collected:
-        """Move what is there into records; receives nothing more after so many seconds. Raises StoreAway."""
-        until, collected = monotonic() + seconds, 0
+        """Move what is there into records; receives nothing more after so many seconds. Raises StoreAway.
+
+        What lies in a claim that cannot be read holds up no other.
+        """
+        until, collected, waits = monotonic() + seconds, 0, None
         try:
             while monotonic() < until:
                 messages = await _page(self.queue, MOST_AT_ONCE, HIDDEN_SECONDS)
+                if not messages and waits is not None:
+                    raise waits
                 if not messages:
                     return Collected(collected, emptied=await self._is_empty())
                 for message in messages:
-                    delivery = await self.claims.complete(
-                        arrived(message.content, message.id, self.subscription)
-                    )
+                    found = arrived(message.content, message.id, self.subscription)
+                    try:
+                        delivery = await self.claims.complete(found)
+                    except StoreAway as error:
+                        if monotonic() >= until:  # away for all of them, and slow to say so
+                            raise
+                        waits = error
+                        continue
                     await keep(delivery, "poison: it came too often")
                     await _delete(self.queue, message, message.pop_receipt)
                     collected += 1

@@ -17,7 +17,7 @@ from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Refused, Unknown
-from cosmos_outbox.storagequeue.errors import SDK_ERRORS, TOO_LARGE, error_code, verdict
+from cosmos_outbox.storagequeue.errors import BLOB_IS_THERE, SDK_ERRORS, TOO_LARGE, error_code, verdict
 from cosmos_outbox.storagequeue.message import LARGEST_MESSAGE_BYTES, ClaimedData, MessageForm
 from cosmos_outbox.telemetry import messaging
 
@@ -139,11 +139,13 @@ class StorageQueuePublisher:
         return Accepted()
 
     async def _store(self, claim: ClaimedData) -> Unknown | None:
-        """None: the blob is there. Whatever is wrong with the container, it is no fault of the event's."""
+        """None: the blob is there, perhaps emptied (``erased-claim-stays``). No failure is the event's fault."""
         assert self._claims is not None
         try:
-            await self._claims.upload_blob(claim.name, claim.body, overwrite=True)
+            await self._claims.upload_blob(claim.name, claim.body, overwrite=False)
         except SDK_ERRORS as error:
+            if error_code(error) == BLOB_IS_THERE:
+                return None
             failed = verdict(
                 error, f"the blob container {self._claims.container_name} (STORAGEQUEUE_CLAIM_CONTAINER)"
             )

@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NoReturn
 
-from cosmos_outbox.cosmos.aggregates.deadlines import LIST_DUE
-from cosmos_outbox.cosmos.aggregates.due import DUE
-from cosmos_outbox.cosmos.aggregates.repository import LIST
+from cosmos_outbox.cosmos.aggregates.deadlines import DueQuery
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.item import Item
-from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, Key, PartitionKeyPaths
+from cosmos_outbox.cosmos.store.paging import PageQuery
+from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, Key, PartitionKeyPaths, at
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.testing.faults import Faults
@@ -168,24 +167,14 @@ class MemoryContainer(Container):
         *,
         partition_key: Key | None = None,
     ) -> tuple[list[Item], str | None]:
-        """The aggregates of one type that are not deleted, or those that are due.
-
-        Raises StoreFailed, NotInMemory for another query.
-        """
-        if query not in (LIST, LIST_DUE):
+        """The documents that are due. Raises StoreFailed, NotInMemory for another query."""
+        if not isinstance(query, DueQuery):
             _refuse(query)
         self._faults.meet_read()
         if continuation is not None and not continuation.isdecimal():
             raise StoreFailed(Failure(Kind.INVALID, _NO_TOKEN))
-        found = [
-            item
-            for item in self.documents.all()
-            if (
-                item.get("type") == parameters["@type"] and not item["data"].get("deleted")
-                if query == LIST
-                else DUE in item and item[DUE] <= parameters["@now"]
-            )
-        ]
+        times = ((item, at(item, query.path)) for item in self.documents.all())
+        found = [item for item, time in times if isinstance(time, str) and time <= parameters["@now"]]
         start = int(continuation or 0)
         end = start + size
         return found[start:end], str(end) if end < len(found) else None
@@ -193,6 +182,12 @@ class MemoryContainer(Container):
     async def page_behind(self, *_: Any, **__: Any) -> NoReturn:
         """Raises NotInMemory."""
         _refuse("the events of all partitions")
+
+    async def select(self, query: PageQuery, most: int, key: Key | None = None) -> list[Item]:
+        """The first aggregates of a list, or events of a partition."""
+        self._faults.meet_read()
+        items = (each for each in self.documents.all() if key is None or self.paths.of(each) == key)
+        return query.among(items)[:most]
 
     async def first(self, query: str, *_: Any, **__: Any) -> NoReturn:
         """Raises NotInMemory."""

@@ -166,11 +166,12 @@ async def _publishing(
     given = {**_NOWHERE, **_unnamed(_names(service)), **environment}
     documents, faults = Documents(service.paths, clock), Faults()
     wired = service.wire(given)
-    outbox = outbox_in_memory(service, wired, MemoryContainer(documents, faults), clock)
-    source = MemoryContainer(documents)  # the faults are those of the service's calls
+    own, source = MemoryContainer(documents, faults), MemoryContainer(documents)
+    outbox = outbox_in_memory(service, wired, own, clock)
     subscribers = Subscribers(store_in_memory(wired.resources), wired.settings, wired.resources, clock)
-    subscriptions = {
-        each.name: subscribers.of(each, source, outbox.on_commit) for each in service.subscribers
+    subscriptions = {  # the faults are those of the service's calls, and of its reactions, which change it
+        each.name: subscribers.of(each, own if isinstance(each, ReactionOf) else source, outbox.on_commit)
+        for each in service.subscribers
     }
     aggregates = Aggregates(outbox.open_unit_of_work, outbox.claims)
     made = MemoryWired(service, wired.settings, outbox, aggregates, subscriptions)

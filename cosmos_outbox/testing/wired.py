@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
 from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
 from cosmos_outbox.cosmos.aggregates.documents import EventReader
+from cosmos_outbox.cosmos.aggregates.past_changes import CosmosPastChanges
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
 from cosmos_outbox.cosmos.inbox.event_source import stored_event
 from cosmos_outbox.cosmos.inbox.own_source import OwnSource, one
@@ -20,7 +21,7 @@ from cosmos_outbox.cosmos.own.transaction import Transactions
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.inbox.effect import EffectSource, HeldBack
 from cosmos_outbox.inbox.effects import EffectInbox
-from cosmos_outbox.inbox.event import Event, utc
+from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.ports import Source
 from cosmos_outbox.inbox.reading import MessageReader
 from cosmos_outbox.inbox.receiver import Handle
@@ -39,10 +40,11 @@ from cosmos_outbox.sqlite.store import SqliteStore
 from cosmos_outbox.testing.clock import Clock
 from cosmos_outbox.testing.deliveries import store_in_memory, timed
 from cosmos_outbox.testing.documents import Documents, MemoryContainer, NotInMemory
+from cosmos_outbox.wiring.deadlines import deadlines_of
 from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf
 from cosmos_outbox.wiring.effects import effect_rules, with_effects
 from cosmos_outbox.wiring.kept import ReadModel
-from cosmos_outbox.wiring.outbox import Outbox, deadlines_of
+from cosmos_outbox.wiring.outbox import Outbox
 from cosmos_outbox.wiring.reactions import ReactionOf, reaction_inbox, records_of, with_reaction
 from cosmos_outbox.wiring.read_model import tombstone_seconds
 from cosmos_outbox.wiring.service import Service, Wired
@@ -136,10 +138,10 @@ def outbox_in_memory(service: Service, wired: Wired, container: MemoryContainer,
         return 0.0
 
     aggregates = Aggregates(open_unit_of_work, wired.outbox.claims)
-    deadlines = deadlines_of(service.aggregates, container, aggregates, clock)
     transactions = None
     if service.own is not None:
         transactions = Transactions(container, service.own, settings.event_ttl_seconds, on_commit, clock)
+    deadlines = deadlines_of(service.aggregates, container, aggregates, transactions, clock)
     return replace(
         wired.outbox,
         open_unit_of_work=open_unit_of_work,
@@ -157,7 +159,8 @@ def outbox_in_memory(service: Service, wired: Wired, container: MemoryContainer,
         leases=absent("the change feed"),
         expiry=absent("the emergency brake"),
         container=absent("a container of the SDK's"),
-        past=absent("the history of an aggregate"),
+        past=absent("the operators' history of an aggregate"),
+        changes=CosmosPastChanges(container, wired.outbox.events, "memory"),
         dependencies=(),
     )
 
@@ -246,13 +249,6 @@ class EventsInMemory:
     ) -> Sequence[Event]:
         """Those of an aggregate in these places."""
         return [each for each in self._all(key) if each.sequence in places]
-
-    async def first(self, key: AggregateKey, before: int, begin: datetime | None) -> int | None:
-        """The first place that is there and not before ``begin``."""
-        found = [each for each in self._all(key) if begin is None or utc(each.created_at) >= begin]
-        return min(
-            (each.sequence for each in found if each.sequence and each.sequence < before), default=None
-        )
 
     async def held(self, key: AggregateKey) -> HeldBack:
         """Nothing."""

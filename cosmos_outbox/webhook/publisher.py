@@ -2,8 +2,8 @@
 
 Several aggregates are posted side by side. What an answer means is in :mod:`cosmos_outbox.webhook.answers`. An event
 that fails again and again, while its target works, is told as failing: then the relay sets its aggregate aside, and
-tries it from there for ever. What speaks of the target stops all that goes there, and nothing is parked for it; from
-then on one request at a time asks whether it is mended.
+tries it from there for ever. What speaks of the target stops all that goes there, and nothing is parked for it, unless
+the target takes others meanwhile; from then on one request at a time asks whether it is mended.
 
 A request that timed out may arrive late, even after the aggregate's next events: its repetition was accepted by then,
 so what arrives late is a copy. A receiver therefore drops an id that it has, and orders by the sequence.
@@ -13,7 +13,7 @@ import asyncio
 import io
 import ssl
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import aiohttp
 
@@ -37,9 +37,7 @@ from cosmos_outbox.webhook.addresses import AddressRefused, CheckedResolver, che
 from cosmos_outbox.webhook.answers import LONGEST_BODY, Meaning
 from cosmos_outbox.webhook.pace import Pace, growing
 from cosmos_outbox.webhook.request import Signed, request_of
-
-ATTEMPTS = 3
-"""So many times an event is tried in one page before it is told as failing."""
+from cosmos_outbox.webhook.tries import ATTEMPTS, Tries
 
 FAILING_ALIKE = 10
 """When so many aggregates' events have failed and none was accepted, the rest of the page is not tried."""
@@ -64,6 +62,7 @@ class _Answer:
 @dataclass
 class _Page:
     until: float
+    began: float = field(default_factory=monotonic)
     away: Unknown | None = None
     """Why nothing more of the page is tried."""
     accepted: bool = False
@@ -88,8 +87,9 @@ class WebhookPublisher:
         service: CloudEvents,
         resolver: aiohttp.abc.AbstractResolver | None = None,
         tls: ssl.SSLContext | bool = True,
+        session: aiohttp.ClientSession | None = None,
     ) -> None:
-        """``resolver``: asks DNS. ``tls``: what is trusted."""
+        """``resolver``: asks DNS. ``tls``: what is trusted. ``session``: posts, in the place of one of its own."""
         self._target = target
         self._service = service
         self._resolver = resolver
@@ -100,26 +100,34 @@ class WebhookPublisher:
         """Why nothing goes to the target, as far as this process knows."""
         self._stops = 0
         self._asked_again_at = 0.0
-        self._session: aiohttp.ClientSession | None = None
+        self._tries = Tries()
+        self._session = session
 
     @property
     def guarantees(self) -> Guarantees:
         """What is accepted was accepted in order; a copy may come later, out of order. The receiver drops it."""
         return Guarantees(
-            ordered=False, deduplicates=False, mixes_aggregates=False, largest_message_bytes=None
-        )
+            ordered=False, deduplicates=False, mixes_aggregates=False, largest_message_bytes=None,
+            answer_seconds=self._target.request_seconds,
+        )  # fmt: skip
 
     async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
         """Post each aggregate's events in order."""
         sending = _Page(until)
-        first: list[Outcome] = []
-        if self._stopped is not None:
+        known: dict[int, Outcome] = {}
+        if self._stopped is not None and page:
             if monotonic() < self._asked_again_at:
                 return [self._stopped for _ in page]
-            first = [await self._send(sending, group) for group in page[:1]]
+            asked = self._tries.least_refused(page)
+            known[asked] = await self._send(sending, page[asked])
         async with asyncio.TaskGroup() as tasks:  # a bug in one task cancels the others: none sends on unseen
-            rest = [tasks.create_task(self._send(sending, group)) for group in page[len(first) :]]
-        return [*first, *(task.result() for task in rest)]
+            rest = {
+                place: tasks.create_task(self._send(sending, group))
+                for place, group in enumerate(page)
+                if place not in known
+            }
+        known |= {place: task.result() for place, task in rest.items()}
+        return [known[place] for place in range(len(page))]
 
     async def close(self) -> None:
         """Close the connections."""
@@ -138,24 +146,27 @@ class WebhookPublisher:
         return Accepted()
 
     async def _send_event(self, page: _Page, event: OutboxEvent, request: Signed) -> Outcome:
-        failures = 0
         while isinstance(answer := await self._in_turn(page, event, request), _Answer):
             if answer.meaning is not Meaning.TARGET:
                 self._stopped, self._stops = None, 0
             match answer.meaning:
                 case Meaning.ACCEPTED:
                     self._pace.accepted()
+                    self._tries.taken(request.id)
                     page.accepted = True
                     return Accepted()
                 case Meaning.EVENT:
+                    self._tries.refused_for_good(request.id)
                     return Refused(0, answer.reason, detail=answers.piece(answer.body, event.data))
+                case Meaning.TARGET | Meaning.BUSY as told if self._tries.is_alone(request.id, told):
+                    return Failing(0, answer.reason)
                 case Meaning.TARGET:
                     page.away = self._stop(answer.reason)
                     return page.away
                 case Meaning.BUSY:
                     self._pace.busy(answer.retry_after)
                 case Meaning.LATER:
-                    failures += 1
+                    failures = 0 if answer.unreachable else self._tries.failed(request.id)
                     if (given_up := self._given_up(page, answer, failures)) is not None:
                         return given_up
                     await asyncio.sleep(_pause(answer, failures))
@@ -177,7 +188,8 @@ class WebhookPublisher:
         return None
 
     async def _in_turn(self, page: _Page, event: OutboxEvent, request: Signed) -> "_Answer | Unknown":
-        """The answer to one attempt; Unknown: none was made, or it was cut off."""
+        """The answer to one attempt; Unknown: none was made, or it was cut off early."""
+        posted = None
         try:
             async with asyncio.timeout(page.until - monotonic()), self._places:
                 if page.away is not None:
@@ -187,9 +199,11 @@ class WebhookPublisher:
                                    why=Hindrance.BROKER_THROTTLES)  # fmt: skip
                 if self._stopped is not None and monotonic() < self._asked_again_at:
                     return self._stopped
+                posted = monotonic()
                 return await self._post(event, request)
         except TimeoutError:
-            return _LATE
+            enough = min(self._target.request_seconds, (page.until - page.began) / 2)
+            return _SILENT if posted is not None and monotonic() - posted >= enough else _LATE
 
     async def _post(self, event: OutboxEvent, request: Signed) -> _Answer:
         host = self._target.destination
@@ -256,6 +270,7 @@ class WebhookPublisher:
 
 
 _ANSWERED = "the receiver answers "
+_SILENT = _Answer(Meaning.LATER, "the receiver does not answer in time")
 
 
 def _pause(answer: _Answer, failures: int) -> float:
@@ -271,5 +286,5 @@ def _of_error(error: Exception) -> _Answer:
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
         return _Answer(Meaning.LATER, "the receiver cannot be reached", unreachable=True)
     if isinstance(error, TimeoutError):
-        return _Answer(Meaning.LATER, "the receiver does not answer in time")
+        return _SILENT
     return _Answer(Meaning.LATER, "the receiver ends the connection, or answers no HTTP")

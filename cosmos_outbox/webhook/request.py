@@ -55,7 +55,8 @@ def request_of(event: OutboxEvent, *, service: CloudEvents, mode: Mode) -> Signe
         body = as_sent(dict(event.data))
         headers["content-type"] = attributes.pop("datacontenttype")
         headers |= {f"ce-{name}": quote(str(value), safe=_PRINTABLE) for name, value in attributes.items()}
-    return Signed(event.message_id or event.id, body, headers)
+    # Of what is not ASCII each server makes another text, and none of them would be the one that was signed.
+    return Signed(quote(event.message_id or event.id, safe=_PRINTABLE.replace(" ", "")), body, headers)
 
 
 def _trace(attributes: Mapping[str, Any]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from cosmos_outbox.inbox.effect import Effect, Unsure
+from cosmos_outbox.inbox.effect import Effect
 from cosmos_outbox.inbox.event import utc
 from cosmos_outbox.outbox.event import DomainEvent
 
@@ -18,7 +18,7 @@ class Chosen:
 
     run: Effect
     kinds: frozenset[str] | None
-    unsure: Unsure
+    repeatable: bool
     begin: datetime | None
 
     @classmethod
@@ -27,5 +27,4 @@ class Chosen:
         named = (
             None if on is None else frozenset(each if isinstance(each, str) else each.__name__ for each in on)
         )
-        unsure = Unsure.RUN_AGAIN if repeatable else Unsure.SET_ASIDE
-        return cls(run, named, unsure, begin and utc(begin))
+        return cls(run, named, repeatable, begin and utc(begin))

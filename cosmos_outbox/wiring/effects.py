@@ -53,7 +53,7 @@ def wire_effects(settings: Settings, outbox: Outbox, of: DeclaredEffect) -> Subs
     lists = CosmosLists(items, sources, documents, f"effects-{subscription}", 0)
     reader = MessageReader(of.aggregate_type, untyped=of.untyped)
     subscriber = wire_subscriber(settings, outbox, subscription, reader.read, inbox.handle)
-    outbox.resources.push_async_callback(inbox.runs.join)  # before the clients are closed
+    outbox.resources.push_async_callback(inbox.join)  # before the clients are closed
     scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{container}/{subscription}"
     ahead = None if of.own else partial(_all, lists)
     return with_effects(subscriber, inbox, of.aggregate_type, scope, EffectSweep(inbox, lists), ahead)
@@ -111,4 +111,4 @@ def effect_rules(settings: Lasting, chosen: Chosen) -> EffectRules:
             f"what is known of effects has to be kept for {items_live}, and the store keeps nothing longer than "
             f"{TTL_MAX} s: lower EVENT_TTL_SECONDS or PARKED_MAX_AGE_SECONDS"
         )
-    return EffectRules(events_live, items_live, chosen.kinds, chosen.unsure, chosen.begin)
+    return EffectRules(events_live, items_live, chosen.kinds, chosen.repeatable, chosen.begin)

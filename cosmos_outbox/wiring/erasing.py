@@ -7,7 +7,7 @@ not forgotten.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cosmos_outbox.cosmos.upkeep.erasure import ParkedEraser, PartitionEraser, Remains, SetAsideEraser
+from cosmos_outbox.cosmos.upkeep.erasure import PartitionEraser, Remains, SetAsideEraser
 from cosmos_outbox.inbox.entry import Entry, Stamp
 from cosmos_outbox.inbox.errors import Contended, EntryChanged
 from cosmos_outbox.inbox.state import ATTEMPTS, StateInbox
@@ -18,6 +18,7 @@ from cosmos_outbox.outbox.erasable import Erasable
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.wiring.service import Wired
+from cosmos_outbox.wiring.storagequeue import claim_erasers
 
 if TYPE_CHECKING:
     from cosmos_outbox.inbox.deliveries import Collected
@@ -30,10 +31,9 @@ def wire_eraser(wired: Wired, of: Erasable) -> Eraser:
     places = _Places(wired, of)
     records = outbox.container(settings.cosmos_set_aside_container)
     return Eraser(
-        observer=outbox.observer,
-        parking=outbox.parking,
+        ways=outbox.ways_out(),
         partition=PartitionEraser(outbox.container(settings.cosmos_container), remains),
-        parked=ParkedEraser(outbox.container(settings.cosmos_parked_container)),
+        parked=outbox.container(settings.cosmos_parked_container),
         set_aside=AllSetAside(
             [
                 SetAsideEraser(records, each.subscriber.subscription, settings.event_ttl_seconds)
@@ -45,6 +45,7 @@ def wire_eraser(wired: Wired, of: Erasable) -> Eraser:
         empty_read_model=places.empty,
         kept=of.kept,
         archiver=outbox.archiving.archiver if outbox.archiving else None,
+        claims=claim_erasers(settings.transports, outbox.resources),
     )
 
 

@@ -7,9 +7,11 @@ from typing import Generic, Protocol, TypeVar
 from pydantic import BaseModel
 
 from cosmos_outbox.inbox.form import Listing
+from cosmos_outbox.inbox.shows import shows
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.sweep import Sweep
 from cosmos_outbox.inbox.walk import Lists
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -30,3 +32,7 @@ class ReadModel(Generic[S]):
     listing: Listing[S]
     lists: Callable[[str], CountedLists]
     """The entries and their sources, for a walk of this name over both."""
+
+    async def shows(self, key: AggregateKey, sequence: int) -> bool:
+        """Whether it holds the aggregate's events up to this one, after a wait of two seconds at most."""
+        return await shows(self.inbox.entries, key, sequence)

@@ -1,44 +1,46 @@
 """Clients are made only here, once for each wired service; whoever wires it closes them with its resources."""
 
+import asyncio
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
 from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
-from cosmos_outbox.cosmos.aggregates.deadlines import CosmosDueDocuments
 from cosmos_outbox.cosmos.aggregates.documents import EventReader
+from cosmos_outbox.cosmos.aggregates.past_changes import CosmosPastChanges
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
 from cosmos_outbox.cosmos.own.transaction import Transaction, Transactions
-from cosmos_outbox.cosmos.relay.history import CosmosEventHistory
 from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
-from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
-from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.relay.parked_documents import partition_of
 from cosmos_outbox.cosmos.store.client import ContainerProxy, CosmosClient
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths, Value
 from cosmos_outbox.cosmos.upkeep.expiry import Expiry
-from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
-from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.aggregate_past import AggregatePast
 from cosmos_outbox.operations.dependencies import Dependency
 from cosmos_outbox.operations.forwarding import Forwarding
 from cosmos_outbox.operations.instance import Instance
+from cosmos_outbox.operations.lease_status import RelayStatus
+from cosmos_outbox.operations.leaving import WayOut
 from cosmos_outbox.operations.recent import Recent
 from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.operations.shedding import LoadShedder
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.archive import Archiver
+from cosmos_outbox.outbox.archive_index import ArchiveIndex
 from cosmos_outbox.outbox.canary import Singer
 from cosmos_outbox.outbox.claims import Claims
 from cosmos_outbox.outbox.deadlines import Deadlines
+from cosmos_outbox.outbox.destination import ALL, Destination
+from cosmos_outbox.outbox.errors import NoSuchDestination
 from cosmos_outbox.outbox.on_commit import OnCommit
 from cosmos_outbox.outbox.parking import Parking
+from cosmos_outbox.outbox.past_changes import PastChanges
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.republish import EventHistory
 from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork, UnitOfWorkFactory
@@ -49,9 +51,8 @@ from cosmos_outbox.settings.wire_names import WireNames
 from cosmos_outbox.telemetry.export import export
 from cosmos_outbox.wiring.archive import Archiving
 from cosmos_outbox.wiring.clients import SDKS, Clients
-from cosmos_outbox.wiring.late_publisher import LatePublisher
-from cosmos_outbox.wiring.transports import check as check_transport
-from cosmos_outbox.wiring.transports import kind_of
+from cosmos_outbox.wiring.deadlines import deadlines_of
+from cosmos_outbox.wiring.relaying import RelayGround, Relaying
 
 HEALTH_SECONDS = 2.0
 """How old the answer of the health function may be: the function is open, and each look at the store costs."""
@@ -89,6 +90,8 @@ class Outbox:
     """Returns if the store answers. Raises Unavailable, Throttled or Misconfigured."""
     past: Callable[[], AggregatePast]
     """What became of the events of one aggregate."""
+    changes: PastChanges
+    """What changed of one aggregate, for who may read it."""
     dependencies: Sequence[Dependency]
     """The store and the broker."""
     instance: Instance
@@ -105,6 +108,35 @@ class Outbox:
     """None: events are not archived."""
     clients: Clients = SDKS
     """How it reaches the store and the broker."""
+    destination: Destination = ALL
+    """Where its relay sends events to."""
+    beside: Mapping[str, "Outbox"] = field(default_factory=dict)
+    """The same service towards each other destination, by its name."""
+
+    @property
+    def each(self) -> Sequence["Outbox"]:
+        """Towards all destinations, the service's own transport first."""
+        return [self, *self.beside.values()]
+
+    async def status(self) -> RelayStatus:
+        """How far the relays to all destinations are. Raises as :meth:`RelayObserver.status` does."""
+        found = await asyncio.gather(*(each.observer.status() for each in self.each))
+        return replace(RelayStatus.of(found), beside=dict(zip(self.beside, found[1:], strict=True)))
+
+    def ways_out(self) -> Sequence[WayOut]:
+        """By which events leave before they are erased."""
+        return [
+            WayOut(each.destination, each.observer, each.parking, partition_of(each.destination.name))
+            for each in self.each
+        ]
+
+    def towards(self, destination: str | None) -> "Outbox":
+        """The same towards a destination; None: the service's own transport. Raises NoSuchDestination."""
+        if destination is None:
+            return self
+        if destination not in self.beside:
+            raise NoSuchDestination(destination, self.beside)
+        return self.beside[destination]
 
     def transaction(
         self, partition_key: Value | Sequence[Value], *, origin: Origin | None = None
@@ -115,17 +147,19 @@ class Outbox:
         return self.transactions(partition_key, origin=origin)
 
 
-def wire_outbox(
+def wire_outbox(  # noqa: PLR0913 - what a service declares
     settings: Settings,
     names: WireNames,
     clients: Clients = SDKS,
     *,
     records_seconds: int = 0,
     kinds: Sequence[type[Aggregate[Any]]] = (),
+    others: Sequence[Destination] = (),
 ) -> Outbox:
     """Build a service's outbox from settings. Opens no connection: the first use opens it.
 
     ``records_seconds``: how long the records of its reactions live; 0: it has none. ``kinds``: its aggregates.
+    ``others``: the destinations beside its own transport.
     """
     if settings.canary and names.own is not None:
         raise Misconfigured(
@@ -158,78 +192,74 @@ def wire_outbox(
         Container(client, settings.cosmos_database, settings.cosmos_claim_container),
         settings.idempotency_ttl_seconds,
     )
-    publisher = LatePublisher(lambda: clients.publisher(settings, names.source, resources))
+    transactions = None
+    if names.own is not None:
+        transactions = Transactions(container, names.own, settings.event_ttl_seconds, on_commit)
     feed = database.get_container_client(settings.cosmos_container)
     leases = database.get_container_client(settings.cosmos_lease_container)
-    lot = CosmosParkingLot(
-        container_of(settings.cosmos_parked_container),
-        f"{scope}/parked",
-        ParkedDocuments(events),
-        ttl_seconds=settings.event_ttl_seconds,
-    )
-    originals = CosmosOriginals(container, events)
-    failures = RelayFailures(
-        leases,
-        f"{settings.feed.lease_prefix}failures.{settings.cosmos_database}.{settings.cosmos_container}",
-        settings.event_ttl_seconds,
-    )
-    observer = RelayObserver(
-        feed, leases, lot, settings.feed.lease_prefix, settings.event_ttl_seconds, failures
-    )
+    instance = Instance(shown(settings))
+    ground = RelayGround(
+        settings, names.source, clients, resources, feed, leases, container,
+        container_of(settings.cosmos_parked_container), scope, events, instance,
+    )  # fmt: skip
+    own, beside = ground.towards(ALL), [ground.towards(each) for each in others]
+    observer = own.observer
     shedder = LoadShedder(observer.oldest_waiting_seconds, settings.shed_load_after_seconds)
     resources.push_async_callback(shedder.close)
-    relay = Relay(publisher, lot, originals, settings.relay_send_seconds)
-    instance = Instance(shown(settings))
-    parking = Parking(lot, publisher, originals, settings.relay_send_seconds, settings.parked_max_age_seconds)
+    archiving = _archiving(settings, observer, events, container, clients, resources)
     made = Outbox(
         open_unit_of_work=open_unit_of_work,
         on_commit=on_commit,
         claims=claims,
-        relay=relay,
-        forwarding=Forwarding(relay, events, instance, failures),
-        parking=parking,
+        relay=own.relay,
+        forwarding=own.forwarding,
+        parking=own.parking,
         observer=observer,
         shedder=shedder,
         events=events,
-        history=lambda session_token: CosmosEventHistory(container, events, session_token),
+        history=own.history,
         feed=feed,
         leases=leases,
         expiry=Expiry(
             database, feed, container, default_ttl=-1 if names.own is None else names.own.default_ttl
         ),
-        reading=settings.feed,
+        reading=own.reading,
         container=container_of,
         check=Recent(container.check, seconds=HEALTH_SECONDS),
-        deadlines=deadlines_of(kinds, container, Aggregates(open_unit_of_work, claims)),
-        past=lambda: AggregatePast(container, events, lot, observer, names.own),
+        deadlines=deadlines_of(kinds, container, Aggregates(open_unit_of_work, claims), transactions),
+        transactions=transactions,
+        past=lambda: AggregatePast(container, events, made.ways_out(), names.own),
+        changes=CosmosPastChanges(container, events, scope, archiving.archiver.index if archiving else None),
         dependencies=(
             Dependency("Cosmos DB", container.check),
-            Dependency(
-                kind_of(settings.transport).service,
-                functools.partial(check_transport, settings.transport),
-            ),
+            own.dependency,
+            *(each.dependency for each in beside),
         ),
         instance=instance,
         resources=resources,
         canary=Singer(Aggregates(open_unit_of_work, claims)) if settings.canary else None,
-        archiving=_archiving(settings, observer, events, container, clients, resources),
+        archiving=archiving,
         clients=clients,
     )
-    if names.own is None:
-        return made
-    own = Transactions(container, names.own, settings.event_ttl_seconds, on_commit)
-    return replace(made, transactions=own)
+    made = replace(made, beside={each.of.name: _towards(made, each) for each in beside})
+    return made  # which ``past`` knows by this name, with all ways out
 
 
-def deadlines_of(
-    kinds: Sequence[type[Aggregate[Any]]],
-    container: Container,
-    aggregates: Aggregates,
-    clock: Callable[[], datetime] = utc_now,
-) -> Deadlines | None:
-    """What meets the deadlines of those that can be due; None: none can, and nothing is looked for."""
-    due = {each.aggregate_type: each for each in kinds if each.can_be_due()}
-    return Deadlines(CosmosDueDocuments(container), aggregates, due, clock) if due else None
+def _towards(own: Outbox, of: Relaying) -> Outbox:
+    """What the service does once, it does beside the relay of its own transport."""
+    return replace(
+        own,
+        destination=of.of,
+        relay=of.relay,
+        forwarding=of.forwarding,
+        parking=of.parking,
+        observer=of.observer,
+        reading=of.reading,
+        history=of.history,
+        deadlines=None,
+        canary=None,
+        archiving=None,
+    )
 
 
 def _archiving(  # noqa: PLR0913, PLR0917 - what an archive is made of
@@ -243,8 +273,9 @@ def _archiving(  # noqa: PLR0913, PLR0917 - what an archive is made of
     if settings.archive is None:
         return None
     archive = clients.archive(settings.archive, resources)
+    index = ArchiveIndex(archive) if settings.archive.indexed else None
     return Archiving(
-        Archiver(archive, CosmosOriginals(container, events)),
+        Archiver(archive, CosmosOriginals(container, events), index),
         events,
         replace(relay, lease_prefix=settings.archive.lease_prefix),
     )

@@ -7,6 +7,7 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.own_erasing import KeptBy, OwnEraser
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.wiring.outbox import Outbox
+from cosmos_outbox.wiring.storagequeue import claim_erasers
 from cosmos_outbox.wiring.subscription import Subscription
 
 
@@ -17,13 +18,15 @@ def wire_own_eraser(
 
     ``subscriptions``: what the service subscribes to, each with the type of its aggregates.
     """
+    assert outbox.transactions is not None, "the service declares an OwnContainer"
     return OwnEraser(
-        outbox.observer,
-        outbox.parking,
+        outbox.ways_out(),
         outbox.container(settings.cosmos_container),
         outbox.container(settings.cosmos_parked_container),
+        outbox.transactions.times,
         [_kept_by(settings, outbox, kind, each) for kind, each in subscriptions],
         outbox.archiving.archiver if outbox.archiving else None,
+        claim_erasers(settings.transports, outbox.resources),
     )
 
 

@@ -5,7 +5,7 @@ made, when the service is wired: once per process and event loop, by whoever use
 """
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import BaseModel
 
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
+from cosmos_outbox.cosmos.own.due import DueTimes
 from cosmos_outbox.cosmos.own.numbering import Numbering
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths
 from cosmos_outbox.inbox.decision import First, Projection
@@ -23,9 +24,8 @@ from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.reaction_decision import InOrder, React
 from cosmos_outbox.inbox.reaction_targets import LookUp, Targets
 from cosmos_outbox.inbox.upcasting import Upcasting, Upcasts
-from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState
+from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.aggregates import Aggregates
-from cosmos_outbox.outbox.erasable import Delete, Erasable
 from cosmos_outbox.outbox.event import DomainEvent
 from cosmos_outbox.settings.environment import Settings, load, load_canary
 from cosmos_outbox.settings.names import Named, Names, named_after
@@ -38,6 +38,7 @@ from cosmos_outbox.wiring.clients import SDKS, Clients
 from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf, Subscriber, named
 from cosmos_outbox.wiring.outbox import Outbox, wire_outbox
 from cosmos_outbox.wiring.per_process import OnePerProcess
+from cosmos_outbox.wiring.publishing import Publishing
 from cosmos_outbox.wiring.reactions import ReactionOf, records_of
 from cosmos_outbox.wiring.subscription import Subscription
 
@@ -95,7 +96,7 @@ class Wired:
 
 
 @dataclass(frozen=True)
-class Service:
+class Service(Publishing):
     """A service that keeps aggregates, or documents of the team's own, and publishes their events.
 
     Its declaration opens nothing. Call it, ``service()``, inside the running loop for the service of this process:
@@ -117,9 +118,8 @@ class Service:
     """What is known of a container with documents of the team's own, beside which events are stored; then it has no
     aggregates."""
     transport: Name = "servicebus"
-    """What its events are sent over, unless ``TRANSPORT`` says otherwise."""
+    """What its events are sent over, all of them, unless ``TRANSPORT`` says otherwise."""
     subscribers: list[Subscriber] = field(default_factory=list, init=False)
-    erasables: list[Erasable] = field(default_factory=list, init=False)
 
     _per_process: OnePerProcess["Wired"] = field(init=False, repr=False, compare=False)
 
@@ -130,11 +130,11 @@ class Service:
             if self.aggregates:
                 raise ValueError(
                     f"{self.name} has aggregates and a container of the team's own: declare two services, each with a "
-                    "container and a name, of which one follows the other's events. What must be stored together goes "
-                    "into documents of the team's own"
+                    "container and a name. What must be stored together goes into documents of the team's own"
                 )
             PartitionKeyPaths.beside_events(self.own.paths)
             Numbering(self.own.aggregates)
+            DueTimes(self.own)
         # A frozen object's own slot for the wired service of this process.
         object.__setattr__(self, "_per_process", OnePerProcess(lambda: self.wire(os.environ)))
 
@@ -265,28 +265,18 @@ class Service:
 
         return declare
 
-    def erases(
-        self,
-        kind: type[A],
-        *,
-        delete: Delete[A],
-        remains: Callable[[Any], AggregateState],
-        kept: Collection[type[DomainEvent] | str] = (),
-    ) -> None:
-        """Declare that aggregates of a type can be erased: ``cosmos-outbox erase TYPE ID``.
-
-        ``delete`` deletes a living one with its event; ``remains`` gives a deleted one's state without what is
-        personal; ``kept`` names, by class or by name, the events with nothing personal in them, such as that of the
-        deletion. All else is emptied wherever this service keeps it. Raises ValueError: the type shares partitions.
-        """
-        names = frozenset(each if isinstance(each, str) else each.__name__ for each in kept)
-        self.erasables.append(Erasable(kind, delete, remains, names))
+    def _types(self) -> set[str]:
+        return {
+            *(self.own.aggregates if self.own else ()),
+            *(each.aggregate_type for each in self.aggregates),
+        }
 
     def declared_transport(self, environment: Mapping[str, str]) -> Declared:
         """What is known of its transport without the settings of that. Raises Misconfigured."""
         listening = with_canary(self.subscribers, load_canary(environment))
         own = [each.subscription for each in listening if not (isinstance(each, ReactionOf) and each.topic)]
-        return Declared(self.names.topic_named, self.transport, own)
+        others = {each.of.name: each.transport for each in self.destinations}
+        return Declared(self.names.topic_named, self.transport, own, others)
 
     def settings(self, environment: Mapping[str, str]) -> Settings:
         """The settings of this service. Raises Misconfigured."""
@@ -296,7 +286,10 @@ class Service:
         """Build the service from settings. Opens no connection: the first use opens it. Raises Misconfigured."""
         settings = self.settings(environment)
         records, kinds = records_of(self.subscribers, settings), self.aggregates
-        outbox = wire_outbox(settings, self.wire_names, clients, records_seconds=records, kinds=kinds)
+        outbox = wire_outbox(
+            settings, self.wire_names, clients, records_seconds=records, kinds=kinds,
+            others=[each.of for each in self.destinations],
+        )  # fmt: skip
         return Wired(self, settings, outbox, Aggregates(outbox.open_unit_of_work, outbox.claims))
 
     def __call__(self) -> Wired:

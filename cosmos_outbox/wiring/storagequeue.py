@@ -1,43 +1,62 @@
 """What reaches the queues of a storage account for a service. The SDK is imported when it is first needed."""
 
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from cosmos_outbox.operations.dependencies import LOOK_SECONDS
+from cosmos_outbox.operations.leaving import ClaimedBodies
 from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.publisher import Publisher
 from cosmos_outbox.settings.credentials import credential_for
 from cosmos_outbox.settings.environment import Settings
-from cosmos_outbox.settings.transports import StorageQueue
+from cosmos_outbox.settings.transports import StorageQueue, Transport
 from cosmos_outbox.wiring.receiving import Queues
 
 if TYPE_CHECKING:
-    from cosmos_outbox.storagequeue.client import ContainerClient, QueueServiceClient
+    from cosmos_outbox.storagequeue.client import ContainerClient, Http, QueueServiceClient
 
 
 def publisher(
-    of: StorageQueue, settings: Settings, service: CloudEvents, resources: AsyncExitStack
+    of: StorageQueue,
+    settings: Settings,
+    service: CloudEvents,
+    resources: AsyncExitStack,
+    http: "Http | None" = None,
 ) -> Publisher:
     """See :class:`cosmos_outbox.wiring.transports.TransportKind`."""
     from cosmos_outbox.storagequeue.publisher import StorageQueuePublisher  # noqa: PLC0415 - slow to import
 
     return StorageQueuePublisher(
-        _service(of, resources), of.queues, service=service, encoded=of.encoded, senders=settings.relay_senders,
-        claims=_claims(of, resources),
+        _service(of, resources, http), of.queues, service=service, encoded=of.encoded,
+        senders=settings.relay_senders, claims=_claims(of, resources, http),
     )  # fmt: skip
 
 
-def queues(of: StorageQueue, resources: AsyncExitStack, subscription: str) -> Queues:
+def queues(
+    of: StorageQueue, resources: AsyncExitStack, subscription: str, http: "Http | None" = None
+) -> Queues:
     """See :class:`cosmos_outbox.wiring.transports.TransportKind`: the subscription is the name of a queue."""
     from cosmos_outbox.storagequeue.claims import ClaimReader  # noqa: PLC0415 - slow to import: see Subscriber.queues
     from cosmos_outbox.storagequeue.messages import POISON, Messages, PoisonQueue  # noqa: PLC0415
 
-    service, claims = _service(of, resources), ClaimReader(_claims(of, resources))
+    service, claims = _service(of, resources, http), ClaimReader(_claims(of, resources, http))
     queue, poison = (
         service.get_queue_client(subscription),
         service.get_queue_client(f"{subscription}{POISON}"),
     )
     return Queues(PoisonQueue(poison, subscription, claims), Messages(queue, poison, claims), claims)
+
+
+def claim_erasers(transports: Iterable[Transport], resources: AsyncExitStack) -> Sequence[ClaimedBodies]:
+    """What erases the data of larger events, where a transport keeps any. Opens nothing."""
+    keeping = [each for each in transports if isinstance(each, StorageQueue) and each.claims]
+    if not keeping:
+        return ()
+    from cosmos_outbox.storagequeue.claims import ClaimEraser  # noqa: PLC0415 - slow to import
+
+    containers = [_claims(each, resources) for each in keeping]
+    return [ClaimEraser(each) for each in containers if each]
 
 
 async def check(of: StorageQueue) -> float | None:
@@ -52,24 +71,26 @@ async def check(of: StorageQueue) -> float | None:
             await credential.close()
 
 
-def _service(of: StorageQueue, resources: AsyncExitStack) -> "QueueServiceClient":
+def _service(of: StorageQueue, resources: AsyncExitStack, http: "Http | None" = None) -> "QueueServiceClient":
     from cosmos_outbox.storagequeue.client import queue_service  # noqa: PLC0415 - slow to import
 
     credential = credential_for(of.connection)
-    client = queue_service(of.connection, credential)
+    client = queue_service(of.connection, credential, http)
     if credential:
         resources.push_async_callback(credential.close)
     resources.push_async_callback(client.close)
     return client
 
 
-def _claims(of: StorageQueue, resources: AsyncExitStack) -> "ContainerClient | None":
+def _claims(
+    of: StorageQueue, resources: AsyncExitStack, http: "Http | None" = None
+) -> "ContainerClient | None":
     from cosmos_outbox.storagequeue.client import claim_container  # noqa: PLC0415 - slow to import
 
     if of.claims is None:
         return None
     credential = credential_for(of.claims)
-    client = claim_container(of.claims, credential, of.claim_container)
+    client = claim_container(of.claims, credential, of.claim_container, http)
     if credential:
         resources.push_async_callback(credential.close)
     resources.push_async_callback(client.close)

@@ -147,7 +147,7 @@ class ForeignEffect:
             store.set_aside(subscription, settings.event_ttl_seconds), settings, wired.resources, subscription,
             MessageReader(self.aggregate_type).read, inbox.handle,
         )  # fmt: skip
-        wired.resources.push_async_callback(inbox.runs.join)  # before the store is closed
+        wired.resources.push_async_callback(inbox.join)  # before the store is closed
         return with_effects(subscriber, inbox, self.aggregate_type, f"{self.name}/{subscription}/effects")
 
 

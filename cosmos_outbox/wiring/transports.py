@@ -53,6 +53,12 @@ def kind_of(transport: Transport) -> TransportKind:
     return KINDS[transport.name]
 
 
+def needed_over(*names: Name) -> None:
+    """Returns if the transports' packages are installed. Raises Misconfigured, which says what to install."""
+    for name in names:
+        needed(KINDS[name].extra)
+
+
 def publisher(settings: Settings, source: str, resources: AsyncExitStack) -> Publisher:
     """What sends the events of the service ``source``. Raises Misconfigured: a package is missing."""
     kind = kind_of(settings.transport)

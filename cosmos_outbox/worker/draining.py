@@ -1,4 +1,4 @@
-"""A relay that ends says whether all is forwarded that was stored when it began, whoever forwarded it.
+"""A relay that ends says whether all is forwarded, and archived, that was stored when it began, whoever did it.
 
 For a job that begins every few minutes: ``cosmos-outbox relay --once``. The end of the feed is taken once, at the
 start, in every physical partition; what is stored later is the next run's. A lease that another relay holds is waited
@@ -8,12 +8,14 @@ events, and the parked events that no operator needs to look at last.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.operations.lease_status import Holding, RelayStatus
+from cosmos_outbox.operations.relay_status import RelayObserver
+from cosmos_outbox.outbox.destination import working_for
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.settings import relay_feed
 from cosmos_outbox.settings.errors import InfraError, Misconfigured
@@ -43,13 +45,25 @@ class Drained:
 
     forwarded: int
     whole: bool
-    """Whether all is forwarded or parked that was stored at the start."""
+    """Whether all is forwarded or parked, and archived where there is an archive, that was stored at the start."""
     reason: str = ""
     """Why not, or what would be left out."""
     status: RelayStatus | None = None
     """At the end; None: the store did not tell."""
     own: int = 0
     """How many leases this relay had."""
+
+    @classmethod
+    def of(cls, each: Sequence["Drained"]) -> "Drained":
+        """What the relays to all destinations did."""
+        known = [one.status for one in each if one.status is not None]
+        return cls(
+            sum(one.forwarded for one in each),
+            all(one.whole for one in each),
+            ". ".join(one.reason for one in each if one.reason),
+            RelayStatus.of(known) if len(known) == len(each) else None,
+            sum(one.own for one in each),
+        )
 
     def __str__(self) -> str:
         parts = [f"{self.forwarded} event(s) forwarded by this relay"]
@@ -58,7 +72,7 @@ class Drained:
             if len(others) > self.own:
                 parts.append(f"{len(others) - self.own} lease(s) held by others, which forwarded their part")
             if self.status.parked_events:
-                parts.append(f"{self.status.parked_events} parked: see cosmos-outbox parked")
+                parts.append(f"{self.status.parked_events} parked: see cosmos-outbox status")
         told = (
             "all is forwarded that was stored at the start" if self.whole else f"events wait: {self.reason}"
         )
@@ -66,23 +80,16 @@ class Drained:
 
 
 async def drain(service: HasOutbox, stop: asyncio.Event, address: Address | None, task: Task) -> Drained:
-    """Relay until the task is done, or ``stop`` is set. Raises Misconfigured."""
-    over = asyncio.Event()
-    health = health_of(service.outbox, over)
-    async with service.outbox.resources, probes.answered(address, health):
-        working = asyncio.create_task(work(health))
-        run = _Run(health, task, stop)
+    """Relay to each destination until the task is done there, or ``stop`` is set. Raises Misconfigured."""
+    outbox = service.outbox
+    healths = [health_of(each, asyncio.Event()) for each in outbox.each]
+    async with outbox.resources, probes.answered(address, vitals.Several(healths)):
+        runs = [asyncio.create_task(_Run(health, task, stop).drain()) for health in healths]
         try:
-            ended = await run.until_done(working)
-            if run.whole:
-                await _try("parked events wait", service.outbox.parking.upkeep)
-            own, status = health.processor.owned_leases, await run.status()
+            return Drained.of(await asyncio.gather(*runs))
         finally:
-            over.set()
-            await working
-        await run.look()  # the page in hand was let end
-        reason = "" if run.whole else f"{ended}. {run.trouble_of(own)}. Run the command again"
-        return Drained(health.forwarding.forwarded, run.whole, reason, status, len(own))
+            stop.set()
+            await asyncio.gather(*runs, return_exceptions=True)
 
 
 @dataclass
@@ -93,6 +100,8 @@ class _Run:
     token: str | None = None
     """Of the end of the feed, in all physical partitions."""
     whole: bool = False
+    unarchived: bool = False
+    """All is forwarded, and not archived."""
     trouble: str = ""
     """What the store said when it was asked."""
 
@@ -100,6 +109,25 @@ class _Run:
     def patience_seconds(self) -> float:
         """In half of it a dead relay's leases expire, and a page has its time."""
         return 2 * max(relay_feed.LEASE_EXPIRATION_MS / 1000, self.health.outbox.relay.reading_seconds)
+
+    async def drain(self) -> Drained:
+        """Relay to one destination until the task is done. Raises what ends the work."""
+        health = self.health
+        with working_for(health.outbox.destination):
+            working = asyncio.create_task(work(health))
+            try:
+                ended = await self.until_done(working)
+                if self.whole:
+                    await _try("parked events wait", health.outbox.parking.upkeep)
+                own, status = health.processor.owned_leases, await self.status()
+            finally:
+                health.stop.set()
+                await working
+            await self.look()  # the page in hand was let end
+        reason = "" if self.whole else f"{ended}. {self.trouble_of(own)}. Run the command again"
+        if reason and (name := health.outbox.destination.name):
+            reason = f"to {name}: {reason}"
+        return Drained(health.forwarding.forwarded, self.whole, reason, status, len(own))
 
     async def until_done(self, working: "asyncio.Task[None]") -> str:
         """Returns what ended the run. Raises what ends the work."""
@@ -132,11 +160,16 @@ class _Run:
                     await _try("deadlines wait", outbox.deadlines.meet)
                 self.token = await fence_everywhere(outbox.container(outbox.feed.id), outbox.feed)
             passed = await outbox.observer.has_forwarded(self.token)
+            self.unarchived = (
+                passed is True
+                and outbox.archiving is not None
+                and await outbox.archiving.observer.has_forwarded(self.token) is not True
+            )
         except (OutboxError, InfraError) as error:
             self.trouble = str(error)
             return
         self.trouble = ""
-        self.whole = passed is True
+        self.whole = passed is True and not self.unarchived
         if passed is None and not self.health.processor.missing_ranges:
             self.token = None  # a partition was split meanwhile
 
@@ -144,19 +177,25 @@ class _Run:
         """Why events wait, as far as it is known; ``own``: the leases that this relay had."""
         if self.trouble:
             return self.trouble
+        if self.unarchived:
+            return "They are forwarded, and not archived: the log says why"
         forwarding = self.health.forwarding
         if forwarding.waiting:
             return forwarding.reason(own)
         return "Another relay may hold them, or there was no time: cosmos-outbox status tells"
 
     async def _positions(self) -> object:
-        status = await self.status()
-        return self.health.forwarding.forwarded, status and [lease.position for lease in status.leases]
+        outbox, observers = self.health.outbox, [self.health.outbox.observer]
+        if outbox.archiving is not None:
+            observers.append(outbox.archiving.observer)
+        known = [await self.status(each) for each in observers]
+        positions = [each and [lease.position for lease in each.leases] for each in known]
+        return self.health.forwarding.forwarded, positions
 
-    async def status(self) -> RelayStatus | None:
-        """None: the store does not tell."""
+    async def status(self, observer: RelayObserver | None = None) -> RelayStatus | None:
+        """Of the relay, or what another observer sees. None: the store does not tell."""
         try:
-            return await self.health.outbox.observer.status()
+            return await (observer or self.health.outbox.observer).status()
         except (OutboxError, InfraError):
             return None
 

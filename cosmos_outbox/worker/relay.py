@@ -18,6 +18,7 @@ from cosmos_outbox.kernel.clock import machine, monotonic, new_id, randomness, u
 from cosmos_outbox.operations.forwarding import why_of
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.deadlines import BEAT_SECONDS
+from cosmos_outbox.outbox.destination import working_for
 from cosmos_outbox.outbox.errors import NotDelivered, OutboxError
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 from cosmos_outbox.outbox.page import Committed
@@ -127,14 +128,19 @@ class RelayHealth:
 
 
 async def run(service: HasOutbox, stop: asyncio.Event, address: Address | None = None) -> None:
-    """Relay until ``stop`` is set, answering probes at ``address``.
+    """Relay to each destination until ``stop`` is set, answering probes at ``address``.
 
     Returns when leases are given back and clients are closed. Raises Misconfigured.
     """
-    health = health_of(service.outbox, stop)
-    async with service.outbox.resources, probes.answered(address, health):
-        await work(health)
-    _log.info("stopped: %d event(s) forwarded", health.forwarding.forwarded)
+    healths = [health_of(each, stop) for each in service.outbox.each]
+    async with service.outbox.resources, probes.answered(address, vitals.Several(healths)):
+        working = [asyncio.create_task(work(health)) for health in healths]
+        try:
+            await asyncio.gather(*working)
+        finally:
+            stop.set()
+            await asyncio.gather(*working, return_exceptions=True)
+    _log.info("stopped: %d event(s) forwarded", sum(health.forwarding.forwarded for health in healths))
 
 
 def health_of(outbox: Outbox, stop: asyncio.Event, tried: asyncio.Event | None = None) -> RelayHealth:
@@ -144,7 +150,12 @@ def health_of(outbox: Outbox, stop: asyncio.Event, tried: asyncio.Event | None =
 
 
 async def work(health: RelayHealth) -> None:
-    """Relay until it is told to stop, and give the leases back. Raises Misconfigured."""
+    """Relay to one destination until it is told to stop, and give the leases back. Raises Misconfigured."""
+    with working_for(health.outbox.destination):
+        await _work(health)
+
+
+async def _work(health: RelayHealth) -> None:
     outbox, processor, stop = health.outbox, health.processor, health.stop
     if not await _start(health):
         return

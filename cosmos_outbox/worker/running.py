@@ -21,7 +21,9 @@ from typing import Any, Generic, Protocol, TypeVar
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.telemetry.correlation import tag_log_lines
+from cosmos_outbox.wiring.outbox import Outbox
 from cosmos_outbox.wiring.service import Wired
+from cosmos_outbox.wiring.transports import needed_over
 from cosmos_outbox.worker import relay as relay_worker
 from cosmos_outbox.worker import subscriber as subscriber_worker
 from cosmos_outbox.worker import vitals
@@ -93,12 +95,12 @@ class RunningHealth:
     @property
     def silent_seconds(self) -> float:
         """Since the slowest of the workers' loops came round."""
-        return max((each.silent_seconds for each in self._all), default=0.0)
+        return self._all.silent_seconds
 
     @property
     def longest_round_seconds(self) -> float:
         """How long a round may take where all is well but slow."""
-        return max((each.longest_round_seconds for each in self._all), default=0.0)
+        return self._all.longest_round_seconds
 
     async def trouble(self) -> str | None:
         """Why events wait now, without names or addresses; None: they do not."""
@@ -114,8 +116,8 @@ class RunningHealth:
         )
 
     @property
-    def _all(self) -> Sequence[vitals.Health]:
-        return [part.health for part in self.parts if part.health is not None]
+    def _all(self) -> vitals.Several:
+        return vitals.Several([part.health for part in self.parts if part.health is not None])
 
 
 @dataclass(frozen=True)
@@ -176,16 +178,13 @@ def _parts(
     wired: Subscribed, stop: asyncio.Event, *, relay: bool, subscribers: bool, slots: int
 ) -> Iterator[_Part]:
     if relay and isinstance(wired, Wired):
-        outbox = wired.outbox
-
-        def relaying(part: _Part) -> tuple[vitals.Health, Awaitable[None]]:
-            health = relay_worker.health_of(outbox, stop, part.tried)
-            return health, relay_worker.work(health)
-
-        yield _Part("relay", relaying, stop)
+        needed_over(*(each.name for each in wired.settings.transports))
+        for each in wired.outbox.each:
+            name = each.destination.name
+            yield _Part(f"relay to {name}" if name else "relay", _relaying(each, stop), stop)
     if subscribers and wired.subscriptions:
-        for each in wired.subscriptions.values():
-            each.subscriber.queues()  # a connection that cannot be right ends the program at once
+        for subscription in wired.subscriptions.values():
+            subscription.subscriber.queues()  # a connection that cannot be right ends the program at once
 
         def subscribing(part: _Part) -> tuple[vitals.Health, Awaitable[None]]:
             part.tried.set()
@@ -193,6 +192,16 @@ def _parts(
             return health, subscriber_worker.serve(wired, stop, health, slots=slots)
 
         yield _Part("subscriber", subscribing, stop)
+
+
+def _relaying(
+    outbox: Outbox, stop: asyncio.Event
+) -> "Callable[[_Part], tuple[vitals.Health, Awaitable[None]]]":
+    def relaying(part: _Part) -> tuple[vitals.Health, Awaitable[None]]:
+        health = relay_worker.health_of(outbox, stop, part.tried)
+        return health, relay_worker.work(health)
+
+    return relaying
 
 
 async def _wait_until_tried(part: _Part, at_work: Sequence[asyncio.Task[None]]) -> None:

@@ -15,6 +15,9 @@ param parkedContainerName string
 param claimContainerName string
 param directoryContainerName string
 
+@description('The properties by which a list of aggregates can be filtered, as found_by of each names them.')
+param foundBy string[]
+
 @description('The texts by which the entries of the read model are searched, as its EntryForm names them.')
 param directorySearchedBy string[]
 
@@ -108,12 +111,13 @@ resource contacts 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers
       indexingPolicy: {
         indexingMode: 'consistent'
         automatic: true
-        includedPaths: [
-          { path: '/type/?' }
-          { path: '/data/deleted/?' }
-        ]
+        includedPaths: concat([{ path: '/type/?' }, { path: '/data/deleted/?' }, { path: '/data/createdAt/?' }], map(foundBy, name => { path: '/data/${name}/?' }))
         excludedPaths: [
           { path: '/*' }
+        ]
+        compositeIndexes: [
+          [{ path: '/type', order: 'ascending' }, { path: '/data/createdAt', order: 'ascending' }, { path: '/id', order: 'ascending' }]
+          [{ path: '/type', order: 'ascending' }, { path: '/_ts', order: 'ascending' }, { path: '/id', order: 'ascending' }]
         ]
       }
     }

@@ -7,6 +7,9 @@ param tags object
 param identityId string
 param packageContainerUrl string
 param appSettings object
+
+@description('The addresses of secrets in a key vault, by the names of the settings that they are.')
+param secretSettings object
 param disabledFunctions string[]
 param alwaysReady object[]
 param pythonVersion string
@@ -16,6 +19,12 @@ param httpConcurrency int
 param zoneRedundant bool
 param allowedOrigins array
 
+@description('Empty: nobody signs in.')
+param signInClientId string
+
+@description('Paths that ask for no token.')
+param openPaths string[]
+
 @description('Empty: no virtual network.')
 param subnetId string
 
@@ -24,6 +33,7 @@ var disabledSettings = [for function in disabledFunctions: {
   value: 'true'
 }]
 var namedSettings = map(items(appSettings), setting => { name: setting.key, value: setting.value })
+var namedSecrets = map(items(secretSettings), setting => { name: setting.key, value: '@Microsoft.KeyVault(SecretUri=${setting.value})' })
 
 resource plan 'Microsoft.Web/serverfarms@2024-04-01' = {
   name: planName
@@ -54,10 +64,11 @@ resource site 'Microsoft.Web/sites@2024-04-01' = {
   properties: {
     serverFarmId: plan.id
     httpsOnly: true
+    keyVaultReferenceIdentity: identityId
     virtualNetworkSubnetId: empty(subnetId) ? null : subnetId
     siteConfig: {
       minTlsVersion: '1.2'
-      appSettings: concat(namedSettings, disabledSettings)
+      appSettings: concat(namedSettings, namedSecrets, disabledSettings)
       cors: {
         allowedOrigins: allowedOrigins
       }
@@ -85,6 +96,37 @@ resource site 'Microsoft.Web/sites@2024-04-01' = {
           http: {
             perInstanceConcurrency: httpConcurrency
           }
+        }
+      }
+    }
+  }
+}
+
+// On as long as there is a client id. What the app is told of the caller then comes from the platform alone.
+resource signIn 'Microsoft.Web/sites/config@2024-04-01' = {
+  parent: site
+  name: 'authsettingsV2'
+  properties: {
+    platform: {
+      enabled: !empty(signInClientId)
+    }
+    globalValidation: {
+      requireAuthentication: !empty(signInClientId)
+      unauthenticatedClientAction: 'Return401'
+      excludedPaths: openPaths
+    }
+    identityProviders: empty(signInClientId) ? {} : {
+      azureActiveDirectory: {
+        enabled: true
+        registration: {
+          clientId: signInClientId
+          openIdIssuer: '${environment().authentication.loginEndpoint}${tenant().tenantId}/v2.0'
+        }
+        validation: {
+          allowedAudiences: [
+            signInClientId
+            'api://${signInClientId}'
+          ]
         }
       }
     }

@@ -28,6 +28,20 @@ resource network 'Microsoft.Network/virtualNetworks@2024-05-01' = {
         }
       }
       {
+        name: 'containers'
+        properties: {
+          addressPrefix: '10.42.4.0/23'
+          delegations: [
+            {
+              name: 'container-apps'
+              properties: {
+                serviceName: 'Microsoft.App/environments'
+              }
+            }
+          ]
+        }
+      }
+      {
         name: 'endpoints'
         properties: {
           addressPrefix: '10.42.2.0/24'
@@ -40,4 +54,5 @@ resource network 'Microsoft.Network/virtualNetworks@2024-05-01' = {
 
 output networkId string = network.id
 output appSubnetId string = '${network.id}/subnets/app'
+output containerSubnetId string = '${network.id}/subnets/containers'
 output endpointSubnetId string = '${network.id}/subnets/endpoints'

@@ -13,6 +13,9 @@ param duplicateDetectionWindow string
 param maxDeliveryCount int
 param otherSubscriptions array
 
+@description('A queue in place of the topic, for the app alone; empty: there is a topic.')
+param queueName string
+
 @description('The subscription that listens to the canary; empty: there is none.')
 param canarySubscription string
 param principalId string
@@ -27,6 +30,7 @@ param publicNetworkAccess string
 var dataOwner = '090c5cfd-751d-490a-894a-3ce6f1109419'
 var dataSender = '69a216fc-b8fb-44d8-bc22-1f3c2cd27a39'
 var dataReceiver = '4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0'
+var isTopic = empty(queueName)
 var premium = sku == 'Premium'
 
 resource namespace 'Microsoft.ServiceBus/namespaces@2024-01-01' = {
@@ -41,7 +45,7 @@ resource namespace 'Microsoft.ServiceBus/namespaces@2024-01-01' = {
   }
 }
 
-resource topic 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' = {
+resource topic 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' = if (isTopic) {
   parent: namespace
   name: topicName
   properties: {
@@ -54,7 +58,24 @@ resource topic 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' = {
   }
 }
 
-resource subscriber 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-01-01' = {
+// What topic and subscription are, in one.
+resource queue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = if (!isTopic) {
+  parent: namespace
+  name: isTopic ? 'queue' : queueName
+  properties: {
+    requiresDuplicateDetection: true
+    duplicateDetectionHistoryTimeWindow: duplicateDetectionWindow
+    enablePartitioning: topicPartitioned
+    enableBatchedOperations: true
+    maxSizeInMegabytes: 5120
+    requiresSession: true
+    maxDeliveryCount: maxDeliveryCount
+    deadLetteringOnMessageExpiration: true
+    lockDuration: 'PT1M'
+  }
+}
+
+resource subscriber 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-01-01' = if (isTopic) {
   parent: topic
   name: subscriptionName
   properties: {
@@ -67,7 +88,7 @@ resource subscriber 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-0
 }
 
 // What the canary sings comes here alone.
-resource canary 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-01-01' = if (!empty(canarySubscription)) {
+resource canary 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-01-01' = if (isTopic && !empty(canarySubscription)) {
   parent: topic
   name: empty(canarySubscription) ? 'canary' : canarySubscription
   properties: {
@@ -79,7 +100,7 @@ resource canary 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-01-01
   }
 }
 
-resource ofTheCanary 'Microsoft.ServiceBus/namespaces/topics/subscriptions/rules@2024-01-01' = if (!empty(canarySubscription)) {
+resource ofTheCanary 'Microsoft.ServiceBus/namespaces/topics/subscriptions/rules@2024-01-01' = if (isTopic && !empty(canarySubscription)) {
   parent: canary
   name: '$Default'
   properties: {
@@ -90,7 +111,7 @@ resource ofTheCanary 'Microsoft.ServiceBus/namespaces/topics/subscriptions/rules
   }
 }
 
-resource notOfTheCanary 'Microsoft.ServiceBus/namespaces/topics/subscriptions/rules@2024-01-01' = if (!empty(canarySubscription)) {
+resource notOfTheCanary 'Microsoft.ServiceBus/namespaces/topics/subscriptions/rules@2024-01-01' = if (isTopic && !empty(canarySubscription)) {
   parent: subscriber
   name: '$Default'
   properties: {
@@ -101,7 +122,7 @@ resource notOfTheCanary 'Microsoft.ServiceBus/namespaces/topics/subscriptions/ru
   }
 }
 
-resource canaryReceiver 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(canarySubscription)) {
+resource canaryReceiver 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (isTopic && !empty(canarySubscription)) {
   name: guid(canary.id, principalId, dataReceiver)
   scope: canary
   properties: {
@@ -111,7 +132,7 @@ resource canaryReceiver 'Microsoft.Authorization/roleAssignments@2022-04-01' = i
   }
 }
 
-resource sender 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+resource sender 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (isTopic) {
   name: guid(topic.id, principalId, dataSender)
   scope: topic
   properties: {
@@ -121,7 +142,7 @@ resource sender 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   }
 }
 
-resource receiver 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+resource receiver 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (isTopic) {
   name: guid(subscriber.id, principalId, dataReceiver)
   scope: subscriber
   properties: {
@@ -131,7 +152,17 @@ resource receiver 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   }
 }
 
-resource otherSubscribers 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-01-01' = [for each in otherSubscriptions: {
+resource queueRoles 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for role in [dataSender, dataReceiver]: if (!isTopic) {
+  name: guid(queue.id, principalId, role)
+  scope: queue
+  properties: {
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', role)
+    principalId: principalId
+    principalType: 'ServicePrincipal'
+  }
+}]
+
+resource otherSubscribers 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-01-01' = [for each in otherSubscriptions: if (isTopic) {
   parent: topic
   name: each.name
   properties: {
@@ -143,7 +174,7 @@ resource otherSubscribers 'Microsoft.ServiceBus/namespaces/topics/subscriptions@
   }
 }]
 
-resource othersNotOfTheCanary 'Microsoft.ServiceBus/namespaces/topics/subscriptions/rules@2024-01-01' = [for index in range(0, length(otherSubscriptions)): if (!empty(canarySubscription)) {
+resource othersNotOfTheCanary 'Microsoft.ServiceBus/namespaces/topics/subscriptions/rules@2024-01-01' = [for index in range(0, length(otherSubscriptions)): if (isTopic && !empty(canarySubscription)) {
   parent: otherSubscribers[index]
   name: '$Default'
   properties: {
@@ -154,7 +185,7 @@ resource othersNotOfTheCanary 'Microsoft.ServiceBus/namespaces/topics/subscripti
   }
 }]
 
-resource otherReceivers 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for index in range(0, length(otherSubscriptions)): {
+resource otherReceivers 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for index in range(0, length(otherSubscriptions)): if (isTopic) {
   name: guid(topic.id, otherSubscriptions[index].name, otherSubscriptions[index].principalId, dataReceiver)
   scope: otherSubscribers[index]
   properties: {
@@ -174,7 +205,7 @@ resource preflightAccess 'Microsoft.Authorization/roleAssignments@2022-04-01' = 
   }
 }
 
-// Who changed a topic or a subscription.
+// Who changed a topic, a subscription or a queue.
 resource diagnostics 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
   name: 'management'
   scope: namespace

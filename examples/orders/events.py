@@ -1,4 +1,4 @@
-"""What an order is made of, and the event of an order that no changed property explains."""
+"""What an order is made of, the names of events, and the event of an order that no changed property explains."""
 
 import unicodedata
 from typing import Annotated, Literal
@@ -13,6 +13,9 @@ ORDER_PLACED = "OrderPlacedEvent"
 
 ORDER_SHIPPED = "OrderShippedEvent"
 """The event on which the customer is told."""
+
+GIFT_GIVEN = "GiftGivenEvent"
+"""A gift's only event, which carries all of it."""
 
 MOST_PIECES = 1000
 SKU_LENGTH = 40

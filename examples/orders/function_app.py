@@ -1,11 +1,11 @@
-"""The calls on orders and on their board; relay, subscribers, timers and operators' calls come with the app."""
+"""The calls on orders, gifts and the board; relay, subscribers, timers and operators' calls come with the app."""
 
 from cosmos_outbox import functions
 from cosmos_outbox.http import READING, Answer, Request, request
 from examples.orders import http
 from examples.orders.service import board, service
 
-app = functions.app(service, resources=[http.orders])
+app = functions.app(service, resources=[http.orders, http.gifts])
 answering = functions.answering(service)
 
 

@@ -1,4 +1,4 @@
-"""The calls on orders are declared; a call on the board becomes a checked value, and a page of it an answer."""
+"""Orders and gifts are declared; a call on the board becomes a checked value, and a page of it an answer."""
 
 from cosmos_outbox import ListedPage
 from cosmos_outbox.http import (
@@ -14,6 +14,7 @@ from cosmos_outbox.http import (
 from examples.orders.board import BoardEntry, Status
 from examples.orders.errors import OrderFull, OrderShipped
 from examples.orders.events import Line
+from examples.orders.gift import Gift, NewGift
 from examples.orders.order import NewOrder, Order
 
 orders = Resource(
@@ -25,6 +26,9 @@ orders = Resource(
     errors={OrderShipped: 409, OrderFull: 409},
 )
 """An order is placed, gets lines and is shipped; nobody changes or deletes one."""
+
+gifts = Resource("gifts", Gift, new=NewGift, create=Gift.give)
+"""A gift's message adds its line to the order."""
 
 
 def board_status(req: Request) -> Status | None:

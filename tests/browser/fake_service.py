@@ -55,6 +55,7 @@ def past(sequence: int, **given: Any) -> Json:
         "eventId": f"event-{sequence}", "sequence": sequence, "action": "ContactNameUpdatedEvent", "changed": ["name"],
         "createdAt": NOW.isoformat(), "storedAt": NOW.isoformat(), "expiresAt": NOW.isoformat(),
         "state": "forwarded", "parkingId": None, "correlationId": "order-4711", "traceId": "4bf92f35",
+        "destinations": [],
     } | given  # fmt: skip
 
 
@@ -71,7 +72,7 @@ def quiet() -> Json:
         },
         "relay": {
             "late": False, "eventsAtRisk": False, "parkedContacts": 0, "missingLeases": [],
-            "averageWaitingSeconds": None, "failures": [], "leases": [lease()],
+            "averageWaitingSeconds": None, "failures": [], "leases": [lease()], "destinations": [],
         },
         "dependencies": {
             "items": [
@@ -85,6 +86,7 @@ def quiet() -> Json:
         "history": {
             "contactId": "c", "aggregateType": "contact", "lastSequence": 0, "deleted": False, "before": None,
             "relay": {"asOf": NOW.isoformat(), "lease": "0", "position": 100, "waitingSince": None},
+            "destinations": [],
             "events": [], "expired": [],
         },
     }  # fmt: skip

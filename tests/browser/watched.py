@@ -20,9 +20,18 @@ Scheme = Literal["light", "dark"]
 
 @asynccontextmanager
 async def watched(
-    browser: Browser, url: str, *, size: tuple[int, int] = WIDE, scheme: Scheme = "light", clock: bool = False
+    browser: Browser,
+    url: str,
+    *,
+    size: tuple[int, int] = WIDE,
+    scheme: Scheme = "light",
+    clock: bool = False,
+    calls: str = "",
 ) -> AsyncIterator[Page]:
-    """The page in a tab of its own. ``clock``: time stands still until the test lets it go on."""
+    """The page in a tab of its own. ``clock``: time stands still until the test lets it go on.
+
+    ``calls``: the address of the API, where it is not beside the page.
+    """
     complaints: list[str] = []
 
     def heard(message: ConsoleMessage) -> None:
@@ -30,7 +39,7 @@ async def watched(
             complaints.append(message.text)
 
     def asked(request: Request) -> None:
-        if not request.url.startswith((url.partition("/operations")[0], "data:")):
+        if not request.url.startswith((url.partition("/operations")[0], "data:", *filter(None, [calls]))):
             complaints.append(f"asked {request.url}")
 
     context = await browser.new_context(

@@ -40,6 +40,14 @@ def test_an_instance_with_its_share_takes_no_more() -> None:
     assert take(leases, "a") == []
 
 
+def test_an_instance_with_its_share_takes_neither_what_is_free_nor_what_is_anothers() -> None:
+    """The share is four of eight leases over two, and two of six over three."""
+    more = [lease(number, "a") for number in range(5)]
+    assert take([*more, lease(5, "b"), lease(6), lease(7)], "a") == []
+    others = [lease(0, "b"), lease(1, "b"), lease(2, "b"), lease(3, "c")]
+    assert take([*others, lease(4, "a"), lease(5, "a")], "a") == []
+
+
 def test_a_lease_is_free_once_it_was_not_written_for_the_expiration_interval() -> None:
     assert take([lease(0, "b", age=60.1)], "a") == ["0"]
     assert take([lease(0, "b", age=59.9)], "a") == []

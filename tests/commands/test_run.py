@@ -37,11 +37,22 @@ async def _arrived(running: Command, contact: dict[str, Any]) -> None:
     await eventually(lambda: received.search(running.output), what="the subscriber's line")
 
 
+async def _page_may_call(running: Command) -> None:
+    """The printed page names the API's address, and its origin is let in there."""
+    page, api = running.address("Web page"), running.address("Functions").removesuffix("contacts")
+    async with aiohttp.ClientSession() as session:
+        async with session.get(page) as answer:
+            assert f'<meta name="api" content="{api}">' in await answer.text()
+        async with session.get(f"{api}directory", headers={"Origin": page.rstrip("/")}) as answer:
+            assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (200, page.rstrip("/"))
+
+
 async def test_the_curl_line_works_and_its_event_arrives(tmp_path: Path) -> None:
     with running_command(ROOT, tmp_path) as running:
         assert len(running.processes()) == 4
         contact = await _paste(running)
         await _arrived(running, contact)
+        await _page_may_call(running)
         assert "johndoe@contoso.com" not in running.output.replace(_curl(running), "")
         assert running.end() == 0
         assert running.stop_seconds < 15

@@ -9,7 +9,7 @@ import sys
 import tarfile
 import tomllib
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import aiohttp
@@ -79,7 +79,7 @@ def environment(folder: Path, *installed: str | Path) -> Path:
 @pytest.fixture(scope="module")
 def python(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With all three wheels."""
-    extras = f"{wheels['cosmos_outbox']}[functions,storagequeue,telemetry]"
+    extras = f"{wheels['cosmos_outbox']}[functions,servicebus,storagequeue,telemetry]"
     folder = tmp_path_factory.mktemp("environment")
     return environment(folder, wheels["cosmos_changefeed"], extras, wheels["devstack"], *THEIR_TESTS_NEED)
 
@@ -209,29 +209,87 @@ def test_who_only_writes_needs_no_extra(writer: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     name, refused = done.stdout.splitlines()
     assert name == "Ada"
-    assert refused.startswith("Misconfigured azure-servicebus, cosmos-changefeed: not installed; run ")
+    assert refused.startswith("Misconfigured cosmos-changefeed: not installed; run ")
     assert refused.endswith("-m pip install 'cosmos-outbox[relay]'")
 
 
-@pytest.mark.parametrize(
-    ("part", "packages", "extra"),
-    [
-        ("relay", "azure-servicebus, cosmos-changefeed", "relay"),
-        ("status", "azure-servicebus, cosmos-changefeed", "relay"),
-        ("subscriber", "azure-servicebus", "servicebus"),
-    ],
-)
-def test_a_command_names_the_extra_that_it_lacks(
-    writer: Path, part: str, packages: str, extra: str, tmp_path: Path
+@pytest.mark.parametrize("part", ["relay", "status"])
+def test_a_command_names_the_extra_that_it_lacks(writer: Path, part: str, tmp_path: Path) -> None:
+    assert refused(writer.parent / "cosmos-outbox", tmp_path, part) == (
+        f"cosmos-outbox {part}: {writer} does not have cosmos-changefeed. "
+        f"Run {writer} -m pip install 'cosmos-outbox[relay]'\n"
+    )
+
+
+ANY_SERVICE = """
+from cosmos_outbox import Names, Service
+
+service = Service("bookings", aggregates=[], names=Names("d", "bookings", topic="booking-events"))
+
+@service.effect("booking-mails", of="booking")
+async def mail(event): pass
+"""
+SETTINGS = {
+    "COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5",
+    "SERVICEBUS": "Endpoint=sb://b",
+    "STORAGEQUEUE": "UseDevelopmentStorage=true",
+}
+
+
+@pytest.fixture(scope="module")
+def queues_alone(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a service over Storage queues installs."""
+    extras = f"{wheels['cosmos_outbox']}[functions,storagequeue]"
+    return environment(tmp_path_factory.mktemp("queues"), wheels["cosmos_changefeed"], extras)
+
+
+def test_a_service_over_storage_queues_installs_nothing_of_service_bus(
+    queues_alone: Path, tmp_path: Path
 ) -> None:
+    assert "servicebus" not in uv("pip", "list", "--python", queues_alone)
+    (tmp_path / "bookings.py").write_text(ANY_SERVICE)
+    app = "import bookings, cosmos_outbox.functions as f; print(len(f.app(bookings.service).get_functions()))"
+    over_queues = SETTINGS | {"TRANSPORT": "storagequeue"}
+    made = subprocess.run(
+        [queues_alone, "-c", app], cwd=tmp_path, env=over_queues, capture_output=True, text=True, check=False
+    )
+    assert made.returncode == 0, made.stderr
+    assert int(made.stdout) > 10
+
+
+@pytest.mark.parametrize("part", ["relay", "subscriber", "preflight"])
+def test_a_process_says_which_transport_is_not_installed(
+    queues_alone: Path, part: str, tmp_path: Path
+) -> None:
+    (tmp_path / "bookings.py").write_text(ANY_SERVICE)
+    command = queues_alone.parent / "cosmos-outbox"
+    for settings, package, extra in (
+        (SETTINGS, "azure-servicebus", "servicebus"),
+        (
+            SETTINGS
+            | {"TRANSPORT": "webhook", "WEBHOOK_URL": "https://a.b/", "WEBHOOK_SECRETS": "whsec_" + 44 * "a"},
+            "standardwebhooks",
+            "webhook",
+        ),
+    ):
+        said = refused(command, tmp_path, part, "--service", "bookings", settings=settings)
+        assert said == (
+            f"{part}: {package}: not installed; run {queues_alone} -m pip install 'cosmos-outbox[{extra}]'\n"
+        )
+
+
+def refused(command: Path, folder: Path, *arguments: str, settings: Mapping[str, str] | None = None) -> str:
     done = subprocess.run(
-        [writer.parent / "cosmos-outbox", part], cwd=tmp_path, capture_output=True, text=True, check=False
+        [command, *arguments],
+        cwd=folder,
+        env=settings,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
-        f"cosmos-outbox {part}: {writer} does not have {packages}. "
-        f"Run {writer} -m pip install 'cosmos-outbox[{extra}]'\n"
-    )
+    return done.stderr
 
 
 def run(program: Path, *arguments: str) -> str:

@@ -12,15 +12,17 @@ import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from cosmos_changefeed import ChangeFeedProcessor, ProcessorOptions, StartFrom
-from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
+from cosmos_outbox.cosmos.relay.parked_documents import PARTITION, ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.aggregate_past import AggregatePast
+from cosmos_outbox.operations.leaving import WayOut
 from cosmos_outbox.operations.past_events import EventState, Expired, Past
 from cosmos_outbox.operations.relay_status import RelayObserver
+from cosmos_outbox.outbox.destination import ALL
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.relay import Relay
@@ -124,11 +126,20 @@ async def world_of(cosmos: Service) -> AsyncIterator[World]:
         past = AggregatePast(
             Container(client, database.id, CONTACTS),
             EVENTS,
-            lot,
-            RelayObserver(feed, leases, lot, PREFIX, TTL, RelayFailures(leases, "f", TTL)),
+            [way_out(feed, leases, lot)],
         )
         yield World(feed, leases, lot, past, BusPublisher(), str(uuid4()))
         await client.close()
+
+
+def way_out(feed: ContainerProxy, leases: ContainerProxy, lot: CosmosParkingLot) -> WayOut:
+    observer = RelayObserver(feed, leases, lot, PREFIX, TTL, RelayFailures(leases, "f", TTL))
+    return WayOut(ALL, observer, Parking(lot, BusPublisher()), PARTITION)
+
+
+def observed(past: AggregatePast, **changes: Any) -> AggregatePast:
+    [way] = past.ways
+    return replace(past, ways=[replace(way, observer=replace(way.observer, **changes))])
 
 
 def states(page: Past) -> dict[int | None, EventState]:
@@ -172,8 +183,7 @@ async def test_that_nothing_waits_is_not_believed_of_a_replica_that_lags(tmp_pat
             await world.forward()
             await world.store(2)
             database = other.get_database_client(world.feed.container_link.split("/")[1])
-            observer = replace(world.past.observer, feed=database.get_container_client(CONTACTS))
-            past = replace(world.past, observer=observer)
+            past = observed(world.past, feed=database.get_container_client(CONTACTS))
             await cosmos.faults.add("lag", operation="feed", seconds=600, count=None)
             assert states(await past.page(world.key, 50, None)) == {
                 2: EventState.UNKNOWN,
@@ -185,7 +195,12 @@ async def test_that_nothing_waits_is_not_believed_of_a_replica_that_lags(tmp_pat
 
 async def test_names_and_times_are_told_and_values_are_not(world: World) -> None:
     await world.state(1)
-    await world.store(1, name={"firstName": "Xanthippe"}, email="x@contoso.com")
+    caused: dict[str, Any] = {
+        "causationId": "the event of another",
+        "causedBy": "a digest",
+        "tracestate": "vendor=1",
+    }
+    await world.store(1, name={"firstName": "Xanthippe"}, email="x@contoso.com", **caused)
     [told] = (await world.page()).events
     assert told.changed == ["email", "name"]
     assert "Xanthippe" not in str(told)
@@ -222,8 +237,8 @@ async def test_sequences_without_a_document_have_expired(world: World) -> None:
 
 async def test_of_a_contact_that_did_not_change_for_long_all_events_have_expired(world: World) -> None:
     await world.state(3, deleted=True)
-    later = replace(world.past.observer, clock=lambda: utc_now() + timedelta(seconds=TTL + 60))
-    page = await replace(world.past, observer=later).page(world.key, 50, None)
+    later = observed(world.past, clock=lambda: utc_now() + timedelta(seconds=TTL + 60))
+    page = await later.page(world.key, 50, None)
     assert (page.events, page.expired, page.last_sequence, page.deleted) == ([], [Expired(1, 3)], 3, True)
 
 

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import pytest
 
 from cosmos_outbox.blobs.archive import BlobArchive
-from cosmos_outbox.outbox.archive import Archiver, Blob
+from cosmos_outbox.outbox.archive import Archiver, Blob, blobs_of
+from cosmos_outbox.outbox.archive_index import ArchiveIndex
 from cosmos_outbox.outbox.originals import AsDelivered
 from cosmos_outbox.preflight.archive_rules import archive
 from cosmos_outbox.preflight.report import Finding
@@ -144,9 +145,16 @@ async def test_what_an_archived_page_costs_is_told(monkeypatch: pytest.MonkeyPat
             await archiver.keep([event])
             of_a_page = Counter(Kept.asked)
             await archiver.keep([event])
-    assert [json.loads(body)["id"] for body, _ in Kept.blobs.values()] == [event.id]
+            before = Counter(Kept.asked)
+            await ArchiveIndex(archiver.archive).add("2026/02/02/a.jsonl", blobs_of([event])[0].body)
+            of_an_entry = Counter(Kept.asked) - before
+    assert [json.loads(body)["id"] for body, _ in Kept.blobs.values() if body] == [event.id]
+    assert of_an_entry.total() == 1
     told(f"A page is {of_a_page['write']} writes and {of_a_page['read']} read of Blob Storage")
     usd = (of_a_page["write"] * 0.05 + of_a_page["read"] * 0.004) / 10_000
+    told(
+        f"its index is {of_an_entry['write']} write more each, {1e6 * of_an_entry['write'] * 0.05 / 10_000:.2f} USD"
+    )
     told(f"{1e6 * usd:.2f} USD with n = 1, {1e6 / 50 * usd:.2f} USD with n = 50")
 
 

@@ -13,7 +13,7 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
-from cosmos_outbox.cosmos.aggregates.deadlines import CosmosDueDocuments
+from cosmos_outbox.cosmos.aggregates.deadlines import DueAggregates
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
 from cosmos_outbox.cosmos.store.container import StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
@@ -25,7 +25,7 @@ from cosmos_outbox.inbox.reaction_decision import InOrder
 from cosmos_outbox.outbox.errors import Throttled, Unpublishable
 from cosmos_outbox.outbox.on_commit import OnCommit
 from cosmos_outbox.outbox.unit_of_work import Origin
-from cosmos_outbox.wiring.outbox import deadlines_of
+from cosmos_outbox.wiring.deadlines import deadlines_of
 from devstack.testing import Service
 from tests.support.azure import CONTACTS, contacts_database
 from tests.support.emulators import Gap
@@ -87,7 +87,7 @@ async def test_a_process_that_dies_at_any_await_lets_it_run_out_once(offers: Off
         instance = offers.instance()
         [[found]] = [page async for page in instance.documents.pages(NOON)]
         try:
-            await CutOff(instance._meet(found), at)
+            await CutOff(instance.documents.meet(found, NOON), at)
         except ProcessDied:
             await offers.until_met()
         else:
@@ -185,7 +185,7 @@ async def test_what_the_search_found_is_a_hint_and_the_state_decides(
         for page in pages:
             yield page
 
-    monkeypatch.setattr(CosmosDueDocuments, "pages", old)  # an index that lags
+    monkeypatch.setattr(DueAggregates, "pages", old)  # an index that lags
     assert await instance.meet() == 0
     assert (await offers.document(name))["_etag"] == etag, "nothing was written"
     assert await offers.history(name) == ["OfferMade", "OfferExtended"]
@@ -212,7 +212,7 @@ async def test_a_round_that_could_not_look_says_nothing_of_what_is_due(
     def away(*_: Any) -> AsyncIterator[Sequence[Any]]:
         raise Throttled("later", retry_after_seconds=1)
 
-    monkeypatch.setattr(CosmosDueDocuments, "pages", away)
+    monkeypatch.setattr(DueAggregates, "pages", away)
     with pytest.raises(Throttled):
         await instance.meet()
     assert (recorded.gauge("outbox.due.aggregates"), recorded.gauge("outbox.due.oldest")) == (1, 90.0)

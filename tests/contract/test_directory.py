@@ -5,7 +5,7 @@ import base64
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -32,6 +32,7 @@ from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.progress import Counts
 from cosmos_outbox.inbox.reading import TolerantReader
 from cosmos_outbox.inbox.rebuild import Rebuild
+from cosmos_outbox.inbox.shows import shows
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.sweep import Sweep
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -105,6 +106,10 @@ class Process:
         return None if found is None else found.entry
 
 
+def entry_as_created(at: datetime) -> DirectoryEntry:
+    return entry_of(DETAILS.model_dump(mode="json", by_alias=True) | {"createdAt": at})
+
+
 def key_of(contact_id: UUID) -> AggregateKey:
     return AggregateKey("contact", str(contact_id))
 
@@ -176,13 +181,15 @@ async def test_every_event_of_a_contact_is_applied(here: Process) -> None:
         company="Fabrikam",
         city="Oslo",
         country="NO",
+        created_at=LATER,
+        modified_at=LATER,
     )
 
 
 async def test_every_event_alone_leads_to_the_contact_as_it_is_stored(here: Process) -> None:
     """From the entry of the first version, so that no step is taken from the source."""
     contact_id = await here.create()
-    first = entry_of(DETAILS.model_dump(mode="json", by_alias=True))
+    first = entry_as_created(NOON)
     await here.entries.put(key_of(contact_id), Entry(1, None, first), Stamp(NOON, None), over=None)
     await here.describe(contact_id, name=Name(first_name="A", last_name="B"), email="a@b.org", company=None)
     await here.contacts.delete(contact_id, ORIGIN)
@@ -192,10 +199,41 @@ async def test_every_event_alone_leads_to_the_contact_as_it_is_stored(here: Proc
         await here.inbox.handle(event)
     assert here.inbox.counts == {None: 4}
     assert before is not None
-    assert before.state == DirectoryEntry(first_name="A", last_name="B", email="a@b.org")
+    assert before.state == DirectoryEntry(
+        first_name="A", last_name="B", email="a@b.org", created_at=NOON, modified_at=LATER
+    )
     after = await here.entry(contact_id)
     assert after is not None
     assert (after.state, after.last_sequence) == (None, 5)
+
+
+async def test_who_waits_for_a_write_finds_it_in_the_list_though_replicas_lag(
+    cosmos: Service, here: Process, there: Process
+) -> None:
+    for number in range(6):
+        contact_id = await here.create(email=f"number-{number}@contoso.com")
+        assert not await shows(there.entries, key_of(contact_id), 1, seconds=0), "there is no entry"
+        [event] = await here.events(contact_id)
+        await cosmos.faults.add("lag", seconds=600, share=0.5, count=None)
+        waiting = asyncio.create_task(shows(there.entries, key_of(contact_id), 1, seconds=20))
+        await here.inbox.handle(event)
+        assert await waiting
+        assert not await shows(there.entries, key_of(contact_id), 2, seconds=0)
+        for sort in ("name", "-changed"):
+            search = Search({Field.EMAIL: f"number-{number}@contoso.com"}, sort)
+            found = await there.directory.search(search, 10, None)
+            assert [item.id for item in found.items] == [str(contact_id)]
+        await cosmos.faults.clear()
+
+
+async def test_a_store_that_is_away_shows_no_write_and_the_wait_ends(cosmos: Service, here: Process) -> None:
+    contact_id = await here.create()
+    [event] = await here.events(contact_id)
+    await here.inbox.handle(event)
+    await cosmos.faults.add("unavailable", operation="read", count=None)
+    assert not await shows(here.entries, key_of(contact_id), 1, seconds=0.2)
+    await cosmos.faults.clear()
+    assert await shows(here.entries, key_of(contact_id), 1)
 
 
 async def test_two_processes_apply_one_event_once(here: Process, there: Process) -> None:
@@ -276,7 +314,7 @@ async def test_a_deleted_entry_keeps_only_what_is_needed_and_expires(here: Proce
 
 async def test_an_entry_is_written_only_over_the_version_that_was_read(here: Process) -> None:
     key, stamp = key_of(uuid4()), Stamp(NOON, 1.5)
-    state = DirectoryEntry(first_name="J", last_name="D", email="j@d.org")
+    state = DirectoryEntry(first_name="J", last_name="D", email="j@d.org", created_at=NOON)
     await here.entries.put(key, Entry(1, None, state), stamp, over=None)
     read = await here.entries.read(key)
     assert read is not None
@@ -321,6 +359,8 @@ async def listed(here: Process, count: int) -> None:
             company="Contoso",
             city=city,
             country="NO",
+            created_at=NOON + timedelta(seconds=number // 3),
+            modified_at=NOON + timedelta(hours=number % 4) if number % 4 else None,
         )
         await here.entries.put(key_of(uuid4()), Entry(number, None, state), Stamp(NOON, None), over=None)
     await here.entries.put(key_of(uuid4()), Entry(9, None, None), Stamp(NOON, None), over=None)
@@ -337,17 +377,42 @@ async def pages(here: Process, search: Search, size: int) -> list[list[tuple[str
             return found
 
 
-@pytest.mark.parametrize("sort", list(Field))
-async def test_the_directory_is_paged_over_all_partitions_by_the_last_key_seen(
-    here: Process, sort: Field
+async def test_the_directory_is_paged_over_all_partitions_by_the_last_key_seen_in_each_order(
+    here: Process,
 ) -> None:
     await listed(here, 22)
-    found = await pages(here, Search({}, sort), 5)
-    assert list(map(len, found)) == [5, 5, 5, 5, 2]
-    flat = [each for page in found for each in page]
-    assert len({each_id for _, each_id in flat}) == 22
-    whole = await here.directory.search(Search({}, sort), 100, None)
-    assert flat == [(item.state.first_name, item.id) for item in whole.items]
+    for sort in FORM.sorted_by:
+        found = await pages(here, Search({}, sort), 5)
+        assert list(map(len, found)) == [5, 5, 5, 5, 2]
+        flat = [each for page in found for each in page]
+        assert len({each_id for _, each_id in flat}) == 22
+        whole = await here.directory.search(Search({}, sort), 100, None)
+        assert flat == [(item.state.first_name, item.id) for item in whole.items]
+        back = [each for page in await pages(here, Search({}, f"-{sort}"), 5) for each in page]
+        assert back == flat[::-1], f"-{sort}"
+
+
+async def test_the_directory_is_sorted_by_dates_as_times_and_not_as_texts(here: Process) -> None:
+    half, west = timedelta(seconds=0.5), timezone(timedelta(hours=-5))
+    times = {
+        "first": (NOON - half, None),
+        "second": (NOON.astimezone(west), NOON + timedelta(days=2)),
+        "third": (NOON + half, NOON + timedelta(days=1)),
+        "fourth": (NOON + timedelta(seconds=1), None),
+    }
+    for name, (created, modified) in times.items():
+        state = DirectoryEntry(
+            first_name=name, last_name="D", email="j@d.org", created_at=created, modified_at=modified
+        )
+        await here.entries.put(key_of(uuid4()), Entry(1, None, state), Stamp(NOON, None), over=None)
+
+    async def names(sort: str) -> list[str]:
+        return [name for page in await pages(here, Search({}, sort), 3) for name, _ in page]
+
+    assert await names("created") == ["first", "second", "third", "fourth"]
+    assert await names("-created") == ["fourth", "third", "second", "first"]
+    assert await names("changed") == ["first", "fourth", "third", "second"]
+    assert await names("-changed") == ["second", "third", "fourth", "first"]
 
 
 async def test_a_page_of_the_store_that_ends_early_is_not_the_end_of_the_directory(
@@ -383,7 +448,8 @@ async def test_a_token_of_another_search_is_refused(here: Process) -> None:
     await listed(here, 4)
     token = (await here.directory.search(Search({Field.CITY: "oslo"}), 1, None)).continuation_token
     assert token is not None
-    for other in (Search({Field.CITY: "bergen"}), Search({Field.CITY: "oslo"}, Field.EMAIL), Search({})):
+    oslo = {Field.CITY: "oslo"}
+    for other in (Search({Field.CITY: "bergen"}), Search(oslo, "email"), Search(oslo, "-name"), Search({})):
         with pytest.raises(UnknownContinuation):
             await here.directory.search(other, 1, token)
 
@@ -391,7 +457,7 @@ async def test_a_token_of_another_search_is_refused(here: Process) -> None:
 async def test_a_token_tells_nothing_and_is_taken_by_every_process(here: Process, there: Process) -> None:
     """Its query stands in logs of servers that nobody here runs."""
     await listed(here, 6)
-    for sort in Field:
+    for sort in FORM.orders:
         page = await here.directory.search(Search({}, sort), 3, None)
         token = page.continuation_token
         assert token is not None
@@ -583,10 +649,7 @@ async def test_entries_that_cannot_be_read_any_more_are_healed_by_an_event_and_b
     assert progress.last_counts == Counts(entries=2, sources=2, rewritten=1)
     entry = await here.entry(silent)
     assert entry is not None
-    assert (entry.last_event_id, entry.state) == (
-        created.id,
-        entry_of(DETAILS.model_dump(mode="json", by_alias=True)),
-    )
+    assert (entry.last_event_id, entry.state) == (created.id, entry_as_created(LATER))
     assert len((await here.directory.search(Search({}), 9, None)).items) == 2
 
 
@@ -620,4 +683,4 @@ async def test_a_contact_of_the_version_before_is_read_as_any_other(here: Proces
     await here.inbox.heal(key_of(contact.id))
     entry = await here.entry(contact.id)
     assert entry is not None
-    assert entry.state == entry_of(DETAILS.model_dump(mode="json", by_alias=True))
+    assert entry.state == entry_as_created(NOON)

@@ -17,14 +17,16 @@ from azure.cosmos.aio import CosmosClient
 from cosmos_outbox.cosmos.inbox.effects import CosmosEffects
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.inbox.effect import (
+    AROUND,
     AWAY_SECONDS,
+    CALL,
+    EFFECT_SECONDS,
     EffectItem,
     EffectItems,
     EffectRules,
     HeldBack,
     Open,
     RunningEffect,
-    Unsure,
     WhyOpen,
 )
 from cosmos_outbox.inbox.effect_operator import EffectOperator
@@ -247,6 +249,7 @@ async def test_the_sweep_finds_a_lost_last_event_and_writes_once_for_what_has_no
     assert world.outbound.asked == ids(events[0], events[1])
     item = await world.item()
     assert (item.last, item.last_event_id) == (4, events[3].id)
+    world.clock.pass_by(hours=1)
     assert not await world.inbox.catch_up(world.key, 4)
     assert (await world.item()).version == item.version
 
@@ -409,12 +412,12 @@ async def test_while_its_service_is_away_a_call_tries_again_without_a_write(worl
     assert world.outbound.asked[-1] == two.id
 
 
-@pytest.mark.parametrize("unsure", Unsure)
-async def test_after_any_other_error_the_subscriber_chooses(world: World, unsure: Unsure) -> None:
+@pytest.mark.parametrize("repeatable", [True, False])
+async def test_after_any_other_error_the_subscriber_chooses(world: World, repeatable: bool) -> None:
     [one] = await world.stored("Mailed")
-    world.rules = replace(RULES, unsure=unsure)
+    world.rules = replace(RULES, repeatable=repeatable)
     world.outbound.raises = [ZeroDivisionError("a bug")]
-    if unsure is Unsure.RUN_AGAIN:
+    if repeatable:
         with pytest.raises(EffectFailed, match="ZeroDivisionError"):
             await world.inbox.handle(one)
         await world.inbox.handle(one)
@@ -434,22 +437,22 @@ async def test_a_started_effect_is_its_process_until_the_longest_call_is_over(wo
         with pytest.raises(EffectRunning):
             await world.inbox.handle(each)
     assert world.outbound.asked == []
-    world.clock.pass_by(seconds=world.rules.call_seconds)
+    world.clock.now += CALL
     await world.inbox.handle(two)
     assert world.outbound.asked == ids(one, two)
 
 
 async def test_a_dead_start_is_passed_where_no_effect_is_run_again_by_itself(world: World) -> None:
     one, two = await world.stored("Mailed", "Mailed")
-    world.rules = replace(RULES, unsure=Unsure.SET_ASIDE)
+    world.rules = replace(RULES, repeatable=False)
     await world.write(running=world.dead(one))
-    world.clock.pass_by(seconds=world.rules.call_seconds)
+    world.clock.now += CALL
     await world.inbox.handle(two)
     with pytest.raises(EffectRefused, match="may have been handled"):
         await world.inbox.handle(one)
     assert world.outbound.asked == ids(two)
     [effect] = (await world.operator.page(10, None)).items
-    assert (effect.state, effect.event_id) == ("may have been handled", one.id)
+    assert (effect.open.why, effect.open.event_id) == ("may have been handled", one.id)
     with pytest.raises(NotApplied, match="reason"):
         await world.operator.apply(effect.id)
     await world.operator.apply(effect.id, "the customer has none")
@@ -465,12 +468,27 @@ async def test_a_second_operator_finds_it_running_and_a_dead_one_leaves_what_was
         await world.inbox.apply(one)
     with pytest.raises(EffectRunning):
         await world.inbox.handle(two)
-    world.clock.pass_by(seconds=world.rules.call_seconds)
+    world.clock.now += CALL
     await world.inbox.handle(two)
     item = await world.item()
     assert (item.last, item.open, world.outbound.asked) == (2, (entry,), ids(two))
     await world.inbox.apply(one)
     assert (await world.item()).open == ()
+
+
+async def test_an_operator_who_has_one_run_again_forgets_no_other_start(world: World) -> None:
+    one, two = await world.stored("Mailed", "Mailed")
+    world.rules = replace(RULES, repeatable=False)
+    entry = Open(1, one.id, WhyOpen.UNSURE, world.clock.now)
+    await world.write(last=1, open=(entry,), running=world.dead(two))
+    with pytest.raises(NotInTurn, match="running"):
+        await world.inbox.give_up(one, "no")
+    world.clock.now += CALL
+    await world.inbox.apply(one)
+    assert [(each.sequence, each.why) for each in (await world.item()).open] == [(2, WhyOpen.UNSURE)]
+    with pytest.raises(EffectRefused, match="may have been handled"):
+        await world.inbox.handle(two)
+    assert world.outbound.asked == ids(one)
 
 
 async def test_an_effect_that_began_is_not_cut_off_by_its_caller(world: World) -> None:
@@ -491,7 +509,7 @@ async def test_an_effect_that_began_is_not_cut_off_by_its_caller(world: World) -
     with pytest.raises(EffectRunning):
         await world.inbox.handle(one)
     goes_on.set()
-    await inbox.runs.join()
+    await inbox.join()
     await world.inbox.handle(one)
     assert world.outbound.asked == ids(one)
 
@@ -521,7 +539,7 @@ class Slow:
     async def write(self, key: AggregateKey, item: EffectItem) -> EffectItem:
         self.writes += 1
         if self.writes == 1:
-            self.clock.pass_by(seconds=RULES.around_seconds + 1)
+            self.clock.now += AROUND + timedelta(seconds=1)
         return await self.items.write(key, item)
 
     async def list_unfinished(
@@ -548,7 +566,7 @@ async def test_only_the_place_in_the_way_is_given_up_and_never_a_young_running_o
     await world.write(running=world.dead(one))
     with pytest.raises(NotInTurn, match="running"):
         await world.inbox.give_up(one, "no")
-    world.clock.pass_by(seconds=world.rules.call_seconds)
+    world.clock.now += CALL
     await world.inbox.give_up(one, "no")
     await world.inbox.give_up(two, "no")
     await world.inbox.handle(three)
@@ -584,7 +602,7 @@ async def test_a_list_goes_on_page_by_page_and_takes_no_foreign_token(world: Wor
     seen, token = [], None
     while True:
         page = await world.operator.page(2, token)
-        seen += [each.event_id for each in page.items]
+        seen += [each.open.event_id for each in page.items]
         token = page.continuation_token
         if token is None:
             break
@@ -638,11 +656,10 @@ async def test_an_item_expires_unless_something_of_it_is_open(cosmos_server: Ser
 def test_rules_that_do_not_fit_together_are_refused() -> None:
     with pytest.raises(ValueError, match="let items live longer"):
         EffectRules(timedelta(days=10), timedelta(days=11))
-    with pytest.raises(ValueError, match="enough time"):
-        EffectRules(timedelta(days=10), timedelta(days=20), effect_seconds=60, call_seconds=100)
 
 
 def test_a_call_ends_within_the_longest_call_also_where_the_effects_service_was_away_before() -> None:
-    rules = EffectRules(timedelta(days=10), timedelta(days=20))
-    longest_effect = AWAY_SECONDS + rules.effect_seconds  # tried for the last time just before it is given up
-    assert rules.around_seconds + longest_effect + rules.around_seconds <= rules.call_seconds
+    longest_effect = timedelta(
+        seconds=AWAY_SECONDS + EFFECT_SECONDS
+    )  # tried for the last time just before it is given up
+    assert AROUND + longest_effect + AROUND <= CALL

@@ -269,6 +269,12 @@ async def test_living_entries_are_listed_page_by_page(
         if token is None:
             break
     assert seen == [("Ada", "1"), ("Ada", "4"), ("Bea", "3"), ("Bob", "2"), ("Cid", "0")]
+    back: list[tuple[str, str]] = []
+    while token is not None or not back:
+        page = await listing.page([], "-name", 2, token)
+        back += [(each.state.name, each.id) for each in page.items]
+        token = page.continuation_token
+    assert back == [("Cid", "0"), ("Bob", "2"), ("Bea", "3"), ("Ada", "4"), ("Ada", "1")]
     begins = await listing.page([[Condition("name", "B", beginning=True)]], "name", 9, None)
     assert [each.state.name for each in begins.items] == ["Bea", "Bob"]
     either = [[Condition("name", "Ada"), Condition("name", "Cid")]]
@@ -277,6 +283,21 @@ async def test_living_entries_are_listed_page_by_page(
     assert (first.sequence, first.applied_at, first.late_seconds) == (4, NOON, 1.5)
     with pytest.raises(UnknownContinuation):
         await listing.page([], "name", 2, "no token")
+
+
+async def test_an_entry_without_the_text_of_a_newer_form_is_not_in_the_lists_that_are_sorted_by_it(
+    listed: tuple[Entries[Thing], Listing[Thing]],
+) -> None:
+    """Until it is written again; a page that ended with it would have no end to tell."""
+    entries, listing = listed
+    before = replace(entries, form=EntryForm(Thing, search={}, sorted_by=[]))  # type: ignore[type-var]  # a dataclass
+    for number, form in enumerate((before, entries, before, entries)):
+        await form.put(AggregateKey("thing", str(number)), Entry(1, None, Thing(name="A")), STAMP, over=None)
+    for sort, ids in (("name", ["1", "3"]), ("-name", ["3", "1"])):
+        first = await listing.page([], sort, 1, None)
+        second = await listing.page([], sort, 1, first.continuation_token)
+        assert [each.id for page in (first, second) for each in page.items] == ids
+        assert second.continuation_token is None
 
 
 async def test_a_token_tells_nothing_and_is_of_its_list_alone(
@@ -294,6 +315,8 @@ async def test_a_token_tells_nothing_and_is_of_its_list_alone(
     assert b"lovelace" not in base64.urlsafe_b64decode(padded).lower()
     with pytest.raises(UnknownContinuation):
         await listing.page([[Condition("name", "L", beginning=True)]], "name", 1, token)
+    with pytest.raises(UnknownContinuation):
+        await listing.page([], "-name", 1, token)
     for forged in ("AAAA", "A" * 20_000, "\u00e9", token[:-2], f"{token}AAAA"):
         with pytest.raises(UnknownContinuation):
             await listing.page([], "name", 1, forged)

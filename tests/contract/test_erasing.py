@@ -158,7 +158,7 @@ async def test_a_first_event_that_is_in_somebodys_hands_brings_nothing_of_an_era
         "ContactCreatedEvent",
         1,
         utc_now(),
-        {"contact": DETAILS.model_dump(mode="json", by_alias=True)},
+        {"contact": {**DETAILS.model_dump(mode="json", by_alias=True), "createdAt": "2026-03-01T12:00:00Z"}},
     )
     assert application.read_model.inbox.first is not None
     assert application.read_model.inbox.first(held) is not None

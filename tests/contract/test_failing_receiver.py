@@ -1,5 +1,6 @@
 """An aggregate at which its receiver keeps failing is tried again in order, for ever, and holds up no other."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -8,6 +9,7 @@ from itertools import pairwise
 import pytest
 
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.outbox import parking
 from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.parking import LONGEST_TRY_AGAIN_SECONDS, MAX_AGE_SECONDS
 from cosmos_outbox.outbox.parking_lot import ParkedState
@@ -24,7 +26,7 @@ from cosmos_outbox.webhook import pace
 from cosmos_outbox.webhook.publisher import WebhookPublisher
 from tests.contract.test_parking import World, cosmos_lot, event, ids, notice
 from tests.support.fake_parking_lot import FakeParkingLot
-from tests.support.receiver import OK, Receiver, receiving, says
+from tests.support.receiver import OK, Got, Receiver, receiving, says
 
 __all__ = ["cosmos_lot"]
 
@@ -179,3 +181,27 @@ async def test_over_a_real_receiver(world: World, receiver: Receiver) -> None:
     assert receiver.ids()[-2:] == ids(1, 2)
     assert not await world.is_blocked()
     await publisher.close()
+
+
+@pytest.mark.needs_a_socket("of the receiver's own")
+async def test_an_answer_that_takes_longer_than_an_aggregates_share_is_waited_for(
+    world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut off, the event would come to the receiver again and again, and wait in the parking lot for ever."""
+    monkeypatch.setattr(parking, "SHARE_SECONDS", 0.2)
+    receiver.answer = lambda got: says(500) if got.id == ids(1)[0] else OK
+    publisher = WebhookPublisher(receiver.target(request_seconds=5), service=CloudEvents("/test"))
+    world.topic = publisher  # type: ignore[assignment]  # the relay and the desk see a publisher alone
+    await world.feed(event(1), event(1, "b"))
+    asked = len(receiver.got)
+    receiver.answer = lambda _: slow
+    world.now += timedelta(seconds=80)
+    await world.parking.upkeep()
+    assert receiver.ids()[asked:] == ids(1)
+    assert not await world.is_blocked()
+    await publisher.close()
+
+
+async def slow(got: Got, writer: asyncio.StreamWriter) -> None:
+    await asyncio.sleep(0.6)
+    await OK(got, writer)

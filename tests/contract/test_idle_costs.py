@@ -312,7 +312,7 @@ async def test_what_an_applied_event_costs_is_told(
         await contacts_of(application).revise(contact_id, described, ORIGIN)
     first = Event(
         "1", AggregateKey("contact", str(contact_id)), "ContactCreatedEvent", 1, simulation.now,
-        {"contact": DETAILS.model_dump(mode="json", by_alias=True)},
+        {"contact": {**DETAILS.model_dump(mode="json", by_alias=True), "createdAt": "2026-03-01T12:00:00Z"}},
     )  # fmt: skip
     second, third, fifth = (
         replace(first, id=str(n), sequence=n, action="ContactDescriptionUpdatedEvent", data={})

@@ -31,12 +31,12 @@ ORDER = NewOrder(customer="Contoso", lines=(Line(sku="A-1", quantity=2),))
 
 @pytest.fixture
 async def settings(cosmos_server: Service, storage_server: Service) -> AsyncIterator[dict[str, str]]:
-    board, mails = f"board-{uuid4().hex}", f"mails-{uuid4().hex}"
+    board, mails, gifts = (f"{name}-{uuid4().hex}" for name in ("board", "mails", "gifts"))
     async with (
         database_of(cosmos_server, order_service) as database,
         queue_service(Connection(connection_string=storage_server.connection_string), None) as queues,
     ):
-        for name in (board, mails, f"{board}-poison"):
+        for name in (board, mails, gifts, f"{board}-poison"):
             await queues.create_queue(name)
         yield {
             "COSMOS": cosmos_server.connection_string,
@@ -45,6 +45,7 @@ async def settings(cosmos_server: Service, storage_server: Service) -> AsyncIter
             "STORAGEQUEUE": storage_server.connection_string,
             "ORDER_BOARD_SUBSCRIPTION": board,
             "ORDER_MAILS_SUBSCRIPTION": mails,
+            "ORDER_GIFTS_SUBSCRIPTION": gifts,
             "RELAY_POLL_DELAY_MS": "50",
         }
 
@@ -107,10 +108,12 @@ async def test_preflight_names_the_queues_that_are_missing(settings: dict[str, s
     transport = plan.settings.transport
     assert isinstance(transport, StorageQueue)
     findings = await over_storagequeue.check(plan, transport, None)
-    board, mails = transport.queues
+    board, mails, gifts = transport.queues
     assert {each.subject: each.status for each in findings} == {
         f"queue {board}": Status.OK,
         f"queue {mails}": Status.OK,
         f"queue {board}-poison": Status.OK,
         f"queue {mails}-poison": Status.WRONG,
+        f"queue {gifts}": Status.OK,
+        f"queue {gifts}-poison": Status.WRONG,
     }

@@ -1,9 +1,10 @@
-"""Read-your-writes holds while a physical partition is split, in whatever order the answers come.
+"""Reads never go back, and miss no write of ours, while a partition is split, in whatever order the answers come.
 
 Every replica lags, so a read without the session token of a write does not see the write.
 """
 
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 from azure.cosmos.aio import CosmosClient
@@ -62,3 +63,32 @@ async def test_a_late_answer_of_the_parent_hides_no_write_of_the_child(
     await cosmos.faults.add("lag", container=CONTACTS, seconds=600, count=None)
     assert await container.read("first", "key") is not None
     assert await container.read("second", "key") is not None
+
+
+@asynccontextmanager
+async def another(container: LateOnce) -> AsyncIterator[Container]:
+    """Of another process; ours has a token of a write of its own, and no replica lags yet."""
+    await container.cosmos.faults.clear()
+    container.writes = 1
+    await container.execute("key", [note("first", "key")])
+    async with CosmosClient.from_connection_string(container.cosmos.connection_string) as client:
+        yield Container(client, container.database, CONTACTS)
+
+
+async def test_what_another_wrote_and_a_read_has_shown_stays_shown(
+    container: LateOnce, cosmos: Service
+) -> None:
+    """A token of ours takes the place of the SDK's own, which goes on with every read."""
+    async with another(container) as elsewhere:
+        await elsewhere.execute("key", [note("second", "key")])
+    assert await container.read("second", "key") is not None
+    await cosmos.faults.add("lag", container=CONTACTS, seconds=600, count=None)
+    assert await container.read("second", "key") is not None
+
+
+async def test_what_a_read_has_found_gone_stays_gone(container: LateOnce, cosmos: Service) -> None:
+    async with another(container) as elsewhere:
+        await elsewhere.execute("key", [Write.delete("first")])
+    assert await container.read("first", "key") is None
+    await cosmos.faults.add("lag", container=CONTACTS, seconds=600, count=None)
+    assert await container.read("first", "key") is None

@@ -17,6 +17,7 @@ from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import Accepted, Refused
 from cosmos_outbox.storagequeue import messages
 from cosmos_outbox.storagequeue.claims import ClaimReader
+from cosmos_outbox.storagequeue.message import MessageForm
 from cosmos_outbox.storagequeue.messages import Messages, PoisonQueue
 from cosmos_outbox.storagequeue.publisher import StorageQueuePublisher
 from cosmos_outbox.telemetry.work import Work
@@ -206,6 +207,8 @@ async def test_what_is_no_event_can_be_told_and_what_is_larger_lies_in_a_claim(
     consumed: Consumed, storage_server: Service
 ) -> None:
     await consumed.messages.queue.send_message("bm90IGFuIGV2ZW50")  # "not an event"
+    nested = "[" * 20_000 + "]" * 20_000
+    await consumed.messages.queue.send_message(f'{{"specversion":"1.0","id":"1","data":{nested}}}')
     text = "ü<&>" * 40_000
     async with ContainerClient.from_connection_string(
         storage_server.connection_string, "event-claims"
@@ -223,14 +226,26 @@ async def test_what_is_no_event_can_be_told_and_what_is_larger_lies_in_a_claim(
         got: dict[str, Delivery] = {}
         subscriber = Subscriber(lambda each: got.update({each.message_id: each}))
         async with consumed.serving(subscriber) as work:
-            await until(lambda: work.received == 5)
+            await until(lambda: work.received == 6)
     for contact in ("a", "b"):
         for sequence, wanted in ((1, text), (2, "ü<&>")):
             read = READER.read(got.pop(f"{contact}-{sequence}"))
             assert read is not None
             assert (read.aggregate.id, read.sequence, read.data["text"]) == (contact, sequence, wanted)
-    [garbage] = got.values()
-    assert garbage.properties == {"unreadable": "it is no JSON of CloudEvents"}
+    assert [each.properties for each in got.values()] == [{"unreadable": "it is no JSON of CloudEvents"}] * 2
+
+
+async def test_a_claim_that_cannot_be_read_holds_up_no_other_poison_message(consumed: Consumed) -> None:
+    form, kept = MessageForm(SERVICE, encoded=True), list[str]()
+    for text in (form.claimed(whole("a", 1))[0], form.text(whole("b", 1))):
+        await consumed.poison.queue.send_message(text)
+
+    async def keep(delivery: Delivery, _: str) -> None:
+        kept.append(delivery.message_id)
+
+    with pytest.raises(StoreAway, match="STORAGEQUEUE_CLAIMS"):
+        await consumed.poison.collect(keep, seconds=10)
+    assert (kept, await consumed.left(poison=True)) == (["b-1"], 1)
 
 
 async def test_without_claims_a_larger_event_is_refused_and_says_what_to_set(consumed: Consumed) -> None:

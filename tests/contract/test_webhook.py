@@ -19,10 +19,12 @@ from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.hindrance import Hindrance
-from cosmos_outbox.outbox.publisher import Accepted, Failing, Refused, Unknown
+from cosmos_outbox.outbox.publisher import Accepted, Failing, Outcome, Refused, Unknown
 from cosmos_outbox.settings.webhook import Mode, Webhook
-from cosmos_outbox.webhook import pace
-from cosmos_outbox.webhook.publisher import ATTEMPTS, FAILING_ALIKE, WebhookPublisher
+from cosmos_outbox.webhook import pace, tries
+from cosmos_outbox.webhook.publisher import FAILING_ALIKE, WebhookPublisher
+from cosmos_outbox.webhook.tries import ATTEMPTS
+from devstack.testing import eventually
 from tests.support.publishing import event, publish
 from tests.support.receiver import OK, OTHER_SECRET, SECRET, Answer, Got, Receiver, receiving, says
 
@@ -30,6 +32,9 @@ from tests.support.receiver import OK, OTHER_SECRET, SECRET, Answer, Got, Receiv
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pace, "FIRST_PAUSE_SECONDS", 0.01)
+
+
+ODD_IDS = ["a\nb", "x\x00y", "ä", " a", "é%20", 'q"']
 
 
 @pytest.fixture
@@ -181,7 +186,46 @@ async def test_a_stopped_target_is_asked_by_one_request_at_a_time(receiver: Rece
             while len(receiver.got) < at_once + 3:
                 await publish(publisher, *groups)
                 await asyncio.sleep(0.005)
-    assert receiver.ids()[at_once:] == ["c0-1"] * 3
+    assert len({*receiver.ids()[at_once:]}) == 3, (
+        "each by another event: what is wrong with one says nothing of it"
+    )
+
+
+async def test_an_event_that_is_refused_where_others_are_taken_holds_up_no_other_for_ever(
+    receiver: Receiver,
+) -> None:
+    """A firewall before the receiver does not like its words, and says 403, as for a wrong secret."""
+    receiver.answer = lambda got: says(403) if got.id == "a-2" else OK
+    groups = {name: [event(name, number) for number in range(1, 4)] for name in "abcdef"}
+    left, failing = dict(groups), list[Failing]()
+    async with publishing(receiver.target(concurrency=2)) as publisher, asyncio.timeout(20):
+        while left:
+            outcomes = await publish(publisher, *left.values())
+            for name, outcome in zip(list(left), outcomes, strict=True):
+                left[name] = left[name][0 if isinstance(outcome, Accepted) else outcome.accepted :]
+                if isinstance(outcome, Accepted | Failing):
+                    del left[name]
+                if isinstance(outcome, Failing):
+                    failing.append(outcome)
+            for name in "xyz":  # others come, from other leases
+                await publish(publisher, [event(name, 1)])
+            await asyncio.sleep(0.01)
+    assert [each.reason for each in failing] == ["the receiver answers 403"]
+    assert "a-3" not in receiver.ids()
+
+
+async def test_an_event_that_is_all_there_is_and_is_refused_is_told_as_failing_in_the_end(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver.answer = lambda _: says(403)
+    async with publishing(receiver.target()) as publisher:
+        assert isinstance((await publish(publisher, [event("a", 1)]))[0], Unknown)
+        monkeypatch.setattr(tries, "ALONE_SECONDS", 0.1)
+
+        async def is_told() -> bool:
+            return isinstance((await publish(publisher, [event("a", 1)]))[0], Failing)
+
+        await eventually(is_told)
 
 
 async def closes(_: Got, writer: asyncio.StreamWriter) -> None:
@@ -244,6 +288,37 @@ async def test_a_receiver_that_never_answers_is_left_alone_after_its_time(receiv
     assert set(receiver.ids()) == {"a-1"}
 
 
+@pytest.mark.parametrize(
+    "answer", [says(503, "Retry-After: 3600"), silent], ids=["asks for an hour", "silent"]
+)
+async def test_one_event_that_has_no_three_tries_in_a_page_holds_up_no_other_for_ever(
+    receiver: Receiver, answer: Answer
+) -> None:
+    """The feed brings the page again and again: without an end to that its partition would stand still."""
+    receiver.answer = lambda got: answer if got.id == "a-1" else OK
+    async with publishing(receiver.target(request_seconds=1)) as publisher:
+        for _ in range(ATTEMPTS):
+            [of_a, of_b] = await publish(publisher, [event("a", 1)], [event("b", 1)], within=1.3)
+            assert of_b == Accepted()
+        assert isinstance(of_a, Failing)
+        [of_a] = await publish(publisher, [event("a", 1)], within=1.3)
+        assert isinstance(of_a, Unknown), "who tries it later tries it as often again"
+    assert receiver.ids().count("a-1") >= ATTEMPTS + 1
+
+
+async def test_an_event_that_the_end_of_each_page_cuts_off_holds_up_no_other_for_ever(
+    receiver: Receiver,
+) -> None:
+    """Its receiver may take longer than all that a page has."""
+    receiver.answer = lambda got: silent if got.id == "a-1" else OK
+    async with publishing(receiver.target(request_seconds=5)) as publisher:
+        for page in range(1, ATTEMPTS + 1):
+            [of_a, of_b] = await publish(publisher, [event("a", 1)], [event("b", page)], within=0.3)
+            assert of_b == Accepted()
+            assert isinstance(of_a, Failing if page == ATTEMPTS else Unknown)
+            assert "in time" in of_a.reason or page < ATTEMPTS
+
+
 async def test_a_receiver_that_never_reads_holds_a_request_for_its_time_alone() -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=8) as deaf:
         target = Receiver(url=f"http://127.0.0.1:{deaf.getsockname()[1]}/").target(request_seconds=1)
@@ -274,6 +349,34 @@ async def test_an_endless_body_is_not_read(receiver: Receiver) -> None:
         assert time.monotonic() - began < 30
     assert of_a == Accepted()
     assert of_b == Refused(0, "the receiver answers 422")
+
+
+async def test_a_tenant_whose_limit_is_used_up_for_long_holds_up_no_other_for_ever(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver.answer = lambda got: says(429, "Retry-After: 0") if got.id.startswith("a-") else OK
+
+    async def outcome_of_a(publisher: WebhookPublisher) -> Outcome:
+        [of_a] = await publish(publisher, [event("a", 1)], within=0.3)
+        assert await publish(publisher, [event("b", 1)]) == [Accepted()], "it waits for the pause that a got"
+        return of_a
+
+    async with publishing(receiver.target(concurrency=2)) as publisher:
+        for _ in range(2 * ATTEMPTS):
+            assert isinstance(await outcome_of_a(publisher), Unknown), "the limit may be the target's"
+        monkeypatch.setattr(tries, "BUSY_SECONDS", 0.1)
+        assert await outcome_of_a(publisher) == Failing(0, "the receiver answers 429")
+
+
+async def test_a_target_whose_limit_is_used_up_for_long_is_waited_for(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver.answer = lambda _: says(429, "Retry-After: 0")
+    monkeypatch.setattr(tries, "BUSY_SECONDS", 0.0)
+    async with publishing(receiver.target(concurrency=2)) as publisher:
+        for _ in range(2 * ATTEMPTS):
+            outcomes = await publish(publisher, [event("a", 1)], [event("b", 1)], within=0.1)
+            assert [type(each) for each in outcomes] == [Unknown, Unknown]
 
 
 @pytest.mark.parametrize("form", ["seconds", "date"])
@@ -393,3 +496,17 @@ async def test_the_signatures_time_is_that_of_the_attempt(receiver: Receiver) ->
         before = int(utc_now().timestamp())
         await publish(publisher, [event("a", 1)])
     assert before <= int(receiver.got[0].headers["webhook-timestamp"]) <= time.time() + 1
+
+
+@pytest.mark.parametrize("mode", Mode)
+async def test_an_events_id_is_signed_as_the_receiver_reads_it(receiver: Receiver, mode: Mode) -> None:
+    """Another text in its header would be a wrong signature: one such event would stop all that goes there."""
+    odd = [[replace(event("a", 1), id=each)] for each in ODD_IDS]
+    async with publishing(receiver.target(mode=mode)) as publisher:
+        assert await publish(publisher, *odd, [event("b", 1)]) == [Accepted()] * (len(odd) + 1)
+        [never, after] = await publish(publisher, [replace(event("a", 1), id="\ud800")], [event("b", 2)])
+    assert isinstance(never, Refused)
+    assert after == Accepted()
+    for got in receiver.got:
+        Verifier(SECRET).verify(got.body, got.headers)
+    assert len({*receiver.ids()}) == len(odd) + 2

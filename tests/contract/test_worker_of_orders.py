@@ -24,7 +24,7 @@ from devstack.testing import Service, eventually
 from examples.orders.events import Line
 from examples.orders.mail import LoggedMail
 from examples.orders.order import NewOrder, Order
-from examples.orders.service import BOARD
+from examples.orders.service import BOARD, add_gift
 from examples.orders.service import service as order_service
 from tests.support.azure import Topic, database_of
 from tests.support.contacts import ORIGIN
@@ -36,7 +36,7 @@ ORDER = NewOrder(customer="Contoso", lines=(Line(sku="A-1", quantity=2),))
 @pytest.fixture
 async def settings(cosmos_server: Service, servicebus_server: Service) -> AsyncIterator[dict[str, str]]:
     topic = Topic(servicebus_server)
-    await topic.create(MAILS, BOARD.name)
+    await topic.create(MAILS, BOARD.name, add_gift.name)
     async with database_of(cosmos_server, order_service) as database:
         yield {
             "COSMOS": cosmos_server.connection_string,

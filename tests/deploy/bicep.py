@@ -77,3 +77,29 @@ def read(name: str) -> Bicep:
 
 
 MAIN = read("main.bicep")
+
+
+def settings(transport: str = "servicebus", *, host: bool = True) -> dict[str, str]:
+    """What a function app finds in its environment, as expressions; without ``host`` what a container finds."""
+    chosen = {"servicebus": "serviceBusSettings", "storagequeue": "storageQueueSettings"}[transport]
+    of_transport = MAIN.declaration("var", chosen).properties()
+    of_host = MAIN.declaration("var", "hostSettings").properties() if host else {}
+    return MAIN.declaration("var", "appSettings").properties() | of_transport | of_host
+
+
+def evaluated(expressions: Mapping[str, str], **parameters: str) -> dict[str, str]:
+    """The values of settings with the defaults of the parameters, or these; what only Azure knows is made up."""
+    given = MAIN.defaults() | parameters
+    found = {}
+    for name, expression in expressions.items():
+        if re.fullmatch(r"\w+Name", expression):
+            [found[name]] = MAIN.declaration("var", expression).words()
+        elif expression in given:
+            found[name] = given[expression]
+        elif number := re.fullmatch(r"string\((\w+)\)", expression):
+            found[name] = given[number[1]]
+        elif expression.startswith("join("):
+            [found[name]] = MAIN.declaration("var", "subscriptionName").words()
+        else:
+            found[name] = f"made-up-{name}" if "." in expression else expression
+    return found

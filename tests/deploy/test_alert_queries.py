@@ -52,8 +52,8 @@ def window(alert: str) -> int:
     )
 
 
-def comes(alert: str, threshold: int, rows: Sequence[Row]) -> bool:
-    """Whether the query of an alert gives a row, asked for its window of time."""
+def comes(alert: str, threshold: int, rows: Sequence[Row], destination: str = "") -> bool:
+    """Whether the query of an alert gives a row, asked for its window of time; of a destination, or the transport."""
     now = datetime.now(UTC).replace(tzinfo=None)
     connection = duckdb_kql.connect()
     connection.execute(f"CREATE TABLE AppMetrics ({METRICS})")
@@ -68,7 +68,8 @@ def comes(alert: str, threshold: int, rows: Sequence[Row]) -> bool:
         else:
             connection.execute("INSERT INTO AppRequests VALUES (?, ?, ?, 'x')", [at, row.status, row.success])
     query = (ROOT / "deploy" / "alerts" / f"{alert}.kql").read_text()
-    found = duckdb_kql.query(connection, f"let threshold = {threshold};\n{query}").fetchall()
+    given = f"let threshold = {threshold};\nlet destination = '{destination}';\n"
+    found = duckdb_kql.query(connection, given + query).fetchall()
     connection.close()
     assert len(found) <= 1
     return bool(found)
@@ -100,6 +101,40 @@ def test_the_largest_value_of_a_gauge_decides(
     assert not comes(alert, threshold, [Metric(metric, above, minutes_ago=11)])
     assert not comes(alert, threshold, [Metric("outbox.relay.backlog", 1e9)])
     assert not comes(alert, threshold, []), "that nothing comes is told by no-report, once"
+
+
+@pytest.mark.parametrize(
+    ("alert", "metric", "above"),
+    [
+        ("oldest-waiting", "outbox.relay.oldest_waiting", 61.0),
+        ("ttl-used", "outbox.relay.ttl_used", 0.11),
+        ("parked", "outbox.parked.aggregates", 1.0),
+    ],
+)
+def test_an_alert_of_a_relay_is_of_one_destination(alert: str, metric: str, above: float) -> None:
+    threshold = {"oldest-waiting": 60, "ttl-used": 10, "parked": 0}[alert]
+    own, partner = Metric(metric, 0.0), Metric(metric, above, attributes={"outbox.destination": "partner"})
+    assert comes(alert, threshold, [own, partner], "partner")
+    assert not comes(alert, threshold, [own, partner])
+    assert not comes(alert, threshold, [own, partner], "other")
+    assert not comes(alert, threshold, [replace(own, value=above)], "partner")
+
+
+def test_that_nobody_watches_one_relay_is_not_hidden_by_another() -> None:
+    own = Metric("outbox.relay.oldest_waiting", 0)
+    partner = replace(own, attributes={"outbox.destination": "partner"})
+    assert comes("no-report", 15, [own], "partner")
+    assert comes("no-report", 15, [partner])
+    assert not comes("no-report", 15, [own, partner], "partner")
+    assert not comes("no-report", 15, [own, partner])
+
+
+def test_what_leaves_for_a_destination_is_no_outflow_of_the_transport() -> None:
+    def rows(at: float) -> Sequence[Metric]:
+        sent = Metric(SENT, 100, at, {"outbox.destination": "partner"})
+        return [Metric(STORED, 100, at), sent]
+
+    assert comes("falling-behind", default("alertBehindMinutes"), each_ten_minutes(rows))
 
 
 def songs(delay: float, number: int = 60) -> list[Metric]:

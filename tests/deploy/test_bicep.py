@@ -7,27 +7,37 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from fnmatch import fnmatch
 from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
+from pydantic.alias_generators import to_camel
 
 from application.directory import Field
+from cosmos_outbox.cosmos.aggregates.listing import ListQuery
 from cosmos_outbox.cosmos.upkeep.inspection import ContainerState, IndexingPolicy
 from cosmos_outbox.functions import function_app
+from cosmos_outbox.outbox.selection import Selection, orders
 from cosmos_outbox.preflight.containers import Needed, needed
 from cosmos_outbox.preflight.cosmos_rules import judge
 from cosmos_outbox.preflight.report import Finding, Status
 from cosmos_outbox.preflight.servicebus_rules import judge_subscription, judge_topic
 from cosmos_outbox.servicebus.inspection import SubscriptionState, TopicState
-from cosmos_outbox.settings.transports import servicebus_of
+from cosmos_outbox.settings.names import Names
+from cosmos_outbox.settings.transports import ServiceBus, StorageQueue, servicebus_of
+from cosmos_outbox.wiring.service import Service
+from domain.contact import Contact
+from examples.fastapi.person import Person
 from examples.orders.service import service as order_service
 from infra.bootstrap import service as contact_service
 from infra.directory import FORM
 from tests.deploy import bicep
 from tests.deploy.bicep import MAIN
+from tests.support.contacts import NOON
 from tests.support.functions import functions
 from tests.support.paths import ROOT
+from tests.support.receiver import SECRET
 
 CONNECTED = {"COSMOS": "x", "SERVICEBUS": "x"}
 SETTINGS = contact_service.settings(CONNECTED)
@@ -65,7 +75,8 @@ def faults(findings: Iterator[Finding]) -> list[str]:
 def test_preflight_finds_nothing_wrong_with_a_container(service: str, setting: str) -> None:
     need = containers(service)[setting]
     [form] = [each.form for each in SERVICES[service].subscribers if each.form is not None]
-    lists = {"directorySearchedBy": [*form.search], "directorySortedBy": form.sorted_by}
+    found_by = [to_camel(name) for kind in SERVICES[service].aggregates for name in kind.found_by]
+    lists = {"foundBy": found_by, "directorySearchedBy": [*form.search], "directorySortedBy": form.sorted_by}
     container = (
         bicep.read("modules/cosmos.bicep").declaration("resource", DECLARED[setting]).with_lists(lists)
     )
@@ -86,8 +97,10 @@ def test_preflight_finds_nothing_wrong_with_a_container(service: str, setting: s
 
 def test_the_deployment_names_what_the_directory_is_searched_and_sorted_by() -> None:
     assert MAIN.declaration("var", "directorySearchedBy").words() == [*FORM.search]
-    assert MAIN.declaration("var", "directorySortedBy").words() == FORM.sorted_by
+    assert MAIN.declaration("var", "directorySortedBy").words() == [*FORM.sorted_by]
+    assert MAIN.declaration("var", "contactsFoundBy").words() == [*Contact.found_by]
     given = MAIN.declaration("module", "cosmos").properties()
+    assert given["foundBy"] == "contactsFoundBy"
     assert given["directorySearchedBy"] == "directorySearchedBy"
     assert given["directorySortedBy"] == "directorySortedBy"
 
@@ -95,7 +108,6 @@ def test_the_deployment_names_what_the_directory_is_searched_and_sorted_by() -> 
 @pytest.mark.parametrize(
     ("setting", "source"),
     [
-        ("COSMOS_CONTAINER", "cosmos_outbox/cosmos/aggregates/repository.py"),
         ("COSMOS_PARKED_CONTAINER", "cosmos_outbox/cosmos/relay/parking_lot.py"),
         ("COSMOS_LEASE_CONTAINER", "cosmos_changefeed/lease_store.py"),
         ("COSMOS_SET_ASIDE_CONTAINER", "cosmos_outbox/cosmos/inbox/set_aside.py"),
@@ -111,6 +123,19 @@ def test_preflight_knows_each_property_by_which_a_container_is_queried(setting: 
     assert queries
     used = {"/" + path.replace(".", "/") for text in queries for path in re.findall(r"\bc\.([\w.]+)", text)}
     assert used - {"/id"} == set(CONTAINERS[setting].queried)
+
+
+def test_preflight_knows_each_property_by_which_contacts_are_listed() -> None:
+    found, sorted_by = set[str](), set[tuple[str, ...]]()
+    for order in orders(Contact):
+        text = ListQuery(Contact, Selection(order, dict.fromkeys(Contact.found_by), ["1"], NOON), '[1, ""]'
+                         if order.by_change else '["", ""]').text(1)  # fmt: skip
+        paths = [f"/{path.replace('.', '/')}" for path in re.findall(r"\bc\.([\w.]+)", text)]
+        found |= {*paths}
+        sorted_by.add(tuple(paths[-3:]))
+    need = CONTAINERS["COSMOS_CONTAINER"]
+    assert found - {"/id", "/_ts"} == {*need.queried}  # the two are always indexed
+    assert sorted_by == {*need.composite}
 
 
 def test_preflight_knows_by_what_effects_are_found() -> None:
@@ -135,8 +160,8 @@ def test_preflight_and_the_local_stack_know_by_what_a_read_model_is_sorted(
     assert tuple(map(tuple, local["composite_indexes"])) == need.composite
 
 
-def test_every_field_of_the_directory_is_searched_and_sorted_by() -> None:
-    assert [*FORM.sorted_by] == [field.value for field in Field]
+def test_the_directory_is_sorted_by_every_field_and_by_its_dates() -> None:
+    assert [*FORM.sorted_by] == [*(field.value for field in Field), "created", "changed"]
     assert {*FORM.search} == {*FORM.sorted_by, "lastName"}
 
 
@@ -253,6 +278,119 @@ def test_two_apps_share_the_functions_out_without_rest() -> None:
     assert set(re.findall(r"'function:(\w+)'", MAIN.text)) == set(relay)
 
 
+def test_the_deployment_knows_what_a_destination_has_of_functions_calls_and_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    added = {"PARTNER_": "webhook", "BIG_TOPIC_": "servicebus", "QUEUES_": "storagequeue"}
+    templates = {
+        name: MAIN.declaration("var", name).words()
+        for name in (
+            "topicSettings",
+            "queueSettings",
+            "destinationRelays",
+            "destinationCalls",
+            "destinationPaths",
+        )
+    }
+    given = dict(CONNECTED) | {
+        "PARTNER_WEBHOOK_URL": "https://partner.example.com", "PARTNER_WEBHOOK_SECRETS": SECRET,
+    }  # fmt: skip
+    for variable, before, name in (
+        ("topicSettings", "BIG_TOPIC_", "big-topic"), ("queueSettings", "QUEUES_", "queues"),
+    ):  # fmt: skip
+        keys = [each for each in templates[variable] if each.startswith("${each.prefix}")]
+        assert len(keys) >= 4
+        values = {"CREDENTIAL": "managedidentity", "PARTITIONED": "True", "TOPIC": f"{name}-events"}
+        for key in keys:
+            last = key.upper().rpartition("_")[2]
+            given[key.replace("${each.prefix}", before)] = values.get(last, "made-up")
+    for before, transport in added.items():
+        given[f"{before}TRANSPORT"] = transport
+
+    made = Service("people", [Person], Names(database="d", container="people", topic="people"))
+    plain = _calls(made, monkeypatch, CONNECTED)
+    made.sends_to("big-topic", "webhook")
+    made.sends_to("partner", "webhook")
+    made.sends_to("queues", "webhook")
+    settings = made.settings(given)
+    assert {each.name for each in settings.destinations.values()} == set(added.values())
+    topic, queues = settings.destinations["big-topic"], settings.destinations["queues"]
+    for each in (topic, queues):
+        assert isinstance(each, ServiceBus | StorageQueue)
+        assert each.connection.managed_identity_only
+    assert isinstance(topic, ServiceBus)
+    assert (topic.topic, topic.partitioned) == ("big-topic-events", True)
+    assert isinstance(queues, StorageQueue)
+    assert queues.queues == ("made-up",)
+
+    names, routes = _calls(made, monkeypatch, given)
+    underscored = ("big_topic", "partner", "queues")
+    wanted = [each for name in ("destinationRelays", "destinationCalls") for each in templates[name]]
+    assert names - plain[0] == {each.replace("${name}", of) for each in wanted for of in underscored}
+    [folder, below] = [each.replace("${each.name}", "big-topic") for each in templates["destinationPaths"]]
+    for route in routes - plain[1]:
+        if route.startswith("/api/big-topic/"):
+            assert route == folder or fnmatch(route, below)
+    app, relay = (MAIN.declaration("module", name).properties() for name in ("app", "relay"))
+    assert "concat(relayFunctions, destinationRelays)" in app["disabledFunctions"]
+    assert relay["disabledFunctions"] == "concat(otherFunctions, destinationCalls)"
+    assert app["openPaths"] == "concat(openPaths, destinationPaths)"
+
+
+def _calls(
+    of: Service, monkeypatch: pytest.MonkeyPatch, environment: Mapping[str, str]
+) -> tuple[set[str], set[str]]:
+    """The names of a service's functions, and the paths of those that are called."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    listed = function_app.app(of).get_functions()
+    bindings = [binding.get_dict_repr() for each in listed for binding in each.get_bindings()]
+    routes = {f"/api/{each['route']}" for each in bindings if each["type"] == "httpTrigger"}
+    return {str(each.get_function_name()) for each in listed}, routes
+
+
+def test_a_destination_gives_the_app_no_more_than_it_needs_and_each_receiver_its_own() -> None:
+    """Sending to its topic; to its queues sending and looking. A webhook has no role, and its secret no copy."""
+    sender, receiver = "69a216fc-b8fb-44d8-bc22-1f3c2cd27a39", "4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0"
+    topic, queues = (bicep.read(f"modules/destination-{name}.bicep") for name in ("topic", "queues"))
+    roles = {
+        "topic": {"sender": ("topic", "principalId"), "receiverRoles": ("subscriptions[index]", "receiverPrincipalId")},
+        "queues": {
+            "senders": ("queues[index]", "principalId"), "readers": ("queues[index]", "principalId"),
+            "receiverRoles": ("queues[index]", "receiverPrincipalId"),
+            "poisonRoles": ("poisonQueues[index]", "receiverPrincipalId"),
+        },
+    }  # fmt: skip
+    for name, module in (("topic", topic), ("queues", queues)):
+        found = {}
+        for each in module.names("resource"):
+            declared = module.declaration("resource", each)
+            if "Microsoft.Authorization/roleAssignments" in declared.text:
+                properties = declared.properties()
+                found[each] = (properties["scope"], properties["principalId"])
+        assert found == roles[name]
+    assert {topic.declaration("var", name).words()[0] for name in ("dataSender", "dataReceiver")} == {
+        sender,
+        receiver,
+    }
+    own = bicep.read("modules/servicebus.bicep")
+    for mine, theirs in (("topic", "topic"), ("subscriptions", "subscriber")):
+        both = [
+            module.declaration("resource", name).properties()
+            for module, name in ((topic, mine), (own, theirs))
+        ]
+        assert {**both[0], "name": ""} == {**both[1], "name": ""}
+    site = bicep.read("modules/functions.bicep")
+    assert "'@Microsoft.KeyVault(SecretUri=${setting.value})'" in site.text
+    assert site.declaration("resource", "site").properties()["keyVaultReferenceIdentity"] == "identityId"
+    for name in ("container-app", "container-job"):
+        text = bicep.read(f"modules/{name}.bicep").text
+        assert text.count("toLower(replace(setting.key, '_', '-'))") == 2, (
+            "a secret has the name that asks for it"
+        )
+        assert "keyVaultUrl: setting.value, identity: identityId" in text
+
+
 def parameters(name: str) -> Mapping[str, Any]:
     content = json.loads((ROOT / "deploy" / name).read_text())["parameters"]
     return {key: each["value"] for key, each in content.items()}
@@ -301,7 +439,7 @@ def test_the_partitioned_topic_and_the_setting_that_it_needs_are_one_parameter()
     topic = bicep.read("modules/servicebus.bicep").declaration("resource", "topic").properties()
     assert topic["enablePartitioning"] == "topicPartitioned"
     assert MAIN.declaration("module", "serviceBus").properties()["topicPartitioned"] == "topicPartitioned"
-    setting = MAIN.declaration("var", "appSettings").properties()["SERVICEBUS_TOPIC_PARTITIONED"]
+    setting = bicep.settings()["SERVICEBUS_TOPIC_PARTITIONED"]
     assert setting == "string(topicPartitioned)"
     environment = {"COSMOS": "x", "SERVICEBUS": "x", "SERVICEBUS_TOPIC_PARTITIONED": "True"}
     assert servicebus_of(contact_service.settings(environment)).partitioned, (
@@ -324,6 +462,34 @@ def test_only_the_app_that_answers_http_lets_browsers_in() -> None:
     assert MAIN.declaration("module", "relay").properties()["allowedOrigins"] == "[]"
     site = bicep.read("modules/functions.bicep").declaration("resource", "site").properties()
     assert site["allowedOrigins"] == "allowedOrigins"
+
+
+def test_who_signs_in_is_asked_for_everywhere_but_where_operators_and_probes_come() -> None:
+    """A path that is open here is guarded by the admin key, or holds no data."""
+    open_paths = MAIN.declaration("var", "openPaths").words()
+    routes = {
+        f"/api/{trigger['route']}": str(trigger["authLevel"].value)
+        for function in functions().values()
+        for trigger in (binding.get_dict_repr() for binding in function.get_bindings())
+        if trigger["type"] == "httpTrigger"
+    }
+    covering = {
+        route: [each for each in open_paths if fnmatch(route, each)]
+        for route in routes
+        if "*" not in route  # what no function takes, which answers that there is no such call
+    }
+    for route, found in covering.items():
+        assert bool(found) == (routes[route] in ("admin", "anonymous")), route
+    assert {each for found in covering.values() for each in found} == set(open_paths)
+
+
+def test_platform_authentication_is_on_as_long_as_there_is_a_client_id() -> None:
+    properties = bicep.read("modules/functions.bicep").declaration("resource", "signIn").properties()
+    assert properties["requireAuthentication"] == "!empty(signInClientId)"
+    assert properties["unauthenticatedClientAction"] == "Return401"
+    assert properties["excludedPaths"] == "openPaths"
+    assert MAIN.declaration("module", "app").properties()["signInClientId"] == "signInClientId"
+    assert MAIN.declaration("module", "relay").properties()["signInClientId"] == "", "it answers no call"
 
 
 def test_production_has_the_service_bus_that_private_networking_needs() -> None:

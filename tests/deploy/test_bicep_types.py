@@ -45,9 +45,9 @@ def test_the_types_are_those_of_the_resources_and_no_others() -> None:
         ),
         pytest.param(
             "modules/cosmos.bicep",
-            "{ path: '/data/deleted/?' }",
-            "{ paths: '/data/deleted/?' }",
-            ["contacts.properties.resource.indexingPolicy.includedPaths[1]: no property paths"],
+            "{ path: '/position/?' }",
+            "{ paths: '/position/?' }",
+            ["parked.properties.resource.indexingPolicy.includedPaths[3]: no property paths"],
             id="an unknown property in an array",
         ),
         pytest.param(
@@ -59,9 +59,9 @@ def test_the_types_are_those_of_the_resources_and_no_others() -> None:
         ),
         pytest.param(
             "modules/servicebus.bicep",
-            "requiresDuplicateDetection: true",
-            "requiresDuplicateDetection: 'true'",
-            ["topic.properties.requiresDuplicateDetection: 'true' is string, and bool is wanted"],
+            "supportOrdering: true",
+            "supportOrdering: 'true'",
+            ["topic.properties.supportOrdering: 'true' is string, and bool is wanted"],
             id="a text for a flag",
         ),
         pytest.param(

@@ -43,7 +43,7 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 
 
 def test_every_parameter_is_documented_with_its_default() -> None:
-    table = DEPLOY_MD.partition("## Parameters")[2].partition("\n\nThe app's settings")[0]
+    table = DEPLOY_MD.partition("## Parameters")[2].partition("\n\nThe app's identity")[0]
     rows = [line.split("|")[1:4] for line in table.splitlines() if line.startswith("| `")]
     documented: dict[str, str] = {}
     for names, defaults, _ in rows:
@@ -185,7 +185,7 @@ def test_the_instances_of_each_group_are_those_of_the_template_and_of_the_functi
 
     most, concurrency = (int(MAIN.defaults()[name]) for name in ("maximumInstanceCount", "httpConcurrency"))
     assert told["HTTP"] == f"{most}, together {most * concurrency} requests at once"
-    sessions = MAIN.declaration("var", "appSettings").properties()["SERVICEBUS_SESSIONS"].strip("'")
+    sessions = bicep.settings()["SERVICEBUS_SESSIONS"].strip("'")
     linked = f"{sessions} [sessions](../use/messages.md#sessions)"
     assert told["contact_directory"] == f"{most}, with {linked} among them"
     timers = [name for name, each in others.items() if "timerTrigger" in str(each)]

@@ -166,6 +166,6 @@ def test_the_settings_that_the_page_names_for_azure_are_the_deployments() -> Non
     section = PAGE.partition("## Against Azure")[2]
     named = set(re.findall(r"`(COSMOS\w*|SERVICEBUS\w*)`", section))
     assert named == {"COSMOS", "SERVICEBUS", "COSMOS__accountEndpoint", "SERVICEBUS__fullyQualifiedNamespace"}
-    deployed = bicep.MAIN.declaration("var", "appSettings").properties()
+    deployed = bicep.settings()
     assert {name for name in named if "__" in name} <= set(deployed)
     assert {name for name in named if "__" not in name} <= set(SAMPLE)

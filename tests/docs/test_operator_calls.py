@@ -15,10 +15,13 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.lease_status import LeaseStatus, RelayStatus
 from cosmos_outbox.operations.past_events import EventState, Expired, Past, PastEvent
 from cosmos_outbox.operations.relay_status import KeyProgress
+from cosmos_outbox.operations.views.names import names_of
 from cosmos_outbox.outbox.hindrance import Hindrance
+from infra.bootstrap import service
 from tests.support.functions import functions
 from tests.support.paths import ROOT
-from tools.openapi.schemas import OPERATIONS
+
+OPERATIONS = [names_of(kind) for kind in service.aggregates]
 
 PAGE = (
     (ROOT / "docs" / "use" / "api.md")

@@ -1,4 +1,4 @@
-"""README's reading routes name every file that a request, an event and a message pass, in this order: runs are traced.
+"""The reading routes name every file that a request, an event and a message pass, in this order: runs are traced.
 
 What is left out is left out by its room: ``wiring`` builds the service once, telemetry watches,
 and all ask the clock.
@@ -28,9 +28,9 @@ SUBSCRIPTION = "directory"
 
 
 def routes() -> dict[str, list[str]]:
-    """The files of each route in README, in their order."""
-    section = (ROOT / "README.md").read_text().partition("\n## Read the code\n")[2].partition("\n## ")[0]
-    parts = re.findall(r"^### (\w+ \w+).*?\n(.*?)(?=^### |\Z)", section, re.MULTILINE | re.DOTALL)
+    """The files of each route, in their order."""
+    page = (ROOT / "docs" / "internals" / "reading-routes.md").read_text()
+    parts = re.findall(r"^## (\w+ \w+).*?\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
     return {title: re.findall(r"`([\w/]+\.py)`", text) for title, text in parts}
 
 
@@ -127,6 +127,6 @@ async def test_the_routes_are_those_that_a_request_an_event_and_a_message_take(a
     told = routes()
     assert set(told) == set(passed)
     for name, files in passed.items():
-        assert told[name] == files, f"README, Read the code, {name}: the files are, in order: " + " ".join(
-            files
+        assert told[name] == files, (
+            f"docs/internals/reading-routes.md, {name}: the files are, in order: " + " ".join(files)
         )

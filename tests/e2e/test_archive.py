@@ -18,12 +18,14 @@ from cosmos_outbox.blobs.archive import BlobArchive
 from cosmos_outbox.blobs.inspection import BlobInspection
 from cosmos_outbox.cosmos.aggregates.documents import is_as_committed
 from cosmos_outbox.outbox.archive import MARKS, Blob
+from cosmos_outbox.outbox.archive_index import INDEX
 from cosmos_outbox.outbox.errors import PreconditionFailed
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.errors import Misconfigured
 from devstack.testing import Service, eventually, running
 from tests.e2e.conftest import Stack, stack
 from tests.e2e.test_relay_worker import create, service, settings
+from tests.support import command
 from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.own_stack, pytest.mark.long, pytest.mark.timeout(400)]
@@ -109,6 +111,29 @@ async def test_function_and_worker_archive_what_was_committed_and_what_is_erased
         }
 
 
+async def test_a_relay_that_ends_by_itself_has_archived_what_was_stored_or_says_so(
+    tmp_path: Path, connection: str
+) -> None:
+    """Of a job that begins every few minutes nothing else tells it: events would expire unarchived."""
+    with stack(tmp_path) as started:
+        assert started.functions.terminate() == 0
+        environment = settings(started) | {"PATH": "/usr/bin:/bin", "ARCHIVE": connection}
+        async with service(started) as contacts:
+            made = {str(await create(contacts)) for _ in range(30)}
+
+        def relay(*arguments: str) -> command.Ended:
+            return command.run_command("relay", "--once", *arguments, environment=environment)
+
+        away = await asyncio.to_thread(relay, "--for", "15")
+        assert away.code == 1
+        assert "30 event(s) forwarded by this relay" in away.out
+        assert "not archived" in away.out
+        with BlobServiceClient.from_connection_string(connection) as client:
+            client.create_container(CONTAINER)
+        done = await asyncio.to_thread(relay)
+        assert (done.code, contacts_in(connection)) == (0, made), done.out
+
+
 async def test_a_blob_is_claimed_once_and_filled_at_the_version_that_was_claimed(connection: str) -> None:
     async with AsyncExitStack() as resources:
         archive = BlobArchive(Connection(connection_string=connection), CONTAINER, None, resources)
@@ -135,4 +160,9 @@ async def test_a_blob_is_claimed_once_and_filled_at_the_version_that_was_claimed
         assert (found[0], await archive.read("a.jsonl", found[1])) == (b"{}", None)
         with pytest.raises(PreconditionFailed):
             await archive.replace(Blob("b.jsonl", b"{}"), found[1])
+        assert await archive.claim(f"{INDEX}b/1") is not None
+        assert await archive.claim(f"{INDEX}a/2") is not None
+        assert await archive.claim(f"{INDEX}a/1") is not None
+        assert await archive.names(f"{INDEX}a/") == [f"{INDEX}a/1", f"{INDEX}a/2"]
+        assert await archive.names(f"{INDEX}c/") == []
         assert [each async for each in archive.blobs()] == [(Blob("a.jsonl", b"{}"), found[1])]

@@ -26,7 +26,7 @@ CONTACTS, EACH = 40, 10
 WORKERS = 2
 KILLED_FOR_SECONDS = 20.0
 
-CREATED = DETAILS.model_dump(mode="json", by_alias=True)
+CREATED = {**DETAILS.model_dump(mode="json", by_alias=True), "createdAt": "2026-03-01T12:00:00Z"}
 
 
 def event(contact: str, sequence: int) -> OutboxEvent:

@@ -390,7 +390,7 @@ def failing_eraser(world: World, client: CosmosClient, fate: Fate) -> Eraser:
     return replace(
         eraser,
         partition=replace(eraser.partition, container=failing("contacts")),
-        parked=replace(eraser.parked, container=failing("parked-events")),
+        parked=failing("parked-events"),
         set_aside=AllSetAside(
             [replace(each, container=failing("set-aside")) for each in eraser.set_aside.each]
         ),

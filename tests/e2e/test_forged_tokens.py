@@ -22,7 +22,7 @@ def lists(stack: Stack) -> dict[str, str]:
     database = f"{made.cosmos.address}/{made.cosmos_database}"
     contacts = f"{database}/{made.cosmos_container}"
     return {
-        "contacts": f"{contacts}/contact",
+        "contacts": f'{contacts}/["contact", "created", [], null, null]',
         "directory": f"{database}/{made.name(DIRECTORY.container)}/name/[]",
         "parked": f"{contacts}/parked",
         "parked?state=discarded": f"{contacts}/parked/discarded",

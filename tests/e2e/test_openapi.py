@@ -1,5 +1,6 @@
 """Every call of docs/use/openapi.json, made of the running app, is answered as it tells, and so are mistakes."""
 
+import gzip
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -38,6 +39,16 @@ class Caller:
         return headers
 
 
+async def ask_for_history_and_directory(call: Caller, mine: dict[str, str]) -> None:
+    history = "GET /api/contacts/{id}/history"
+    await call(history, 200, mine)
+    await call(history, 200, mine, query="?pageSize=1")
+    await call(history, 400, mine, query="?before=1")
+    await call(history, 404, {"id": NOBODY})
+    await call("GET /api/directory", 200)
+    await call("GET /api/directory", 400, query="?sort=age")
+
+
 async def test_every_call_is_answered_as_the_document_tells(
     shared_stack: Stack, http: aiohttp.ClientSession
 ) -> None:
@@ -66,8 +77,7 @@ async def test_every_call_is_answered_as_the_document_tells(
     await call(f"PATCH {contact}", 200, mine, json={"email": "x@y.org"}, headers=key)
     await call(f"PATCH {contact}", 422, mine, json={"email": "z@y.org"}, headers=key)
     await call(f"GET {contact}", 200, mine)
-    await call("GET /api/directory", 200)
-    await call("GET /api/directory", 400, query="?sort=age")
+    await ask_for_history_and_directory(call, mine)
     await call(f"PATCH {contact}", 415, mine, data=b"x", headers={"Content-Type": "text/plain"})
     await call(f"PATCH {contact}", 415, mine, json={}, headers={"Content-Encoding": "gzip"})
     changed_time = DETAILS_JSON | {"createdAt": "2026-03-01T12:00:00Z"}
@@ -111,3 +121,17 @@ async def test_every_call_is_answered_as_the_document_tells(
     assert call.wrong == []
     told = {f"{method.upper()} {path}" for path, methods in document()["paths"].items() for method in methods}
     assert call.made == told
+
+
+async def test_the_document_comes_packed_through_the_host(shared_stack: Stack) -> None:
+    url, gzipped = f"{shared_stack.url}/openapi.json", {"Accept-Encoding": "gzip"}
+    async with aiohttp.ClientSession(auto_decompress=False) as http:
+        async with http.get(url, headers={"Accept-Encoding": "identity"}) as answer:
+            plain, etag = await answer.read(), answer.headers["ETag"]
+        async with http.get(url, headers=gzipped) as answer:
+            sent, told = await answer.read(), answer.headers
+        async with http.get(url, headers=gzipped | {"If-None-Match": etag}) as answer:
+            assert (answer.status, answer.headers["Vary"]) == (304, "Accept-Encoding")
+    assert (told["Content-Encoding"], told["ETag"], told["Content-Length"]) == ("gzip", etag, str(len(sent)))
+    assert gzip.decompress(sent) == plain
+    assert len(sent) < len(plain) / 5

@@ -15,7 +15,7 @@ from tests.support.paths import ROOT
 pytestmark = [pytest.mark.own_stack, pytest.mark.long, pytest.mark.timeout(300)]
 
 ORDERS = ROOT / "examples" / "orders"
-QUEUES = ("order-board", "order-mails")
+QUEUES = ("order-board", "order-mails", "order-gifts")
 
 
 async def on_board(api: aiohttp.ClientSession, order: str) -> dict[str, Any]:

@@ -1,8 +1,5 @@
 """A function app over a team's own container, in the Functions host: ten lines, with its relay and operators' calls."""
 
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,36 +7,11 @@ import aiohttp
 import pytest
 
 from devstack.testing import Service as Server
-from devstack.testing import running
+from tests.e2e.conftest import hosted
 from tests.support.azure import Topic
-from tests.support.own import HIERARCHICAL, World, world_of
-from tests.support.paths import ROOT
+from tests.support.own import HIERARCHICAL, world_of
 
 pytestmark = pytest.mark.own_stack
-
-APP = """
-from cosmos_outbox.functions.function_app import app as function_app
-from tests.support.own import HIERARCHICAL
-
-app = function_app(HIERARCHICAL)
-"""
-
-
-@contextmanager
-def hosted(folder: Path, world: World) -> Iterator[str]:
-    """The address of the app's calls."""
-    app = folder / "app"
-    app.mkdir()
-    (app / "function_app.py").write_text(APP)
-    shutil.copy(ROOT / "host.json", app)
-    settings = folder / "no.settings.json"
-    settings.write_text('{"IsEncrypted": false, "Values": {}}')
-    environment = {**world.environment, "PYTHONPATH": str(ROOT), "RELAY_POLL_DELAY_MS": "50"}
-    host = Server(
-        "functions", folder / "functions", f"--app={app}", f"--settings={settings}", environment=environment
-    )
-    with running(host) as started:
-        yield started.address.rstrip("/") + "/api"
 
 
 async def test_the_host_relays_and_tells_the_history(
@@ -49,7 +21,7 @@ async def test_the_host_relays_and_tells_the_history(
     await topic.create()
     connection = servicebus_server.connection_string
     async with world_of(HIERARCHICAL, cosmos_server, connection, topic.name) as world:
-        with hosted(tmp_path, world) as url:
+        with hosted(tmp_path, "tests.support.own", "HIERARCHICAL", world.environment) as url:
             await world.book(tenant=17)
             async with world.transaction(17) as tx:
                 item = await world.read("b-1", 17)

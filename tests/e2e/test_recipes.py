@@ -189,8 +189,10 @@ async def test_a_poison_event_is_found_repaired_and_replayed(world: World) -> No
         code, said = await world.shell.run(replay, CONTACT_ID=str(contact_id))
         assert (code, "action" in said) == (1, True), said
 
-        script = get.partition("END\npython")[0] + "END\n"
-        await world.shell.run(f"{script}python repair.py get {event_id} {contact_id}")
+        get_it = get.splitlines()[0].replace("CONTACT_ID", event_id, 1)
+        _, said = await world.shell.run(get_it.replace(" get ", " show "), CONTACT_ID=str(contact_id))
+        assert json.loads(said)["id"] == event_id
+        await world.shell.run(get_it, CONTACT_ID=str(contact_id))
         edit(world, action="ContactEmailUpdatedEvent")
         code, said = await world.shell.run(put.replace("CONTACT_ID", event_id, 1), CONTACT_ID=str(contact_id))
         assert code == 0, said

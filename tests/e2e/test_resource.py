@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import httpx
@@ -80,7 +81,7 @@ async def test_a_task_from_its_beginning_to_its_end(api: httpx.AsyncClient) -> N
     where, made = await created(api)
     task = made.json()
     assert {name: task[name] for name in task if name not in ("id", "createdAt")} == {
-        **TASK, "note": None, "owner": None, "doneAt": None, "sequence": 1
+        **TASK, "note": None, "owner": None, "doneAt": None, "sequence": 1, "etag": made.headers["ETag"]
     }  # fmt: skip
     assert made.headers["Location"] == f"{api.base_url.path.rstrip('/')}{where}"
     assert made.headers["Cache-Control"] == "no-store"
@@ -124,7 +125,7 @@ async def test_a_task_from_its_beginning_to_its_end(api: httpx.AsyncClient) -> N
     finished = await api.post(f"{where}/finish", headers={"If-Match": given.headers["ETag"]})
     assert (finished.status_code, finished.json()["doneAt"] is None) == (200, False)
     for refused in (await api.post(f"{where}/finish"), await api.patch(where, json={"note": "late"})):
-        assert (refused.status_code, refused.json()["title"]) == (409, "Conflict"), "not 422, as of its base"
+        assert (refused.status_code, refused.json()["title"]) == (409, "Task done"), "not 422, as of its base"
 
     stale = await api.delete(where, headers={"If-Match": given.headers["ETag"]})
     assert stale.status_code == 412
@@ -137,6 +138,33 @@ async def test_a_task_from_its_beginning_to_its_end(api: httpx.AsyncClient) -> N
         await api.post(f"{where}/finish"),
     ):
         assert gone.status_code == 404
+
+
+async def test_a_history_tells_ones_own_write_at_once_and_leads_from_page_to_page(
+    api: httpx.AsyncClient,
+) -> None:
+    where, _ = await created(api)
+    for number in range(2, 6):
+        assert (await api.patch(where, json={"title": f"title {number}"})).status_code == 200
+        newest = (await api.get(f"{where}/history", params={"pageSize": "1"})).json()["items"]
+        [change] = newest[0]["changes"]
+        assert (newest[0]["sequence"], change["to"]) == (number, f"title {number}")
+    root, told, link = (
+        str(api.base_url),
+        list[int](),
+        f"{urlsplit(str(api.base_url)).path}{where[1:]}/history?pageSize=2",
+    )
+    while link:
+        page = await api.get(f"{root.removesuffix(urlsplit(root).path)}{link}")
+        assert page.status_code == 200, page.text
+        told, link = told + [each["sequence"] for each in page.json()["items"]], page.json()["nextLink"]
+        assert page.json()["completeFrom"] == told[-1]
+    assert told == [5, 4, 3, 2, 1]
+    assert (await api.head(f"{where}/history")).status_code == 200
+    assert (await api.post(f"{where}/history", json={})).headers["Allow"] == "GET, HEAD"
+    assert (await api.get(f"{where}/history?pageSize=0")).status_code == 400
+    assert (await api.delete(where)).status_code == 204
+    assert (await api.get(f"{where}/history")).status_code == 404
 
 
 async def test_tasks_are_listed_a_page_a_call(api: httpx.AsyncClient) -> None:
@@ -187,7 +215,7 @@ NOWHERE = "/tasks/0f8fad5b-d9cb-469f-a165-70867728950e"
         ("PATCH", NOWHERE, {"content": b"x"}, 415, ["Content-Type"]),
         ("PUT", NOWHERE, {"json": TASK}, 404, []),
         ("PUT", "/tasks/7", {"json": TASK}, 404, []),
-        ("PUT", NOWHERE, {"json": TASK, "headers": {"If-None-Match": "*"}}, 400, ["If-None-Match"]),
+        ("PUT", NOWHERE, {"json": TASK, "headers": {"If-None-Match": "*"}}, 404, []),
         ("PUT", NOWHERE, {"json": TASK, "headers": {"Idempotency-Key": "k"}}, 404, []),
         ("PUT", NOWHERE, {"content": b"{}", "headers": {"Content-Type": "text/plain"}}, 415, ["Content-Type"]),
         ("POST", f"{NOWHERE}/give", {"json": {}}, 400, ["name"]),
@@ -236,13 +264,16 @@ async def test_what_was_read_is_edited_and_sent_back(api: httpx.AsyncClient) -> 
     read = await api.get(where)
     edited = read.json() | {"title": "Water them", "note": None}
     replaced = await api.put(where, json=edited, headers={"If-Match": read.headers["ETag"]})
-    assert (replaced.status_code, replaced.json()) == (200, edited | {"sequence": 3}), replaced.text
+    assert (replaced.status_code, replaced.json()) == (
+        200, edited | {"sequence": 3, "etag": replaced.headers["ETag"]}
+    ), replaced.text  # fmt: skip
     again = await api.put(where, json=replaced.json())
     assert (again.json(), again.headers["ETag"]) == (replaced.json(), replaced.headers["ETag"])
 
     stale = await api.put(where, json=edited, headers={"If-Match": made.headers["ETag"]})
     assert stale.status_code == 412
-    unpinned = await api.put(where, json=edited)
+    assert (await api.put(where, json=edited)).status_code == 412, "the version in the body is as good"
+    unpinned = await api.put(where, json={name: edited[name] for name in edited if name != "etag"})
     assert [each["field"] for each in unpinned.json()["errors"]] == ["sequence"], "it is of an older version"
     for read_only in ({"id": NOWHERE[-36:]}, {"createdAt": None}, {"owner": "Ada"}, {"doneAt": "2026"}):
         refused = await api.put(where, json=replaced.json() | read_only)
@@ -257,7 +288,8 @@ async def test_a_repeated_replacement_gets_the_first_answer(api: httpx.AsyncClie
     where, made = await created(api)
     key, sent = {"Idempotency-Key": uuid4().hex}, made.json() | {"title": "Water them"}
     answers = [await api.put(where, json=sent, headers=key) for _ in range(2)]
-    assert [(each.status_code, each.json()) for each in answers] == [(200, sent | {"sequence": 2})] * 2
+    after = sent | {"sequence": 2, "etag": answers[0].headers["ETag"]}
+    assert [(each.status_code, each.json()) for each in answers] == [(200, after)] * 2
     assert [each.headers.get("Idempotency-Replayed") for each in answers] == [None, "true"]
     for other in (
         await api.put(where, json=sent | {"note": "x"}, headers=key),
@@ -280,8 +312,41 @@ async def test_a_replacement_whose_answer_is_lost_happens_once(
     answers = await asyncio.gather(*(api.put(where, json=sent, headers=key) for _ in range(3)))
     await stack.cosmos.faults.clear()
     last = await api.put(where, json=sent, headers=key)
-    assert (last.status_code, last.json()) == (200, sent | {"sequence": 2}), last.text
+    assert (last.status_code, last.json()) == (
+        200, sent | {"sequence": 2, "etag": last.headers["ETag"]}
+    ), last.text  # fmt: skip
     assert {each.status_code for each in answers} <= {200, 429, 503}, [each.text for each in answers]
+
+
+@pytest.mark.parametrize("method", ["PATCH", "PUT", "DELETE"])
+async def test_an_answer_is_lost_and_its_repetition_throttled_and_a_key_tells_what_happened(
+    stack: Stack, api: httpx.AsyncClient, method: str
+) -> None:
+    where, made = await created(api)
+    sent = None if method == "DELETE" else made.json() | {"title": "Water them"}
+    body = {"title": "Water them"} if method == "PATCH" else sent
+    key = {"Idempotency-Key": uuid4().hex}
+
+    async def ask(details: dict[str, Any] | None = body) -> httpx.Response:
+        return await api.request(method, where, json=details, headers=key)
+
+    await stack.cosmos.faults.add("drop-after-commit", count=1, **BATCH)
+    await stack.cosmos.faults.add("throttle", count=100, retryAfterMs=1, **BATCH)
+    unknown = await ask()
+    await stack.cosmos.faults.clear()
+    assert unknown.status_code in (429, 503), unknown.text
+    now = await api.get(where, headers={"Cache-Control": "no-cache"})
+    assert (now.status_code, now.json().get("title")) == (
+        (404, "Not found") if sent is None else (200, "Water them")
+    )
+    answers = await asyncio.gather(*(ask() for _ in range(3)))
+    for answer in answers:
+        assert answer.headers["Idempotency-Replayed"] == "true"
+        assert answer.status_code == (204 if sent is None else 200)
+        assert sent is None or answer.json() == sent | {"sequence": 2, "etag": answer.headers["ETag"]}
+    if sent is not None:
+        other = await ask({"title": "Water all"})
+        assert (other.status_code, other.json()["title"]) == (422, "Idempotency key reused")
 
 
 @pytest.mark.parametrize(
@@ -462,6 +527,7 @@ async def test_the_calls_stand_in_the_programs_own_description(addresses: dict[s
     assert {path: sorted(calls) for path, calls in paths.items()} == {
         "/api/tasks": ["get", "post"],
         "/api/tasks/{id}": ["delete", "get", "patch", "put"],
+        "/api/tasks/{id}/history": ["get"],
         "/api/tasks/{id}/give": ["post"],
         "/api/tasks/{id}/finish": ["post"],
     }
@@ -473,8 +539,10 @@ async def test_the_calls_stand_in_the_programs_own_description(addresses: dict[s
     merged = patch["requestBody"]["content"]["application/merge-patch+json"]["schema"]
     assert "required" not in merged
     assert "required" not in merged["properties"]["place"]["anyOf"][0]
-    assert [each["name"] for each in patch["parameters"]] == ["id", "If-Match", "Idempotency-Key"]
-    assert {"201", "400", "410", "413", "415", "422", "429", "503"} == create["responses"].keys()
+    assert {each["name"] for each in patch["parameters"]} == {
+        "id", "If-Match", "If-None-Match", "Idempotency-Key"
+    }  # fmt: skip
+    assert {"201", "400", "409", "410", "413", "415", "422", "429", "503"} == create["responses"].keys()
 
 
 def given(answer: Any) -> Any:
@@ -492,21 +560,23 @@ async def test_every_answer_is_as_the_description_says(addresses: dict[str, str]
         await api.patch(one, json={"note": "y"})
         late = await api.patch(one, json={"note": "x"}, headers=key)
         wrong = await api.post("/api/tasks", json={})
+        past = await api.get(f"{one}/history", params={"pageSize": "2"})
     told = {"/api/tasks": paths["/api/tasks"], "one": paths["/api/tasks/{id}"]}
     described = given(told["one"]["get"]["responses"]["200"])
-    assert described["required"] == [*made.json()]
-    assert described["properties"]["createdAt"] == {
-        "format": "date-time", "title": "Createdat", "type": "string"
-    }  # fmt: skip
+    assert described["required"] == [name for name in made.json() if name != "etag"]
+    assert described["properties"]["createdAt"] == {"format": "date-time", "type": "string"}
     for answer, responses in (
         (made, told["/api/tasks"]["post"]["responses"]["201"]),
         (page, told["/api/tasks"]["get"]["responses"]["200"]),
         (first, told["one"]["patch"]["responses"]["200"]),
         (late, told["one"]["put"]["responses"]["200"]),
+        (past, paths["/api/tasks/{id}/history"]["get"]["responses"]["200"]),
     ):
         jsonschema.validate(answer.json(), given(responses))
         assert {*responses["headers"]} >= {
-            name for name in ("ETag", "Location", "Idempotency-Replayed") if name in answer.headers
+            name
+            for name in ("ETag", "Last-Modified", "Location", "Idempotency-Replayed")
+            if name in answer.headers
         }
     problem = told["/api/tasks"]["post"]["responses"]["400"]["content"]["application/problem+json"]["schema"]
     jsonschema.validate(wrong.json(), problem)

@@ -147,16 +147,16 @@ async def test_another_service_over_the_same_wiring_exports_the_same(
                 assert answer.status == 201, await answer.text()
                 placed, if_match = (await answer.json())["id"], {"If-Match": answer.headers["ETag"]}
             await eventually(
-                lambda: len(of_trace(received, "process")) == 2, what="a span of each subscriber"
+                lambda: len(of_trace(received, "process")) == 3, what="a span of each subscriber"
             )
             assert of_trace(received, "write effects") == [], "no e-mail tells that it was placed"
             ship = f"{address}/api/orders/{placed}/ship"
             async with http.post(ship, headers=HEADERS | if_match) as answer:
                 assert answer.status == 200, await answer.text()
-            await eventually(lambda: len(of_trace(received, "process")) == 4, what="the same again")
+            await eventually(lambda: len(of_trace(received, "process")) == 6, what="the same again")
         created, processes = of_trace(received, "create events"), of_trace(received, "process")
         parents = Counter((process.parent, process.service) for process in processes)
-        assert parents == {(create.id, "orders"): 2 for create in created}
+        assert parents == {(create.id, "orders"): 3 for create in created}
         assert len(of_trace(received, "write effects")) == 2, "the e-mail: started, and handled"
         assert len(of_trace(received, "write entry")) == 2, "the board"
         assert b"Xanthippe" not in b"".join(received.bodies)

@@ -7,25 +7,12 @@ does it. Each rule can be turned off. The rules are those of ``docs/internals/de
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from cosmos_outbox.inbox.effect import EffectItem, EffectRules, Unsure, WhyOpen
-from cosmos_outbox.inbox.effect_decision import (
-    Ask,
-    By,
-    EffectCall,
-    EffectChange,
-    EffectDone,
-    Goal,
-    Known,
-    Refuse,
-    Wait,
-    What,
-    decide,
-    passed,
-    recorded,
-)
+from cosmos_outbox.inbox.effect import CALL, EffectItem, EffectRules, HeldBack, WhyOpen
+from cosmos_outbox.inbox.effect_decision import AskEvents, AskHeld, By, EffectCall, EffectChange
+from cosmos_outbox.inbox.errors import EffectRefused, InboxError
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM
@@ -85,7 +72,9 @@ class Story:
     gives_up: int = 0
     """An operator, or age, gives up this place."""
     always_fails: int = 0
-    unsure: Unsure = Unsure.RUN_AGAIN
+    again: int = 0
+    """An operator has this place run again, when it is told as one that may have been handled."""
+    repeatable: bool = True
     calls: int = 2
     tries: int = 5
 
@@ -97,15 +86,12 @@ class Process(NamedTuple):
     name: str = ""
     item: EffectItem | None = None
     fenced: bool = False
-    asked: tuple[int, int] = (0, 0)
-    proven: int = 0
+    known: bool | None = None
+    """Whether the source was asked behind a fence; None: it was not asked."""
     seen: frozenset[int] = frozenset()
-    first: int | None = None
-    discarded: frozenset[str] = frozenset()
-    held_after: int | None = None
-    cleared: str = ""
+    held: HeldBack = HeldBack()
+    held_at: int = 0
     change: EffectChange | None = None
-    looks: bool = False
     other: bool = False
     refused: int = 0
 
@@ -131,6 +117,7 @@ class State(NamedTuple):
     aged: int = 0
     restored: bool = False
     gave_up: bool = False
+    again: bool = False
     problem: str = ""
 
 
@@ -165,7 +152,7 @@ class Model:
 
     def limits(self) -> EffectRules:
         begin = BEGAN if self.story.begin > 1 and self.on("begin-at") else None
-        return replace(LIMITS, unsure=self.story.unsure, begin=begin)
+        return replace(LIMITS, repeatable=self.story.repeatable, begin=begin)
 
     def successors(self, state: State) -> Steps:
         if state.problem:
@@ -179,7 +166,12 @@ class Model:
         slow = {"begin": "fresh-start", "runs": "calls-end", "record": "calls-end"}
         held = [each for each in busy if each.at not in slow or self.on(slow[each.at])]
         newest = state.history[-1]
-        if state.tick < story.ticks and not held and newest is not None and newest.running is not None:
+        if (
+            state.tick < story.ticks
+            and not held
+            and newest is not None
+            and newest.is_running(self._now(state))
+        ):
             yield "the longest call passes", state._replace(tick=state.tick + 1, tries=story.tries)
         for place in story.expires & state.docs:
             yield (
@@ -212,13 +204,16 @@ class Model:
             return
         item, place = state.history[-1], self.story.gives_up
         event = self.event(place)
-        known = Known(True, range(1, place + 1), place, {each: self.event(each) for each in state.docs})
+        docs = {each: self.event(each) for each in state.docs}
         if not self.on("only-next"):
-            after = passed(item or EffectItem(0, 1, BEGAN), event, BEGAN)
+            after = (item or EffectItem(0, 1, BEGAN)).passed(event, BEGAN)
             given = state._replace(history=(*state.history, self._versioned(state, after)), gave_up=True)
             yield "gives up", given._replace(settled=state.settled | {place})
             return
-        step = decide(item, Goal(place, event, By.GIVING_UP), known, self.limits(), self._call(state, "op"))
+        call = EffectCall(
+            self.limits(), True, By.GIVING_UP, "op", place, event, item, self._now(state), docs, True
+        )
+        step = call.step()
         if isinstance(step, EffectChange) and step.run is None:
             history = (*state.history, self._versioned(state, step.item))
             yield (
@@ -228,13 +223,10 @@ class Model:
                 ),
             )
 
-    def _call(self, state: State, name: str) -> EffectCall:
-        now = BEGAN + state.tick * timedelta(seconds=LIMITS.call_seconds)
-        if state.aged:
-            now = BEGAN + LIMITS.items_live
+    def _now(self, state: State) -> datetime:
         if state.restored:
-            now = BEGAN + timedelta(minutes=10)
-        return EffectCall(now, name)
+            return BEGAN + timedelta(minutes=10)
+        return BEGAN + LIMITS.items_live if state.aged else BEGAN + state.tick * CALL
 
     def _of(self, state: State, number: int, process: Process) -> Steps:
         def put(changed: Process, after: State = state) -> State:
@@ -283,103 +275,100 @@ class Model:
         if self.on("sweep") and state.sweeps < story.sweeps and (state.docs or story.late):
             after = state._replace(sweeps=state.sweeps + 1, calls=state.calls + 1)
             yield "sweeps", Process("read", len(story.events), By.SWEEP, name), after
+        newest = state.history[-1]
+        if not state.again and newest is not None and story.again in (each.sequence for each in newest.open):
+            after = state._replace(again=True, calls=state.calls + 1, tries=story.tries)
+            yield (
+                f"asks for {story.again} again",
+                Process("read", story.again, By.OPERATOR, name, fenced=True),
+                after,
+            )
 
     def _completed(self, state: State, place: int) -> State:
         comes = (*state.comes[: place - 1], max(0, state.comes[place - 1] - 1), *state.comes[place:])
         return state._replace(comes=comes)
 
-    def _goal(self, process: Process) -> Goal:
-        event = None if process.by is By.SWEEP else self.event(process.place, other=process.other)
+    def _call(self, state: State, process: Process) -> EffectCall:
+        place, event = process.place, None
         if process.by is By.SWEEP and not self.on("sweep-leaves-gone"):
-            return Goal(process.place + 1, self.event(process.place + 1), process.by)
-        return Goal(process.place, event, process.by)
-
-    def _known(self, process: Process) -> Known:
-        events = {each: self.event(each) for each in process.seen}
-        return Known(
-            True, range(*process.asked), process.proven, events, process.first, process.discarded,
-            process.held_after, process.cleared,
+            place, event = place + 1, self.event(place + 1)
+        elif process.by is not By.SWEEP:
+            event = self.event(place, other=process.other)
+        return EffectCall(
+            self.limits(), True, process.by, process.name, place, event, process.item, self._now(state),
+            {each: self.event(each) for each in process.seen}, process.known, process.held, process.held_at,
         )  # fmt: skip
 
     def _decided(  # noqa: C901, PLR0912 - a branch for each kind of step, and for each rule that is off
         self, state: State, process: Process
     ) -> Iterator[tuple[str, Process, State]]:
         """Decide, and ask the source until nothing is left to be asked."""
-        goal, limits = self._goal(process), self.limits()
-        event = goal.event
+        call = self._call(state, process)
+        event, limits = call.event, call.rules
         young = not (state.gone and self.on("old-skips-written"))
         if event is not None and process.by is By.MESSAGE and not limits.has_effect(event) and young:
             yield "has no effect", Process(), self._completed(state, process.place)
             return
-        call, item = self._call(state, process.name), process.item
+        now, item = call.now, call.item
         running = item.running if item else None
         if running is not None and running.by != process.name:
             if not self.on("young-runs"):
-                call = replace(call, now=running.at + timedelta(seconds=LIMITS.call_seconds))
+                now = running.at + CALL
             if not self.on("take-over"):
-                call = replace(call, now=running.at)
+                now = running.at
         if not self.on("too-old"):
             limits = replace(limits, items_live=timedelta(days=4000))
         if item is not None and not self.on("first-is-kept"):
             item = replace(item, first=1)
         if item is not None and not self.on("other-event"):
             item = replace(item, last_event_id="", at=BEGAN + timedelta(days=1))
-        step = decide(item, goal, self._known(process), limits, call)
-        match step:
-            case Ask(What.ITEM) | Refuse() | Wait() if not process.fenced:
-                yield from self._decided(state, process._replace(item=state.history[-1], fenced=True))
-            case Ask(What.ITEM) | Wait():
-                yield "raises", Process(), state
-            case Refuse():
+        match step := replace(call, item=item, rules=limits, now=now).step():
+            case InboxError() if not process.fenced:
+                yield from self._decided(state, self._read(process, state.history[-1]))
+            case EffectRefused():
                 told = state._replace(settled=state.settled | {process.place})
                 yield "is refused", Process(), self._completed(told, process.place)
-            case EffectDone():
+            case InboxError():
+                yield "raises", Process(), state
+            case None:
                 done = self._completed(state, process.place) if process.by is By.MESSAGE else state
                 if process.other:
                     done = done._replace(problem=LEFT_OUT)
                 yield "is done", Process(), done
-            case Ask():
+            case AskHeld() | AskEvents():
                 for asked in self._asked(state, process, step):
                     yield from self._decided(state, asked)
             case EffectChange():
-                if step.run is not None and not step.started and not self.on("start-first"):
+                if step.run is not None and not self.on("start-first"):
                     yield "starts without a word", process._replace(at="begin", change=step), state
-                elif step.started:
-                    yield "finds its start", process._replace(at="begin", change=step), state
                 else:
                     yield "decides", process._replace(at="write", change=self._without_rules(step)), state
+
+    def _read(self, process: Process, item: EffectItem | None) -> Process:
+        """Behind a fence; what was asked of the source before is forgotten."""
+        return process._replace(item=item, fenced=True, known=None, seen=frozenset(), held_at=0)
 
     def _without_rules(self, step: EffectChange) -> EffectChange:
         item = step.item
         if not self.on("gone-is-told"):
             item = replace(item, open=tuple(each for each in item.open if each.why is not WhyOpen.MISSING))
         if step.run is not None and not self.on("record-after"):
-            item = recorded(item, step.run, item.at)
+            item = item.recorded(step.run, item.at)
         return replace(step, item=item)
 
-    def _asked(self, state: State, process: Process, ask: Ask) -> Iterator[Process]:
-        goal = self._goal(process)
-        end = goal.sequence + (goal.event is None)
-        if ask.what is What.FIRST:
-            there = [each for each in state.docs if each < end and each >= self.story.begin]
-            yield process._replace(first=min(there, default=0) if self.on("begin-at") else 1)
-        elif ask.what is What.HELD:
-            held = frozenset(f"e{each}" for each in self.story.discarded if self.on("discards-asked"))
+    def _asked(self, state: State, process: Process, ask: AskHeld | AskEvents) -> Iterator[Process]:
+        if isinstance(ask, AskHeld):
+            gone = frozenset(f"e{each}" for each in self.story.discarded if self.on("discards-asked"))
             after = self.story.parked if self.story.parked and self.on("published-only") else None
-            cleared = f"e{ask.place}"
-            yield process._replace(discarded=held, held_after=after, cleared=cleared)
+            yield process._replace(held=HeldBack(after, gone), held_at=ask.place)
+        elif not self.on("ask-between"):
+            skipped = process.item or EffectItem(0, 1, BEGAN)
+            yield process._replace(item=replace(skipped, last=ask.places.stop - 1))
         else:
-            places = frozenset(range(ask.place, end))
-            fenced = ask.what is What.PROOF
-            seen = state.docs & places
-            proven = end if fenced or not self.on("absence-fenced") else process.proven
-            if not self.on("ask-between"):
-                skipped = process.item or EffectItem(0, 1, BEGAN)
-                yield process._replace(item=replace(skipped, last=end - 1))
-                return
-            asked = process._replace(asked=(process.asked[0] or ask.place, end), proven=proven)
+            asked = process._replace(known=ask.fenced or not self.on("absence-fenced"))
+            seen = state.docs & frozenset(ask.places)
             yield asked._replace(seen=process.seen | seen)
-            if not fenced and self.story.old_reads and seen:
+            if not ask.fenced and self.story.old_reads and seen:
                 yield asked
 
     def _versioned(self, state: State, item: EffectItem) -> EffectItem:
@@ -395,7 +384,7 @@ class Model:
                 yield "is refused, taken for done", Process(), self._completed(state, process.place)
             elif process.refused < 2:
                 yield from self._decided(
-                    state, process._replace(item=newest, fenced=True, refused=process.refused + 1)
+                    state, self._read(process, newest)._replace(refused=process.refused + 1)
                 )
             else:
                 yield "raises", Process(), state
@@ -434,19 +423,20 @@ class Model:
         if newest is not None and newest.running == change.item.running:
             yield "finds its start", process._replace(at="begin", change=replace(change, item=newest)), state
         else:
-            yield from self._decided(state, process._replace(item=newest, fenced=True))
+            yield from self._decided(state, self._read(process, newest))
 
     def _run(self, state: State, process: Process) -> Iterator[tuple[str, Process, State]]:
         change = process.change
         assert change is not None
         assert change.run is not None
         running = change.item.running
-        if running is not None and running.at < self._call(state, "").now and self.on("fresh-start"):
+        if running is not None and running.at < self._now(state) and self.on("fresh-start"):
             yield "is too late to begin", Process(), state
             return
         place = change.run.sequence or 0
         problem = state.problem
-        if place in state.begun and place not in state.excused:
+        by_itself = not self.story.repeatable and process.by is not By.OPERATOR
+        if place in state.begun and (by_itself or place not in state.excused):
             problem = TWICE
         first = change.item.first
         before = [each for each in self._with_effect() if first <= each < place and each not in state.settled]
@@ -496,7 +486,7 @@ class Model:
             return
         else:
             base = newest
-        item = self._versioned(state, recorded(base, change.run, change.item.at))
+        item = self._versioned(state, base.recorded(change.run, change.item.at))
         stored = state._replace(history=(*state.history, item))
         yield from self._decided(stored, process._replace(item=item, fenced=True, change=None))
         if state.lost_answers < self.story.answers_lost:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox.change_once import Wanted, decide
+from cosmos_outbox.outbox.change_once import Pinned, Wanted, decide
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.outbox.idempotency import KeyedRequest
 from cosmos_outbox.outbox.unit_of_work import Versioned
@@ -242,7 +242,7 @@ class Model:
         kind: Any = _Aggregate
         found: Any = None if aggregate is None else Versioned[Any](aggregate, str(version))
         wanted = Wanted[Any](
-            kind, "1", "1", change, KeyedRequest("", "", ""), () if pinned is None else (str(pinned),)
+            kind, "1", "1", change, KeyedRequest("", "", ""), Pinned(() if pinned is None else (str(pinned),))
         )
         try:
             changes = decide(wanted, found)

@@ -15,7 +15,7 @@ from cosmos_outbox.cli.preflight import main
 from devstack.administration import administration_client
 from devstack.testing import Service
 
-SORTED_BY = ("name", "email", "company", "city", "country")
+SORTED_BY = ("name", "email", "company", "city", "country", "created", "changed")
 SUBSCRIPTION = "contact-directory"
 
 
@@ -39,6 +39,15 @@ def sorted_by(*names: str) -> dict[str, Any]:
     }
 
 
+LISTED = indexed("/type/?", "/data/deleted/?", "/data/createdAt/?", "/data/email/?") | {
+    "compositeIndexes": [
+        [{"path": path, "order": "ascending"} for path in ("/type", by, "/id")]
+        for by in ("/data/createdAt", "/_ts")
+    ]
+}
+"""By which contacts are listed."""
+
+
 @dataclass(frozen=True)
 class ContainerOf:
     """A container that a test deploys."""
@@ -52,7 +61,7 @@ class ContainerOf:
 class Deployment:
     """What a test deploys; None leaves something out. The defaults are right."""
 
-    contacts: ContainerOf | None = ContainerOf(indexing=indexed("/type/?", "/data/deleted/?"))
+    contacts: ContainerOf | None = ContainerOf(indexing=LISTED)
     leases: ContainerOf | None = ContainerOf("/id", indexing=indexed())
     parked: ContainerOf | None = ContainerOf(
         indexing=indexed("/type/?", "/aggregateType/?", "/aggregateId/?", "/position/?", "/parkedAt/?")

@@ -13,13 +13,22 @@ from devstack import provision
 from devstack.administration import administration_client
 from devstack.settings import read_settings
 from devstack.testing import Service, running
-from tests.preflight.deployment import ContainerOf, Deployment, deployed, indexed, preflight, sorted_by
+from tests.preflight.deployment import (
+    LISTED,
+    SORTED_BY,
+    ContainerOf,
+    Deployment,
+    deployed,
+    indexed,
+    preflight,
+    sorted_by,
+)
 from tests.support.paths import ROOT
 
 RIGHT = Deployment()
 SEARCHED = (
     "/deleted/?, /search/name/?, /search/lastName/?, /search/email/?, /search/company/?, /search/city/?, "
-    "/search/country/?"
+    "/search/country/?, /search/created/?, /search/changed/?"
 )
 PARKED = "/type/?, /aggregateType/?, /aggregateId/?, /position/?, /parkedAt/?"
 COVERED = (
@@ -40,7 +49,7 @@ async def test_a_right_deployment_passes_and_every_promise_has_its_line(
         "ok       account: takes writes in one region",
         "ok       container contacts: partition key /partitionKey",
         "ok       container contacts: an item expires only by a TTL of its own",
-        "ok       container contacts: indexed: /type/?, /data/deleted/?",
+        "ok       container contacts: indexed: /type/?, /data/deleted/?, /data/createdAt/?, /data/email/?",
         "ok       container leases: partition key /id",
         "ok       container leases: an item expires only by a TTL of its own",
         "ok       container leases: indexed: nothing but the id",
@@ -146,14 +155,19 @@ async def test_few_deliveries_are_used_up_by_an_outage(
 WRONG_CONTAINERS = {
     "contacts without TTL": (
         Deployment(contacts=ContainerOf(default_ttl=None)),
-        ["wrong    container contacts: TTL is off", "warning  container contacts: everything is indexed"],
+        [
+            "wrong    container contacts: TTL is off",
+            "wrong    container contacts: no composite index over /type, /data",
+        ],
     ),
     "parked events without TTL": (
         Deployment(parked=ContainerOf(default_ttl=None)),
         ["wrong    container parked-events: TTL is off", "warning  container parked-events: everything"],
     ),
     "a directory that cannot be sorted by city": (
-        Deployment(directory=ContainerOf(indexing=sorted_by("name", "email", "company", "country"))),
+        Deployment(
+            directory=ContainerOf(indexing=sorted_by(*(each for each in SORTED_BY if each != "city")))
+        ),
         [
             "wrong    container directory: no composite index over /search/city, /id, so lists sorted by these are"
         ],
@@ -179,11 +193,16 @@ WRONG_CONTAINERS = {
         ["wrong    container leases: an item without a TTL of its own is removed 1 d after"],
     ),
     "contacts with a default TTL": (
-        Deployment(contacts=ContainerOf(default_ttl=600, indexing=indexed("/type/?", "/data/*"))),
+        Deployment(
+            contacts=ContainerOf(
+                default_ttl=600,
+                indexing=LISTED | {"includedPaths": [{"path": "/type/?"}, {"path": "/data/*"}]},
+            )
+        ),
         ["warning  container contacts: an item without a TTL of its own is removed 10 min after"],
     ),
     "contacts by another key": (
-        Deployment(contacts=ContainerOf("/id", indexing=indexed("/type/?", "/data/deleted/?"))),
+        Deployment(contacts=ContainerOf("/id", indexing=LISTED)),
         [
             "wrong    container contacts: the partition key is /id, not /partitionKey. Fix: a partition key cannot"
         ],

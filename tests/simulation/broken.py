@@ -5,4 +5,4 @@ from dataclasses import replace
 from cosmos_outbox.outbox.errors import Unavailable
 from tests.simulation.contacts import CONTACTS
 
-BROKEN = replace(CONTACTS, errors={**CONTACTS.errors, Unavailable: 200})
+BROKEN = replace(CONTACTS, errors={**CONTACTS.errors, Unavailable: 200}, over=("servicebus",))

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from tests.simulation.planted_bugs import ALSO_SEEN_BY, FULL, MEETING, ONLY_WITH
+from cosmos_outbox.settings.transports import Name
+from tests.simulation.planted_bugs import ALSO_SEEN_BY, FULL, MEETING, ONLY_WITH, OVER
 from tests.torture.planted import copy_tracked, plant
 from tests.torture.planted_bugs import PLANTED, Planted
 
@@ -70,6 +71,7 @@ def _hunted(name: str, copy: Path, seconds: float, first: int) -> Hunt:
         str(first),
         *(["--full"] if name in FULL else []),
         *(["--only-with", ONLY_WITH[name]] if name in ONLY_WITH else []),
+        *(["--over", OVER[name]] if name in OVER else []),
     ]
     done = subprocess.run(
         command,
@@ -87,7 +89,7 @@ def _hunted(name: str, copy: Path, seconds: float, first: int) -> Hunt:
     return Hunt(name, None, time.monotonic() - began, (), output)
 
 
-def simulate(seconds: float, first: int, *, full: bool, only_with: str | None) -> int:
+def simulate(seconds: float, first: int, *, full: bool, only_with: str | None, over: Name) -> int:
     """In the copy: run seeds until one breaks a promise."""
     from cosmos_outbox.testing.simulation.plan import SimulationPlan  # noqa: PLC0415 - those of the copy
     from cosmos_outbox.testing.simulation.world import run  # noqa: PLC0415
@@ -95,7 +97,7 @@ def simulate(seconds: float, first: int, *, full: bool, only_with: str | None) -
 
     began = time.process_time()
     for seed in count(first):
-        plan = SimulationPlan.drawn(seed, full=full)
+        plan = SimulationPlan.drawn(seed, full=full, transport=over)
         if only_with not in {None, *plan.faults}:
             continue
         result = run(plan, CONTACTS)
@@ -121,7 +123,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = in_reach()
     given = _parse(arguments, known)
     if given.seeds_for is not None:
-        return simulate(given.seeds_for, given.first, full=given.full, only_with=given.only_with)
+        return simulate(
+            given.seeds_for, given.first, full=given.full, only_with=given.only_with, over=given.over
+        )
     print("| bug | seed | CPU | seen by |", "| --- | --- | --- | --- |", sep="\n", flush=True)
     missed = [name for name in given.names or known if not _tell(known[name], given.seconds, given.first)]
     if missed:
@@ -145,6 +149,7 @@ def _parse(arguments: Sequence[str] | None, known: Iterable[str]) -> argparse.Na
     parser.add_argument("--seeds-for", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--full", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--only-with", help=argparse.SUPPRESS)
+    parser.add_argument("--over", default="servicebus", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if unknown := set(given.names) - set(known):
         parser.error(f"there is no {', '.join(sorted(unknown))} in reach: take {', '.join(known)}")

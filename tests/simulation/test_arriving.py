@@ -18,7 +18,7 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents
 from cosmos_outbox.telemetry.work import Work
-from cosmos_outbox.testing.simulation.bus import EPOCH
+from cosmos_outbox.testing.simulation.befallen import EPOCH
 from cosmos_outbox.testing.simulation.bus_client import queues
 from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from cosmos_outbox.testing.simulation.instance import SimulatedInstance

@@ -18,8 +18,9 @@ from cosmos_outbox.kernel.clock import Sources, using
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Outcome, Refused, Unknown
 from cosmos_outbox.telemetry.work import Work
+from cosmos_outbox.testing.simulation.befallen import EPOCH
 from cosmos_outbox.testing.simulation.befalls import CALM, Befalls
-from cosmos_outbox.testing.simulation.bus import EPOCH, Bus
+from cosmos_outbox.testing.simulation.bus import Bus
 from cosmos_outbox.testing.simulation.bus_client import queues
 from cosmos_outbox.testing.simulation.bus_publisher import NEVER, BusPublisher
 from cosmos_outbox.testing.simulation.bus_queue import MAX_DELIVERIES, Rules

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from cosmos_outbox import Names, Service
-from cosmos_outbox.cosmos.aggregates import documents
-from cosmos_outbox.cosmos.aggregates.deadlines import CosmosDueDocuments
+from cosmos_outbox.cosmos.aggregates import deadlines, documents
+from cosmos_outbox.cosmos.aggregates.deadlines import DueAggregates
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox import deadlines
 from cosmos_outbox.outbox.deadlines import DueDocument
 from cosmos_outbox.testing import Commands, plugin, simulate, simulating
 from cosmos_outbox.testing.deriving.found import LeftBehind, StoredChange, StoredEvent
@@ -42,9 +41,9 @@ def found_by(seeds: int) -> None:
 @pytest.fixture
 def an_index_that_lags(monkeypatch: pytest.MonkeyPatch) -> None:
     """It shows each offer as it was at the look before, too."""
-    right, before = CosmosDueDocuments.pages, dict[str, DueDocument]()
+    right, before = DueAggregates.pages, dict[str, DueDocument]()
 
-    async def pages(self: CosmosDueDocuments, now: datetime) -> AsyncIterator[Sequence[DueDocument]]:
+    async def pages(self: DueAggregates, now: datetime) -> AsyncIterator[Sequence[DueDocument]]:
         old = [each for each in before.values() if each.due <= now]
         async for page in right(self, now + timedelta(hours=1)):
             before.update({each.id: each for each in page})
@@ -52,7 +51,7 @@ def an_index_that_lags(monkeypatch: pytest.MonkeyPatch) -> None:
             yield [*old, *page]
             old = []
 
-    monkeypatch.setattr(CosmosDueDocuments, "pages", pages)
+    monkeypatch.setattr(DueAggregates, "pages", pages)
 
 
 @pytest.mark.usefixtures("an_index_that_lags")

@@ -284,6 +284,36 @@ def test_loops_in_a_row_leave_nothing() -> None:
     assert len(gc.get_objects()) - before < 25
 
 
+def test_at_the_end_each_closes_what_it_opened_though_it_awaits_on_the_way() -> None:
+    """What another catches from it would leave it half open, for the collector to close amid the next run."""
+    closed: list[str] = []
+
+    async def works() -> None:
+        try:
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                await asyncio.sleep(1)
+                closed.append("never told: nobody waits any more")
+        finally:
+            closed.append("its client")
+
+    async def process() -> None:
+        try:
+            await works()
+        except Exception as error:  # noqa: BLE001 - as a process notes why it ended
+            closed.append(repr(error))
+
+    loop = Loop(None)
+
+    async def main() -> None:
+        loop.begin(SimulatedInstance("relay", loop.outside()), process())
+        await asyncio.sleep(1)
+
+    loop.run(main())
+    assert closed == ["its client"]
+
+
 def _open_file() -> None:
     tempfile.TemporaryFile().close()
 

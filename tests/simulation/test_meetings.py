@@ -7,9 +7,9 @@ from itertools import groupby
 
 from azure.core.utils import CaseInsensitiveDict
 
+from cosmos_outbox.testing.simulation.http import SentRequest
 from cosmos_outbox.testing.simulation.loop import Loop
 from cosmos_outbox.testing.simulation.meetings import COMMIT, MOMENTS, PARKING, THEFT, Meetings
-from cosmos_outbox.testing.simulation.store import SentRequest
 from cosmos_outbox.testing.simulation.trace import RunTrace
 
 KINDS = {"behind", "throttled", "unavailable", "no_connection", "lost_after"}

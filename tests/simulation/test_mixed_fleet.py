@@ -83,7 +83,7 @@ def _seen(bug: Planted, folder: Path) -> None:
     plant(bug, folder)
     paths = os.pathsep.join(map(str, [folder, folder / "packages" / "devstack" / "src"]))
     told = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "--simulate-seeds=12", _HERE],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "--simulate-seeds=60", _HERE],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": paths},
         capture_output=True,

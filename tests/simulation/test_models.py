@@ -12,13 +12,13 @@ from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.inbox.decision import Put, mend
 from cosmos_outbox.inbox.effect import EffectItem
-from cosmos_outbox.inbox.effect_decision import recorded
-from cosmos_outbox.inbox.effect_runs import EffectRuns
+from cosmos_outbox.inbox.effects import EffectInbox
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.change_once import Wanted
 from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.unit_of_work import ChangeRecord
+from cosmos_outbox.settings.transports import Name
 from cosmos_outbox.testing.simulation.plan import SimulationPlan
 from tests.simulation import reacting, ringing
 from tests.simulation.contacts import CONTACTS
@@ -61,10 +61,10 @@ class Replayed:
         return {PARKED: self.lot, DIRECTORY: self.entries, CLAIMS: self.claims, CONTAINER: self.contacts}
 
 
-def replayed() -> Replayed:
+def replayed(over: Name = "servicebus") -> Replayed:
     for seed in range(FIRST, FIRST + SEEDS):
         told = Replayed()
-        result = kept(SimulationPlan.drawn(seed), CONTACTS, told.mirrors)
+        result = kept(SimulationPlan.drawn(seed, transport=over), CONTACTS, told.mirrors)
         if len(told.lot.commits) < PARKED_COMMITS:
             continue
         steps = {
@@ -84,8 +84,9 @@ def written(commits: Sequence[Any], kind: str) -> int:
     return sum(now is not None and now.get("type") == kind for _, now in changes)
 
 
-def test_every_write_of_a_run_is_a_step_of_its_model() -> None:
-    told = replayed()
+@pytest.mark.parametrize("over", ["servicebus", pytest.param("storagequeue", marks=pytest.mark.long)])
+def test_every_write_of_a_run_is_a_step_of_its_model(over: Name) -> None:
+    told = replayed(over)
     assert told.found == {"parking": [], "inbox": [], "claims": [], "keyed": []}
     assert [each.unread for each in told.mirrors.values()] == [[]] * 4
     assert len(told.entries.commits) >= 50
@@ -169,12 +170,14 @@ def test_a_reaction_whose_cursor_stays_is_found(monkeypatch: pytest.MonkeyPatch)
 def test_an_effect_that_runs_after_its_record_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rule ``record-after``: seen by what comes of it only where a process dies in between."""
 
-    async def run(self: EffectRuns, key: AggregateKey, event: Event, started: EffectItem, hangs: Any) -> Any:
-        after = await self._record(key, started, lambda item: recorded(item, event, self.clock()))
-        await self._run_while_away(event, hangs)
+    async def run(
+        self: EffectInbox, key: AggregateKey, event: Event, started: EffectItem, patience: Any
+    ) -> Any:
+        after = await self._record(key, started, lambda item: item.recorded(event, self.clock()))
+        await self._ask_for(event, patience)
         return after
 
-    monkeypatch.setattr(EffectRuns, "_run", run)
+    monkeypatch.setattr(EffectInbox, "_run", run)
     told, _ = effects(FIRST)
     assert any("not begun" in each for each in told)
     assert any("(start-first)" in each for each in told)

@@ -110,7 +110,7 @@ def _seen(bug: Planted, folder: Path) -> None:
             "no:cacheprovider",
             "-p",
             "no:randomly",
-            "--simulate-seeds=12",
+            "--simulate-seeds=60",
             _HERE,
         ],
         cwd=folder,

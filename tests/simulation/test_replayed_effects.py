@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from cosmos_outbox.inbox.effect import Unsure
 from tests.simulation.replayed.commits import Commit, Document
 from tests.simulation.replayed.effects import EffectsReplayed, Ran
 
@@ -52,8 +51,8 @@ class Told:
         self.now += timedelta(seconds=seconds)
         return self
 
-    def found(self, unsure: Unsure = Unsure.RUN_AGAIN) -> list[str]:
-        return [*map(str, EffectsReplayed(frozenset({KIND}), unsure).not_allowed(self.steps))]
+    def found(self, *, repeatable: bool = True) -> list[str]:
+        return [*map(str, EffectsReplayed(frozenset({KIND}), repeatable=repeatable).not_allowed(self.steps))]
 
 
 def started() -> Told:
@@ -90,9 +89,9 @@ def test_what_a_call_may_do_is_allowed(way: Callable[[], Told]) -> None:
 
 def test_what_may_have_been_handled_is_told() -> None:
     late = started().begins(1).later(120).writes(2, by="b", running=3, **UNSURE)
-    assert late.found(Unsure.SET_ASIDE) == []
+    assert late.found(repeatable=False) == []
     failed = started().runs(1, how="failed").writes(1, ttl=-1, **UNSURE)
-    assert failed.found(Unsure.SET_ASIDE) == []
+    assert failed.found(repeatable=False) == []
     assert len(failed.found()) == 1
 
 

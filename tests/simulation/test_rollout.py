@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from cosmos_outbox.testing.judging.checker import check
+from cosmos_outbox.testing.simulation.http import SentRequest, StoreResponse
 from cosmos_outbox.testing.simulation.plan import SimulationPlan
-from cosmos_outbox.testing.simulation.store import SentRequest, StoreResponse
 from cosmos_outbox.testing.simulation.watching import written
 from cosmos_outbox.testing.simulation.world import SimulatedRun, run
 from tests.simulation.contacts import CONTACTS

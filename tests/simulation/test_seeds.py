@@ -3,11 +3,12 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
-from cosmos_outbox.testing.simulation.plan import KINDS, STORE, SimulationPlan
+from cosmos_outbox.testing.simulation.plan import KINDS, STORE, SimulationPlan, drawn_transport
 from cosmos_outbox.testing.simulation.store import StoreFaults
 from cosmos_outbox.testing.simulation.world import run
 from tests.simulation.contacts import CONTACTS
@@ -34,7 +35,7 @@ DEPLOYED = ("--faults", "rollout,sessions,triggers,lists,then.away,crash", "--se
 
 
 @pytest.mark.long  # test_amqp compares two processes
-@pytest.mark.parametrize("given", [(), DEPLOYED])
+@pytest.mark.parametrize("given", [(), DEPLOYED, ("--over", "storagequeue"), ("--over", "webhook")])
 def test_a_seed_is_one_story_in_every_process(given: tuple[str, ...]) -> None:
     told = ("--seed", str(SEED), *given, "--trace", "-")
     one, other = (_simulate(*told, hash_seed=each) for each in ("11", "22"))
@@ -76,6 +77,13 @@ def test_each_seed_draws_its_own_mix() -> None:
     assert len({plan.faults for plan in plans}) > 150
     assert {plan.partitions for plan in plans} == {1, 2, 3}
     assert set(StoreFaults.__dataclass_fields__) == {*STORE, "longest_seconds", "lag_seconds", "near"}
+
+
+def test_most_seeds_stay_with_the_first_transport_and_each_other_has_some() -> None:
+    drawn = Counter(drawn_transport(seed, CONTACTS.over) for seed in range(300))
+    assert drawn["servicebus"] > 150
+    assert min(drawn["storagequeue"], drawn["webhook"]) > 20
+    assert {drawn_transport(seed, ["servicebus"]) for seed in range(50)} == {"servicebus"}
 
 
 def test_a_plan_with_fewer_kinds_is_the_same_in_all_else() -> None:

@@ -70,9 +70,12 @@ def servicebus_connection(service: Service, *, admin: bool = False) -> str:
 async def database_of(server: Service, *services: Declared) -> AsyncIterator[DatabaseProxy]:
     """A database of the test's own, with the containers of these services as a deployment makes them.
 
-    It is deleted in the end: the more there are, the dearer is each change to what there is.
+    Of two that have one container the first says how it is. It is deleted in the end: the more there are, the dearer is
+    each change to what there is.
     """
-    needs = {need.name: need for each in services for need in needed(each.settings(_SETTINGS), each)}
+    needs = {
+        need.name: need for each in reversed(services) for need in needed(each.settings(_SETTINGS), each)
+    }
     async with CosmosClient.from_connection_string(server.connection_string) as client:
         database = await client.create_database(f"db-{uuid.uuid4().hex[:12]}")
         for need in needs.values():

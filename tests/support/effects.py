@@ -80,14 +80,6 @@ class FakeEvents:
         seen = self.stored if fenced or not self.lag else self.stored[: -self.lag]
         return [each for each in seen if each.aggregate == key and each.sequence in places]
 
-    async def first(self, key: AggregateKey, before: int, begin: datetime | None) -> int | None:
-        found = [
-            each.sequence
-            for each in self.stored
-            if each.aggregate == key and each.sequence and (begin is None or each.created_at >= begin)
-        ]
-        return min((each for each in found if each < before), default=None)
-
     async def held(self, key: AggregateKey) -> HeldBack:
         return self.what_is_held
 

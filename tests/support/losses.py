@@ -3,7 +3,7 @@
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -43,6 +43,13 @@ class Fate:
     loss: Loss
     write: int
     writes: int = 0
+    also: Mapping[int, Loss] = field(default_factory=dict)
+    """Other writes that are lost."""
+
+    def of_this_write(self) -> Loss | None:
+        """How the write that is made now is lost; None: it is not."""
+        self.writes += 1
+        return self.loss if self.writes == self.write else self.also.get(self.writes)
 
     @property
     def struck(self) -> bool:
@@ -69,19 +76,18 @@ class Failing(Container):
     fate: Fate
 
     async def execute(self, partition_key: Key, writes: Sequence[Write]) -> list[str]:
-        self.fate.writes += 1
-        if self.fate.writes != self.fate.write:
+        if (loss := self.fate.of_this_write()) is None:
             return await super().execute(partition_key, writes)
-        if self.fate.loss is Loss.REPEATED:
+        if loss is Loss.REPEATED:
             await super().execute(partition_key, writes)
             return await super().execute(partition_key, writes)
-        if self.fate.loss in (Loss.NO_ANSWER, Loss.THROTTLED, Loss.DIED_AFTER):
+        if loss in (Loss.NO_ANSWER, Loss.THROTTLED, Loss.DIED_AFTER):
             with suppress(StoreFailed):  # a fence, or a write that is refused, and that answer is lost
                 await super().execute(partition_key, writes)
             self._sessions._tokens.pop(self.paths.text(partition_key), None)
-        if self.fate.loss in (Loss.DIED_BEFORE, Loss.DIED_AFTER):
+        if loss in (Loss.DIED_BEFORE, Loss.DIED_AFTER):
             raise ProcessDied
-        kind = Kind.THROTTLED if self.fate.loss is Loss.THROTTLED else Kind.PASSING
+        kind = Kind.THROTTLED if loss is Loss.THROTTLED else Kind.PASSING
         raise StoreFailed(Failure(kind, "lost", answer_lost=True))
 
     async def read(self, item_id: str, partition_key: Key) -> Item | None:

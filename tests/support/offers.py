@@ -15,7 +15,7 @@ from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.deadlines import Deadlines
 from cosmos_outbox.outbox.errors import Throttled, Unavailable
 from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork
-from cosmos_outbox.wiring.outbox import deadlines_of
+from cosmos_outbox.wiring.deadlines import deadlines_of
 from tests.support.losses import Failing, Fate, ProcessDied
 from tests.support.reactions import no_loss
 
@@ -108,7 +108,7 @@ class Offers:
     def instance(self, kind: type[Offer] = Offer, container: Failing | None = None) -> Deadlines:
         """Another process: it has no session."""
         container = container or self.container()
-        made = deadlines_of([kind], container, aggregates_over(container), lambda: self.now)
+        made = deadlines_of([kind], container, aggregates_over(container), clock=lambda: self.now)
         assert made is not None, "an offer can be due"
         made.time = lambda: self.monotonic
         return made

@@ -23,6 +23,17 @@ def document() -> dict[str, Any]:
     return found
 
 
+def takes(operation_id: str) -> set[str]:
+    """The headers that a call takes."""
+    [found] = [
+        call
+        for calls in document()["paths"].values()
+        for call in calls.values()
+        if call["operationId"] == operation_id
+    ]
+    return {each["name"] for each in found["parameters"] if each["in"] == "header"}
+
+
 def resolved(node: dict[str, Any]) -> dict[str, Any]:
     """What a reference leads to; what is none, as it is."""
     while "$ref" in node:
@@ -70,4 +81,8 @@ def untold(method: str, path: str, status: int, headers: Mapping[str, str], body
     if media_type not in told.get("content", {}):
         return [*found, f"a body of type {media_type}"]
     schema = told["content"][media_type].get("schema")
-    return found + (problems_of(json.loads(body), schema["$ref"].rpartition("/")[2]) if schema else [])
+    return found + (
+        problems_of(json.loads(body), schema["$ref"].rpartition("/")[2])
+        if schema and "json" in media_type
+        else []
+    )

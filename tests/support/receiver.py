@@ -85,15 +85,15 @@ class Receiver:
         if not line:
             return None
         headers: dict[str, str] = {}
-        while header := (await reader.readline()).decode().strip():
+        while header := (await reader.readline()).decode("latin-1").strip():  # as most servers do
             name, _, value = header.partition(":")
             headers[name.lower()] = value.strip()
         return Got(line, headers, await reader.readexactly(int(headers.get("content-length", "0"))))
 
 
 @asynccontextmanager
-async def receiving(answer: Callable[[Got], Answer] = lambda _: OK) -> AsyncIterator[Receiver]:
-    """A receiver at a free port of loopback."""
+async def receiving(answer: Callable[[Got], Answer] = lambda _: OK, port: int = 0) -> AsyncIterator[Receiver]:
+    """A receiver on loopback; ``port`` 0: at a free one."""
     receiver, serving = Receiver(answer), set[asyncio.Task[None]]()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -107,7 +107,7 @@ async def receiving(answer: Callable[[Got], Answer] = lambda _: OK) -> AsyncIter
         finally:
             serving.discard(task)
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, "127.0.0.1", port)
     receiver.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/events"
     try:
         yield receiver

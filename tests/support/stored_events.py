@@ -61,9 +61,6 @@ class StoredEvents:
         self.queries += 1
         return await self._source.events(key, places, since, fenced=fenced)
 
-    async def first(self, key: AggregateKey, before: int, begin: datetime | None) -> int | None:
-        return await self._source.first(key, before, begin)
-
     async def held(self, key: AggregateKey) -> HeldBack:
         return await self._source.held(key)
 

@@ -40,6 +40,12 @@ PLANTED = {
         'of=Order)\nasync def tell_customer(event: Event) -> None:\n    assert event.data["shippedAt"]\n',
         "effect fails: order-mails: OrderPlacedEvent 1",
     ),
+    "orders: a gift that is like one before it is taken for a repetition": Planted(
+        "orders/service.py",
+        "    if order.state.shipped_at is None:",
+        '    if not order.state.shipped_at and Line(**event.data["line"]) not in order.state.lines:',
+        "at rest: order",
+    ),
     "people: a new address is taken for a name": Planted(
         "fastapi/directory.py",
         'update={"email": event.data["email"]}',
@@ -79,10 +85,10 @@ def copied(folder: Path, planted: Planted | None = None) -> Path:
     return folder
 
 
-def run(folder: Path, test: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, test: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [
         sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-c", "/dev/null",
-        "--rootdir", str(folder), f"examples/{test}",
+        "--rootdir", str(folder), f"examples/{test}", *options,
     ]  # fmt: skip
     path = os.pathsep.join(map(str, [folder, ROOT, ROOT / "packages/devstack/src"]))
     given: Mapping[str, str] = os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"} | environment
@@ -109,3 +115,14 @@ def test_a_bug_in_an_example_is_found(name: str, tmp_path: Path) -> None:
     told = run(copied(tmp_path, planted), TESTS[planted.file.partition("/")[0]])
     assert told.returncode == 1, told.stdout
     assert planted.found in told.stdout
+
+
+@pytest.mark.long  # runs the example's simulation twice
+def test_the_forms_that_a_run_writes_are_those_that_the_next_one_reads(tmp_path: Path) -> None:
+    """What the library keeps for itself, such as how far a sweep is, is no form of the service."""
+    folder = copied(tmp_path)
+    shutil.rmtree(folder / "examples/orders/tests/forms")
+    options = ("-p", "cosmos_outbox.testing.plugin", "--simulate-seeds=5")
+    for more in (["--simulate-write-forms"], []):
+        told = run(folder, TESTS["orders"], *options, *more)
+        assert told.returncode == 0, told.stdout

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cosmos_outbox.testing.judging.language import State
@@ -30,7 +30,8 @@ class Contacts:
         """A creation carries the whole contact, every other event its property."""
         if action == CREATED:
             return dict(body.get("contact") or {})
-        return {**state, **{name: body[name] for name in UPDATED if name in body}}
+        changed = {name: body[name] for name in UPDATED if name in body}
+        return {**state, **changed, "modifiedAt": body.get("createdAt")}
 
     def values(self, state: State) -> dict[str, str | None]:
         """What the clients set in a contact, or in a part of one."""
@@ -53,7 +54,17 @@ class Contacts:
             "company": company.get("companyName"),
             "city": company.get("city"),
             "country": company.get("country"),
+            "createdAt": _told(state.get("createdAt")),
+            "modifiedAt": _told(state.get("modifiedAt")),
         }
+
+
+def _told(time: str | None) -> str | None:
+    """In the form of docs/use/messages.md: UTC, without zeros at the end of the fraction."""
+    if time is None:
+        return None
+    text = datetime.fromisoformat(time).astimezone(UTC).isoformat().removesuffix("+00:00")
+    return (text.rstrip("0") if "." in text else text) + "Z"
 
 
 def expected(call: str, operation: str, properties: Iterable[str] = ()) -> dict[str, dict[str, Any]]:

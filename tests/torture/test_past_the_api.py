@@ -80,6 +80,14 @@ def test_an_event_that_is_parked_while_nothing_is_in_its_way_is_seen() -> None:
     assert another.rules() == set()  # which may be in the way, since nobody discarded it
 
 
+def test_what_the_relay_had_not_reached_when_its_contact_was_free_is_parked_later() -> None:
+    told = Story().created("a").poisoned("p", contact=CONTACT).poisoned("q", contact=CONTACT)
+    told.parked("p", contact=CONTACT).delivered("a", "Created", 1).noticed("p").discarded("p").free(hour=2)
+    told.parked("q", contact=CONTACT, hour=3).noticed("q").discarded("q").found()
+    assert told.rules() == set()
+    assert told.free(hour=4).parked("event-1", contact=CONTACT, hour=5).rules() == {"parked again"}
+
+
 def refused(*, event: str = "event-2", stored: bool = True, parked: str | None = None) -> Story:
     """A contact whose second event the broker refuses at first."""
     told = Story().created("a").patched("b", "name")

@@ -42,7 +42,7 @@ def _run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*command], cwd=cwd, capture_output=True, text=True, check=False)
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
     beside = Path(sys.executable).with_name(name)
     found = str(beside) if beside.exists() else shutil.which(name)
     if found is None:
@@ -64,7 +64,7 @@ def installed() -> Path:
         for name in names:
             shutil.copy(HERE / name, folder)
         done = _run(
-            _program("npm"),
+            program("npm"),
             "ci",
             "--ignore-scripts",
             "--no-audit",
@@ -83,7 +83,7 @@ def project(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reader")
     (folder / "node_modules").symlink_to(installed / "node_modules")
     (folder / "package.json").write_text('{"type": "module"}')
-    done = _run(_program("node"), HERE / "types.mjs", CONTRACT, folder / "events", cwd=folder)
+    done = _run(program("node"), HERE / "types.mjs", CONTRACT, folder / "events", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
@@ -92,7 +92,7 @@ def _compiled(project: Path, reader: str) -> subprocess.CompletedProcess[str]:
     (project / "reader.ts").write_text(reader)
     tsc = project / "node_modules" / "typescript" / "bin" / "tsc"
     options = ["--strict", "--noEmit", "--target", "es2022", "--module", "nodenext", "--types", ""]
-    return _run(_program("node"), tsc, *options, "reader.ts", cwd=project)
+    return _run(program("node"), tsc, *options, "reader.ts", cwd=project)
 
 
 READER = (HERE / "reader.ts").read_text()

@@ -261,7 +261,10 @@ def test_events_are_archived_where_a_setting_says_where() -> None:
     assert load_archive({"COSMOS": "x"}) is None
     found = load_archive({"ARCHIVE": "UseDevelopmentStorage=true", "ARCHIVE_CONTAINER": "audit"})
     assert isinstance(found, ArchiveSettings)
-    assert (found.container, found.lease_prefix) == ("audit", "archive-relay-")
+    assert (found.container, found.lease_prefix, found.indexed) == ("audit", "archive-relay-", False)
+    found = load_archive({"ARCHIVE": "UseDevelopmentStorage=true", "ARCHIVE_INDEX": "True"})
+    assert found is not None
+    assert found.indexed
     found = load_archive({"ARCHIVE__blobServiceUri": "https://a.blob.core.windows.net"})
     assert found is not None
     assert (found.connection.address, found.container) == ("https://a.blob.core.windows.net", "event-archive")

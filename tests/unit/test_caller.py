@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from cosmos_outbox.http.caller import ANONYMOUS
+from cosmos_outbox.http.caller import ANONYMOUS, principal
 from cosmos_outbox.http.caller import caller as of
 from cosmos_outbox.http.message import Request
 
@@ -57,3 +57,13 @@ def test_without_either_the_caller_is_anonymous(signed_in: bool) -> None:
 def test_only_a_digest_is_handed_on() -> None:
     assert "secret-1" not in caller(code="secret-1")
     assert "p-1" not in caller(PRINCIPAL, signed_in=True)
+
+
+def test_the_principal_is_the_one_of_the_keys_and_a_function_key_is_none() -> None:
+    signed_in = Request("POST", "http://localhost/api/contacts?code=k", PRINCIPAL)
+    assert principal(signed_in, platform_authenticates=True) == caller(PRINCIPAL, signed_in=True)
+    assert principal(signed_in, platform_authenticates=False) is None
+    assert principal(Request("POST", "http://localhost/?code=k"), platform_authenticates=True) is None
+    programs = principal(signed_in, platform_authenticates=False, who="ann")
+    assert programs == of(signed_in, platform_authenticates=True, who="ann")
+    assert programs not in (None, of(signed_in, platform_authenticates=True, who="bob"))

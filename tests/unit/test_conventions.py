@@ -49,7 +49,7 @@ def nodes(module: ast.Module, kind: type[N]) -> list[N]:
 
 
 def loggers(place: str) -> Iterator[str]:
-    """``_log = logging.getLogger(__name__)`` in the module; another call may only set another package's level."""
+    """``_log = logging.getLogger(__name__)`` in the module; another call may only be about another package's level."""
     for name, module in modules(place):
         calls = [
             node
@@ -65,7 +65,7 @@ def loggers(place: str) -> Iterator[str]:
         ] + [
             node.value
             for node in nodes(module, ast.Attribute)
-            if node.attr in {"setLevel", "handlers", "addHandler", "propagate"}
+            if node.attr in {"level", "setLevel", "handlers", "addHandler", "propagate"}
         ]
         for call in calls:
             if call not in allowed:

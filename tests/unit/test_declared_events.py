@@ -387,3 +387,11 @@ def test_a_mistake_in_a_name_is_an_error_when_the_class_is_made(declared: dict[s
             "created_tells": NewBooking, **declared,
         })  # fmt: skip
     assert told in str(raised.value)
+
+
+def test_no_event_has_a_field_that_tells_the_cause() -> None:
+    with pytest.raises(TypeError, match="Blamed: the outbox itself fills causedBy of an event"):
+
+        class Blamed(DomainEvent):
+            action: Literal["Blamed"] = "Blamed"
+            caused_by: str

@@ -138,6 +138,14 @@ def test_an_event_without_a_trace() -> None:
     assert "traceparent" not in event_item(a_contact(), an_event(), Origin("c"), ttl=1)["data"]
 
 
+def test_who_caused_an_event_stands_in_it_and_in_its_digest() -> None:
+    item = event_item(a_contact(), an_event(), replace(ORIGIN, caused_by="p-1"), ttl=864000)
+    assert item["data"] == EVENT_ITEM["data"] | {"causedBy": "p-1"}
+    assert is_as_committed(item)
+    assert not is_as_committed(item | {"data": EVENT_ITEM["data"]})
+    assert isinstance(EVENTS.event(item), OutboxEvent)
+
+
 STATE = "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"
 
 

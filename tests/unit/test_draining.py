@@ -24,6 +24,7 @@ class Observer:
 class Outbox:
     observer: Observer
     deadlines: None = None
+    archiving: Any = None
     feed: Any = field(default_factory=lambda: SimpleNamespace(id="contacts"))
 
     relay: Any = field(default_factory=lambda: SimpleNamespace(reading_seconds=60.0))
@@ -40,7 +41,7 @@ class Health:
 
 
 async def ended(
-    task: Task, *answers: bool | None, monkeypatch: pytest.MonkeyPatch
+    task: Task, *answers: bool | None, archived: Any = None, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[str, bool, float]:
     """What ended the run, whether all was forwarded, and the seconds that it took."""
 
@@ -49,7 +50,10 @@ async def ended(
 
     monkeypatch.setattr(draining, "fence_everywhere", fence)
     monkeypatch.setattr(draining, "LOOK_SECONDS", 0.01)
-    run = _Run(cast("Any", Health(Outbox(Observer(list(answers))))), task, asyncio.Event())
+    outbox = Outbox(Observer(list(answers)))
+    if archived is not None:
+        outbox.archiving = SimpleNamespace(observer=Observer(archived))
+    run = _Run(cast("Any", Health(outbox)), task, asyncio.Event())
     working = asyncio.create_task(asyncio.sleep(60))
     began = time.monotonic()
     reason = await run.until_done(working)
@@ -70,3 +74,9 @@ async def test_once_it_ends_when_all_is_forwarded(monkeypatch: pytest.MonkeyPatc
 async def test_once_with_a_time_it_ends_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     reason, whole, _ = await ended(Task(once=True, seconds=0.1), *[False] * 1000, monkeypatch=monkeypatch)
     assert (reason, whole) == ("0.1 s are over", False)
+
+
+async def test_once_it_ends_when_all_is_archived_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    archived: list[bool | None] = [None, False, True]
+    reason, whole, _ = await ended(Task(once=True), False, archived=archived, monkeypatch=monkeypatch)
+    assert (reason, whole, archived) == ("all is forwarded", True, [])

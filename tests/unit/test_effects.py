@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cosmos_outbox import Event, Named, Names, Service, SqliteFile, SubscriberService
-from cosmos_outbox.inbox.effect import Unsure
 from cosmos_outbox.settings.environment import TTL_MAX
 from cosmos_outbox.settings.errors import Misconfigured
 
@@ -33,7 +32,7 @@ async def test_items_live_for_longer_than_an_event_can_wait_in_all_places_togeth
         assert effects is not None
         rules = effects.inbox.rules
         assert (rules.events_live, rules.items_live) == (10 * DAY, 30 * DAY + 30 * DAY + 2 * DAY)
-        assert (rules.kinds, rules.unsure) == (frozenset({"Shipped"}), Unsure.SET_ASIDE)
+        assert (rules.kinds, rules.repeatable) == (frozenset({"Shipped"}), False)
         assert rules.begin == datetime(2026, 3, 1, tzinfo=UTC)
 
 

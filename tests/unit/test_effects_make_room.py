@@ -6,9 +6,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from cosmos_outbox.inbox.effect import EffectItem, RunningEffect
-from cosmos_outbox.inbox.effect_runs import MOST_LEFT
-from cosmos_outbox.inbox.effects import EffectInbox
+from cosmos_outbox.inbox.effect import CALL, EffectItem, RunningEffect
+from cosmos_outbox.inbox.effects import MOST_LEFT, EffectInbox
 from cosmos_outbox.inbox.errors import EffectAway, StoreAway
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.receiver import HOLD_SECONDS, WAIT_SECONDS, Receiver
@@ -83,7 +82,7 @@ def test_an_effect_that_hangs_makes_room_and_runs_once() -> None:
         await world.retrier.run(seconds=600)  # it is still running: nothing is begun twice
         assert [each[:2] for each in world.began] == [("sick", 1), ("well", 1), ("well", 2)]
         world.goes_on.set()
-        await world.inbox.runs.join()
+        await world.inbox.join()
         await world.retrier.run(seconds=600)
 
     world.loop.run(session())
@@ -126,7 +125,7 @@ def test_a_start_whose_process_died_makes_room_too_and_the_timer_goes_on_with_it
         assert round(world.loop.time()) == HOLD_SECONDS
         assert world.states == [("sick", 1, RecordState.WAITING)]
         world.goes_on.set()
-        await asyncio.sleep(RULES.call_seconds)
+        await asyncio.sleep(CALL.total_seconds())
         await world.retrier.run(seconds=600)
 
     world.loop.run(session())

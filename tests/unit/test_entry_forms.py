@@ -15,8 +15,8 @@ from infra import directory
         (
             directory.FORM,
             1,
-            ["first_name", "last_name", "email", "company", "city", "country"],
-            ["name", "lastName", "email", "company", "city", "country"],
+            ["first_name", "last_name", "email", "company", "city", "country", "created_at", "modified_at"],
+            ["name", "lastName", "email", "company", "city", "country", "created", "changed"],
         ),
         (board.FORM, 1, ["customer", "status", "total"], ["customer", "status"]),
     ],

@@ -4,6 +4,7 @@ What every service rests on is looked at in the examples too.
 """
 
 import inspect
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -154,6 +155,21 @@ async def _zone(req: Request) -> Answer:
     return Answer(200)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"), [(logging.NOTSET, logging.WARNING), (logging.DEBUG, logging.DEBUG)]
+)
+def test_the_sdks_do_not_write_each_request_to_the_log_unless_somebody_wants_it(
+    before: int, after: int
+) -> None:
+    known = logging.getLogger("azure").level
+    try:
+        logging.getLogger("azure").setLevel(before)
+        function_app(service)
+        assert logging.getLogger("azure").level == after
+    finally:
+        logging.getLogger("azure").setLevel(known)
+
+
 async def test_a_path_that_is_not_there_is_answered_with_that_of_the_resource() -> None:
     app = function_app(service, resources=[tasks])
     [unrouted] = [each for each in app.get_functions() if each.get_function_name() == "unrouted"]
@@ -180,13 +196,14 @@ def test_every_call_of_the_api_has_its_function() -> None:
     }
     expected = {
         ("contacts", "POST"), ("contacts", "GET"), ("contacts/{id}", "GET"), ("contacts/{id}", "PATCH"),
-        ("contacts/{id}", "PUT"),
+        ("contacts/{id}", "PUT"), ("contacts/{id}/history", "GET"),
         ("contacts/{id}", "DELETE"), ("directory", "GET"), ("health", "GET"), ("parked", "GET"),
         ("parked/{id}", "GET"), ("relay", "GET"), ("operations", "GET"), ("dependencies", "GET"),
         ("instance", "GET"), ("history/{path}/{id}", "GET"),
         ("parked/{id}/discard", "POST"), ("parked/{path}/{id}/replay", "POST"), ("set-aside", "GET"),
         ("set-aside/{id}", "GET"), ("set-aside/{id}/apply", "POST"), ("set-aside/{id}/discard", "POST"),
-        ("dead-letters/collect", "POST"), ("subscriber", "GET"),
+        ("dead-letters/collect", "POST"), ("subscriber", "GET"), ("openapi.json", "GET"), ("docs", "GET"),
+        ("docs/{file}", "GET"), ("problems/{kind}", "GET"),
     }  # fmt: skip
     assert not calls - expected, f"new calls: {calls - expected}; add each here and to docs/use/api.md"
     assert not expected - calls, f"no function takes {expected - calls} any more: callers rely on these"
@@ -238,19 +255,18 @@ async def test_a_message_is_given_back_only_after_a_wait_also_where_a_setting_is
 
 
 @EVERY_APP
-def test_only_health_and_the_page_without_data_can_be_called_without_a_key(app: str) -> None:
+def test_only_health_and_what_holds_no_data_can_be_called_without_a_key(app: str) -> None:
     levels = {name: str(trigger(name, app).get("authLevel", "")).lower() for name in functions(app)}
     assert {name for name, level in levels.items() if "anonymous" in level} == {
-        "health",
-        "get_operations_page",
-    }
+        "health", "get_operations_page", "get_openapi", "get_docs", "get_docs_file", "get_problem"
+    }  # fmt: skip
     admin = {
         "get_relay", "list_parked", "get_parked", "discard_parked", "replay_parked",
         "list_set_aside", "get_set_aside", "apply_set_aside", "discard_set_aside", "collect_dead_letters",
         "get_subscriber", "get_dependencies", "get_instance", "get_history",
         "list_effects", "get_effect", "apply_effect", "discard_effect", "reset_effects",
     }  # fmt: skip
-    later = ("order_mails", "payment_orders", "order_articles", "order_payments")
+    later = ("order_mails", "order_gifts", "payment_orders", "order_articles", "order_payments")
     admin |= {f"{name}_{each}" for name in admin for each in later}
     assert {name for name, level in levels.items() if "admin" in level} == admin & levels.keys()
 
@@ -315,7 +331,7 @@ def test_the_app_of_a_service_that_only_subscribes_has_its_subscribers_and_their
     ]  # fmt: skip
     assert sorted(listed) == sorted(
         [
-            "health", "unrouted",
+            "health", "unrouted", "get_openapi", "get_docs", "get_docs_file", "get_problem",
             "guests", "watch_guests", "sweep_guests", *of_records,
             "blind_guests", "watch_blind_guests", *(f"{each}_blind_guests" for each in of_records),
             "letters", "watch_letters", *(f"{each}_letters" for each in of_records),

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cosmos_outbox.functions.operator import operations
+from cosmos_outbox.http import conditions
 from cosmos_outbox.http import request as edge
 from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.outbox.feed import FeedEvent
@@ -104,7 +105,7 @@ async def test_no_request_makes_the_edge_fail(
         body,
     )
     for parse in (
-        http.contact_details, http.revision, edge.if_match, edge.page_request, edge.idempotency_key, edge.origin,
+        http.contact_details, http.revision, conditions.of_change, edge.page_request, edge.idempotency_key, edge.origin,
         edge.path_id, operations.parking_id, operations.discard_reason,
     ):  # fmt: skip
 

@@ -10,12 +10,13 @@ import azure.functions as func
 import pytest
 from pydantic.alias_generators import to_camel
 
+from cosmos_outbox.functions.document import routes
 from cosmos_outbox.functions.edge.http_functions import http_function, paths
 from cosmos_outbox.functions.function_app import App
 from cosmos_outbox.functions.operator import history, operations
-from cosmos_outbox.http import methods
+from cosmos_outbox.http import conditions, methods
 from cosmos_outbox.http import request as edge
-from cosmos_outbox.http.answering import STATUS_OF, Answering
+from cosmos_outbox.http.answering import STATUS_OF, Answering, status_of
 from cosmos_outbox.http.calls import calls
 from cosmos_outbox.http.catch_all import no_such_call
 from cosmos_outbox.http.errors import (
@@ -34,16 +35,17 @@ from cosmos_outbox.operations.views.names import names_of
 from cosmos_outbox.outbox import errors
 from cosmos_outbox.outbox.unit_of_work import Page, Receipt, Versioned
 from cosmos_outbox.settings.errors import InfraError, Misconfigured, Overloaded
+from cosmos_outbox.testing import call
 from domain.contact import Contact
 from domain.errors import ContactDeleted
 from domain.values import ContactDetails
+from function_app import app
 from infra.bootstrap import service
 from infra.contacts_http import contacts
 from tests.support import contacts_http as http
 from tests.support.contacts import DETAILS, DETAILS_JSON, NOON
 from tests.support.functions import functions
-from tools.openapi.calls import CALLS
-from tools.openapi.document import routes
+from tests.support.openapi import takes
 
 CONTACT = Contact.create(DETAILS, at=NOON)
 
@@ -161,7 +163,7 @@ async def test_what_somebody_with_a_key_meets_is_told_each_time(caplog: pytest.L
     "header", ["", " ", ",", "abc", '"abc', 'abc"', '"a" "b"', '"a", *', "*, *", 'w/"a"', 'W/ "a"', "'a'"]
 )
 async def test_an_if_match_that_is_none_is_refused(header: str) -> None:
-    status, fields, _ = await refused(lambda: edge.if_match(request(headers={"If-Match": header})))
+    status, fields, _ = await refused(lambda: conditions.if_match(request(headers={"If-Match": header})))
     assert (status, fields) == (400, ["If-Match"])
 
 
@@ -175,7 +177,7 @@ async def called(name: str, sent: Request) -> Answer:
     return Answer(got.status_code, got.get_body(), got.headers, got.mimetype)
 
 
-ROUTES = {route.name: route for route in routes()}
+ROUTES = {route.name: route for route in routes([*functions().values()])}
 
 
 @pytest.mark.parametrize("header", edge.HONOURED)
@@ -186,19 +188,19 @@ async def test_a_condition_or_a_key_that_a_call_would_ignore_is_refused(name: st
     sent = request(method, headers={header: '"1"'}, route={"id": str(CONTACT.id), "path": "contacts"})
     answer = await called(name, sent)
     errors = json.loads(answer.body)["errors"] if answer.status >= 400 else []
-    taken = header in CALLS[name].headers or (method == "GET" and header == "Idempotency-Key")
+    taken = header in takes(name) or (method == "GET" and header == "Idempotency-Key")
     assert (header in [error["field"] for error in errors if "honoured" in error["reason"]]) == (not taken)
     assert taken or answer.status == 400
 
 
 def test_the_calls_that_take_a_condition_or_a_key_are_these() -> None:
-    assert {name: taken for name in ROUTES if (taken := {*CALLS[name].headers} & {*edge.HONOURED})} == {
+    assert {name: taken for name in ROUTES if (taken := takes(name) & {*edge.HONOURED})} == {
         "create_contact": {"Idempotency-Key"},
         "get_contact": {"If-None-Match"},
         "get_operations_page": {"If-None-Match"},
-        "patch_contact": {"If-Match", "Idempotency-Key"},
-        "put_contact": {"If-Match", "Idempotency-Key"},
-        "delete_contact": {"If-Match", "Idempotency-Key"},
+        "patch_contact": {*edge.HONOURED},
+        "put_contact": {*edge.HONOURED},
+        "delete_contact": {*edge.HONOURED},
     }
 
 
@@ -249,11 +251,11 @@ def test_a_patch_may_remove_what_is_not_there(patch: dict[str, Any]) -> None:
     ],
 )
 def test_an_if_match_names_versions(header: str, versions: set[str]) -> None:
-    assert edge.if_match(request(headers={"if-match": header})) == versions
+    assert conditions.if_match(request(headers={"if-match": header})) == versions
 
 
 def test_without_an_if_match_any_version_will_do() -> None:
-    assert edge.if_match(request()) == frozenset()
+    assert conditions.if_match(request()) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -436,11 +438,14 @@ def test_an_id_may_be_written_in_capitals() -> None:
         (errors.Throttled("x", retry_after_seconds=2.6), 429, "3"),
         (errors.Throttled("x", retry_after_seconds=0.01), 429, "1"),
         (errors.Unavailable("x"), 503, "5"),
-        (errors.Unavailable("x", retry_after_seconds=31.2), 503, "31"),
+        (errors.Unavailable("x", retry_after_seconds=31.2), 503, "32"),
         (errors.OutcomeUnknown("x"), 503, "5"),
         (errors.NotParked("x"), 404, None),
         (errors.StillUnsendable("x"), 409, None),
         (errors.NotDelivered("x"), 503, "5"),
+        (Overloaded("x", retry_after_seconds=12.0), 503, "12"),
+        (inbox.StoreAway("x"), 503, "1"),
+        (inbox.Contended("x"), 503, "1"),
         (Misconfigured("COSMOS is missing"), 500, None),
     ],
 )
@@ -448,6 +453,17 @@ def test_every_error_has_its_status(error: Exception, status: int, retry_after: 
     response = http.answering.answer(error)
     assert response.status == status
     assert response.headers.get("Retry-After") == retry_after
+
+
+def test_an_error_of_the_services_own_says_when_to_come_back_if_it_knows() -> None:
+    class Busy(Exception):
+        """The warehouse is busy."""
+
+        retry_after_seconds = 6.5
+
+    own = Answering(status_of({Busy: 429, TimeoutError: 503}))
+    assert own.answer(Busy()).headers["Retry-After"] == "7"
+    assert own.answer(TimeoutError()).headers["Retry-After"] == "1"
 
 
 def _leaves(kind: type[Exception]) -> set[type[Exception]]:
@@ -472,7 +488,9 @@ def test_a_misconfigured_service_does_not_tell_its_caller_what() -> None:
 
 def test_an_unusable_token_is_named_as_the_field_that_is_wrong() -> None:
     response = http.answering.answer(errors.UnknownContinuation("start again"))
-    assert json.loads(response.body)["errors"] == [{"field": "continuationToken", "reason": "start again"}]
+    assert json.loads(response.body)["errors"] == [
+        {"field": "continuationToken", "code": "unknown_token", "reason": "start again"}
+    ]
 
 
 async def test_an_unexpected_error_is_answered_without_a_trace(caplog: pytest.LogCaptureFixture) -> None:
@@ -560,13 +578,16 @@ def test_created_says_where_and_which_version() -> None:
     body = json.loads(response.body)
     assert body["name"] == {"firstName": "John", "lastName": "Doe"}
     properties = {to_camel(name) for name in ContactDetails.model_fields}
-    assert set(body) == {"id", "createdAt", "modifiedAt", "sequence"} | properties, (
+    assert body["etag"] == '"1"'
+    assert set(body) == {"id", "createdAt", "modifiedAt", "sequence", "etag"} | properties, (
         "ContactView shows every property of ContactDetails, and nothing that only this service needs"
     )
 
 
 def test_a_version_that_others_have_replaced_is_not_claimed() -> None:
-    assert "ETag" not in http.shown.changed(Receipt(CONTACT, None, events=1)).headers
+    answer = http.shown.changed(Receipt(CONTACT, None, events=1))
+    assert "ETag" not in answer.headers
+    assert "etag" not in json.loads(answer.body)
 
 
 @pytest.mark.parametrize(
@@ -585,9 +606,11 @@ def test_a_version_that_the_caller_has_is_not_sent_again(header: str, status: in
 
 
 def test_a_list_says_where_it_goes_on() -> None:
-    body = json.loads(http.shown.listed(Page([CONTACT], "next")).body)
-    assert [item["id"] for item in body["items"]] == [str(CONTACT.id)]
-    assert body["continuationToken"] == "next"
+    body = json.loads(
+        http.shown.listed(Page([CONTACT], "next", ['"3"']), "/api/contacts?continuationToken=next").body
+    )
+    assert [(item["id"], item["etag"]) for item in body["items"]] == [(str(CONTACT.id), '"3"')]
+    assert (body["continuationToken"], body["nextLink"]) == ("next", "/api/contacts?continuationToken=next")
 
 
 SMALL_APP = App()
@@ -697,3 +720,22 @@ def test_a_tracestate_without_a_valid_traceparent_is_ignored() -> None:
 )
 def test_who_asks_for_no_cache_wants_the_newest_state(header: str, wanted: bool) -> None:
     assert edge.wants_newest(request("GET", headers={"Cache-Control": header})) is wanted
+
+
+@pytest.mark.parametrize(
+    ("method", "route"), [(method, path.route) for path in paths(app) for method in sorted(path.methods)]
+)
+async def test_no_call_answers_who_names_a_version_of_the_api(method: str, route: str) -> None:
+    """It would be taken for that version's answer. Nothing is looked up for it: no store is here."""
+    path = re.sub(r"\{\w+\}", str(CONTACT.id), route)
+    answer = await call(app, method, f"/api/{path}?api-version=2026-01-01")
+    [told] = json.loads(answer.get_body())["errors"]
+    assert (answer.status_code, told["field"], told["code"]) == (400, "api-version", "not_honoured")
+
+
+async def test_a_call_of_the_services_own_may_take_a_version() -> None:
+    @http.answering.honouring("api-version")
+    async def function(req: Request) -> Answer:
+        return Answer(200)
+
+    assert (await function(Request("GET", "http://x/api/y?api-version=2026-01-01"))).status == 200

@@ -100,7 +100,7 @@ async def test_the_time_since_the_last_success_begins_with_the_first_page_and_gr
     recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [100.0]
-    monkeypatch.setattr(telemetry.last_success, "_at", None)
+    monkeypatch.setattr(telemetry.last_success, "_at", {})
     with using(replace(SYSTEM, monotonic=lambda: clock[0])):
         assert recorded.gauge("outbox.relay.since_success") is None
         await relay(BusPublisher()).forward([event("a", 1)])

@@ -1,21 +1,25 @@
 """A declaration that cannot work is refused when it is made, and what it leaves out has one meaning."""
 
+import hashlib
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 import pytest
+from starlette.middleware.cors import CORSMiddleware
 
-from cosmos_outbox import WireModel
+from cosmos_outbox import AggregateState, WireModel
 from cosmos_outbox.http import Action, Resource
 from cosmos_outbox.http.answering import status_of
 from cosmos_outbox.http.asgi import AsgiApp, received
-from cosmos_outbox.http.calls import calls
+from cosmos_outbox.http.calls import CallerOf, calls
 from cosmos_outbox.http.errors import InvalidRequest
-from cosmos_outbox.http.message import Answer, Headers
+from cosmos_outbox.http.message import Answer, Headers, Request
 from cosmos_outbox.http.openapi import answers, operation
 from cosmos_outbox.http.validation import replaced
-from tests.support.tasks import Details, Owner, Place, Task, service, tasks
+from cosmos_outbox.testing import in_memory
+from tests.support.tasks import Details, Owner, Place, Task, TaskState, service, tasks
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TASK = Task.create(
@@ -72,6 +76,18 @@ def test_a_declaration_that_cannot_work_is_refused(declared: dict[str, Any], tol
 def test_an_action_that_cannot_work_is_refused(name: str, run: Any, body: Any) -> None:
     with pytest.raises(TypeError):
         Action(name, run, body=body)
+
+
+def test_a_list_is_filtered_by_no_field_that_has_the_name_of_another_parameter() -> None:
+    class SortedState(TaskState):
+        sort: str = "small"
+
+    class SortedTask(Task):
+        state_type: ClassVar[type[AggregateState]] = SortedState
+        found_by: ClassVar[Sequence[str]] = ("sort",)
+
+    with pytest.raises(TypeError, match="things: a list is asked for sort in another sense"):
+        Resource("things", SortedTask)
 
 
 def test_callers_see_the_state_with_its_sequence_and_not_what_only_the_service_needs() -> None:
@@ -157,8 +173,8 @@ def test_a_call_that_is_not_declared_is_not_there() -> None:
 def test_each_call_has_a_name_of_its_own_that_sorts_before_the_catch_all() -> None:
     names = [call.name for call in calls(service, [tasks])]
     assert names == [
-        "create_office_task", "list_tasks", "get_office_task", "patch_office_task", "put_office_task",
-        "delete_office_task", "post_office_task_give", "post_office_task_finish",
+        "create_office_task", "list_tasks", "get_office_task", "get_office_task_history", "patch_office_task",
+        "put_office_task", "delete_office_task", "post_office_task_give", "post_office_task_finish",
     ]  # fmt: skip
     assert max(names) < "unrouted"
 
@@ -208,3 +224,97 @@ async def test_who_goes_before_the_request_has_come_gets_no_answer_and_changes_n
     assert sent == []
     with pytest.raises(NotImplementedError, match="not websocket"):
         await AsgiApp([])({"type": "websocket"}, receive, send)
+
+
+def signed_in(who: str, **headers: str) -> Headers:
+    written = {"x-ms-client-principal-id": who, "x-ms-client-principal-idp": "aad"}
+    return Headers(written, {"Content-Type": "application/json"}, headers)
+
+
+async def created(by: Headers, *, caller_of: CallerOf | None = None) -> Answer:
+    [create, *_] = calls(service, [tasks], caller_of=caller_of)
+    body = b'{"title": "Water the plants", "place": {"room": "Hall"}}'
+    return await create.handler(Request("POST", "http://localhost/api/tasks", by, {}, body))
+
+
+async def test_an_event_tells_who_signed_in_and_a_key_is_theirs_alone_where_the_platform_vouches() -> None:
+    async with in_memory(service, environment={"WEBSITE_AUTH_ENABLED": "True"}) as memory:
+        first = await created(signed_in("ann", **{"Idempotency-Key": "1"}))
+        others = await created(signed_in("bob", **{"Idempotency-Key": "1"}))
+        again = await created(signed_in("ann", **{"Idempotency-Key": "1"}))
+        nobodys = await created(Headers({"Content-Type": "application/json", "x-functions-key": "k"}))
+    assert [each.status for each in (first, others, again, nobodys)] == [201] * 4
+    assert again.headers["Location"] == first.headers["Location"] != others.headers["Location"]
+    by = [event.data.get("causedBy") for event in memory.events]
+    assert by == [
+        hashlib.sha256(b"principal aad ann").hexdigest(),
+        hashlib.sha256(b"principal aad bob").hexdigest(),
+        None,
+    ]
+
+
+async def test_a_change_tells_it_too() -> None:
+    async with in_memory(service, environment={"WEBSITE_AUTH_ENABLED": "True"}) as memory:
+        made = await created(signed_in("ann"))
+        finish = next(each for each in calls(service, [tasks]) if each.route.endswith("/finish"))
+        place = made.headers["Location"]
+        done = await finish.handler(
+            Request("POST", f"{place}/finish", signed_in("bob"), {"id": place.rpartition("/")[2]})
+        )
+    assert done.status == 200
+    assert [event.data["causedBy"] for event in memory.events] == [
+        hashlib.sha256(b"principal aad ann").hexdigest(),
+        hashlib.sha256(b"principal aad bob").hexdigest(),
+    ]
+
+
+async def test_a_forged_principal_changes_nothing_where_the_platform_does_not_vouch() -> None:
+    async with in_memory(service) as memory:
+        first = await created(signed_in("ann", **{"Idempotency-Key": "1"}))
+        second = await created(signed_in("bob", **{"Idempotency-Key": "1"}))
+        named = await created(signed_in("bob"), caller_of=lambda _: "cyd")
+    assert second.headers["Location"] == first.headers["Location"], "both are the same caller: nobody"
+    assert named.status == 201
+    assert [event.data.get("causedBy") for event in memory.events] == [
+        None,
+        hashlib.sha256(b"program cyd").hexdigest(),
+    ]
+
+
+async def asked_across(app: CORSMiddleware, method: str, **headers: str) -> dict[str, str]:
+    """The headers of an answer to a page of another origin."""
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    given = {"origin": "https://page.example"} | {
+        name.replace("_", "-"): value for name, value in headers.items()
+    }
+    raw = [(name.encode(), value.encode()) for name, value in given.items()]
+    scope = {"type": "http", "method": method, "path": "/tasks/nobody", "query_string": b"", "headers": raw}
+    async with in_memory(service):
+        await app(scope, receive, send)
+    return {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+
+
+async def test_starlettes_cors_lets_a_page_call_and_leaves_it_the_headers_that_the_calls_expose() -> None:
+    app = CORSMiddleware(
+        AsgiApp(calls(service, [tasks])),
+        allow_origins=["https://page.example"],
+        allow_methods=["*"],
+        allow_headers=["*"],
+    )
+    asks = {
+        "access_control_request_method": "PATCH",
+        "access_control_request_headers": "if-match,idempotency-key",
+    }
+    allowed = await asked_across(app, "OPTIONS", **asks)
+    assert "PATCH" in allowed["access-control-allow-methods"]
+    assert allowed["access-control-allow-headers"] == "if-match,idempotency-key"
+    told = await asked_across(app, "GET")
+    assert told["access-control-allow-origin"] == "https://page.example"
+    assert {"ETag", "Location", "Retry-After"} <= set(told["access-control-expose-headers"].split(", "))

@@ -63,6 +63,21 @@ async def test_events_without_a_sequence_are_tried_as_the_broker_had_them() -> N
     assert handler.given == ["c", "a", "b"]
 
 
+async def test_a_record_that_was_closed_while_those_before_it_were_tried_is_passed_over() -> None:
+    handler, events = Handler(), (event(1), event(2), event(3))
+    records = await records_of(*events)
+
+    async def apply(received: Event) -> None:
+        await handler(received)
+        if received == events[0]:
+            other = await records.get(record_id(records, events[1]))
+            await records.change(other, RecordState.DISCARDED, "an operator's", attempts=other.attempts)
+
+    tried = await Retrier(read, apply, records, timedelta(days=1), lambda: NOON).run(seconds=60)
+    assert tried == Tried(applied=2)
+    assert handler.given == [events[0].id, events[2].id]
+
+
 async def test_an_operator_cannot_apply_a_record_past_one_before_it_that_still_fails() -> None:
     handler, records = Handler(), await records_of(event(1), event(2))
     handler.sick = [event(1)]

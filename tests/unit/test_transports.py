@@ -1,6 +1,7 @@
 """A service has the transport that it names: no other one's settings are needed, nor its triggers registered."""
 
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -10,11 +11,18 @@ from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.environment import shown
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.transports import LOADERS, ServiceBus, StorageQueue
+from cosmos_outbox.wiring.storagequeue import claim_erasers
 from cosmos_outbox.wiring.subscribing import SubscriberService
 from cosmos_outbox.wiring.transports import KINDS
 
 COSMOS = {"COSMOS": "AccountEndpoint=http://c/;AccountKey=k"}
 QUEUES = COSMOS | {"STORAGEQUEUE__queueServiceUri": "https://a.queue.core.windows.net"}
+
+WEBHOOK = {
+    "TRANSPORT": "webhook",
+    "WEBHOOK_URL": "https://example.com/events",
+    "WEBHOOK_SECRETS": "whsec_" + "a" * 44,
+}
 
 
 async def nothing(*_: object) -> None:
@@ -121,3 +129,26 @@ def test_a_queue_of_service_bus_has_a_trigger_of_its_own_and_one_subscriber(
     one.effect("calls", of="booking")(nothing)
     with pytest.raises(Misconfigured, match="a queue has one subscriber, where the service has several"):
         one.settings(there)
+
+
+def test_a_function_app_whose_subscriber_would_get_nothing_is_not_made(
+    bookings: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (COSMOS | WEBHOOK).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(
+        Misconfigured, match="booking-mails cannot receive: the service's transport is webhook"
+    ):
+        app(bookings)
+    alone = Service("bookings", aggregates=[], names=Names("d", "bookings"), transport="webhook")
+    assert "relay" in {each.get_function_name() for each in app(alone).get_functions()}
+
+
+async def test_whoever_erases_is_given_the_claims_where_the_transport_keeps_some(bookings: Service) -> None:
+    there = bookings.settings(
+        QUEUES | {"STORAGEQUEUE_CLAIMS__blobServiceUri": "https://a.blob.core.windows.net"}
+    )
+    async with AsyncExitStack() as resources:
+        assert len(claim_erasers(there.transports, resources)) == 1
+        assert claim_erasers(bookings.settings(QUEUES).transports, resources) == ()
+        assert claim_erasers(bookings.settings(COSMOS | WEBHOOK).transports, resources) == ()

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import azure.functions as func
 
-from cosmos_outbox import Names, Service
+from cosmos_outbox import Names, OwnContainer, Service
 from cosmos_outbox.functions.relay import relay_functions
 from cosmos_outbox.preflight.containers import needed
 from cosmos_outbox.testing import in_memory
 from cosmos_outbox.testing.simulation.processes import KEY
+from tests.support.held import HOLD, let_go
 from tests.support.offers import Offer
 from tests.support.reactions import Heap
 
@@ -18,6 +19,8 @@ CONNECTIONS = {
 }
 WITHOUT = Service("heaps", [Heap], Names(database="heaps", container="heaps", topic="heap-events"))
 WITH = replace(WITHOUT, aggregates=[Heap, Offer])
+OWN = replace(WITHOUT, aggregates=[], own=OwnContainer("/tenantId", {"heap": None}))
+OWN_WITH = replace(OWN, own=OwnContainer("/tenantId", {"heap": None}, due={HOLD: let_go}))
 
 
 def functions(service: Service) -> set[str]:
@@ -35,3 +38,12 @@ async def test_only_who_can_be_due_costs_anything() -> None:
         assert (service.wire(CONNECTIONS).outbox.deadlines is not None) == is_due
         async with in_memory(service):
             assert (service().outbox.deadlines is not None) == is_due
+
+
+async def test_nor_in_a_container_of_a_teams_own() -> None:
+    for service, is_due in ((OWN, False), (OWN_WITH, True)):
+        assert ("meet_deadlines" in functions(service)) == is_due
+        [feed] = [each for each in needed(service.settings(CONNECTIONS), service) if each.name == "heaps"]
+        assert (HOLD in feed.queried) == is_due
+        assert {"/type", "/aggregateId"} <= {*feed.queried}
+        assert (service.wire(CONNECTIONS).outbox.deadlines is not None) == is_due

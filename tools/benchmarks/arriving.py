@@ -89,7 +89,8 @@ async def _commit(container: ContainerProxy, count: int) -> None:
     for _ in range(count):
         event_id, contact = str(uuid4()), str(uuid4())
         head = {"id": event_id, "contactId": contact, "action": "ContactCreatedEvent", "sequence": 1}
-        data = {**head, "createdAt": utc_now().isoformat(), "contact": CONTACT}
+        now = {"createdAt": utc_now().isoformat()}
+        data = {**head, **now, "contact": CONTACT | now}
         item = {
             "id": event_id, "partitionKey": partition, "type": "domainEvent", "aggregateType": "contact",
             "aggregateId": contact, "data": data, "ttl": 864_000,

@@ -120,7 +120,9 @@ def _event(contact: str, sequence: int) -> OutboxEvent:
     action = "ContactCreatedEvent" if sequence == 1 else "ContactNameUpdatedEvent"
     now, event_id = utc_now(), str(uuid4())
     told = (
-        {"contact": CONTACT} if sequence == 1 else {"name": {"firstName": f"J{sequence}", "lastName": "Doe"}}
+        {"contact": CONTACT | {"createdAt": utc_now().isoformat()}}
+        if sequence == 1
+        else {"name": {"firstName": f"J{sequence}", "lastName": "Doe"}}
     )
     head = {"id": event_id, "contactId": contact, "action": action, "sequence": sequence}
     data = {**head, "createdAt": now.isoformat(), **told}

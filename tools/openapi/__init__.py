@@ -1,1 +1,1 @@
-"""Makes the OpenAPI description of the HTTP API from the functions, the models and the errors."""
+"""Keeps the OpenAPI document of the contact service in the docs."""

@@ -1,4 +1,4 @@
-"""The documents of aggregates that are due are found by one query over all partitions, at any number of aggregates.
+"""The documents that are due are found by one query over all partitions, at any number of documents.
 
 What a query finds may be old, and what it misses is found by the next one: whoever asks decides by the state.
 """
@@ -6,41 +6,91 @@ What a query finds may be old, and what it misses is found by the next one: whoe
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 from cosmos_outbox.cosmos.aggregates.documents import aggregate_from_item
 from cosmos_outbox.cosmos.aggregates.due import DUE, due_field, due_time, text_of_now
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Kind
+from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.cosmos.store.partition_key import field, parts
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.outbox.aggregate import Aggregate
-from cosmos_outbox.outbox.deadlines import DueDocument
+from cosmos_outbox.outbox.aggregates import Aggregates
+from cosmos_outbox.outbox.deadlines import DueDocument, due_origin, fall_due
+from cosmos_outbox.outbox.errors import AggregateNotFound
 
-LIST_DUE = "SELECT c.id, c.partitionKey, c.type, c.due FROM c WHERE c.due <= @now"
 _PAGE = 100
 _CHANGED = {Kind.STALE, Kind.MISSING}
 
 
+class DueQuery(str):
+    """A query for the documents with a time, at ``path``, that has come. Of each it gets what the paths begin with."""
+
+    path: str
+
+    @classmethod
+    def of(cls, path: str, *beside: str) -> Self:
+        """``beside``: paths of what else is needed."""
+        names = dict.fromkeys(parts(each)[0] for each in ("/id", path, *beside))
+        fields = ", ".join(field("c", f"/{name}") for name in names)
+        made = cls(f"SELECT {fields} FROM c WHERE {field('c', path)} <= @now")  # noqa: S608 - declared paths
+        made.path = path
+        return made
+
+
+LIST_DUE = DueQuery.of(f"/{DUE}", "/partitionKey", "/type")
+
+
+async def due_items(container: Container, query: DueQuery, now: datetime) -> AsyncIterator[Sequence[Item]]:
+    """What the query finds, page by page. Raises Throttled, Unavailable, Misconfigured."""
+    token: str | None = None
+    while True:
+        try:
+            items, token = await container.page(query, {"@now": text_of_now(now)}, _PAGE, token)
+        except StoreFailed as error:
+            raise error.failure.error() from error
+        yield items
+        if token is None:
+            return
+
+
 @dataclass(frozen=True)
-class CosmosDueDocuments:
+class DueAggregates:
     """See :class:`cosmos_outbox.outbox.deadlines.DueDocuments`."""
 
     container: Container
+    aggregates: Aggregates
+    kinds: Mapping[str, type[Aggregate[Any]]]
+    """By their types: those that can be due."""
 
     async def pages(self, now: datetime) -> AsyncIterator[Sequence[DueDocument]]:
         """Those that are due. Raises Throttled, Unavailable, Misconfigured."""
-        token: str | None = None
-        while True:
-            try:
-                items, token = await self.container.page(LIST_DUE, {"@now": text_of_now(now)}, _PAGE, token)
-            except StoreFailed as error:
-                raise error.failure.error() from error
-            yield [found for item in items if (found := _found(item)) is not None]
-            if token is None:
-                return
+        async for items in due_items(self.container, LIST_DUE, now):
+            yield [found for found in map(_found, items) if found is not None and found.kind in self.kinds]
 
-    async def correct(self, found: DueDocument, kind: type[Aggregate[Any]]) -> None:
-        """Write the field alone, at the version that was read: no event tells of it. Raises Throttled, Unavailable."""
+    async def meet(self, found: DueDocument, at: datetime) -> bool:
+        """Call ``on_due`` of the aggregate, in a change as any other. Raises as the port tells."""
+        kind = self.kinds[found.kind]
+        try:
+            receipt = await self.aggregates.change(
+                kind,
+                found.id,
+                lambda aggregate: fall_due(aggregate, at),
+                due_origin(),
+                partition_key=found.partition_key,
+            )
+        except AggregateNotFound:
+            return False
+        if not receipt.events:
+            await self._correct(found, kind)
+        return bool(receipt.events)
+
+    async def _correct(self, found: DueDocument, kind: type[Aggregate[Any]]) -> None:
+        """Let the document say when the aggregate is due, if it does not: by a rule that was made later, say.
+
+        The field alone is written, at the version that was read: no event tells of it. Raises Throttled, Unavailable.
+        """
         try:
             item = await self.container.read(found.id, found.partition_key)
             if item is None:

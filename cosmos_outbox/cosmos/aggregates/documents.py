@@ -154,6 +154,7 @@ def caused_by(origin: Origin) -> Item:
         "traceparent": origin.traceparent or None,
         "tracestate": origin.tracestate or None,
         "causationId": origin.causation_id,
+        "causedBy": origin.caused_by,
     }
     return {name: value for name, value in told.items() if value is not None or name == "correlationId"}
 

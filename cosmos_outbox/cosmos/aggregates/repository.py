@@ -4,17 +4,15 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from cosmos_outbox.cosmos.aggregates.documents import aggregate_from_item, request_from_item, request_id
+from cosmos_outbox.cosmos.aggregates.listing import ListQuery
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
-from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.lists import continuation
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.errors import AggregateNotFound
+from cosmos_outbox.outbox.selection import Selection
 from cosmos_outbox.outbox.unit_of_work import Page, RequestRecord, Versioned
 
 A = TypeVar("A", bound=Aggregate[Any])
-
-LIST = "SELECT * FROM c WHERE c.type = @type AND (NOT IS_DEFINED(c.data.deleted) OR c.data.deleted = false)"
-_EMPTY_PAGES = 5
 
 
 @dataclass(frozen=True)
@@ -46,21 +44,22 @@ class AggregateReader:
             raise AggregateNotFound(f"there is no {kind.aggregate_type} {aggregate_id}")
         return await self.get(kind, aggregate_id, partition_key)
 
-    async def page(self, kind: type[A], size: int, continuation_token: str | None) -> Page[A]:
-        """At most ``size`` aggregates. Raises UnknownContinuation, Throttled, Unavailable."""
-        scope = f"{self.scope}/{kind.aggregate_type}"
+    async def page(
+        self, kind: type[A], size: int, continuation_token: str | None, selection: Selection
+    ) -> Page[A]:
+        """At most ``size`` aggregates. Raises UnknownContinuation, Throttled, Unavailable, Misconfigured."""
+        scope = f"{self.scope}/{ListQuery(kind, selection, None).scope}"
         token = continuation.unseal(scope, continuation_token) if continuation_token else None
-        for _ in range(_EMPTY_PAGES):  # the store may answer with an empty page and a token: read on
-            try:
-                items, token = await self.container.page(LIST, {"@type": kind.aggregate_type}, size, token)
-            except StoreFailed as error:
-                if continuation_token and error.failure.kind is Kind.INVALID:
-                    raise continuation.unusable() from error
-                raise error.failure.error() from error
-            if items or token is None:
-                break
-        found = [aggregate_from_item(kind, item).aggregate for item in items]
-        return Page(found, continuation.seal(scope, token) if token else None)
+        query = ListQuery(kind, selection, token)
+        if selection.ids is not None and not selection.ids:
+            return Page([], None)
+        try:
+            items = await self.container.select(query, size + 1)
+        except StoreFailed as error:
+            raise error.failure.error() from error
+        found = [aggregate_from_item(kind, item) for item in items[:size]]
+        more = continuation.seal(scope, query.position(items[size - 1])) if len(items) > size else None
+        return Page([each.aggregate for each in found], more, [each.etag for each in found])
 
 
 class CosmosRequestRecords:

@@ -24,6 +24,7 @@ from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.errors import OutcomeUnknown, PreconditionFailed
 from cosmos_outbox.outbox.on_commit import OnCommit
+from cosmos_outbox.outbox.selection import ALL, Selection
 from cosmos_outbox.outbox.unit_of_work import (
     ChangeRecord,
     Commit,
@@ -93,9 +94,11 @@ class CosmosUnitOfWork:
         self._tracked.append(_Tracked(found.aggregate, found.etag))
         return found
 
-    async def page(self, kind: type[A], size: int, continuation_token: str | None) -> Page[A]:
+    async def page(
+        self, kind: type[A], size: int, continuation_token: str | None, selection: Selection = ALL
+    ) -> Page[A]:
         """At most ``size`` aggregates; not tracked. Raises UnknownContinuation, Throttled, Unavailable."""
-        return await self._reader.page(kind, size, continuation_token)
+        return await self._reader.page(kind, size, continuation_token, selection)
 
     def check(self) -> None:
         """Raise what :meth:`commit` would raise without asking the store."""

@@ -19,7 +19,7 @@ from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import at
 from cosmos_outbox.inbox.effect import HeldBack
 from cosmos_outbox.inbox.errors import StoreAway
-from cosmos_outbox.inbox.event import Event, utc
+from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import Throttled, Unavailable
 from cosmos_outbox.outbox.feed import OutboxEvent
@@ -55,16 +55,6 @@ class CosmosEventSource:
             more, given = f"{more} AND c._ts >= @since", {"@since": int(since.timestamp())}
         given |= {"@from": places.start, "@to": places.stop}
         return [each async for each in self._found(key, more, given, fenced=fenced)]
-
-    async def first(self, key: AggregateKey, before: int, begin: datetime | None) -> int | None:
-        """The first place that is there and not before ``begin``. Raises StoreAway."""
-        found = self._found(key, " AND c.data.sequence < @to", {"@to": before}, fenced=True)
-        places = [
-            each.sequence
-            async for each in found
-            if each.sequence and (begin is None or utc(each.created_at) >= begin)
-        ]
-        return min(places, default=None)
 
     async def held(self, key: AggregateKey) -> HeldBack:
         """What the relay holds back of an aggregate. Raises StoreAway."""

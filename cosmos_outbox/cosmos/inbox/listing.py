@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.cosmos.store.paging import beyond, order_by
 from cosmos_outbox.inbox.form import Condition
+from cosmos_outbox.lists.listing import Sorted
 
 
 @dataclass(frozen=True)
@@ -21,10 +23,10 @@ class CosmosItems:
     container: Container
 
     async def first(
-        self, conditions: Sequence[Sequence[Condition]], sort: str, most: int, after: Sequence[str] | None
+        self, conditions: Sequence[Sequence[Condition]], by: Sorted, most: int, after: Sequence[str] | None
     ) -> list[Item]:
         """The first entries. Raises Throttled, Unavailable, Misconfigured."""
-        query, parameters = _query(conditions, sort, most, after)
+        query, parameters = _query(conditions, by, most, after)
         try:
             return await self.container.first(query, parameters, most)
         except StoreFailed as error:
@@ -32,20 +34,20 @@ class CosmosItems:
 
 
 def _query(
-    conditions: Sequence[Sequence[Condition]], sort: str, size: int, after: Sequence[str] | None
+    conditions: Sequence[Sequence[Condition]], by: Sorted, size: int, after: Sequence[str] | None
 ) -> tuple[str, Mapping[str, str]]:
     parameters: dict[str, str] = {}
-    where = ["c.deleted = false"]
+    path, where = f"c.search.{by.text}", ["c.deleted = false"]
     for group in conditions:
         choices = []
         for each in group:
             name = f"@p{len(parameters)}"
             parameters[name] = each.text
-            path = f"c.search.{each.field}"
-            choices.append(f"STARTSWITH({path}, {name})" if each.beginning else f"{path} = {name}")
+            text = f"c.search.{each.field}"
+            choices.append(f"STARTSWITH({text}, {name})" if each.beginning else f"{text} = {name}")
         where.append(f"({' OR '.join(choices)})")
     if after is not None:
-        parameters |= {"@key": after[0], "@id": after[1]}
-        where.append(f"(c.search.{sort} > @key OR (c.search.{sort} = @key AND c.id > @id))")
-    query = f"SELECT TOP {size} * FROM c WHERE {' AND '.join(where)} ORDER BY c.search.{sort}, c.id"  # noqa: S608
-    return query, parameters
+        parameters |= {"@key": after[0], "@after": after[1]}
+    where.append(f"IS_DEFINED({path})" if after is None else beyond(path, down=by.down))
+    order = order_by(path, "c.id", down=by.down)
+    return f"SELECT TOP {size} * FROM c WHERE {' AND '.join(where)} {order}", parameters  # noqa: S608

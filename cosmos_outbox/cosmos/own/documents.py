@@ -18,11 +18,10 @@ from cosmos_outbox.cosmos.store.item import FENCE, Item
 from cosmos_outbox.cosmos.store.partition_key import Key, PartitionKeyPaths
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import Unpublishable
-from cosmos_outbox.outbox.event import Timestamp
+from cosmos_outbox.outbox.event import ENVELOPE, Timestamp
 from cosmos_outbox.outbox.feed import Poison
 from cosmos_outbox.outbox.unit_of_work import Origin
 
-_ENVELOPE = {"id", "action", "sequence", "createdAt", "correlationId", "traceparent", "tracestate"}
 _OF_THE_STORE = {"_rid", "_self", "_etag", "_attachments", "_ts"}
 NO_ID = re.compile(r"[/\\?#]|^\.\.?$")
 """What is in no id. One or two dots alone are taken out of a request's path, so that no client reads the document."""
@@ -108,7 +107,7 @@ def own_document(document: Mapping[str, Any], place: Place) -> Item:
 def event_data(data: Mapping[str, Any] | None) -> Item:
     """What the caller tells of an event. Raises Unpublishable, and ValueError for a name that the outbox fills."""
     copy = as_json(data or {}, "the data of an event")
-    if taken := sorted(_ENVELOPE & copy.keys()):
+    if taken := sorted(ENVELOPE & copy.keys()):
         raise ValueError(f"the outbox itself fills {', '.join(taken)} of an event: take other names in data")
     return copy
 

@@ -10,8 +10,9 @@ from typing import Any
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
 from cosmos_outbox.cosmos.aggregates.publishable import check_storable
 from cosmos_outbox.cosmos.own.documents import as_json, check_id
-from cosmos_outbox.cosmos.store.item import Item
-from cosmos_outbox.cosmos.store.partition_key import PartitionKeyPaths, parts
+from cosmos_outbox.cosmos.own.due import DueTimes
+from cosmos_outbox.cosmos.store.item import KEEP_FOR_EVER, Item
+from cosmos_outbox.cosmos.store.partition_key import PartitionKeyPaths, meet, parts
 from cosmos_outbox.outbox.errors import Unpublishable
 
 MOST_OPERATIONS = 10
@@ -30,13 +31,14 @@ _FIELDS = {
 Place = tuple[str, ...]
 
 
-def patch_of(
+def patch_of(  # noqa: PLR0913 - a patch, and what it may not touch
     item_id: str,
     operations: Sequence[Mapping[str, Any]],
     condition: str | None,
     *,
     key: PartitionKeyPaths,
     sequences: Collection[str],
+    times: DueTimes,
 ) -> Item:
     """The patch as it is to be stored. Raises ValueError, and Unpublishable for what it may not store."""
     check_id(item_id)
@@ -48,6 +50,7 @@ def patch_of(
     for operation in checked:
         for name in {"path", "from"} & operation.keys():
             _check_place(operation, _place(operation[name]), key, sequences)
+            _check_due(operation, _place(operation[name]), times)
     return {
         "id": item_id,
         "operations": checked,
@@ -67,9 +70,9 @@ def _checked(operation: Mapping[str, Any], what: str) -> Item:
 
 def _check_place(operation: Item, place: Place, key: PartitionKeyPaths, sequences: Collection[str]) -> None:
     path = "/" + "/".join(place)
-    if place[0] == "id" or place[0].startswith("_") or any(_meet(place, parts(each)) for each in key.paths):
+    if place[0] == "id" or place[0].startswith("_") or any(meet(place, parts(each)) for each in key.paths):
         raise ValueError(f"{path} cannot be patched: a document keeps its id and its partition")
-    if any(_meet(place, parts(each)) for each in sequences):
+    if any(meet(place, parts(each)) for each in sequences):
         raise ValueError(
             f"{path} cannot be patched: it has the number of an aggregate's newest event. Read the document, and "
             "replace() it at its version"
@@ -81,14 +84,22 @@ def _check_place(operation: Item, place: Place, key: PartitionKeyPaths, sequence
         )
 
 
+def _check_due(operation: Item, place: Place, times: DueTimes) -> None:
+    """Whether the patched document has a time, and lives until then, the store alone knows."""
+    for path in times.paths:
+        if meet(place, parts(path)) and (operation["op"], place) != ("remove", parts(path)):
+            raise ValueError(
+                f"{path} says when something is due, which a patch can only remove: read the document, and replace() it"
+            )
+    ttl = times.declared.default_ttl if operation["op"] == "remove" else operation.get("value")
+    if times.paths and place == ("ttl",) and ttl != KEEP_FOR_EVER:
+        raise ValueError(
+            "the document may be due, and a patch can only let it live for ever: read it, and replace() it with a ttl"
+        )
+
+
 def _place(pointer: Any) -> Place:
     """The names on a JSON pointer."""
     if not isinstance(pointer, str) or not pointer.startswith("/") or pointer == "/":
         raise ValueError(f"{pointer!r} is no path in a document: write it as /seats, or /owner/name")
     return tuple(name.replace("~1", "/").replace("~0", "~") for name in pointer[1:].split("/"))
-
-
-def _meet(one: Place, other: Place) -> bool:
-    """Whether one is the other, or holds it."""
-    shorter = min(len(one), len(other))
-    return one[:shorter] == other[:shorter]

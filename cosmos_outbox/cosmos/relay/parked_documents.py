@@ -18,9 +18,16 @@ from cosmos_outbox.outbox.notice import ACTION, Notice
 from cosmos_outbox.outbox.parking_lot import Discarding, ParkedEvent, ParkedState
 
 PARTITION = "parked"
+"""Of what the service's own transport did not take."""
+
 EVENT, DISCARDED = "parkedEvent", "discardedEvent"
 _BATCH, _BATCH_BYTES = 40, 900_000
 """The most events in one transaction, and the most bytes; a single event may have more."""
+
+
+def partition_of(destination: str) -> str:
+    """The partition of a destination's parked events: nothing that is parked for one is in the way of another."""
+    return f"{PARTITION}.{destination}" if destination else PARTITION
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,8 @@ class ParkedDocuments:
     """Writes and reads the items of parked events."""
 
     events: EventReader
+    partition: str = PARTITION
+    """Of the parking lot: each destination has one of its own."""
 
     def event_item(self, event: FeedEvent, marker: Marker, place: Place, *, at: datetime) -> Item:
         """The item of an event that is parked ``at`` this time (UTC), behind the marker."""
@@ -40,7 +49,7 @@ class ParkedDocuments:
     def _item(self, event: FeedEvent, reason: str, at: datetime) -> Item:
         return {
             "id": _digest(self.events.paths.raw(event.document), event.id),
-            "partitionKey": PARTITION,
+            "partitionKey": self.partition,
             "type": EVENT,
             "eventId": event.id,
             **naming(event.aggregate),
@@ -57,7 +66,7 @@ class ParkedDocuments:
         document = notice_document(notice, partition_key=paths.raw(discarded["document"]), paths=paths)
         return {
             "id": _digest("notice", discarded["id"]),
-            "partitionKey": PARTITION,
+            "partitionKey": self.partition,
             "type": EVENT,
             "notice": True,
             "eventId": notice.id,

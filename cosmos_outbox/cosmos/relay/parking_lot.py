@@ -13,7 +13,6 @@ from cosmos_outbox.cosmos.relay.marker_documents import BLOCKED, FREE, MarkerDoc
 from cosmos_outbox.cosmos.relay.parked_documents import (
     DISCARDED,
     EVENT,
-    PARTITION,
     ParkedDocuments,
     chunks,
 )
@@ -56,7 +55,7 @@ class CosmosParkingLot:
         ttl_seconds: int,
         clock: Clock = utc_now,
     ) -> None:
-        self._partition = ParkedPartition(container, PARTITION)
+        self._partition = ParkedPartition(container, documents.partition)
         self._scope = scope
         self._documents = documents
         self._markers = MarkerDocuments(ttl_seconds)
@@ -262,7 +261,7 @@ class CosmosParkingLot:
 
     async def _put(self, marker: Marker, *writes: Write) -> Marker:
         """Store the marker over its version, with other writes. Raises StoreFailed."""
-        item = self._markers.item(marker, PARTITION, self._clock())
+        item = self._markers.item(marker, self._partition.partition_key, self._clock())
         first = Write.replace(item, marker.version) if marker.version else Write.create(item)
         version, *_ = await self._partition.write(first, *writes)
         return replace(marker, version=version)

@@ -19,7 +19,7 @@ from cosmos_outbox.cosmos.store.answers import NO_ANSWER, UNREADABLE, age, etags
 from cosmos_outbox.cosmos.store.attempts import noted
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, Failure, Kind, classify
 from cosmos_outbox.cosmos.store.item import FENCE, Item
-from cosmos_outbox.cosmos.store.paging import named, one_page
+from cosmos_outbox.cosmos.store.paging import PageQuery, named, one_page
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, Key, PartitionKeyPaths
 from cosmos_outbox.cosmos.store.sessions import SessionTokens
 from cosmos_outbox.cosmos.store.writes import Write
@@ -75,10 +75,14 @@ class Container:
                 item = await proxy.read_item(item_id, partition_key, session_token=token)
         except StoreFailed as error:
             if error.failure.kind is Kind.MISSING:
+                self._saw(partition_key, token and error.failure.session_token)
                 return None
             raise
         try:
-            return dict(item), age(item, item.get_response_headers().get("Date"))
+            headers = item.get_response_headers()
+            if token:  # it went in the place of the SDK's own, which goes on with each read
+                self._saw(partition_key, headers.get("x-ms-session-token"))
+            return dict(item), age(item, headers.get("Date"))
         except UNREADABLE as error:
             raise StoreFailed(NO_ANSWER) from error
 
@@ -94,9 +98,9 @@ class Container:
         except StoreFailed as error:
             if error.failure.kind is Kind.CONFLICT and error.failure.session_token is None:
                 await self.fence(partition_key)
-            self._sessions.merge(self.paths.text(partition_key), error.failure.session_token)
+            self._saw(partition_key, error.failure.session_token)
             raise
-        self._sessions.merge(self.paths.text(partition_key), token)
+        self._saw(partition_key, token)
 
     async def _create(self, item: Item) -> str | None:
         """The session token of the answer. Raises StoreFailed."""
@@ -130,14 +134,14 @@ class Container:
                     results = await proxy.execute_item_batch(operations, partition_key)
                 stored = etags(results, writes)
             except StoreFailed as error:
-                self._sessions.merge(self.paths.text(partition_key), error.failure.session_token)
+                self._saw(partition_key, error.failure.session_token)
                 raise StoreFailed(attempts.outcome(error.failure)) from error
             except UNREADABLE as error:
                 if not attempts.succeeded:
                     raise
                 raise StoreFailed(attempts.outcome(NO_ANSWER)) from error
         token = results.get_response_headers().get("x-ms-session-token")
-        self._sessions.merge(self.paths.text(partition_key), token)
+        self._saw(partition_key, token)
         return stored, token
 
     async def exists(self, item_id: str, partition_key: Key) -> bool:
@@ -181,6 +185,9 @@ class Container:
             await self._fence_by(await self._provoke_refusal(FENCE, partition_key), partition_key)
             self._sessions.trust(self.paths.text(partition_key))
         return self._sessions.get(self.paths.text(partition_key))
+
+    def _saw(self, partition_key: Key, token: str | None) -> None:
+        self._sessions.merge(self.paths.text(partition_key), token)
 
     def seen(self, partition_key: Key) -> str | None:
         """The newest session token of an answer about this partition; None: there was none."""
@@ -246,6 +253,10 @@ class Container:
                 if len(first) == most:
                     break
         return first
+
+    async def select(self, query: PageQuery, most: int, key: Key | None = None) -> list[Item]:
+        """As :meth:`first`, of the partition with this key. Raises StoreFailed."""
+        return await self.first(query.text(most), query.parameters, most, partition_key=key)
 
     @asynccontextmanager
     async def _queried(

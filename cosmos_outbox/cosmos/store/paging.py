@@ -1,11 +1,25 @@
 """The SDK's pager gives pages one by one; here is the first of them, and the token of the next."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
 from azure.core.async_paging import AsyncItemPaged
 
 from cosmos_outbox.cosmos.store.item import Item
+
+
+class PageQuery(Protocol):
+    """A query over all partitions for the first of what it finds."""
+
+    def text(self, most: int) -> str:
+        """The query for so many."""
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """Its parameters."""
+
+    def among(self, items: Iterable[Item]) -> list[Item]:
+        """What it finds, in its order: for a store in memory."""
 
 
 async def one_page(
@@ -20,6 +34,17 @@ async def one_page(
     items = [dict(item) async for item in page]
     # azure.core's pager has the attribute, the pager's declared type has not
     return items, getattr(pages, "continuation_token", None)
+
+
+def beyond(path: str, *, down: bool) -> str:
+    """What comes after the item with ``@key`` and the id ``@after``: at its first half the index begins."""
+    sign = "<" if down else ">"
+    return f"{path} {sign}= @key AND ({path} {sign} @key OR c.id {sign} @after)"
+
+
+def order_by(*paths: str, down: bool) -> str:
+    """All in one direction, so that one ascending index serves both."""
+    return f"ORDER BY {', '.join(f'{path} DESC' if down else path for path in paths)}"
 
 
 def named(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -140,6 +140,12 @@ def parts(path: str) -> tuple[str, ...]:
     return names
 
 
+def meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Whether one path is the other, or holds it."""
+    shorter = min(len(one), len(other))
+    return one[:shorter] == other[:shorter]
+
+
 def at(item: Mapping[str, Any], path: str) -> Any:
     """What stands in an item at a path; None: nothing."""
     value: Any = item

@@ -35,6 +35,10 @@ _CHANGED = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
 _OURS = {EVENT_TYPE, REQUEST_TYPE, CHANGE_TYPE, REACTION_TYPE, REACTION_CURSOR_TYPE, FENCE}
 """Those of reactions and of changes with a key stay: they hold nothing personal, and keep a message from making the
 person anew (``erased_keeps_records``)."""
+_ELSEWHERE = (
+    "SELECT c.partitionKey FROM c WHERE ARRAY_CONTAINS(@types, c.type) AND c.aggregateType = @aggregateType "
+    "AND c.aggregateId = @id AND NOT ARRAY_CONTAINS(@known, c.partitionKey)"
+)
 _HELD = "SELECT c.type, c.data.deleted FROM c"
 _EVENTS = "SELECT * FROM c WHERE c.type = @type AND c.aggregateType = @aggregateType AND c.aggregateId = @id"
 
@@ -158,6 +162,8 @@ class ParkedEraser:
     """Of the container that the feed is of."""
     aggregate: AggregateKey | None = None
     """The only one that is looked at, where others share its partition; None: all of the partition are."""
+    partition: str = PARTITION
+    """Of the parking lot."""
 
     async def alone(self, partition_key: Key) -> Sequence[str]:
         """The ids of parked documents of this partition that belong to no aggregate. Raises as :meth:`erase` does."""
@@ -181,10 +187,24 @@ class ParkedEraser:
         if self.aggregate is not None:
             query += " AND c.aggregateType = @aggregateType AND c.aggregateId = @id"
             parameters |= {"@aggregateType": self.aggregate.type, "@id": self.aggregate.id}
-        return query, {"@type": kind, **parameters}, PARTITION
+        return query, {"@type": kind, **parameters}, self.partition
 
     def _without_document(self, item: Item) -> Write | None:
         return replaced(item, document=place_of(item["document"], self.paths), discardReason=ERASED)
+
+
+async def list_undeclared(
+    parked: Container, aggregate: AggregateKey, known: Collection[str]
+) -> Sequence[str]:
+    """For which destinations an aggregate has parked events outside of these partitions. Raises as ``erase`` does."""
+    parameters = {
+        "@types": [EVENT, DISCARDED], "@aggregateType": aggregate.type, "@id": aggregate.id, "@known": [*known]
+    }  # fmt: skip
+    try:
+        found = await parked.first(_ELSEWHERE, parameters, _AT_ONCE)
+    except StoreFailed as error:
+        raise error.failure.error() from error
+    return sorted({str(item["partitionKey"]).removeprefix(f"{PARTITION}.") for item in found})
 
 
 @dataclass(frozen=True)

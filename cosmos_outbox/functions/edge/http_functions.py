@@ -2,9 +2,12 @@
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 import azure.functions as func
+from pydantic import BaseModel
 
 from cosmos_outbox.http.answering import Answering, status_of
 from cosmos_outbox.http.calls import Call, Serving
@@ -15,37 +18,63 @@ from cosmos_outbox.telemetry.tracing import invoked
 HttpFunction = Callable[..., Awaitable[func.HttpResponse]]
 
 
+@dataclass(frozen=True)
+class ByHand:
+    """What the API's document tells of a call that no resource declares."""
+
+    gives: type[BaseModel] | None = None
+    query: type[BaseModel] | None = None
+    errors: Mapping[type[Exception], int] = field(default_factory=dict)
+
+    @property
+    def problems(self) -> Sequence[int]:
+        """The statuses of its own errors."""
+        return sorted(set(self.errors.values()))
+
+
 class HttpFunctions:
     """A decorator, below ``app.route``: a handler becomes an HTTP function, whose errors become answers.
 
-    ``answering`` says which errors mean what.
+    ``answering`` says which errors mean what, ``by_hand`` what the API's document tells.
     """
 
-    def __init__(self, answering: Answering) -> None:
-        self._answering = answering
+    def __init__(self, answering: Answering, by_hand: ByHand | None = None) -> None:
+        self._answering, self._by_hand = answering, by_hand
 
     def __call__(self, handler: Handler) -> HttpFunction:
         """The function; it takes no condition and no key."""
-        return http_function(self._answering(handler))
+        return self.honouring()(handler)
 
     def honouring(self, *headers: str) -> Callable[[Handler], HttpFunction]:
         """As the decorator itself, for a handler that keeps what these headers ask for: see ``Answering``."""
         answered = self._answering.honouring(*headers)
-        return lambda handler: http_function(answered(handler))
+
+        def made(handler: Handler) -> HttpFunction:
+            function = http_function(answered(handler))
+            function.by_hand = self._by_hand  # type: ignore[attr-defined]  # any function may have it
+            return function
+
+        return made
 
 
 def answering(
-    service: Callable[[], Serving], *, errors: Mapping[type[Exception], int] | None = None
+    service: Callable[[], Serving],
+    *,
+    errors: Mapping[type[Exception], int] | None = None,
+    gives: type[BaseModel] | None = None,
+    query: type[BaseModel] | None = None,
 ) -> HttpFunctions:
     """The decorator for a service's calls that no resource declares; ``errors``: the status of each error of its own.
 
-    It refuses changes while events wait for too long, as the calls on a resource do.
+    ``gives`` and ``query`` tell the API's document of the answer and of what may stand in the query. It refuses changes
+    while events wait for too long, as the calls on a resource do.
     """
 
     def check_load() -> None:
         service().outbox.shedder.check()
 
-    return HttpFunctions(Answering(status_of(errors or {}), check_load=check_load))
+    by_hand = ByHand(gives, query, errors or {})
+    return HttpFunctions(Answering(status_of(errors or {}), check_load=check_load), by_hand)
 
 
 def http_function(handler: Handler) -> HttpFunction:
@@ -61,20 +90,23 @@ def http_function(handler: Handler) -> HttpFunction:
     return served
 
 
-def resource_functions(calls: Sequence[Call]) -> func.Blueprint:
-    """A function for each of these calls, under its name and with the key of the app's functions."""
+def resource_functions(calls: Iterable[Call], level: func.AuthLevel | None = None) -> func.Blueprint:
+    """A function for each of these calls, under its name; without a level, with the key of the app's functions."""
     app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
     for call in calls:
         function = http_function(call.handler)
         query = "&".join(f"{name}=" for name in call.query)
         function.__doc__ = f"{call.method} /{call.route}{'?' if query else ''}{query}: {call.summary}"
-        app.function_name(call.name)(app.route(route=call.route, methods=call.methods)(function))
+        app.function_name(call.name)(
+            app.route(route=call.route, methods=call.methods, auth_level=level)(function)
+        )
     return app
 
 
 def received(req: func.HttpRequest) -> Request:
     """What the host hands over."""
-    return Request(req.method, req.url, req.headers, dict(req.route_params), req.get_body())
+    base = "/api" if urlsplit(req.url).path.startswith("/api/") else ""
+    return Request(req.method, req.url, req.headers, dict(req.route_params), req.get_body(), base)
 
 
 def response(answer: Answer) -> func.HttpResponse:

@@ -11,6 +11,7 @@ from cosmos_outbox.operations.views.names import PathNames, owners
 _REASONS: Mapping[str, str] = {
     WhyOpen.UNSURE: "nobody knows whether it took place: ask the service that it calls",
     WhyOpen.MISSING: "its event did not come, and its document is gone",
+    WhyOpen.STARTED: "its process has died: its message, or the sweep, goes on with it",
 }
 
 
@@ -26,18 +27,16 @@ def shown(effect: OpenEffect, names: Sequence[PathNames]) -> Mapping[str, Any]:
 
 
 def _summary(effect: OpenEffect, names: Sequence[PathNames]) -> Mapping[str, Any]:
-    aggregate = effect.aggregate
+    aggregate, of = effect.aggregate, effect.open
     return {
         "id": effect.id,
-        "state": str(effect.state),
-        "reason": _REASONS.get(
-            effect.state, "its process has died: its message, or the sweep, goes on with it"
-        ),
-        "since": effect.since.isoformat(),
-        "ageSeconds": max(0, int((utc_now() - effect.since).total_seconds())),
-        "eventId": effect.event_id,
+        "state": of.why.value,
+        "reason": _REASONS[of.why],
+        "since": of.at.isoformat(),
+        "ageSeconds": max(0, int((utc_now() - of.at).total_seconds())),
+        "eventId": of.event_id,
         **owners(aggregate, names),
         "aggregateType": aggregate.type,
         "action": effect.event and effect.event.action,
-        "sequence": effect.sequence,
+        "sequence": of.sequence,
     }

@@ -1,4 +1,4 @@
-"""What became of the events of one aggregate. No value of a property leaves the store here."""
+"""What became of the events of one aggregate, for each destination. No value of a property leaves the store here."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -18,6 +18,7 @@ def told(past: Past, names: Sequence[PathNames]) -> Mapping[str, Any]:
         "lastSequence": past.last_sequence,
         "deleted": past.deleted,
         "relay": _progress(past.progress),
+        "destinations": [{"name": name, **_progress(each)} for name, each in past.beside.items()],
         "events": [_event(event) for event in past.events],
         "expired": [{"first": each.first, "last": each.last} for each in past.expired],
         "before": past.before,
@@ -44,6 +45,10 @@ def _event(event: PastEvent) -> Mapping[str, Any]:
         "expiresAt": _text(event.expires_at),
         "state": event.state.value,
         "parkingId": event.parking_id,
+        "destinations": [
+            {"name": name, "state": each.state.value, "parkingId": each.parking_id}
+            for name, each in event.beside.items()
+        ],
         "correlationId": event.correlation_id,
         "traceId": event.trace_id,
     }

@@ -18,22 +18,24 @@ from cosmos_outbox.testing.deriving.found import (
     AggregateFound,
     Document,
     LeftBehind,
+    OwnChange,
     ReadModelFound,
     StoredChange,
     StoredEvent,
     TakenMessage,
     ToldOf,
 )
+from cosmos_outbox.testing.deriving.own_due import own_change
 from cosmos_outbox.testing.deriving.reactions import reaction
 from cosmos_outbox.testing.deriving.rules import broken
 from cosmos_outbox.testing.deriving.sweeping import sweep_all
 from cosmos_outbox.testing.judging.violation import Violation
 from cosmos_outbox.testing.simulation.bus_queue import Taken
 from cosmos_outbox.testing.simulation.deployment import Size
+from cosmos_outbox.testing.simulation.http import SentRequest, StoreResponse
 from cosmos_outbox.testing.simulation.last_look import messages_wait
 from cosmos_outbox.testing.simulation.operator import PASSING, list_set_aside, reasons
 from cosmos_outbox.testing.simulation.processes import EPOCH
-from cosmos_outbox.testing.simulation.store import SentRequest, StoreResponse
 from cosmos_outbox.testing.simulation.watching import Watcher, written
 from cosmos_outbox.testing.simulation.world import World
 from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf
@@ -122,6 +124,8 @@ class ServiceWorld(World):
         found = LeftBehind(
             told=[*self._told()],
             changes=self._changes.changes,
+            own_changes=self._changes.own,
+            own_documents=stored if service.own is not None else [],
             taken=self._changes.messages,
             effects={
                 each.name: (each.aggregate_type, self._of.asked[each.name].events, each.chosen.kinds)
@@ -135,7 +139,8 @@ class ServiceWorld(World):
         for each in service.subscribers:
             if isinstance(each, ReadModelOf):
                 entries = await self.documents(settings.name(each.container))
-                forms += [Form(each.container.setting, dict(entry)) for entry in entries]
+                kept = (entry for entry in entries if entry.get("type") == ENTRY_TYPE)
+                forms += [Form(each.container.setting, dict(entry)) for entry in kept]
                 found.read_models.append(read_model(each, stored, entries))
             elif isinstance(each, ReactionOf):
                 found.reactions.append(reaction(each, f"/{service.name}", found, stored))
@@ -199,10 +204,12 @@ class ChangesSeen(Watcher):
     def __init__(self, world: World) -> None:
         super().__init__(world.history, feed="", entries=frozenset())
         self.changes: list[StoredChange] = []
+        self.own: list[OwnChange] = []
         self.messages: list[TakenMessage] = []
         names = {world.deployment.settings.cosmos_container}
         self._paths = tuple(f"/colls/{each}/docs" for each in names)
         self._kinds = {each.aggregate_type for each in world.of.service.aggregates}
+        self._is_own = world.of.service.own is not None
 
     def saw(self, at: float, request: SentRequest, response: StoreResponse) -> None:
         """A request was carried out."""
@@ -217,8 +224,10 @@ class ChangesSeen(Watcher):
         if not any(path in request.path for path in self._paths):
             return
         documents = [*written(request)]
-        events = [_event(each) for each in documents if each.get("type") == EVENT_TYPE]
+        events = [stored_event(each) for each in documents if each.get("type") == EVENT_TYPE]
         document = next((each["data"] for each in documents if each.get("type") in self._kinds), None)
+        if self._is_own and request.kind == "batch":
+            self.own.append(own_change(request, events))
         if events:
             self.newest = at
             in_order = sorted(events, key=lambda each: each.sequence or 0)
@@ -237,7 +246,7 @@ class ChangesSeen(Watcher):
         self._taken = len(taken)
 
 
-def _event(document: Mapping[str, Any]) -> StoredEvent:
+def stored_event(document: Mapping[str, Any]) -> StoredEvent:
     data, kind = document["data"], document["aggregateType"]
     owner = document.get("aggregateId") or data.get(f"{kind}Id") or document.get("partitionKey")
     key = AggregateKey(kind, str(owner))

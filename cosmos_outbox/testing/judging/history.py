@@ -163,7 +163,8 @@ class History:
     unsequenced: dict[str, list[Unsequenced]] = field(default_factory=lambda: defaultdict(list))
     """By document: what was written down of each."""
     discarding: set[str] = field(default_factory=set)
-    discarded: set[str] = field(default_factory=set)
+    discarded: dict[str, float] = field(default_factory=dict)
+    """When an operator first knew that a document was."""
     gone: dict[str, float] = field(default_factory=dict)
     """Since when a document is not sent any more."""
     free: list[Free] = field(default_factory=list)
@@ -229,7 +230,7 @@ class History:
             case DiscardAsked():
                 self.discarding.add(record.document)
             case Discarded():
-                self.discarded.add(record.document)
+                self.discarded.setdefault(record.document, record.at)
                 if record.surely:
                     self.gone.setdefault(record.document, record.at)
             case Free():

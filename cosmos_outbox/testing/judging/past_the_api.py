@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from math import inf
 
 from cosmos_outbox.testing.judging.history import History, Operation, SeenEvent
 from cosmos_outbox.testing.judging.violation import Violation
@@ -92,10 +93,12 @@ def _number(history: History, event: str) -> float:
     return number if number >= 0 else float("inf")
 
 
-def _is_dealt_with(document: str, history: History) -> bool:
-    """Discarded; or the broker took in the end what it had refused."""
+def _is_dealt_with(document: str, history: History, by: float) -> bool:
+    """Discarded by then; or the broker had taken what it had refused. The relay may reach a document long after."""
     event = document.removeprefix(REFUSED)
-    return event in history.discarded or (event != document and event in history.deliveries)
+    if event != document and event in history.deliveries and history.deliveries[event][0].at <= by:
+        return True
+    return history.discarded.get(event, inf) <= by
 
 
 def _parked_again(history: History) -> Iterator[Violation]:
@@ -106,7 +109,7 @@ def _parked_again(history: History) -> Iterator[Violation]:
     last = {poison.partition: poison.at for poison in history.poisons}
     free: dict[str, datetime] = {}
     for each in history.free:
-        settled = all(_is_dealt_with(document, history) for document in broken[each.aggregate])
+        settled = all(_is_dealt_with(document, history, each.at) for document in broken[each.aggregate])
         if settled and each.at > last.get(each.aggregate, each.at):
             free.setdefault(each.aggregate, each.time)
     for item in history.parked:

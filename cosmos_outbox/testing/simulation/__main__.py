@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cosmos_outbox.testing.simulation.plan import KINDS, SimulationPlan
+from cosmos_outbox.testing.simulation.plan import KINDS, NOT_OVER, SimulationPlan, drawn_transport
+from cosmos_outbox.testing.simulation.reaching import SETTINGS
 from cosmos_outbox.testing.simulation.seeds import Seeds, SeedWork, service_named, story, told
 from cosmos_outbox.testing.simulation.telling import SHRINKING_SECONDS
 from cosmos_outbox.testing.simulation.world import run
@@ -61,10 +62,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _plan(given: argparse.Namespace, seed: int) -> SimulationPlan:
-    full = seed % FULL_EACH == 0 if given.full is None else given.full
-    plan = SimulationPlan.drawn(seed, shuffled=not given.fifo, full=full)
+    full = given.full if given.full is not None else given.over is None and seed % FULL_EACH == 0
+    over = given.over or ("servicebus" if full else drawn_transport(seed, service_named(given.service).over))
+    plan = SimulationPlan.drawn(seed, shuffled=not given.fifo, full=full, transport=over)
     kept = {name: value for name in ("seconds", "aggregates") if (value := getattr(given, name)) is not None}
-    return replace(plan, **kept, faults=plan.faults if given.faults is None else given.faults)
+    faults = plan.faults if given.faults is None else given.faults - NOT_OVER.get(over, set())
+    return replace(plan, **kept, faults=faults)
 
 
 def _faults(text: str) -> frozenset[str]:
@@ -88,6 +91,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--full", action="store_true", default=None, help="over the real SDK of the broker")
     parser.add_argument("--quick", action="store_false", dest="full", help="over a double of the broker")
+    parser.add_argument("--over", choices=sorted(SETTINGS), help="the transport; else the seed draws it")
     parser.add_argument("--seconds", type=float, help="when clients and faults end, in virtual time")
     parser.add_argument("--aggregates", type=int, help="so many are alive at once, at most")
     parser.add_argument("--faults", type=_faults, help="these kinds alone, with commas between them")

@@ -29,9 +29,8 @@ from cosmos_outbox.testing.simulation.subject import SimulatedClient, SimulatedS
 from cosmos_outbox.testing.simulation.watching import Watcher
 from cosmos_outbox.wiring.service import Wired
 
-_MENDED_SECONDS = 60.0
-"""After so long a lost lease is there again."""
-_PATIENCE_SECONDS = 300.0
+_PATIENCE_SECONDS = 600.0
+"""A host makes a lost lease again when its timer looks next, in five minutes."""
 _WORK_SECONDS = 10.0
 _ALL_EXPIRES_SECONDS = 200 * 86_400.0
 """Longer than anything is kept that is not kept for good."""
@@ -108,7 +107,7 @@ class Afterwards:
     async def _lose_lease(self) -> list[Violation]:
         """A part of the feed comes again, from its beginning."""
         await self._strikes.lose_lease(self._chance)
-        await asyncio.sleep(_MENDED_SECONDS)
+        await self._patiently(self._nothing_waits)
         return []
 
     async def _publish_again(self) -> list[Violation]:
@@ -134,7 +133,7 @@ class Afterwards:
 
     def _missed(self, came: Sequence[Any], skipped: set[str]) -> list[Violation]:
         history = self._ground.history
-        given_up = excused(history) | history.discarded
+        given_up = excused(history) | history.discarded.keys()
         found = []
         for aggregate in sorted({each.aggregate for each in history.stored.values()} - skipped):
             stored = {each.event: each for each in history.stored.values() if each.aggregate == aggregate}

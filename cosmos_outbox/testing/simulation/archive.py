@@ -41,6 +41,11 @@ class SimulatedArchive:
         body, version = self.contents.get(name, (b"", 0))
         return None if not version or str(version) == but else (body, str(version))
 
+    async def names(self, prefix: str) -> list[str]:
+        """Those that begin so."""
+        await self.arrive()
+        return sorted(name for name in self.contents if name.startswith(prefix))
+
     async def blobs(self) -> AsyncIterator[tuple[Blob, str]]:
         """All, each with its version."""
         await self.arrive()

@@ -15,7 +15,8 @@ class Befalls:
     refuse_one: float = 0.0
     """One event of a send is refused for good, as for a value that Service Bus does not take."""
     refuse_mix: float = 0.0
-    """A send of several aggregates is refused, and from then on every such send of its publisher."""
+    """A send of several aggregates is refused, and from then on every such send of its publisher. A webhook: the
+    receiver refuses everything for a while, as with a 401."""
     busy: float = 0.0
     quota: float = 0.0
     """The topic is full."""
@@ -34,7 +35,7 @@ class Befalls:
     stolen: float = 0.0
     """Somebody else receives a message of a subscription and completes it: it is lost, as its sequence will tell."""
     buried: float = 0.0
-    """Somebody else makes a dead letter of one: it comes late."""
+    """Somebody else makes a dead letter of one: it comes late. A webhook: one aggregate's events fail for a while."""
     longest_outage_seconds: float = 60.0
     longest_way_seconds: float = 0.0
     """From a client to the broker, or back."""

@@ -77,10 +77,11 @@ class Deployment:
         hosts = self._plan.hosts if size.hosts else 0
         self.relays = [self._host(f"host-{n}", RelayHost) for n in range(hosts)]
         self.relays += [self._process(f"relay-{n}", relay) for n in range(hosts, size.relays)]
-        hosts = min(self._plan.subscriber_hosts, size.subscribers)
+        subscribers = size.subscribers if self.ground.service.subscribers else 0
+        hosts = min(self._plan.subscriber_hosts, subscribers)
         self.subscribers = [self._host(f"trigger-{n}", SubscriberHost) for n in range(hosts)]
         self.subscribers += [
-            self._process(f"subscriber-{n}", subscriber(size.slots)) for n in range(hosts, size.subscribers)
+            self._process(f"subscriber-{n}", subscriber(size.slots)) for n in range(hosts, subscribers)
         ]
         names = ["operator", *(f"operator-{n}" for n in range(2, desks + 1))]
         self.desks = [self._process(name, serve_requests) for name in names]

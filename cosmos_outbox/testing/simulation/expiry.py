@@ -42,10 +42,10 @@ async def expire(
         ground.store.account.purge()
     watcher.received(ground.bus.taken)
     history, dead = ground.history, ground.loop.time() - ttl
-    unsent = {name: each.at for name, each in history.stored.items() if name not in history.deliveries}
-    unsent |= {
-        name: each[0].at for name, each in history.unsequenced.items() if name not in history.deliveries
-    }
+    notices = history.notices().keys()  # a notice stands in the place of what it tells of
+    told = history.deliveries.keys() | notices
+    unsent = {name: each.at for name, each in history.stored.items() if name not in told}
+    unsent |= {name: each[0].at for name, each in history.unsequenced.items() if name not in told}
     history.expired = {name for name, at in unsent.items() if at <= dead}
     ground.trace.note("expired unsent", detail=str(len(history.expired)))
     said = len(list(ground.trace))

@@ -1,16 +1,20 @@
 """What is wrong once nothing befalls a deployment any more: it is looked at again and again while it drains.
 
 A run ends as soon as nothing is missing and all is quiet. What is still missing when patience is used up is lost.
+Where nothing is left but what a subscriber's sweep will find, the relays, whose empty polls are most of what a run
+costs, are paused from look to look, as any process may be at any time.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 from cosmos_outbox.testing.judging.checker import check
-from cosmos_outbox.testing.judging.entries import at_rest
+from cosmos_outbox.testing.judging.entries import RULE, at_rest
 from cosmos_outbox.testing.judging.history import History
 from cosmos_outbox.testing.judging.violation import Violation
+from cosmos_outbox.testing.simulation.deployment import Deployment
 from cosmos_outbox.testing.simulation.operator import PASSING, list_set_aside, reasons
+from cosmos_outbox.testing.simulation.posts import Posts
 from cosmos_outbox.testing.simulation.processes import Ground, SimulatedProcess
 from cosmos_outbox.testing.simulation.subject import SimulatedService
 from cosmos_outbox.testing.simulation.watching import Watcher
@@ -18,27 +22,36 @@ from cosmos_outbox.testing.simulation.watching import Watcher
 _LOOK_SECONDS, _LONGEST_SECONDS = 5.0, 15.0
 """Between two looks; as long as nothing changes it is looked less often."""
 
+_LONGEST_SECONDS_AT_REST = 60.0
+"""While the relays rest."""
+
 _PASSES_SOON = {"not settled", "not quiet", "not listed"}
 
 Look = Callable[[], Awaitable[list[Violation]]]
 
 
 async def drain(
-    ground: Ground, look: Look, revive: Callable[[], None], quiet: Callable[[], bool], patience_seconds: float
+    deployment: Deployment, look: Look, quiet: Callable[[], bool], patience_seconds: float
 ) -> list[Violation]:
     """Look until nothing is wrong and all is quiet, or what is wrong cannot pass, or so long."""
-    until = ground.loop.time() + patience_seconds
+    loop = deployment.ground.loop
+    until = loop.time() + patience_seconds
     pause, before = _LOOK_SECONDS, list[Violation]()
     while True:
         await asyncio.sleep(pause)
-        revive()
+        deployment.replace_dead()
         found = await look()
         same = found == before and any(each.rule not in _PASSES_SOON for each in found)
-        pause, before = min(1.5 * pause, _LONGEST_SECONDS) if same else _LOOK_SECONDS, found
-        if any(not each.may_pass for each in found) or ground.loop.time() > until:
+        rests = same and all(each.rule == RULE for each in found)
+        longest = _LONGEST_SECONDS_AT_REST if rests else _LONGEST_SECONDS
+        pause, before = min(1.5 * pause, longest) if same else _LOOK_SECONDS, found
+        if any(not each.may_pass for each in found) or loop.time() > until:
             return found
         if not found and quiet():
             return []
+        if rests:
+            for each in deployment.relays:
+                each.pause(pause)
 
 
 class LastLook:
@@ -74,7 +87,8 @@ class LastLook:
     def _judge(self) -> list[Violation]:
         window = self._ground.bus.rules.duplicate_window_seconds
         found = check(self._history, self._of.language, duplicate_window=window)
-        return [*found, *self._watcher.wrong]
+        bus = self._ground.bus
+        return [*found, *self._watcher.wrong, *(bus.wrong if isinstance(bus, Posts) else [])]
 
 
 def messages_wait(ground: Ground) -> list[Violation]:

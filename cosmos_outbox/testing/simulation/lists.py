@@ -16,8 +16,8 @@ from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.outbox.errors import Throttled, Unavailable
 from cosmos_outbox.testing.judging.violation import Violation
 from cosmos_outbox.testing.simulation.deployment import Deployment
+from cosmos_outbox.testing.simulation.http import SentRequest, StoreResponse
 from cosmos_outbox.testing.simulation.plan import SimulationPlan
-from cosmos_outbox.testing.simulation.store import SentRequest, StoreResponse
 from cosmos_outbox.testing.simulation.watching import written
 from cosmos_outbox.wiring.service import Wired
 

@@ -15,7 +15,7 @@ import sys
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import AsyncGeneratorType, CoroutineType
 from typing import Any, TypeVar, TypeVarTuple, Unpack
@@ -313,15 +313,22 @@ def _last_words_unheard() -> Iterator[None]:
 
 
 def _close(coroutine: Any) -> None:
+    """From the inside out: who awaits one that goes on in its ``finally`` is told of an error, and leaves it so."""
     for _ in range(_CLOSINGS):
-        try:
-            coroutine.close()
-        except RuntimeError as error:
-            if "ignored GeneratorExit" in str(error):
-                continue
-        except BaseException:  # noqa: BLE001, S110 - the last words of what is dead
-            pass
-        return
+        for each in reversed(_awaiting(coroutine)):
+            with suppress(BaseException):  # the last words of what is dead
+                each.close()
+        if coroutine.cr_frame is None:
+            return
+
+
+def _awaiting(coroutine: Any) -> list[Any]:
+    """It, the coroutine that it awaits, and so on."""
+    chain = []
+    while isinstance(coroutine, CoroutineType):
+        chain.append(coroutine)
+        coroutine = coroutine.cr_await
+    return chain
 
 
 def _drawn(ready: list[asyncio.Handle], pick: random.Random) -> asyncio.Handle:

@@ -10,8 +10,8 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
+from cosmos_outbox.testing.simulation.http import SentRequest
 from cosmos_outbox.testing.simulation.loop import Loop
-from cosmos_outbox.testing.simulation.store import SentRequest
 from cosmos_outbox.testing.simulation.trace import RunTrace
 
 COMMIT, PARKING, THEFT = "meet.commit", "meet.parking", "meet.theft"

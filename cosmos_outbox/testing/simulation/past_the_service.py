@@ -9,6 +9,7 @@ from uuid import UUID
 
 from azure.core.exceptions import AzureError
 
+from cosmos_outbox.settings.transports import StorageQueue
 from cosmos_outbox.testing.judging.records import Poisoned
 from cosmos_outbox.testing.simulation.deployment import Deployment
 from cosmos_outbox.testing.simulation.subject import ActAsOthers, Others
@@ -37,8 +38,9 @@ class PastTheService:
             ground = self._ground
             feed = self._deployment.settings.cosmos_container
             others = Others(
-                ground.loop.time, chance, ground.history, lambda: self._deployment.container(feed)
-            )
+                ground.loop.time, chance, ground.history, lambda: self._deployment.container(feed),
+                large=isinstance(self._deployment.settings.transport, StorageQueue),
+            )  # fmt: skip
             await self._others(others, chance.choice(sorted(self._known)))
             return
         name, aggregates = str(UUID(int=chance.getrandbits(128), version=4)), sorted(self._known)

@@ -5,10 +5,13 @@ happens is drawn for that kind alone, so a plan with fewer kinds is the same pla
 """
 
 import random
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
+from cosmos_outbox.settings.transports import Name
 from cosmos_outbox.testing.simulation.befalls import CALM, Befalls
 from cosmos_outbox.testing.simulation.meetings import MOMENTS, PARKING
+from cosmos_outbox.testing.simulation.reaching import settings_over
 from cosmos_outbox.testing.simulation.store import StoreFaults
 
 STORE = (
@@ -57,11 +60,12 @@ STRIKES = (
     "sessions",
     "triggers",
     "lists",
+    "partner",
 )
 """``floods``: many changes of one aggregate at once; ``others``: writers past the service; ``discards``: some of what
 the broker refuses is given up; ``operators``: two of them at once; ``host``: the Functions host relays; ``rollout``:
 another version is deployed; ``sessions``: with another number of them; ``triggers``: the host subscribes;
-``lists``: somebody leafs through them.
+``lists``: somebody leafs through them; ``partner``: a further destination.
 """
 
 THEN = ("then.publish again", "then.restore", "then.days", "then.away")
@@ -84,6 +88,17 @@ KINDS = frozenset(
     ],
 )
 
+NOT_OVER: Mapping[Name, Set[str]] = {
+    "storagequeue": {"bus.refuse_mix", "partner", "sessions", "triggers"},
+    "webhook": {
+        *("bus.stolen", "bus.lock_lost", "meet.theft", "partner", "plot.absent", "sessions", "triggers"),
+        *("then.restore", "then.away"),
+        # The receiver to copy asks nobody for what is missing:
+        *("discards", PARKING, "plot.again", "plot.two hands"),
+    },
+}
+"""What a transport has not, or the simulation has not over it."""
+
 _NEEDS = {"bus.refuse_one": "meet.parking", "bus.stolen": "meet.theft"}
 """What a story begins with is there where the story is."""
 
@@ -92,9 +107,20 @@ _LIKELIEST_OF_BUS = {"outage": 0.006, "refuse_one": 0.12, "stolen": 0.1}
 _PLOTTED, _THEN = 0.6, 0.3
 """Of the seeds."""
 _BY_THE_PAGE = 0.4
+_OF_PARTNER = {"PARTNER_SERVICEBUS": "Endpoint=sb://partner", "PARTNER_SERVICEBUS_TOPIC": "partner"}
 _SESSIONS = ["aggregate", "2", "4", "32"]
 _ANY = 0.02
 """The largest share of requests that meet a fault of the store; of the kinds above another one."""
+
+
+_OVER_ANOTHER = 0.3
+"""Of the seeds: not over Service Bus."""
+
+
+def drawn_transport(seed: int, known: Sequence[Name]) -> Name:
+    """The seed's own, of those that a service is simulated over; the first is that of most seeds."""
+    chance = random.Random(f"{seed}:transport")  # noqa: S311 - no secret
+    return chance.choice(known[1:]) if known[1:] and chance.random() < _OVER_ANOTHER else known[0]
 
 
 @dataclass(frozen=True)
@@ -112,9 +138,12 @@ class SimulationPlan:
     """Whether the seed picks among what is ready; else the first goes first."""
     full: bool = False
     """Whether the broker's SDK is the real one, over the wire; else it is doubled at the library's ports."""
+    transport: Name = "servicebus"
 
     @classmethod
-    def drawn(cls, seed: int, *, shuffled: bool = True, full: bool = False) -> "SimulationPlan":
+    def drawn(
+        cls, seed: int, *, shuffled: bool = True, full: bool = False, transport: Name = "servicebus"
+    ) -> "SimulationPlan":
         """The seed's own."""
         chance = random.Random(f"{seed}:plan")  # noqa: S311 - no secret
         share = chance.choice([0.15, 0.4, 0.7])
@@ -124,7 +153,8 @@ class SimulationPlan:
         for name, of, likely in (("plot", PLOTS, _PLOTTED), ("then", THEN, _THEN)):
             one = random.Random(f"{seed}:{name}")  # noqa: S311 - no secret
             faults |= {one.choice(of)} if one.random() < likely else set()
-        plan = cls(seed, faults, aggregates=chance.choice([2, 4, 8, 12]), shuffled=shuffled, full=full)
+        plan = cls(seed, faults - NOT_OVER.get(transport, set()), aggregates=chance.choice([2, 4, 8, 12]),
+                   shuffled=shuffled, full=full, transport=transport)  # fmt: skip
         return replace(plan, seconds=chance.choice([30.0, 60.0, 90.0]))
 
     def chance(self, of: str) -> random.Random:
@@ -155,11 +185,15 @@ class SimulationPlan:
     def settings(self) -> dict[str, str]:
         """Of the service, in its environment."""
         chance = self.chance("settings")
-        return {
+        return settings_over(self.transport) | {
             "RELAY_MAX_ITEMS": chance.choice(["1", "3", "10", "100"]),
             "RELAY_POLL_DELAY_MS": "2000",
             "RELAY_SEND_SECONDS": chance.choice(["10", "60"]),
             "SERVICEBUS_SESSIONS": chance.choice(_SESSIONS),
+            **(_OF_PARTNER if self.partner else {}),
+            "WEBHOOK_SECONDS": chance.choice(["1", "4", "10"]),
+            "WEBHOOK_CONCURRENCY": chance.choice(["1", "8"]),
+            "WEBHOOK_RATE": chance.choice(["0", "0", "50"]),
         }
 
     @property
@@ -181,6 +215,11 @@ class SimulationPlan:
     def no_relay_meanwhile(self) -> bool:
         """Whether another number of sessions is deployed as docs/use/messages.md says; else side by side."""
         return "sessions" in self.faults and self.chance("no relay").random() < _BY_THE_PAGE
+
+    @property
+    def partner(self) -> bool:
+        """Whether there is a further destination. The host runs its own relay alone, and nobody writes for it."""
+        return "partner" in self.faults and "others" not in self.faults and not self.full and self.hosts < 2
 
     @property
     def duplicate_window_seconds(self) -> float:
@@ -217,7 +256,8 @@ class SimulationPlan:
     def __str__(self) -> str:
         return (
             f"seed {self.seed}: {self.seconds:g} s, {self.aggregates} aggregates, {self.partitions} partition(s), "
-            f"{'shuffled' if self.shuffled else 'first in, first out'}{', full form' if self.full else ''}; "
+            f"{'shuffled' if self.shuffled else 'first in, first out'}{', full form' if self.full else ''}"
+            f"{'' if self.transport == 'servicebus' else f', over {self.transport}'}; "
             f"{', '.join(sorted(self.faults)) or 'no faults'}"
         )
 

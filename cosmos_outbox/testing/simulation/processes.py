@@ -6,7 +6,7 @@ All of it is the deployed code. A process that crashes or is deployed begins aga
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
@@ -14,16 +14,15 @@ from uuid import UUID
 
 from cosmos_outbox.cosmos.store.client import CosmosClient, cosmos_client
 from cosmos_outbox.kernel import clock
-from cosmos_outbox.settings.transports import servicebus_of
 from cosmos_outbox.testing.judging.history import History
 from cosmos_outbox.testing.judging.records import Ended
-from cosmos_outbox.testing.simulation.amqp_bus import CONNECTION, AmqpBus
+from cosmos_outbox.testing.simulation.amqp_bus import AmqpBus
 from cosmos_outbox.testing.simulation.archive import SimulatedArchive
+from cosmos_outbox.testing.simulation.befallen import Befallen
 from cosmos_outbox.testing.simulation.bus import Bus
-from cosmos_outbox.testing.simulation.bus_client import queues
-from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from cosmos_outbox.testing.simulation.instance import SimulatedInstance, current
 from cosmos_outbox.testing.simulation.loop import Loop
+from cosmos_outbox.testing.simulation.reaching import clients_of
 from cosmos_outbox.testing.simulation.store import SimulatedStore
 from cosmos_outbox.testing.simulation.trace import RunTrace
 from cosmos_outbox.wiring.clients import Clients
@@ -54,13 +53,15 @@ class Ground:
     trace: RunTrace
     history: History
     store: SimulatedStore
-    bus: Bus | AmqpBus
+    bus: Befallen | AmqpBus
     """The double of the quick form, or the broker of the full one."""
     service: Service
     """As it is deployed in the end."""
     version: Version
     """The one that processes begin with."""
     archive: SimulatedArchive = field(default_factory=SimulatedArchive)
+    others: Mapping[str, Bus] = field(default_factory=dict)
+    """What takes the events of other destinations, by its topic."""
     ports: "count[int]" = field(default_factory=lambda: count(10_000))
 
     def sources(self, chance: random.Random, skew: Callable[[], float], name: str) -> clock.Sources:
@@ -80,17 +81,8 @@ class Ground:
         def cosmos(connection: object, credential: object) -> CosmosClient:
             return cosmos_client(connection, credential, session=self.store.session())  # type: ignore[arg-type]  # as given
 
-        bus = self.bus
-        if isinstance(bus, AmqpBus):
-            return Clients(cosmos=cosmos, archive=lambda *_: self.archive)
-        return Clients(
-            cosmos=cosmos,
-            publisher=lambda settings, source, _: BusPublisher(
-                bus, source=source, sessions=servicebus_of(settings).sessions
-            ),
-            queues=lambda _settings, _resources, subscription: queues(bus, subscription),
-            archive=lambda *_: self.archive,
-        )
+        reached = replace(clients_of(self.bus, self.others), cosmos=cosmos)
+        return replace(reached, archive=lambda *_: self.archive)
 
     def environment(self, version: Version) -> dict[str, str]:
         """The settings of one process. The SDK shares state between clients of one address: each has its own.
@@ -98,7 +90,7 @@ class Ground:
         The hosts are the same, as the names of leases begin with the host; the ports are not.
         """
         connection = f"AccountEndpoint=https://cosmos.invalid:{next(self.ports)}/;AccountKey={KEY};"
-        return {"COSMOS": connection, "SERVICEBUS": CONNECTION, "TRANSPORT": "servicebus", **version.settings}
+        return {"COSMOS": connection, **version.settings}
 
 
 Work = Callable[[Wired, asyncio.Event], Awaitable[None]]

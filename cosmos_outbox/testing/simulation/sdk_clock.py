@@ -2,6 +2,7 @@
 
 The SDKs call ``time.time`` and ``uuid.uuid4`` of their modules. Those names are replaced in the modules of the SDKs
 alone, once in a process, by ones that ask :mod:`cosmos_outbox.kernel.clock`: outside a simulation the system's clock.
+So is ``typing.Awaitable``, by the class that it stands for, which answers the same in a tenth of the time.
 """
 
 import functools
@@ -11,8 +12,10 @@ import platform
 import random
 import sys
 import time
+import typing
 import uuid
 import warnings
+from collections.abc import Awaitable
 from email.utils import formatdate
 from types import ModuleType
 from typing import Any
@@ -67,6 +70,7 @@ REPLACED: dict[int, Any] = {
     id(time.time): _time,
     id(uuid.uuid4): clock.new_id,
     id(formatdate): _http_date,
+    id(typing.Awaitable): Awaitable,
 }
 
 

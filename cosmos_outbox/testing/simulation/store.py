@@ -8,16 +8,21 @@ even if whoever sent it is dead by then.
 import asyncio
 import random
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, Protocol, Self, cast
-from urllib.parse import urlsplit
+from typing import Any, Protocol, cast
 
 import aiohttp
-from aiohttp.client_reqrep import ConnectionKey
-from azure.core.utils import CaseInsensitiveDict
+from multidict import CIMultiDict
 
-from cosmos_outbox.testing.simulation.instance import name_of_current
+from cosmos_outbox.testing.simulation.http import (
+    MemorySession,
+    SentRequest,
+    StoreResponse,
+    fail,
+    no_connection,
+)
+from cosmos_outbox.testing.simulation.http import answer as set_answer
 from cosmos_outbox.testing.simulation.loop import Loop
 from cosmos_outbox.testing.simulation.trace import RunTrace
 
@@ -99,17 +104,17 @@ _SERVED = {
 _INSTEAD = {*_SERVED, "no_connection", "lost_before", "lost_after", "silent", "timed_out"}
 
 
-Saw = Callable[[float, "SentRequest", "StoreResponse"], None]
+Saw = Callable[[float, SentRequest, StoreResponse], None]
 """Is told of each request that was carried out, and when."""
 
 
 class Meets(Protocol):
     """What befalls requests because of what they are about; see :mod:`cosmos_outbox.testing.simulation.meetings`."""
 
-    def befalls(self, request: "SentRequest", who: str) -> str | None:
+    def befalls(self, request: SentRequest, who: str) -> str | None:
         """What befalls this one, sent now by this process."""
 
-    def lag_seconds(self, request: "SentRequest") -> float | None:
+    def lag_seconds(self, request: SentRequest) -> float | None:
         """How far the replicas are behind that answer it."""
 
 
@@ -151,7 +156,7 @@ class SimulatedStore:
 
     def session(self) -> aiohttp.ClientSession:
         """What one process sends its requests with."""
-        return cast(aiohttp.ClientSession, StoreSession(self))
+        return cast(aiohttp.ClientSession, MemorySession(self.send))
 
     def go_away(self, seconds: float) -> None:
         """Nobody can connect for so long, unless the store has just come back."""
@@ -161,37 +166,37 @@ class SimulatedStore:
         self._away_until = now + seconds
         self._trace.note("store away", detail=f"for {seconds:.1f} s")
 
-    def send(self, request: "SentRequest") -> "asyncio.Future[StoreResponse]":
+    def send(self, request: SentRequest) -> "asyncio.Future[StoreResponse]":
         """The answer, when it comes."""
         answer: asyncio.Future[StoreResponse] = self.loop.create_future()
         fate = (self.meets and self.meets.befalls(request, request.by)) or self._fate(request.goes_to)
         there, back = self._way(), self._way()
         if fate == "no_connection":
-            self._later(there, _fail, answer, _no_connection())
+            self._later(there, fail, answer, no_connection("cosmos.invalid"))
         elif fate == "lost_before":
             self._trace.note("lost", _short(request.path), f"{request.method} before it arrived")
-            self._later(there, _fail, answer, aiohttp.ServerDisconnectedError())
+            self._later(there, fail, answer, aiohttp.ServerDisconnectedError())
         else:
             self._later(there, self._arrive, request.by, request, fate, answer, back)
         return answer
 
     def _arrive(
-        self, who: str, request: "SentRequest", fate: str | None, answer: "asyncio.Future[Any]", back: float
+        self, who: str, request: SentRequest, fate: str | None, answer: "asyncio.Future[Any]", back: float
     ) -> None:
         if fate == "timed_out":
             if self._chance.random() < _DONE_ALL_THE_SAME:
                 self._serve(who, request, fate)
-            self._later(back, _set, answer, _TIMED_OUT)
+            self._later(back, set_answer, answer, _TIMED_OUT)
             return
         response = self._serve(who, request, fate)
         if fate == "lost_after":
-            self._later(back, _fail, answer, aiohttp.ServerDisconnectedError())
+            self._later(back, fail, answer, aiohttp.ServerDisconnectedError())
         elif fate == "silent":
-            self._later(_SILENCE_SECONDS, _fail, answer, aiohttp.SocketTimeoutError())
+            self._later(_SILENCE_SECONDS, fail, answer, aiohttp.SocketTimeoutError())
         else:
-            self._later(back, _set, answer, response)
+            self._later(back, set_answer, answer, response)
 
-    def _serve(self, who: str, request: "SentRequest", fate: str | None) -> "StoreResponse":
+    def _serve(self, who: str, request: SentRequest, fate: str | None) -> StoreResponse:
         account, faults = self.account, self._faults
         self.requests += 1
         account.faults.clear()
@@ -207,7 +212,7 @@ class SimulatedStore:
         told = f"{request.method} {answer.status} {len(text)} {zlib.crc32(text):08x}"
         befell = f"{fate or ''}{'' if lag is None else ' lag'}"
         self._trace.note(request.kind, _short(request.path), f"{told} {befell}".rstrip(), instance=who)
-        response = StoreResponse(answer.status, CaseInsensitiveDict(sent), text)
+        response = StoreResponse(answer.status, CIMultiDict(sent), text)
         for saw in self.saw:
             saw(self.loop.time(), request, response)
         return response
@@ -246,88 +251,9 @@ class SimulatedStore:
         self.loop.call_later(seconds, call, *arguments, context=self.loop.outside())
 
 
-@dataclass(frozen=True)
-class SentRequest:
-    """As it leaves the SDK's transport; ``by``: the instance whose it is."""
-
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    body: bytes
-    by: str = ""
-
-    @property
-    def goes_to(self) -> str:
-        """Which items it is about."""
-        return f"{self.path} {self.headers.get('x-ms-documentdb-partitionkey', '')}"
-
-    @property
-    def kind(self) -> str:
-        """In a word, for the trace."""
-        if "x-ms-cosmos-is-batch-request" in self.headers:
-            return "batch"
-        return "feed" if "A-IM" in self.headers else "request"
-
-
-@dataclass(frozen=True)
-class StoreResponse:
-    """As far as the SDK's transport reads one of aiohttp's."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-    reason: str = ""
-
-    async def read(self) -> bytes:
-        """The body."""
-        return self.body
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
 _TIMED_OUT = StoreResponse(
-    408, CaseInsensitiveDict({"Content-Type": "application/json"}), b'{"code":"RequestTimeout"}'
+    408, CIMultiDict({"Content-Type": "application/json"}), b'{"code":"RequestTimeout"}'
 )
-
-
-class StoreSession:
-    """As far as the SDK's transport uses one of aiohttp's."""
-
-    auto_decompress = False
-
-    def __init__(self, store: SimulatedStore) -> None:
-        self._store = store
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def close(self) -> None:
-        """Nothing is open."""
-
-    async def request(
-        self, method: str, url: str, *, headers: Mapping[str, str], data: Any, **_options: Any
-    ) -> StoreResponse:
-        """Raises what aiohttp raises."""
-        body = data.encode() if isinstance(data, str) else bytes(data or b"")
-        return await self._store.send(
-            SentRequest(method, urlsplit(url).path, CaseInsensitiveDict(headers), body, name_of_current())
-        )
-
-
-def _set(answer: "asyncio.Future[Any]", response: StoreResponse) -> None:
-    if not answer.done():
-        answer.set_result(response)
-
-
-def _fail(answer: "asyncio.Future[Any]", error: Exception) -> None:
-    if not answer.done():
-        answer.set_exception(error)
-
-
-def _no_connection() -> aiohttp.ClientConnectorError:
-    key = ConnectionKey(*("cosmos.invalid", 443, True, True, None, None, None))
-    return aiohttp.ClientConnectorError(key, OSError(111, "Connection refused"))
 
 
 def _short(path: str) -> str:

@@ -17,12 +17,14 @@ from azure.cosmos.aio import ContainerProxy
 from cosmos_outbox.http.answering import STATUS_OF
 from cosmos_outbox.outbox.errors import RefusedBefore
 from cosmos_outbox.outbox.unit_of_work import Origin
+from cosmos_outbox.settings.transports import Name
 from cosmos_outbox.testing.judging.history import History, cause
 from cosmos_outbox.testing.judging.language import Language
 from cosmos_outbox.testing.judging.reads import EVERYBODY
 from cosmos_outbox.testing.judging.records import Answered, Attempted, Call, FinallyListed, SeenEntry
 from cosmos_outbox.testing.simulation.instance import SimulatedInstance
 from cosmos_outbox.testing.simulation.loop import Loop
+from cosmos_outbox.testing.simulation.posts import TakesPosts
 from cosmos_outbox.testing.simulation.trace import RunTrace
 from cosmos_outbox.wiring.service import Service, Wired
 
@@ -192,6 +194,8 @@ class Others:
     history: History
     feed: Callable[[], AbstractAsyncContextManager[ContainerProxy]]
     """The container that the aggregates are in."""
+    large: bool = False
+    """Whether some of their events are larger than a message of the transport."""
 
 
 ActAsOthers = Callable[[Others, str], Awaitable[None]]
@@ -217,3 +221,9 @@ class SimulatedService:
     others: ActAsOthers | None = None
     before: Service | None = None
     """As the release before has it; None: only settings differ."""
+    receiver: Callable[[], TakesPosts] | None = None
+    """Makes who takes the events, over a webhook; then the service has no subscribers, nor read models."""
+    posting: "SimulatedService | None" = None
+    """The same over a webhook."""
+    over: Sequence[Name] = ("servicebus",)
+    """The transports that seeds draw from."""

@@ -9,7 +9,7 @@ from cosmos_outbox.testing.judging.history import History
 from cosmos_outbox.testing.judging.records import HandedOut, SeenEntry, Stored
 from cosmos_outbox.testing.judging.violation import Violation
 from cosmos_outbox.testing.simulation.bus_queue import Taken
-from cosmos_outbox.testing.simulation.store import SentRequest, StoreResponse
+from cosmos_outbox.testing.simulation.http import SentRequest, StoreResponse
 
 
 class Watcher:
@@ -72,7 +72,7 @@ class Watcher:
         """What the topic has taken since the last call, as a subscriber would get it who misses nothing."""
         for each in taken[self._taken :]:
             self.newest = max(self.newest, each.at)
-            self._history.add([_handed_out(each)])
+            self._history.add([handed_out(each)])
         self._taken = len(taken)
 
 
@@ -121,7 +121,8 @@ def _shown(at: float, item: Mapping[str, Any]) -> SeenEntry:
     )
 
 
-def _handed_out(taken: Taken) -> HandedOut:
+def handed_out(taken: Taken) -> HandedOut:
+    """What a subscriber gets who misses nothing."""
     message, subject = taken.sent.message, taken.sent.subject
     body = json.loads(message.body)
     sequence = (body if subject is None else message.properties).get("sequence")

@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import replace
 
 from cosmos_outbox.testing.simulation.amqp_bus import AmqpBus
+from cosmos_outbox.testing.simulation.befallen import Befallen
 from cosmos_outbox.testing.simulation.befalls import CALM as CALM_BUS
-from cosmos_outbox.testing.simulation.bus import Bus
 from cosmos_outbox.testing.simulation.plan import SimulationPlan
 from cosmos_outbox.testing.simulation.store import CALM as CALM_STORE
 from cosmos_outbox.testing.simulation.store import SimulatedStore
@@ -14,7 +14,7 @@ _STORMS_END = 0.7
 _STORM_SECONDS, _FAIR_SECONDS = (1.0, 15.0), (1.0, 20.0)
 
 
-async def change_weather(plan: SimulationPlan, store: SimulatedStore, bus: Bus | AmqpBus) -> None:
+async def change_weather(plan: SimulationPlan, store: SimulatedStore, bus: Befallen | AmqpBus) -> None:
     """Until it is cancelled."""
     chance = plan.chance("weather")
     ends = chance.random() < _STORMS_END
@@ -25,6 +25,6 @@ async def change_weather(plan: SimulationPlan, store: SimulatedStore, bus: Bus |
         await asyncio.sleep(chance.uniform(*_FAIR_SECONDS))
 
 
-def calm_down(store: SimulatedStore, bus: Bus | AmqpBus) -> None:
+def calm_down(store: SimulatedStore, bus: Befallen | AmqpBus) -> None:
     """Nothing befalls anybody any more."""
     store.faults, bus.befalls = CALM_STORE, replace(CALM_BUS, longest_way_seconds=0.01)

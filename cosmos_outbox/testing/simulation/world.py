@@ -4,12 +4,10 @@ import asyncio
 from collections.abc import Callable
 from contextlib import nullcontext
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
 
 from cosmos_outbox.kernel import clock
-from cosmos_outbox.settings.transports import servicebus_of
 from cosmos_outbox.testing.judging.history import History
 from cosmos_outbox.testing.judging.past_the_api import REFUSED
 from cosmos_outbox.testing.judging.records import Poisoned
@@ -17,7 +15,6 @@ from cosmos_outbox.testing.judging.violation import Violation
 from cosmos_outbox.testing.simulation import sdk_clock
 from cosmos_outbox.testing.simulation.afterwards import Afterwards
 from cosmos_outbox.testing.simulation.amqp_bus import AmqpBus
-from cosmos_outbox.testing.simulation.bus import Bus
 from cosmos_outbox.testing.simulation.bus_queue import Rules
 from cosmos_outbox.testing.simulation.deployment import Deployment, Size
 from cosmos_outbox.testing.simulation.host import import_host
@@ -27,10 +24,13 @@ from cosmos_outbox.testing.simulation.log_lines import logged_to
 from cosmos_outbox.testing.simulation.loop import Loop, Stuck
 from cosmos_outbox.testing.simulation.meetings import Meetings
 from cosmos_outbox.testing.simulation.operator import SimulatedOperator
+from cosmos_outbox.testing.simulation.partner import SimulatedPartner, declared
 from cosmos_outbox.testing.simulation.past_the_service import PastTheService
 from cosmos_outbox.testing.simulation.plan import SimulationPlan
 from cosmos_outbox.testing.simulation.plots import Plots
+from cosmos_outbox.testing.simulation.posts import Posts
 from cosmos_outbox.testing.simulation.processes import EPOCH, KEY, Ground, SimulatedProcess, Version
+from cosmos_outbox.testing.simulation.reaching import import_all, other_side
 from cosmos_outbox.testing.simulation.rollout import Rollout
 from cosmos_outbox.testing.simulation.store import Saw, SimulatedStore
 from cosmos_outbox.testing.simulation.strikes import Strikes
@@ -78,8 +78,10 @@ def run(
 
 
 def _run(plan: SimulationPlan, of: Subject, make: "MakeWorld", saw: Saw | None) -> SimulatedRun:
+    if plan.transport == "webhook" and isinstance(of, SimulatedService):
+        of = of.posting or of
     sdk_clock.install()
-    _import_all()
+    import_all()
     if plan.hosts or plan.subscriber_hosts:
         import_host()
     loop = Loop(plan.chance("order") if plan.shuffled else None)
@@ -122,25 +124,30 @@ class World:
         history: History,
         account: CosmosInMemory,
     ) -> None:
+        of = declared(plan, of)
         self.plan, self.of, self.loop, self.trace, self.history = plan, of, loop, trace, history
         self.ended_at = 0.0
         store = SimulatedStore(loop, account, chance=plan.chance("requests"), trace=trace)
-        names = {"bus": plan.chance("bus")}
-        environment = {
-            "COSMOS": f"AccountEndpoint=https://x.invalid/;AccountKey={KEY};",
-            "SERVICEBUS": "Endpoint=sb://x",
-            "TRANSPORT": "servicebus",
-        }
+        environment = {"COSMOS": f"AccountEndpoint=https://x.invalid/;AccountKey={KEY};"}
         self._settings = of.service.settings(environment | plan.settings)
         subscriptions = [self._settings.name(each.subscription) for each in of.service.subscribers]
         subscriptions += [self._settings.canary] if self._settings.canary else []
         self._chance = plan.chance("world")
         rules = Rules(duplicate_window_seconds=plan.duplicate_window_seconds)
-        make_bus = partial(AmqpBus, loop, servicebus_of(self._settings).topic) if plan.full else Bus
-        bus = make_bus(*subscriptions, random=names["bus"], rules=rules, epoch=EPOCH, note=self._note)
+        bus = other_side(
+            self._settings, loop, *subscriptions,
+            full=plan.full, rules=rules, receiver=getattr(of, "receiver", None),
+            random=plan.chance("bus"), epoch=EPOCH, note=self._note,
+        )  # fmt: skip
+        if isinstance(bus, Posts):
+            assert isinstance(of, SimulatedService), "there is a receiver"
+            self.of = of = replace(of, shown=bus.shown)
+            bus.saw = lambda entry: history.add([entry])
         after = plan.settings_after
         begins = of.service if after is None else of.before or of.service
-        self.ground = Ground(loop, trace, history, store, bus, of.service, Version(begins, plan.settings))
+        self._partner = SimulatedPartner(plan, of, history, trace)
+        begins_with, others = Version(begins, plan.settings), self._partner.others
+        self.ground = Ground(loop, trace, history, store, bus, of.service, begins_with, others=others)
         self.deployment = Deployment(plan, self.ground, self._settings)
         self._rollout = Rollout(
             plan, self.deployment, Version(of.service, after or plan.settings), self._over
@@ -159,15 +166,14 @@ class World:
         self._stopping = False
         self._etags: dict[str, str | None] = {}
         self._focus: set[str] = set()
-        others = of.others if isinstance(of, SimulatedService) else None
-        past = PastTheService(self.deployment, others, self._etags, self._operator.broken)
+        past_it = of.others if isinstance(of, SimulatedService) else None
+        past = PastTheService(self.deployment, past_it, self._etags, self._operator.broken)
         self._strikes = Strikes(self.deployment, account, past.write)
         self._meetings = Meetings(
             plan.faults, plan.chance("meetings"), trace, loop,
             feed=self._settings.cosmos_container, parked=self._settings.cosmos_parked_container,
             strike=self._strikes.strike_one,
         )  # fmt: skip
-
         self._plots = Plots(
             plan, self.deployment, strikes=self._strikes, meetings=self._meetings, operator=self._operator,
             known=self._etags, focus=self._focus,
@@ -191,7 +197,7 @@ class World:
             )
             for kind in sorted(plan.faults & self._strikes.kinds.keys())
         ]
-        work += self._plots.begin()
+        work += [*self._plots.begin(), *self._partner.begin(deployment, self._over)]
         work += [] if plan.settings_after is None else [asyncio.create_task(self._rollout.go_on())]
         if "lists" in plan.faults:
             work.append(
@@ -204,7 +210,7 @@ class World:
         await asyncio.wait([*work, weather])
         await self._meetings.end()
         self._calm_down()
-        found = await self._drain()
+        found = await self._drain() or await self._partner.end(deployment)
         if not found:
             found = await Afterwards(
                 plan, self.of, deployment,
@@ -226,13 +232,13 @@ class World:
             self._watcher.completed(about, detail, of.language.deleted)
         if what in {"stolen", "buried"}:
             self._meetings.stolen(about)
-        if what == "bus refuses" and about:
+        if what in {"bus refuses", "bus fails"} and about:
             refused = Poisoned(
                 at=self.loop.time(), document=f"{REFUSED}{detail}", partition=about, stored=None
             )
             self.history.add([refused])
             judged = isinstance(of, SimulatedService)  # who judges another subject expects every event
-            if judged and self.plan.discards and self._chance.random() < _GIVEN_UP:
+            if judged and what == "bus refuses" and self.plan.discards and self._chance.random() < _GIVEN_UP:
                 self._operator.broken.add(detail)
 
     def _client(self, number: int, etags: dict[str, str | None]) -> SimulatedClient:
@@ -279,8 +285,7 @@ class World:
         self.deployment.replace_dead()
 
     async def _drain(self) -> list[Violation]:
-        revive, patience = self.deployment.replace_dead, self.patience_seconds
-        return await drain(self.ground, self._look, revive, self._quiet, patience)
+        return await drain(self.deployment, self._look, self._quiet, self.patience_seconds)
 
     def _quiet(self) -> bool:
         return self.loop.time() - self._watcher.newest > self.quiet_seconds
@@ -298,12 +303,6 @@ MakeWorld = Callable[[SimulationPlan, Subject, Loop, RunTrace, History, CosmosIn
 def _wall(loop: Loop) -> Callable[[], datetime]:
     """The time of day of every process, where no clock is set."""
     return lambda: EPOCH + timedelta(seconds=loop.time())
-
-
-def _import_all() -> None:
-    """What is imported late in a process is imported before the run: it opens files, and takes time."""
-    from cosmos_outbox.servicebus import dead_letters, publisher, sessions  # noqa: F401, PLC0415
-    from cosmos_outbox.worker import relay, subscriber  # noqa: F401, PLC0415
 
 
 __all__ = ["SimulatedRun", "Stuck", "World", "run"]

@@ -54,7 +54,9 @@ async def test_what_is_changed_here_arrives_in_the_directory(api: httpx.AsyncCli
     added = await api.post("/people", json=ADA)
     where, person = added.headers["Location"], added.json()["id"]
     assert added.status_code == 201
-    assert added.json() == {**ADA, "id": person, "createdAt": added.json()["createdAt"], "sequence": 1}
+    assert added.json() == {
+        **ADA, "id": person, "createdAt": added.json()["createdAt"], "sequence": 1, "etag": added.headers["ETag"]
+    }  # fmt: skip
 
     async def shows(*wanted: object) -> bool:
         return (await listed(api)).get(person) == wanted
@@ -77,14 +79,15 @@ async def test_what_is_changed_here_arrives_in_the_directory(api: httpx.AsyncCli
 async def test_what_cannot_be_done_is_refused(api: httpx.AsyncClient) -> None:
     added = await api.post("/people", json=ADA)
     where = added.headers["Location"]
-    await api.patch(where, json={"name": "Ada King"})
+    changed = await api.patch(where, json={"name": "Ada King"})
     stale = await api.patch(where, json={"name": "X"}, headers={"If-Match": added.headers["ETag"]})
     assert stale.status_code == 412
     assert (await api.patch(where, json={"name": ""})).status_code == 400
     assert (await api.patch(where, json={"age": 36})).status_code == 400
     assert (await api.post("/people", json=ADA | {"age": 36})).status_code == 400
     assert (await api.get("/people/0f8fad5b-d9cb-469f-a165-70867728950e")).status_code == 404
-    assert (await api.get(where)).json() == {**added.json(), "name": "Ada King", "sequence": 2}
+    assert (await api.get(where)).json() == changed.json()
+    assert changed.json() | {"etag": ""} == {**added.json(), "name": "Ada King", "sequence": 2, "etag": ""}
 
 
 async def test_a_repeated_call_adds_nobody_twice_and_everybody_is_listed(api: httpx.AsyncClient) -> None:

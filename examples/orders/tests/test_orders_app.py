@@ -192,6 +192,36 @@ async def test_each_subscriber_has_its_own_records(azure: LocalAzure, api: aioht
             assert answer.status == 204, await answer.text()
 
 
+async def test_each_gift_is_one_line_and_tells_its_cause(
+    azure: LocalAzure, api: aiohttp.ClientSession
+) -> None:
+    order = await place(api)
+    gift = {"orderId": order["id"], "line": LINE}
+    for _ in range(2):
+        await azure.cosmos.faults.add("drop-after-commit", count=1, operation="batch", container="orders")
+        async with api.post("/api/gifts", json=gift) as answer:
+            assert answer.status == 201, await answer.text()
+            given = (await answer.json())["id"]
+
+    async def lines() -> list[dict[str, Any]]:
+        async with api.get(f"/api/orders/{order['id']}") as answer:
+            found: list[dict[str, Any]] = (await answer.json())["lines"]
+        return found
+
+    async def both_came() -> bool:
+        return len(await lines()) == 3
+
+    await eventually(both_came)
+    [told] = await azure.receive("order-watch", 1, of=("gift", given), topic=TOPIC)
+    await azure.send(told, topic=TOPIC, message_id="published-again")
+    recorded = f"event {told.id} of gift {given} is recorded as applied"
+    await eventually(lambda: recorded in azure.functions.log.read_text())
+    assert await lines() == [*ORDER["lines"], LINE, LINE]
+    events = await azure.receive("order-watch", 3, of=("order", order["id"]), topic=TOPIC)
+    assert [each.data["action"] for each in events[1:]] == ["OrderLineAddedEvent"] * 2
+    assert told.id in {each.data["causationId"] for each in events[1:]}
+
+
 async def send(azure: LocalAzure, order_id: str, sequence: int) -> str:
     """A shipping whose events before it never come."""
     shipped = message(
@@ -250,12 +280,18 @@ async def test_the_operations_page_is_there_and_its_calls_speak_of_orders(api: a
         assert (answer.status, answer.content_type) == (200, "text/html")
     async with api.get("/api/instance") as answer:
         told = await answer.json()
-        [named] = told["aggregates"]
-        assert (named["type"], named["path"], named["owner"]) == ("order", "orders", "orderId")
+    assert [(each["type"], each["path"], each["owner"]) for each in told["aggregates"]] == [
+        ("order", "orders", "orderId"), ("gift", "gifts", "giftId")
+    ]  # fmt: skip
     for listed in told["lists"]:
         async with api.get(f"/api/{listed}") as answer:
             assert answer.status == 200
-    assert told["lists"] == ["set-aside", "order-mails/set-aside", "order-mails/effects"]
+    assert told["lists"] == [
+        "set-aside",
+        "order-mails/set-aside",
+        "order-mails/effects",
+        "order-gifts/set-aside",
+    ]
     async with api.get("/api/dependencies") as answer:
         assert [each["ok"] for each in (await answer.json())["items"]] == [True, True]
     order = await place(api)

@@ -12,7 +12,7 @@ from datetime import timedelta
 from functools import cache
 from typing import Any, NamedTuple
 
-from cosmos_outbox.inbox.effect import EffectItem, EffectRules, Open, RunningEffect, Unsure, WhyOpen
+from cosmos_outbox.inbox.effect import CALL, EffectItem, Open, RunningEffect, WhyOpen
 from cosmos_outbox.inbox.effect_decision import By, EffectChange
 from cosmos_outbox.inbox.stored import item_of
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -20,7 +20,6 @@ from tests.models.effects import BEGAN, Model, Process, State, Story
 from tests.simulation.replayed.commits import Commit, Document, NotAllowed
 
 _CLOCKS_DIFFER = timedelta(seconds=30)
-_CALL = timedelta(seconds=EffectRules(timedelta(days=10), timedelta(days=40)).call_seconds)
 
 
 @dataclass(frozen=True)
@@ -68,9 +67,9 @@ class _Aggregate:
 class EffectsReplayed:
     """One run of a subscriber's effects, step by step."""
 
-    def __init__(self, kinds: frozenset[str] | None, unsure: Unsure = Unsure.RUN_AGAIN) -> None:
+    def __init__(self, kinds: frozenset[str] | None, *, repeatable: bool = True) -> None:
         """``kinds``: the events that have an effect; None: all."""
-        self._kinds, self._unsure = kinds, unsure
+        self._kinds, self._repeatable = kinds, repeatable
         self._aggregates: dict[AggregateKey, _Aggregate] = {}
         self._items: dict[AggregateKey, Document] = {}
         self._places: dict[str, tuple[AggregateKey, int]] = {}
@@ -130,13 +129,13 @@ class EffectsReplayed:
             aggregate.by, aggregate.ran = commit.by, ""
         if now["ttl"] > 0 and (now["running"] or now["open"]):
             return "what an operator has to know of expires (open-stays)"
-        made = _made(aggregate.kinds, before, own, how, late, self._unsure)
+        made = _made(aggregate.kinds, before, own, how, late, self._repeatable)
         return "" if after in made else f"no step leads from {before} to {after}; {how or 'not begun'}"
 
     def _is_late(self, was: Document, commit: Commit) -> bool:
         started = item_of(was, "").running
         assert started is not None, "who asks has looked"
-        return commit.at - started.at > _CALL - _CLOCKS_DIFFER
+        return commit.at - started.at > CALL - _CLOCKS_DIFFER
 
     def _item(self, aggregate: _Aggregate, document: Document | None) -> _Item | None:
         if document is None:
@@ -154,10 +153,10 @@ def _made(
     own: bool,
     how: str,
     late: bool,
-    unsure: Unsure,
+    repeatable: bool,
 ) -> frozenset[_Item]:
     """What can be written over this item. ``own``: by the process that started what is running; ``how`` that went."""
-    story = Story(kinds, fails=1, unsure=unsure, calls=1)
+    story = Story(kinds, fails=1, repeatable=repeatable, calls=1)
     item = None if before is None else _whole(before)
     made: set[_Item] = set()
     if item is not None and item.running is not None and own:
@@ -184,9 +183,7 @@ def _after_its_effect(story: Story, item: EffectItem, running: RunningEffect, ho
         yield from _written(fails, item, [Process("runs", place, change=started)], late=False)
     elif not how:  # too late to begin: the model's call ends without a word (fresh-start)
         yield _compared(replace(item, running=None))
-    if (
-        how == "failed" and story.unsure is Unsure.SET_ASIDE
-    ):  # the model's effects fail for sure, or their process dies
+    if how == "failed" and not story.repeatable:  # the model's effects fail for sure, or their process dies
         told = Open(place, running.event_id, WhyOpen.UNSURE, BEGAN)
         passed = replace(item, last=place, last_event_id=running.event_id)
         yield _compared(replace(passed, running=None, open=(*item.open, told)))

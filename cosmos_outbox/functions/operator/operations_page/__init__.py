@@ -52,7 +52,7 @@ def page() -> PageDocument:
             "trusted-types 'none'",
         )
     )
-    return PageDocument(html, f'"{hashlib.sha256(html.encode()).hexdigest()[:32]}"', policy)
+    return PageDocument(html, f'W/"{hashlib.sha256(html.encode()).hexdigest()[:32]}"', policy)
 
 
 def shown(req: Request) -> Answer:

@@ -5,6 +5,7 @@ const EVENT_STATES = {
   forwarded: ["forwarded", "good"],
   parked: ["parked", "bad"],
   discarded: ["discarded", "warn"],
+  notForIt: ["not for it", null],
   unknown: ["not known", null],
 };
 const HISTORY_COLUMNS = ["Sequence", "State", "What changed", "Stored", "Forwarded", "Trace"];
@@ -59,9 +60,21 @@ function summaryOf(page, id) {
   const parts = [id];
   parts.push(page.lastSequence === null ? "its own document is gone" : `${many(page.lastSequence, "event")} in all`);
   if (page.deleted) parts.push("deleted");
-  const { lease, position, asOf } = page.relay;
-  parts.push(lease === null ? "no lease tells how far the relay is" : `lease ${lease} at ${position ?? "its beginning"}, ${when(asOf)}`);
+  parts.push(placeOf(page.relay), ...page.destinations.map((each) => `${each.name}: ${placeOf(each)}`));
   return parts.join(" · ");
+}
+
+function placeOf({ lease, position, asOf }) {
+  return lease === null ? "no lease tells how far the relay is" : `lease ${lease} at ${position ?? "its beginning"}, ${when(asOf)}`;
+}
+
+/** Where an event is: for the service's own transport, then for each other destination, with its name. */
+function statesOf({ state, destinations }) {
+  const badgeOf = (name, of) => {
+    const [text, mood] = EVENT_STATES[of] ?? [of, null];
+    return badge(name ? `${name}: ${text}` : text, mood);
+  };
+  return make("span", {}, badgeOf("", state), ...destinations.flatMap((each) => [" ", badgeOf(each.name, each.state)]));
 }
 
 function showPast(tr, { event, expired, relay }) {
@@ -73,7 +86,7 @@ function showPast(tr, { event, expired, relay }) {
     return;
   }
   write(cell(tr, 0), event.sequence ?? "none");
-  put(cell(tr, 1), badge(...(EVENT_STATES[event.state] ?? [event.state, null])));
+  put(cell(tr, 1), statesOf(event));
   const changed = event.changed.length ? `: ${event.changed.join(", ")}` : "";
   writeName(cell(tr, 2), event.action ?? "a document that is no valid event", changed);
   tr.children[2].title = `Event ${event.eventId}`;

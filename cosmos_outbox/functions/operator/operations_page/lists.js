@@ -79,13 +79,13 @@ async function replay(items, list, note = "") {
     text: `All parked events of each are sent, in their sequence. Remove the cause first: an event that is refused again stays parked.${note}`,
     what: labels,
     verb: title,
-    last: `The parked events of ${many(wanted.size, "aggregate")} are sent to the topic.`,
+    last: `The parked events of ${many(wanted.size, "aggregate")} are sent.`,
   });
   if (!consent) return;
   const steps = [...wanted.values()].map(({ aggregate, ids }) => ({
     ids,
     label: `${aggregate.type} ${aggregate.id}`,
-    run: (stop) => replayWhole(`parked/${aggregate.path}/${encodeURIComponent(aggregate.id)}/replay`, stop),
+    run: (stop) => replayWhole(`${list.path}/${aggregate.path}/${encodeURIComponent(aggregate.id)}/replay`, stop),
   }));
   work(title, steps, (step) => list.drop(step.ids));
 }
@@ -100,9 +100,10 @@ async function replayWhole(path, stop) {
   }
 }
 
-const parkedList = new List({
-  box: find("parked-list"),
-  path: "parked",
+/** The parked events of one destination. */
+const parkedListIn = (box, path) => new List({
+  box,
+  path,
   name: "parked events",
   empty: "Nothing is parked.",
   labelOf: named,
@@ -123,3 +124,5 @@ const parkedList = new List({
     },
   ],
 });
+
+const parkedList = parkedListIn(find("parked-list"), "parked");

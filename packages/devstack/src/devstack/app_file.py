@@ -131,11 +131,12 @@ class Storage(_Part):
 class Functions(_Part):
     """``path`` is where the app's API is, ``try`` the line to paste; ``{url}`` in it is the address with the path.
 
-    ``pages`` are paths to open in a browser, each by a name.
+    ``pages`` are paths to open in a browser, each by a name; ``web`` is a folder with a web page that calls the app.
     """
 
     path: str = "/"
     pages: dict[str, str] = {}
+    web: str = ""
     line_to_try: str = Field(default="", alias="try")
 
 

@@ -122,7 +122,11 @@ class LocalAzure:
         arguments.append(f"--data={self.settings.data / 'functions'}")
         arguments += [f"--settings={self.settings.file}"] if self.settings.file else []
         arguments += ["--keys"] if self.settings.asks_for_keys else []
-        return _service("functions", arguments, {"--port": self.settings.ports.functions}, environment)
+        ports = {"--port": self.settings.ports.functions}
+        if self.settings.app.functions.web:
+            arguments.append(f"--web={self.settings.folder / self.settings.app.functions.web}")
+            ports["--web-port"] = self.settings.ports.web
+        return _service("functions", arguments, ports, environment)
 
 
 @contextlib.asynccontextmanager

@@ -13,6 +13,7 @@ class Ports:
     """Where the services listen on 127.0.0.1; 0 is any free port."""
 
     functions: int = 7071
+    web: int = 7072
     cosmos: int = 8081
     servicebus: int = 5672
     servicebus_admin: int = 5300
@@ -22,6 +23,7 @@ class Ports:
 
 SETTINGS = {
     "functions": "FUNCTIONS_PORT",
+    "web": "WEB_PORT",
     "cosmos": "COSMOS_PORT",
     "servicebus": "SERVICEBUS_PORT",
     "servicebus_admin": "SERVICEBUS_ADMIN_PORT",

@@ -91,6 +91,8 @@ class StackSettings:
             wanted["queues"] = self.ports.queues
         if self.runs_functions:
             wanted["functions"] = self.ports.functions
+            if self.app.functions.web:
+                wanted["web"] = self.ports.web
         return wanted
 
 

@@ -38,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
         description="The local Azure: Cosmos DB, Service Bus and the Functions host with the app that devstack.toml "
         "describes. devstack cosmos, devstack servicebus, devstack functions: one of them alone; devstack clean: "
         "forget the data. Each has --help.",
-        epilog="Environment: FUNCTIONS_PORT (7071), COSMOS_PORT (8081), SERVICEBUS_PORT (5672), "
+        epilog="Environment: FUNCTIONS_PORT (7071), WEB_PORT (7072), COSMOS_PORT (8081), SERVICEBUS_PORT (5672), "
         "SERVICEBUS_ADMIN_PORT (5300), AZURITE_BLOB_PORT (10000), AZURITE_QUEUE_PORT (10001), 0 for any free port; "
         "DEVSTACK_DATA (.devstack), SERVICEBUS_CONFIG (a Config.json). A connection in the settings that leads to "
         "another machine is used as it is, and that service is not started here.",
@@ -111,6 +111,7 @@ def _welcome(stack: LocalAzure) -> str:
         url = host + app.functions.path
         lines += [f"Functions    {url}"]
         lines += [f"{name:<12} {host}{path}" for name, path in app.functions.pages.items()]
+        lines += [f"Web page     {page}" for page in stack.functions.addresses[1:]]
         if stack.settings.keys_file:
             lines += [f"Keys         {_short(stack.settings.keys_file)}  sent as x-functions-key"]
         if app.functions.line_to_try:

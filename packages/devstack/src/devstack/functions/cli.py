@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from devstack import service
-from devstack.functions import logs
-from devstack.functions.cors import Cors
+from devstack.functions import logs, web
+from devstack.functions.cors import ANY, Cors
 from devstack.functions.host import Callers, serve
 from devstack.functions.keys import FUNCTION_SETTING, MASTER_SETTING
 from devstack.functions.listener import Stop
@@ -33,17 +33,22 @@ async def _serve(arguments: argparse.Namespace) -> AsyncIterator[str]:
     if file:
         apply_settings_file(file)
     told = read_host(file)
-    cors = Cors.parsed(
-        told.cors if arguments.cors is None else arguments.cors,
-        credentials=arguments.cors_credentials or told.cors_credentials,
-    )
     if arguments.drain_seconds is None:
         stop = Stop(arguments.stop_seconds, drain=False)
     else:
         stop = Stop(arguments.drain_seconds, drain=True)
     data = (arguments.data or service.default_data("functions")).absolute()
-    async with serve(app, data, arguments.port, stop, Callers(arguments.keys, cors)) as address:
-        yield address
+    async with contextlib.AsyncExitStack() as serving:
+        origins, page = told.cors if arguments.cors is None else arguments.cors, None
+        if arguments.web:
+            page = await serving.enter_async_context(web.serve(arguments.web, arguments.web_port))
+            origins = origins if origins == ANY else f"{origins},{page.origins}"
+        cors = Cors.parsed(origins, credentials=arguments.cors_credentials or told.cors_credentials)
+        callers = Callers(arguments.keys, cors)
+        address = await serving.enter_async_context(serve(app, data, arguments.port, stop, callers))
+        if page:
+            page.api = address.rstrip("/")
+        yield f"{address} {page.address}" if page else address
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
@@ -85,5 +90,12 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--cors-credentials", action="store_true", help="those pages may send cookies and the like"
     )
+    parser.add_argument(
+        "--web",
+        type=Path,
+        metavar="FOLDER",
+        help="a web page that may call; it is served at an origin of its own",
+    )
+    parser.add_argument("--web-port", type=int, default=web.PORT, help="of that page; 0: any free port")
     parser.add_argument("--watch-stdin", action="store_true", help="stop when standard input ends")
     return parser.parse_args(argv)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 from devstack.cosmos.protocol.errors import FORBIDDEN, UNAUTHORIZED, CosmosError
 from devstack.cosmos.wire.messages import Request
@@ -45,7 +45,9 @@ class Authorizer:
             raise CosmosError(
                 UNAUTHORIZED, "Required Header authorization is missing. Ensure a valid token is passed."
             )
-        fields = dict(parse_qsl(unquote(header).replace("+", "%2B"), keep_blank_values=True))
+        fields = {
+            name: value for name, _, value in (pair.partition("=") for pair in unquote(header).split("&"))
+        }
         if fields.get("type") == "aad" and self.accept_entra:
             _check_entra(fields.get("sig", ""), self.clock())
         elif fields.get("type") == "master" and fields.get("ver") == "1.0":

@@ -1,6 +1,7 @@
 """A path names exactly one resource or feed; a path that names none is refused."""
 
 import enum
+import functools
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -45,6 +46,7 @@ _NOT_SERVED = {
 }
 
 
+@functools.lru_cache(maxsize=1024)
 def parse_path(raw_path: str) -> Target:
     """The target of an undecoded path. Raises 400 and 404."""
     parts = [unquote(part) for part in raw_path.strip("/").split("/")]

@@ -1,0 +1,118 @@
+"""The document of a function app is made of its functions: paths, methods, keys and texts are theirs.
+
+What the calls on resources take and give follows from the declarations, what operators' calls do from a table, and what
+a call that is written by hand does from what ``functions.answering`` is told, and from its docstring: ``GET
+/board?city=&pageSize=: the board``.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import azure.functions as func
+
+from cosmos_outbox.functions.edge.http_functions import ByHand
+from cosmos_outbox.functions.operator import described as operators
+from cosmos_outbox.http import openapi
+from cosmos_outbox.http.calls import Call
+from cosmos_outbox.http.components import Components, SchemaForm
+from cosmos_outbox.http.documents import ROUTES
+from cosmos_outbox.http.openapi import ToldCall
+from cosmos_outbox.http.parameters import parameter
+from cosmos_outbox.http.request import PAGE
+from cosmos_outbox.operations.views.names import PathNames
+
+_DOCSTRING = re.compile(
+    r"(?P<method>[A-Z]+) /(?P<path>[^?:\s]+)(?:\?(?P<query>\S*))?(?: \{.*?\})?: (?P<summary>.+)", re.DOTALL
+)
+_KEYS: Mapping[str, list[dict[str, list[str]]]] = {
+    "function": [{"functionKey": []}], "admin": [{"adminKey": []}], "anonymous": []
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Route:
+    """One call of an HTTP function, as the app declares it and as its docstring tells it."""
+
+    name: str
+    path: str
+    method: str
+    level: str
+    query: Sequence[str]
+    summary: str
+    by_hand: ByHand | None
+
+
+def routes(functions: Sequence[func.Function]) -> Iterator[Route]:
+    """Every call but those that the document does not tell of."""
+    for function in functions:
+        trigger = function.get_trigger()
+        declared = trigger.get_dict_repr() if trigger else {}
+        route = str(declared.get("route") or function.get_function_name())
+        if declared.get("type") != "httpTrigger" or "{*" in route or route in ROUTES:
+            continue
+        user_function = function.get_user_function()
+        text = (user_function.__doc__ or "").strip()
+        told = _DOCSTRING.match(text)
+        query = re.findall(r"(\w+)=", (told["query"] or "") if told else "")
+        summary = (told["summary"] if told else text).partition("\n")[0]
+        level = str(getattr(declared.get("authLevel"), "value", declared.get("authLevel"))).lower()
+        methods = {str(getattr(each, "value", each)) for each in declared.get("methods") or ("GET",)}
+        for method in sorted(methods - {"HEAD"}):
+            name = str(function.get_function_name())
+            by_hand = getattr(user_function, "by_hand", None)
+            yield Route(name, route, method, level, query, summary or name, by_hand)
+
+
+def document(
+    title: str,
+    functions: Sequence[func.Function],
+    calls: Sequence[Call],
+    names: Sequence[PathNames],
+    base: str,
+) -> dict[str, Any]:
+    """The whole document; ``calls`` are those on resources, ``names`` what operators call the aggregates."""
+    components, by_name = openapi.with_problems(), {call.name: call for call in calls}
+    operations = []
+    for route in routes(functions):
+        call = by_name.get(route.name)
+        told = openapi.described(call, components) if call else _told(route, names, components)
+        operations.append(ToldCall(route.name, route.method, route.path, told, _KEYS.get(route.level, [])))
+    found = openapi.document(title, operations, components, base=base)
+    found["components"]["securitySchemes"] = {
+        "functionKey": _key("A function key; a local stack asks for none, unless told to."),
+        "adminKey": _key("The admin (master) key."),
+    }
+    return found
+
+
+def _told(route: Route, names: Sequence[PathNames], components: Components) -> dict[str, Any]:
+    head: dict[str, Any] = {
+        "summary": (route.summary[0].upper() + route.summary[1:]).rstrip("."),
+        "description": f"{route.method} /{route.path}: {route.summary.rstrip('.')}.",
+    }
+    operators_call = operators.described(route.name, names, components)
+    if operators_call is not None:
+        own = operators.parameters(route.path, route.query, names)
+        parameters = [*own, *operators_call.pop("parameters", ())]
+        return head | {"tags": ["operators"], "parameters": parameters} | operators_call
+    by_hand = route.by_hand or ByHand()
+    in_path = [parameter(name, place="path") for name in re.findall(r"\{(\w+)\}", route.path)]
+    schemas: Mapping[str, Any] = {}
+    if by_hand.query is not None:
+        apart = Components()
+        schemas = apart.written_out(apart.of(by_hand.query, SchemaForm.INPUT))["properties"]
+    wanted = dict.fromkeys([*schemas, *(name for name in route.query if not schemas or name in PAGE)])
+    parameters = in_path + [parameter(name, schemas.get(name), "query") for name in wanted]
+    answer: dict[str, Any] = {"description": "OK"}
+    if by_hand.gives is not None:
+        schema = components.of(by_hand.gives, SchemaForm.ANSWER)
+        content = {"schema": schema, "example": components.example(schema)}
+        answer["content"] = {"application/json": content}
+    responses = {"200": answer, **{str(status): {} for status in (*by_hand.problems, 429, 503)}}
+    return head | {"tags": [route.path.partition("/")[0]], "parameters": parameters, "responses": responses}
+
+
+def _key(description: str) -> dict[str, str]:
+    return {"type": "apiKey", "in": "header", "name": "x-functions-key", "description": description}

@@ -1,0 +1,160 @@
+"""What a request asks of the version that it meets, in the order of RFC 9110, 13.2.2.
+
+The ETag in a body is as good as an ``If-Match``: with both, a version has to be named by both. An ETag is exact, and
+decides where there is one. A date has seconds, and each instance has a clock of its own: so nobody gets the date of a
+version while another change could still have the same one.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from cosmos_outbox.http.errors import FieldError, InvalidRequest
+from cosmos_outbox.http.message import Request
+from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.outbox.aggregate import Aggregate
+from cosmos_outbox.outbox.unit_of_work import ETag, Versioned
+
+ETAG = "etag"
+"""The version's name in bodies."""
+_MODIFIED_AT = "modified_at"
+
+_TAG = r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"'
+_TAGS = re.compile(rf"[ \t,]*{_TAG}(?:[ \t]*,[ \t,]*{_TAG})*[ \t,]*")
+"""A list of entity tags; its elements may be empty (RFC 9110, 5.6.1 and 8.8.3)."""
+_DATE = re.compile(r"[A-Z][a-z]+, .* GMT|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}")
+"""The three forms of a date (RFC 9110, 5.6.7)."""
+_SETTLED = timedelta(seconds=3)
+"""After it no change has a date that was told before: the second is over, by clocks that differ by two."""
+_NO_VERSION = 'W/""'
+"""Equal to none, since a stored version is strong."""
+
+
+def if_match(request: Request) -> frozenset[ETag]:
+    """The versions that the caller allows (empty: any that is there, as ``*`` says). Raises InvalidRequest.
+
+    A weak version stays in the answer and is equal to none: a stored version is strong, and RFC 9110, 13.1.1, asks for
+    the strong comparison.
+    """
+    header = request.headers.get("If-Match")
+    if header is None or header.strip() == "*":
+        return frozenset()
+    return _tags(header, "If-Match")
+
+
+def _tags(header: str, name: str) -> frozenset[ETag]:
+    if not _TAGS.fullmatch(header):
+        raise InvalidRequest(
+            FieldError(
+                name,
+                "must be the unchanged ETag of an answer, in quotes; * stands for any version",
+                "malformed",
+            )
+        )
+    return frozenset(re.findall(_TAG, header))
+
+
+def _is_named(version: ETag, tags: frozenset[ETag]) -> bool:
+    """The weak comparison."""
+    return version.removeprefix("W/") in {tag.removeprefix("W/") for tag in tags}
+
+
+@dataclass(frozen=True)
+class OfChange:
+    """What a change asks of the version that it changes."""
+
+    if_match: frozenset[ETag]
+    """The versions that it allows; empty: any."""
+    unmodified_since: datetime | None = None
+    none_match: frozenset[ETag] | None = None
+    """The versions that it does not allow; empty: it allows none."""
+
+    def refuses(self, found: Versioned[Any]) -> bool:
+        """Whether the version is refused by a condition other than ``if_match``."""
+        modified = last_modified(found.aggregate)
+        if self.unmodified_since is not None and modified is not None and modified > self.unmodified_since:
+            return True
+        return self.none_match is not None and (not self.none_match or _is_named(found.etag, self.none_match))
+
+
+def of_change(request: Request, body_etag: ETag | None = None) -> OfChange:
+    """The conditions of a change; ``body_etag``: the version in its body. Raises InvalidRequest.
+
+    A date is not looked at beside a version, as RFC 9110, 13.1.4, says; one that cannot be read is refused: a change
+    that ignored it could not be taken back.
+    """
+    versions, date = if_match(request), request.headers.get("If-Unmodified-Since")
+    if body_etag is not None:
+        versions = frozenset({body_etag} & versions if versions else {body_etag}) or frozenset({_NO_VERSION})
+    since = None
+    if date is not None and "If-Match" not in request.headers and body_etag is None:
+        since = _date(date)
+        if since is None:
+            raise InvalidRequest(
+                FieldError(
+                    "If-Unmodified-Since", "must be the unchanged Last-Modified of an answer", "malformed"
+                )
+            )
+    header = request.headers.get("If-None-Match")
+    if header is None:
+        return OfChange(versions, since)
+    none = frozenset() if header.strip() == "*" else _tags(header, "If-None-Match")
+    return OfChange(versions, since, none)
+
+
+def taken_from(body: Mapping[str, Any]) -> tuple[dict[str, Any], ETag | None]:
+    """The body without its ``etag``, and that. Raises InvalidRequest."""
+    rest = {name: value for name, value in body.items() if name != ETAG}
+    if len(rest) == len(body):
+        return rest, None
+    etag = body[ETAG]
+    if not isinstance(etag, str) or not re.fullmatch(_TAG, etag):
+        told = "must be as an answer had it: read again, or leave it out"
+        raise InvalidRequest(FieldError(ETAG, told, "malformed"))
+    return rest, etag
+
+
+def is_known(request: Request, version: ETag, modified: datetime | None = None) -> bool:
+    """Whether the caller has this version of the resource, or any (``If-None-Match``; RFC 9110, 13.1.2).
+
+    A header that is no list of entity tags names none. Without the header ``If-Modified-Since`` decides, if it can.
+    """
+    header = request.headers.get("If-None-Match")
+    if header is None:
+        since = _date(request.headers.get("If-Modified-Since", ""))
+        return modified is not None and since is not None and modified <= since
+    if header.strip() == "*":
+        return True
+    return _is_named(version, frozenset(re.findall(_TAG, header)) if _TAGS.fullmatch(header) else frozenset())
+
+
+def has_dates(kind: type[Aggregate[Any]]) -> bool:
+    """Whether the state tells when an aggregate was changed. That it tells when it was created is not enough."""
+    return _MODIFIED_AT in kind.state_type.model_fields
+
+
+def last_modified(aggregate: Aggregate[Any]) -> datetime | None:
+    """When the aggregate was changed last, by its ``modified_at``, or made, to the second; None: nothing tells it."""
+    state = aggregate.state
+    if not has_dates(type(aggregate)):
+        return None
+    at = getattr(state, _MODIFIED_AT) or getattr(state, "created_at", None)
+    return at.astimezone(UTC).replace(microsecond=0) if isinstance(at, datetime) else None
+
+
+def told_modified(aggregate: Aggregate[Any]) -> datetime | None:
+    """The date of this version in answers; None while it could be that of the next version too."""
+    at = last_modified(aggregate)
+    return at if at is not None and utc_now() - at >= _SETTLED else None
+
+
+def _date(text: str) -> datetime | None:
+    if not _DATE.fullmatch(text.strip()):
+        return None
+    try:
+        return parsedate_to_datetime(text).replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,140 @@
+"""What an API tells of itself: its document, a page to read and try it, and a page for each kind of problem.
+
+None of it holds data, and a browser or a generator cannot send a key with the address that it opens: so all of it is
+open, as the operations page is. The page is Swagger UI, served from the package that the extra ``docs`` brings. Its
+policy lets the browser load and run nothing but these files, and ask nobody but this service; a key that is entered
+stays in the page's memory.
+"""
+
+import functools
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from cosmos_outbox.http import problems
+from cosmos_outbox.http.answering import Answering
+from cosmos_outbox.http.calls import Call
+from cosmos_outbox.http.message import Answer, Handler, Request
+from cosmos_outbox.http.problems import ProblemKind
+from cosmos_outbox.http.responses import problem, unless_known
+from cosmos_outbox.settings.extras import EXTRAS
+
+ROUTES = ("openapi.json", "docs", "docs/{file}", "problems/{kind}")
+"""The paths that the document does not tell of."""
+
+_ASSETS = {"swagger-ui.css": "text/css", "swagger-ui-bundle.js": "text/javascript"}
+_START = """\
+SwaggerUIBundle({
+  url: "openapi.json", dom_id: "#docs", deepLinking: true, persistAuthorization: false, validatorUrl: null,
+  docExpansion: "list", tryItOutEnabled: true,
+});
+"""
+_PAGE = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>API</title><link rel="icon" href="data:,"><link rel="stylesheet" href="docs/swagger-ui.css">
+</head>
+<body><main id="docs"></main><script src="docs/swagger-ui-bundle.js"></script>
+<script src="docs/start.js"></script></body>
+</html>
+"""
+_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "form-action 'none'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+_GUARDS = {
+    "Content-Security-Policy": _POLICY,
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+_answering = Answering(told_every_seconds=60)
+
+
+def document_calls(
+    document: Callable[[str], Mapping[str, Any]], kinds: Callable[[], Mapping[str, ProblemKind]]
+) -> Iterator[Call]:
+    """The calls; ``document`` is that of the API below the base that it is given, made at the first request."""
+
+    @functools.lru_cache(maxsize=8)  # a program mounts an API in few places
+    def made(base: str) -> bytes:
+        return json.dumps(document(base)).encode()
+
+    async def openapi(req: Request) -> Answer:
+        return _kept(req, made(req.base), "application/json")
+
+    yield _call("get_openapi", "openapi.json", openapi, "the document of this API, OpenAPI 3.1")
+
+    async def docs(req: Request) -> Answer:
+        if _folder() is None:
+            package = EXTRAS["docs"][_PACKAGE]
+            text = f"{package} is not installed; install cosmos-outbox[docs] to read and try the API here.\n"
+            return Answer(200, text.encode(), {"Cache-Control": "no-store"})
+        return _kept(req, _PAGE.encode(), "text/html")
+
+    yield _call("get_docs", "docs", docs, "a page to read and try this API")
+
+    async def docs_file(req: Request) -> Answer:
+        name, folder = req.route["file"], _folder()
+        if name == "start.js":
+            return _kept(req, _START.encode(), "text/javascript")
+        if folder is None or name not in _ASSETS:
+            return problem(404, "Not found", "The page has no such file.")
+        return _kept(req, _asset(folder / name), _ASSETS[name])
+
+    yield _call("get_docs_file", "docs/{file}", docs_file, "a file of that page")
+
+    yield problem_call(kinds)
+
+
+def problem_call(kinds: Callable[[], Mapping[str, ProblemKind]]) -> Call:
+    """The pages that the ``type`` of a problem leads to."""
+
+    async def explain(req: Request) -> Answer:
+        kind = kinds().get(req.route["kind"])
+        return (
+            problem(404, "Not found", "There is no such kind of problem.")
+            if kind is None
+            else problems.page(kind)
+        )
+
+    return _call("get_problem", f"{problems.PATH}/{{kind}}", explain, "what a kind of problem means")
+
+
+def _call(name: str, route: str, handler: Handler, summary: str) -> Call:
+    honours = ("If-None-Match",)
+    return Call(name, "GET", route, _answering.honouring(*honours)(handler), summary, honours)
+
+
+def _kept(req: Request, body: bytes, media_type: str) -> Answer:
+    """200 with what a cache may keep, and asks for before each use; 304 when it has this version."""
+    headers = {"ETag": f'W/"{hashlib.sha256(body).hexdigest()[:32]}"', "Cache-Control": "no-cache", **_GUARDS}
+    return unless_known(req, Answer(200, body, headers, media_type))
+
+
+[_PACKAGE] = EXTRAS["docs"]
+
+
+def _folder() -> Path | None:
+    """Where the files of Swagger UI are; the package, which is for another framework, is not imported."""
+    found = find_spec(_PACKAGE)
+    places = found.submodule_search_locations if found else None
+    return Path(places[0]) / "resources" if places else None
+
+
+@functools.cache
+def _asset(path: Path) -> bytes:
+    return path.read_bytes()

@@ -1,0 +1,117 @@
+"""What a list is asked for in the query: its order, and which of all; a page tells the address of the next."""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+from uuid import UUID
+
+from pydantic import ValidationError
+
+from cosmos_outbox.http.errors import FieldError, InvalidRequest
+from cosmos_outbox.http.message import Request
+from cosmos_outbox.http.request import MAX_PAGE_SIZE, PAGE, parameters, query
+from cosmos_outbox.http.validation import form_of, told
+from cosmos_outbox.outbox.aggregate import Aggregate
+from cosmos_outbox.outbox.selection import Order, Selection, orders
+
+SORT, IDS, CHANGED_SINCE = "sort", "ids", "changedSince"
+WRITTEN = "written"
+"""The parameter of a search of a read model that waits for a write."""
+_WRITTEN = re.compile(r"([^:/?#\\]{1,128}):([0-9]{1,15})")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_ZONED = re.compile(r".*T.*(Z|[+-]\d\d:\d\d)")
+
+
+def names(kind: type[Aggregate[Any]]) -> tuple[str, ...]:
+    """The parameters of a list of these aggregates, beside those of its page."""
+    return (SORT, IDS, CHANGED_SINCE, *found_by(kind))
+
+
+def selection(request: Request, kind: type[Aggregate[Any]]) -> Selection:
+    """What the query asks for. Raises InvalidRequest, which names everything that is wrong."""
+    given, wrong = parameters(request, *PAGE, *names(kind))
+    made = Selection(
+        _order(given, kind, wrong),
+        {field: _equal(given[name], kind, name, wrong) for name, field in found_by(kind).items() if name in given},
+        _ids(given, wrong),
+        _since(given, wrong),
+    )  # fmt: skip
+    if wrong:
+        raise InvalidRequest(*wrong)
+    return made
+
+
+def next_link(request: Request, token: str | None, *also: str) -> str | None:
+    """The path and query of the page with this token: as this one's, without a key that stood in it."""
+    if token is None:
+        return None
+    given = query(request, *PAGE, *also)
+    kept = {name: value for name, value in given.items() if name in also or name == PAGE[0]}
+    return f"{urlsplit(request.url).path}?{urlencode({**kept, PAGE[1]: token})}"
+
+
+def written_in(text: str) -> tuple[str, int]:
+    """The aggregate's id and its sequence, which the header ``Written`` has told. Raises InvalidRequest."""
+    found = _WRITTEN.fullmatch(text)
+    if found is None:
+        raise InvalidRequest(
+            FieldError(WRITTEN, "must be the header Written of a write's answer", "malformed")
+        )
+    return found[1], int(found[2])
+
+
+def found_by(kind: type[Aggregate[Any]]) -> Mapping[str, str]:
+    """By its name in the query, each property."""
+    return {kind.state_type.model_fields[name].alias or name: name for name in kind.found_by}
+
+
+def sorting(given: Mapping[str, str], orders: Sequence[str], wrong: list[FieldError]) -> str | None:
+    """The order that the query names, one of these; None: it names none."""
+    if SORT not in given or given[SORT] in orders:
+        return given.get(SORT)
+    wrong.append(FieldError(SORT, f"must be one of {', '.join(orders)}", "not_one_of"))
+    return None
+
+
+def _order(given: Mapping[str, str], kind: type[Aggregate[Any]], wrong: list[FieldError]) -> Order | None:
+    found = sorting(given, orders(kind), wrong)
+    return None if found is None else Order(found)
+
+
+def _ids(given: Mapping[str, str], wrong: list[FieldError]) -> list[str] | None:
+    if IDS not in given:
+        return None
+    ids = given[IDS].split(",")
+    if len(ids) > MAX_PAGE_SIZE or not all(map(_UUID.fullmatch, ids)):
+        wrong.append(
+            FieldError(IDS, f"must be 1 to {MAX_PAGE_SIZE} UUIDs with commas between them", "malformed")
+        )
+        return None
+    return sorted({str(UUID(each)) for each in ids})
+
+
+def _since(given: Mapping[str, str], wrong: list[FieldError]) -> datetime | None:
+    if CHANGED_SINCE not in given:
+        return None
+    try:
+        at = datetime.fromisoformat(given[CHANGED_SINCE]) if _ZONED.fullmatch(given[CHANGED_SINCE]) else None
+    except ValueError:
+        at = None
+    if at is None:
+        zoned = "must be a time with a zone, such as 2026-03-01T12:00:00Z"
+        wrong.append(FieldError(CHANGED_SINCE, zoned, "malformed"))
+    return at
+
+
+def _equal(text: str, kind: type[Aggregate[Any]], name: str, wrong: list[FieldError]) -> Any:
+    """The value as it is stored: in the spelling that the field's own rules give it."""
+    adapter = form_of(kind.state_type.model_fields[found_by(kind)[name]])
+    try:
+        return adapter.dump_python(adapter.validate_python(text), mode="json")
+    except ValidationError as problems:
+        wrong += told(problems, name)
+    except UnicodeEncodeError:
+        wrong.append(FieldError(name, "must be text that UTF-8 can tell", "malformed"))
+    return None

@@ -1,0 +1,99 @@
+"""A kind of problem has one name, one title and one page, and a client may rely on its name: it is in ``type``.
+
+``type`` is a path, ``/api/problems/not-found``, below what the request's own path begins with: it leads to the page
+wherever the API is mounted (RFC 9457, 3.1.1).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from http import HTTPStatus
+
+from cosmos_outbox.http.message import Answer, base
+
+PATH = "problems"
+"""Below the API's root: what the pages are below."""
+
+_MEANINGS = {
+    "Unsupported media type": "The body is of a kind that the call does not take. The header Accept, Accept-Patch or "
+    "Accept-Encoding says what it takes.",
+    "Content too large": "The body is over the limit, or no transaction can hold the change. Send less at a time.",
+    "Invalid request": "The request breaks a rule. Each of errors names a field, the reason, and a code that stays the "
+    "same when the words change. Correct them and send the request again.",
+    "Not found": "There is nothing at this path: it never was there, or it was deleted.",
+    "Method not allowed": "The path takes other methods: the header Allow names them.",
+    "Conflict": "What was asked for does not fit how things are now. Read again, and decide anew.",
+    "Already exists": "What was to be created is there. Read it.",
+    "Concurrent change": "Other writers changed it each time when this change was tried. Send the request again.",
+    "Refused before": "The request with this Idempotency-Key was refused when it came first, and that stays its "
+    "answer. Read again, and send a new request with a new key.",
+    "Precondition failed": "It is at another version than the one that was asked for. Read again, and decide anew.",
+    "Idempotency key reused": "The key came before, with another request. Send a new request with a new key.",
+    "Gone": "The key was used, and what it created was deleted since.",
+    "Too many requests": "The store asks to slow down, and nothing was stored. Send it again after Retry-After.",
+    "Service unavailable": "The store cannot be used. The change may be stored all the same. Send the request again "
+    "after Retry-After, with the same Idempotency-Key.",
+    "Service overloaded": "Events wait for too long, so the service takes no changes. Nothing was stored. Send the "
+    "request again after Retry-After.",
+    "Service misconfigured": "A setting of the service is wrong. Its log says what to change.",
+    "Internal error": "The service failed, which is a bug. The request may have had an effect.",
+}
+"""Of the problems that every service may answer with, by their titles."""
+
+
+@dataclass(frozen=True)
+class ProblemKind:
+    """A kind of problem, as its page tells it."""
+
+    title: str
+    status: int | None
+    """None: those of several."""
+    meaning: str
+    """What it means and what to do."""
+
+    @property
+    def name(self) -> str:
+        """The last part of ``type``."""
+        return _name(self.title)
+
+
+def type_of(title: str) -> str:
+    """The ``type`` of problems with this title."""
+    return f"{base()}/{PATH}/{_name(title)}"
+
+
+def title_of(error: type[Exception]) -> str:
+    """The title of an error that a service declares: its name in words."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", error.__name__)
+    return words.capitalize()
+
+
+def kinds(status_of: Sequence[tuple[type[Exception], int, str]]) -> Mapping[str, ProblemKind]:
+    """The kinds of these errors, and of those that no error is needed for, by their names."""
+    found = [ProblemKind("Method not allowed", 405, _MEANINGS["Method not allowed"])]
+    found += [ProblemKind("Internal error", 500, _MEANINGS["Internal error"])]
+    for error, status, title in status_of:
+        meaning = _MEANINGS.get(title) or (error.__doc__ or title).partition("\n\n")[0].replace("``", "")
+        found.append(
+            ProblemKind(title, None if title == "Refused before" else status, " ".join(meaning.split()))
+        )
+    return {each.name: each for each in reversed(found)}  # of two errors with one title the first counts
+
+
+def page(kind: ProblemKind) -> Answer:
+    """200 with what the kind means, for people."""
+    told = (
+        f"{kind.status} {HTTPStatus(kind.status).phrase}" if kind.status else "The status of the first answer"
+    )
+    html = (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>{escape(kind.title)}</title><h1>{escape(kind.title)}</h1><p>{told}</p>"
+        f"<p>{escape(kind.meaning)}</p></html>\n"
+    )
+    headers = {"Cache-Control": "max-age=3600", "Content-Security-Policy": "default-src 'none'"}
+    return Answer(200, html.encode(), headers, "text/html")
+
+
+def _name(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", title.lower())

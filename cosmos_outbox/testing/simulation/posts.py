@@ -1,0 +1,200 @@
+"""A webhook's receiver in memory: the deployed publisher posts to it, and only its aiohttp session is another one.
+
+What may befall a request is drawn for each, with the chances that the bus has: it cannot leave, it is lost on its way
+there or back, it times out and arrives late, it comes twice; the receiver asks for a pause, fails, refuses this event,
+fails at one aggregate for a while, or refuses everything for a while. Who takes the requests is a team's own receiver.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from email.utils import format_datetime
+from random import Random
+from typing import Any, Protocol, cast
+
+import aiohttp
+from multidict import CIMultiDict
+
+from cosmos_outbox.testing.judging.language import NOTICE
+from cosmos_outbox.testing.judging.records import SeenEntry
+from cosmos_outbox.testing.judging.violation import Violation
+from cosmos_outbox.testing.messages import Message
+from cosmos_outbox.testing.simulation.befallen import Befallen
+from cosmos_outbox.testing.simulation.bus_queue import Sent, Taken
+from cosmos_outbox.testing.simulation.http import (
+    MemorySession,
+    SentRequest,
+    StoreResponse,
+    answer,
+    fail,
+    no_connection,
+)
+
+URL = "https://receiver.invalid/events"
+SECRET = "whsec_c2l4dGVlbiBhbmQgc2l4dGVlbiBieXRlcyBhcmU="  # noqa: S105 - of no receiver
+
+_OF_THE_EVENT, _OF_THE_TARGET, _PASSING = (400, 413, 422), (401, 403, 404, 410, 302), (500, 502, 503, 408)
+_LATEST_SECONDS = 60.0
+"""So long a request that timed out is under way, at most."""
+_REFUSES_ALL_SECONDS, _FAILS_SECONDS = (1.0, 30.0), (5.0, 90.0)
+_SLOWEST_SECONDS = 12.0
+"""Of the answers of a receiver that fails at an aggregate."""
+_REFUSED_AGAIN = 0.5
+_TRIED = 3
+"""Who has failed so often is set aside with good reason."""
+_TOO_EARLY = 409
+
+
+class TakesPosts(Protocol):
+    """A team's own receiver, with its own data."""
+
+    def take(self, headers: Mapping[str, str], body: bytes, now: float) -> int:
+        """The status of its answer. ``now``: seconds since 1970."""
+
+    def entry(self, aggregate: str, at: float) -> SeenEntry | None:
+        """What it shows of one."""
+
+    def entries(self, at: float) -> Sequence[SeenEntry]:
+        """All that it shows."""
+
+
+class Posts(Befallen):
+    """One target. ``taken``: each request that its receiver has accepted."""
+
+    queues: Mapping[str, Any] = {}
+
+    def __init__(self, receiver: TakesPosts, **told: Any) -> None:
+        """``told``: see the base."""
+        super().__init__(**told)
+        self.wrong: list[Violation] = []
+        """Events that came before the one before them was accepted."""
+        self.saw: Callable[[SeenEntry], None] = lambda _entry: None
+        """Takes each version of what the receiver shows."""
+        self._receiver = receiver
+        self._failures: dict[str, int] = {}
+        """By event, since it was accepted last."""
+        self._sick: dict[str, float] = {}
+        """Until when the receiver fails at an aggregate."""
+        self._closed_until = 0.0
+        self._seen: dict[str, tuple[int, str | None]] = {}
+        self._luck = Random(self._random.random())  # noqa: S311 - no secret
+
+    def session(self) -> aiohttp.ClientSession:
+        """What one process posts with."""
+        return cast(aiohttp.ClientSession, MemorySession(self._send))
+
+    async def shown(self, _wired: object, at: float) -> Sequence[SeenEntry]:
+        """What the receiver shows now."""
+        return self._receiver.entries(at)
+
+    async def _send(self, request: SentRequest) -> StoreResponse:
+        """Raises what aiohttp raises."""
+        waiting: asyncio.Future[StoreResponse] = asyncio.get_running_loop().create_future()
+        there, chances, sent = self.way_seconds(), self.befalls, _sent(request)
+        if self.is_away():
+            self.later(there, lambda: fail(waiting, no_connection(request.host)))
+        elif self.befall(chances.lost_before):
+            self.later(there, lambda: fail(waiting, aiohttp.ServerDisconnectedError()))
+        elif self.befall(chances.cut):
+            late = self._luck.uniform(0.0, _LATEST_SECONDS)
+            self.note("post is late", sent.aggregate, f"{sent.message.id}: {late:.1f} s, and unanswered")
+            self.later(there + late, lambda: (self._served(request, sent), None)[1])
+        else:
+            self.later(there, lambda: self._arrive(request, sent, waiting))
+        try:
+            response = await waiting
+        except BaseException:  # its sender was told that it is lost, or waits no longer
+            self._failed(sent)
+            raise
+        if response.status < 300:
+            self._failures.pop(sent.message.id, None)
+        elif response.status in {*_PASSING, _TOO_EARLY}:
+            self._failed(sent)
+        return response
+
+    def _arrive(self, request: SentRequest, sent: Sent, waiting: "asyncio.Future[StoreResponse]") -> None:
+        response, chances = self._served(request, sent), self.befalls
+        if self.befall(chances.again):
+            self.later(self._luck.uniform(0.0, 5.0), lambda: (self._served(request, sent), None)[1])
+        if self.befall(chances.lost_after):
+            self.later(self.way_seconds(), lambda: fail(waiting, aiohttp.ServerDisconnectedError()))
+        else:
+            slow = self._luck.uniform(0.0, _SLOWEST_SECONDS) if self._is_sick(sent) else 0.0
+            self.later(self.way_seconds() + slow, lambda: answer(waiting, response))
+
+    def _is_sick(self, sent: Sent) -> bool:
+        return self.now() < self._sick.get(sent.aggregate, 0.0)
+
+    # -- at the receiver
+
+    def _served(self, request: SentRequest, sent: Sent) -> StoreResponse:
+        refusal = self._refusal(sent)
+        if refusal is not None:
+            status, headers = refusal
+            self.note("is refused", sent.aggregate, f"{sent.message.id}: {status}")
+            if status in _OF_THE_EVENT:
+                self.note("bus refuses", sent.aggregate, str(sent.message.data.get("id")))
+            return StoreResponse(status, CIMultiDict(headers), b"no")
+        status = self._receiver.take(request.headers, request.body, self.wall(self.now()).timestamp())
+        if status == _TOO_EARLY:
+            self.wrong.append(
+                Violation("order", f"{sent.aggregate}: {sent.message.id} was posted before its turn")
+            )
+        if status >= 300:
+            self.note("is refused", sent.aggregate, f"{sent.message.id}: {status} by the receiver itself")
+            return StoreResponse(status, CIMultiDict(), b"no")
+        taken = Taken(self.now(), len(self.taken) + 1, sent)
+        self.taken.append(taken)
+        self.note("bus takes", sent.aggregate, f"{sent.message.id} as {taken.number}")
+        self._look(sent.aggregate)
+        return StoreResponse(status, CIMultiDict(), b"")
+
+    def _refusal(self, sent: Sent) -> tuple[int, Mapping[str, str]] | None:
+        """What the receiver answers, without a look at the event, or with one."""
+        chances, now, luck = self.befalls, self.now(), self._luck
+        if now < self._closed_until or self.befall(chances.refuse_mix):
+            if now >= self._closed_until:
+                self._closed_until = now + luck.uniform(*_REFUSES_ALL_SECONDS)
+            return luck.choice(_OF_THE_TARGET), {}
+        if self.befall(chances.busy):
+            seconds = luck.randrange(1, 20)
+            date = format_datetime(self.wall(now + seconds), usegmt=True)
+            return 429, luck.choice([{}, {"Retry-After": str(seconds)}, {"Retry-After": date}])
+        if self.befall(chances.buried):
+            self._sick[sent.aggregate] = now + luck.uniform(*_FAILS_SECONDS)
+        if self._is_sick(sent) or self.befall(chances.quota):
+            return luck.choice(_PASSING), {}
+        if self._is_refused(sent):
+            return luck.choice(_OF_THE_EVENT), {}
+        return None
+
+    def _is_refused(self, sent: Sent) -> bool:
+        """What was refused once often is again: its reason is still there."""
+        event, chance = str(sent.message.data.get("id")), self.befalls.refuse_one
+        if sent.message.data.get("action") == NOTICE:
+            return False
+        refused = self.refuses(sent.aggregate, event) or self.befall(
+            _REFUSED_AGAIN if chance and event in self.refused else chance
+        )
+        self.refused |= {event} if refused else set()
+        return refused
+
+    def _failed(self, sent: Sent) -> None:
+        """An attempt was in vain, as its sender is told or finds out."""
+        name = sent.message.id
+        self._failures[name] = self._failures.get(name, 0) + 1
+        if self._failures[name] >= _TRIED:
+            self.note("bus fails", sent.aggregate, str(sent.message.data.get("id")))
+
+    def _look(self, aggregate: str) -> None:
+        entry = self._receiver.entry(aggregate, self.now())
+        if entry is not None and self._seen.get(aggregate) != (entry.sequence, entry.applied_at):
+            self._seen[aggregate] = (entry.sequence, entry.applied_at)
+            self.saw(entry)
+
+
+def _sent(request: SentRequest) -> Sent:
+    """A request as its receiver reads it; an aggregate stands for the session that there is not."""
+    document = json.loads(request.body)
+    name, aggregate = request.headers["webhook-id"], str(document["subject"])
+    return Sent(Message(json.dumps(document["data"]).encode(), {}, name), aggregate, aggregate)

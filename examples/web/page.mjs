@@ -1,0 +1,382 @@
+// The book on the screen. Texts of the service become text nodes and nothing else.
+
+import { Change, Refused, call, directory, key, newest, past } from "./api.mjs";
+import { FIELDS, body, merge, patch, texts } from "./contact.mjs";
+import { arrival, isGone, shows } from "./journey.mjs";
+import { ending, kind, lines } from "./past.mjs";
+
+const PAGE = 25;
+const LABELS = {
+  "name.firstName": "First name", "name.lastName": "Last name", email: "E-mail", description: "Description",
+  "company.companyName": "Company", "company.street": "Street", "company.houseNumber": "House number",
+  "company.postalCode": "Postal code", "company.city": "City", "company.country": "Country",
+};
+const find = (id) => document.getElementById(id);
+const input = (field) => find(`field-${field}`);
+
+function make(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) if (value !== false) made.setAttribute(name, value === true ? "" : value);
+  made.append(...children);
+  return made;
+}
+
+// The form
+
+/** What is open: its id and version, and the texts as they were read; id null: a contact that is not made yet. */
+let open = null;
+const saving = new Change(), deleting = new Change();
+
+function built(field) {
+  const tag = field === "description" ? "textarea" : "input";
+  return make(
+    "div", {},
+    make("label", { for: `field-${field}` }, LABELS[field]),
+    make(tag, { id: `field-${field}`, autocomplete: "off", "aria-describedby": `wrong-${field}`, ...(field === "email" && { type: "email" }) }),
+    make("p", { id: `wrong-${field}`, class: "problem" }),
+  );
+}
+
+find("form").append(
+  ...FIELDS.filter((field) => !field.startsWith("company.")).map(built),
+  make("fieldset", {}, make("legend", {}, "Company"), ...FIELDS.filter((field) => field.startsWith("company.")).map(built)),
+  make("p", { class: "buttons" },
+    make("button", { type: "submit", class: "main", id: "save" }, "Save"),
+    make("button", { type: "button", id: "close" }, "Close"),
+    make("button", { type: "button", id: "past", "aria-expanded": "false", "aria-controls": "history" }, "History"),
+    make("button", { type: "button", class: "danger", id: "delete" }, "Delete")),
+);
+
+const hasUnsaved = () => open !== null && patch(open.read, written()) !== null;
+const written = () => Object.fromEntries(FIELDS.map((field) => [field, input(field).value]));
+
+function fill(form) {
+  for (const field of FIELDS) input(field).value = form[field];
+}
+
+function show(contact, etag) {
+  const isSame = contact && contact.id === open?.id;
+  open = { id: contact?.id ?? null, etag };
+  find("editor-title").textContent = contact ? `${contact.name.firstName} ${contact.name.lastName}` : "New contact";
+  find("delete").hidden = find("past").hidden = !contact;
+  find("book").hidden = find("editor").hidden = false;
+  find("conflict").hidden = true;
+  complain();
+  fill(texts(contact));
+  open.read = written(); // as the fields have it: they know one kind of line break
+  mark();
+  if (isSame && !find("history").hidden) recall();
+  else {
+    fold();
+    find("changes").replaceChildren();
+    find("history-told").textContent = "";
+    find("older").hidden = true;
+  }
+}
+
+/** Say what is wrong, at its field where there is one. */
+function complain(error) {
+  const wrong = new Map((error?.errors ?? []).map(({ field, reason }) => [field, reason]));
+  for (const field of FIELDS) {
+    find(`wrong-${field}`).textContent = wrong.get(field) ?? "";
+    input(field).setAttribute("aria-invalid", String(wrong.has(field)));
+  }
+  const first = FIELDS.find((field) => wrong.has(field));
+  find("editor-problem").textContent = first || !error ? "" : explained(error);
+  if (first) input(first).focus();
+}
+
+function explained(error) {
+  if (error.status === 404) return "This contact was deleted. Copy what you need, and make a new one.";
+  if (!error.isOpen) return error.message;
+  return `${error.message} Your change may be stored all the same. Try again${error.retryAfter ? ` in ${error.retryAfter} s` : ""}: it is made once.`;
+}
+
+/** Do what a button asks for, once at a time; of what is refused a person is told. The button keeps the focus. */
+async function guarded(button, work, otherwise) {
+  if (button.getAttribute("aria-busy") === "true") return;
+  button.setAttribute("aria-busy", "true");
+  try {
+    await work();
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    if (error.status === 401) askForKey();
+    else await otherwise(error);
+  } finally {
+    button.removeAttribute("aria-busy");
+  }
+}
+
+let opening = null;
+
+async function openContact(id, button) {
+  if (hasUnsaved() && !confirm("Leave what you have typed?")) return;
+  opening = id;
+  await guarded(button, async () => {
+    const { body: contact, etag } = await call(`contacts/${id}`);
+    if (opening !== id) return;
+    show(contact, etag);
+    find("editor-title").focus();
+  }, (error) => (find("list-problem").textContent = error.status === 404 ? "This contact was deleted; the directory will follow." : error.message));
+}
+
+async function save() {
+  const was = open, form = written();
+  if (was.id === null) {
+    const { body: made, etag } = await saving.send("contacts", "POST", { body: body(form) });
+    await showStored(was, form, made, etag);
+    follow(made.id, made.email, "stored", made.sequence);
+    return;
+  }
+  const changes = patch(was.read, form);
+  if (changes === null) return complain(new Refused(1, { detail: "Nothing was changed." }));
+  const { body: changed, etag } = await saving.send(`contacts/${was.id}`, "PATCH", { etag: was.etag, body: changes });
+  await showStored(was, form, changed, etag);
+  if (etag) follow(was.id, changed.email, "stored", changed.sequence);
+}
+
+/** What is stored now, with what was typed since it was sent; nothing, where a person has gone on to another contact. */
+async function showStored(was, sent, contact, etag) {
+  // A repetition whose contact has changed since is answered without a version.
+  const found = etag ? { body: contact, etag } : await newest(contact.id);
+  if (open !== was) return;
+  const typed = written();
+  show(found.body, found.etag);
+  fill(merge(sent, typed, open.read).form);
+}
+
+/** Another version was stored since: what both changed is shown, side by side, and nothing is sent before Save. */
+async function resolve() {
+  const was = open, { body: contact, etag } = await newest(was.id);
+  if (open !== was) return;
+  const mine = written();
+  show(contact, etag);
+  const theirs = open.read, { form, conflicts, taken } = merge(was.read, mine, theirs);
+  fill(form);
+  const names = taken.map((field) => LABELS[field]).join(", ");
+  find("taken").textContent = [
+    names && `Taken over from them: ${names}.`,
+    conflicts.length && "Both of you changed what stands below: choose, then save.",
+    !conflicts.length && (hasUnsaved() ? "Your own changes are kept: save them once more." : "Nothing of yours is left to save."),
+  ].filter(Boolean).join(" ");
+  find("choices").replaceChildren(...conflicts.map((field) => choice(field, mine[field], theirs[field])));
+  find("conflict").hidden = false;
+  find("conflict-title").focus();
+}
+
+function choice(field, mine, theirs) {
+  const option = (whose, value, checked) => {
+    const radio = make("input", { type: "radio", name: `choice-${field}`, checked });
+    radio.addEventListener("change", () => (input(field).value = value));
+    return make("label", {}, radio, ` ${whose}: ${value || "(empty)"}`);
+  };
+  return make("fieldset", {}, make("legend", {}, LABELS[field]), option("Yours", mine, true), option("Theirs", theirs, false));
+}
+
+async function refused(error) {
+  if (error.status !== 412) return complain(error);
+  try {
+    await resolve();
+  } catch (again) {
+    if (!(again instanceof Refused)) throw again;
+    if (again.status === 401) askForKey();
+    else complain(again);
+  }
+}
+
+find("form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  complain();
+  guarded(find("save"), save, refused);
+});
+find("new").addEventListener("click", () => {
+  if (hasUnsaved() && !confirm("Leave what you have typed?")) return;
+  opening = null;
+  show(null, null);
+  input(FIELDS[0]).focus();
+});
+find("close").addEventListener("click", close);
+function close() {
+  open = opening = null;
+  find("editor").hidden = true;
+  mark();
+  find("name").focus();
+}
+
+find("delete").addEventListener("click", () => {
+  find("ask-who").textContent = find("editor-title").textContent;
+  find("ask").returnValue = "no";
+  find("ask").showModal();
+});
+find("ask").addEventListener("close", () => {
+  if (find("ask").returnValue !== "yes") return;
+  guarded(find("delete"), async () => {
+    const was = open;
+    await deleting.send(`contacts/${was.id}`, "DELETE", { etag: was.etag });
+    if (open === was) close();
+    follow(was.id, was.read.email, "deleted");
+  }, refused);
+});
+
+// What changed
+
+const recalled = { token: null, asked: null };
+
+function fold() {
+  recalled.asked = null;
+  find("history").hidden = true;
+  find("past").setAttribute("aria-expanded", "false");
+}
+
+/** Show what changed of the contact that is open, anew or further down; an answer that comes too late is not shown. */
+async function recall(token = null) {
+  const asking = (recalled.asked = Symbol("this look"));
+  find("history").hidden = false;
+  find("past").setAttribute("aria-expanded", "true");
+  find("history-problem").textContent = "";
+  try {
+    const { body: page } = await past(open.id, token);
+    if (recalled.asked !== asking) return;
+    const changes = page.items.map(told);
+    if (token) find("changes").append(...changes);
+    else find("changes").replaceChildren(...changes);
+    find("history-told").textContent = ending(page);
+    recalled.token = page.continuationToken;
+    if (!recalled.token && document.activeElement === find("older")) find("history-title").focus();
+    find("older").hidden = !recalled.token;
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    if (recalled.asked !== asking) return;
+    if (error.status === 401) return askForKey();
+    find("history-problem").textContent = error.status === 404 ? "This contact was deleted." : error.message;
+  }
+}
+
+function told(change) {
+  const text = ({ field, was, is }) => {
+    const now = is === null ? "(not shown)" : is || "(empty)";
+    return make("li", {}, make("span", {}, `${LABELS[field]}: `), was === null ? now : make("del", {}, was || "(empty)"), was === null ? "" : make("span", { class: "hidden" }, " became "), was === null ? "" : make("ins", {}, now));
+  };
+  const at = make("time", { datetime: change.at }, new Date(change.at).toLocaleString());
+  return make("li", {}, make("strong", {}, kind(change)), " ", at, make("ul", {}, ...lines(change).map(text)));
+}
+
+find("past").addEventListener("click", () => (find("history").hidden ? recall() : fold()));
+find("older").addEventListener("click", () => recall(recalled.token));
+
+// The directory, and how a change gets there
+
+const listed = { items: [], token: null, asked: null };
+
+const asked = () => {
+  const name = find("name").value.trim();
+  return { ...(name && { name }), sort: find("sort").value, pageSize: String(PAGE) };
+};
+
+/** Read a page; an answer that comes after something else was asked for is not shown. */
+async function look(token = null) {
+  const asking = (listed.asked = Symbol("this look"));
+  try {
+    const { body: page } = await directory({ ...asked(), ...(token && { continuationToken: token }) });
+    if (listed.asked !== asking) return;
+    listed.items = token ? [...listed.items, ...page.items] : page.items;
+    listed.token = page.continuationToken;
+    find("list-problem").textContent = "";
+    find("book").hidden = false;
+    draw();
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    if (listed.asked !== asking) return;
+    if (error.status === 401) return askForKey();
+    find("book").hidden = false;
+    find("list-problem").textContent = error.message;
+  }
+}
+
+function draw() {
+  const known = new Map([...find("list").children].map((row) => [row.dataset.id, row]));
+  const rows = listed.items.map((item) => {
+    const row = known.get(item.id) ?? rowOf(item.id); // kept, so that the focus stays where it is
+    const [name, under] = row.firstElementChild.children;
+    name.textContent = `${item.firstName} ${item.lastName}`;
+    under.textContent = [item.email, item.company, item.city, item.country].filter(Boolean).join(" · ");
+    return row;
+  });
+  for (const [id, row] of known) if (!listed.items.some((item) => item.id === id)) row.remove();
+  rows.forEach((row, place) => {
+    if (find("list").children[place] !== row) find("list").insertBefore(row, find("list").children[place] ?? null);
+  });
+  find("list-told").textContent = rows.length ? `${rows.length}${listed.token ? " and more" : ""} found` : "Nobody is found.";
+  find("more").hidden = !listed.token;
+  mark();
+}
+
+function rowOf(id) {
+  const button = make("button", { type: "button" }, make("strong"), make("span"));
+  button.addEventListener("click", () => openContact(id, button));
+  return make("li", { "data-id": id }, button);
+}
+
+function mark() {
+  for (const row of find("list").children) row.firstElementChild.setAttribute("aria-current", String(row.dataset.id === open?.id));
+}
+
+let followed = 0;
+
+/** Show how what was stored travels: the answer is the store's, the directory is what relay and subscriber make of it. */
+async function follow(id, email, done, sequence = null) {
+  const turn = ++followed;
+  const waiting = make("li", {}, "Relay, topic and subscriber: on the way to the directory …");
+  find("steps").replaceChildren(
+    make("li", { class: "done" }, make("strong", {}, done === "deleted" ? "Deleted" : "Stored"), sequence ? ` with event ${sequence}, in one transaction` : " with its event, in one transaction"),
+    waiting,
+  );
+  find("journey").hidden = false;
+  find("journey").scrollIntoView({ block: "nearest" });
+  find("say").textContent = done === "deleted" ? "Deleted" : "Stored";
+  const took = await arrival(
+    async () => (await directory({ email, pageSize: "100" })).body,
+    sequence ? shows(id, sequence) : isGone(id),
+    { stopped: () => turn !== followed },
+  );
+  if (turn !== followed) return;
+  const told = took === null ? "The directory does not show it yet: the operations page tells why." : `In the directory, ${(took / 1000).toFixed(1)} s later`;
+  waiting.textContent = told;
+  waiting.classList.toggle("done", took !== null);
+  find("say").textContent = told;
+  await look();
+}
+
+find("search").addEventListener("submit", (event) => {
+  event.preventDefault();
+  look();
+});
+find("sort").addEventListener("change", () => look());
+find("more").addEventListener("click", () => look(listed.token));
+
+// The key
+
+function askForKey() {
+  const wrong = !find("forget").hidden;
+  find("key-problem").textContent = wrong ? "The service does not take this key." : "";
+  find("book").hidden = find("new").hidden = find("forget").hidden = true;
+  find("sign-in").hidden = false;
+  key.forget();
+  find("key").focus();
+}
+
+find("sign-in-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  key.set(find("key").value.trim());
+  find("key").value = "";
+  find("sign-in").hidden = true;
+  find("new").hidden = find("forget").hidden = false;
+  look();
+});
+find("forget").addEventListener("click", () => {
+  followed += 1;
+  key.forget();
+  location.reload();
+});
+
+look();

@@ -1,0 +1,46 @@
+"""What the API's document tells of the directory's call: tests hold it to the answers."""
+
+from typing import Annotated
+
+import pydantic
+
+from application.directory import DirectoryEntry, Field
+from cosmos_outbox import Timestamp, WireModel
+from infra.directory import FORM
+from infra.directory_http import LONGEST
+
+NO_SPACE = r"[^\u0009-\u000d\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
+"""As a search knows spaces: readers of patterns differ on what a class such as ``\\S`` has."""
+
+_Text = Annotated[str, pydantic.Field(min_length=1, max_length=LONGEST, pattern=NO_SPACE)]
+
+
+class DirectoryQuery(WireModel):
+    """The query, beside the page."""
+
+    name: _Text = ""
+    email: _Text = ""
+    company: _Text = ""
+    city: _Text = ""
+    country: _Text = ""
+    sort: Annotated[str, pydantic.Field(json_schema_extra={"enum": [*FORM.orders]})] = Field.NAME.value
+    written: Annotated[str, pydantic.Field(pattern=r"^[A-Za-z0-9-]{1,128}:[0-9]{1,15}$")] = ""
+
+
+class DirectoryItem(DirectoryEntry):
+    """An entry with what the directory knows of it."""
+
+    id: str
+    sequence: int
+    applied_at: Timestamp
+    late_seconds: float | None
+    blocked_since: Timestamp | None
+
+
+class DirectoryPage(WireModel):
+    """A page of them."""
+
+    items: list[DirectoryItem]
+    continuation_token: str | None
+    next_link: str | None
+    behind: bool | None

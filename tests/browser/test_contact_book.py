@@ -1,0 +1,355 @@
+"""The contact book over the real service, at an origin of its own: what a person does there is done in the store."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, Route, expect
+
+from devstack.testing import Stack, eventually
+from tests.browser.watched import PHONE, WIDE, Scheme, overflow, problems_for_a_screen_reader, watched
+from tests.support.paths import ROOT
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="module")]
+
+KEY = "the-function-key"
+WEB = ROOT / "examples" / "web"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stack]:
+    settings = {"PYTHONPATH": str(ROOT), "DEVSTACK_MASTER_KEY": "m", "DEVSTACK_FUNCTION_KEY": KEY}
+    with Stack(tmp_path_factory.mktemp("stack"), settings) as started:
+        started.make(ROOT)
+        started.run(ROOT, "--keys", f"--web={WEB}", "--web-port=0")
+        yield started
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def api(stack: Stack) -> AsyncIterator[aiohttp.ClientSession]:
+    """Somebody else, who calls the same API."""
+    async with aiohttp.ClientSession(
+        f"{stack.functions.addresses[0]}api/", headers={"x-functions-key": KEY}
+    ) as session:
+        yield session
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def page(browser: Browser, stack: Stack) -> AsyncIterator[Page]:
+    app, web = stack.functions.addresses
+    async with watched(browser, web, calls=app) as opened:
+        await sign_in(opened)
+        yield opened
+
+
+async def sign_in(page: Page, key: str = KEY) -> None:
+    await page.get_by_label("Key", exact=True).fill(key)
+    await page.get_by_role("button", name="Open").click()
+
+
+async def wrote(page: Page, **texts: str) -> None:
+    for label, text in texts.items():
+        await page.get_by_label(label.replace("_", " "), exact=True).fill(text)
+
+
+async def save(page: Page) -> None:
+    await page.get_by_role("button", name="Save").click()
+
+
+async def stored(page: Page) -> None:
+    await expect(page.locator("#steps li").first).to_contain_text("Stored with event")
+
+
+async def arrived(page: Page) -> None:
+    await expect(page.locator("#steps li").last).to_contain_text("In the directory", timeout=30_000)
+
+
+async def made(api: aiohttp.ClientSession, last_name: str, **more: Any) -> str:
+    """A contact that somebody else has made, and that the directory has; its id."""
+    details = {"name": {"firstName": "Ann", "lastName": last_name}, "email": f"{last_name}@contoso.com"}
+    async with api.post("contacts", json=details | more) as answer:
+        assert answer.status == 201, await answer.text()
+        contact_id = str((await answer.json())["id"])
+
+    async def is_listed() -> bool:
+        async with api.get("directory", params={"name": last_name}) as answer:
+            return bool((await answer.json())["items"])
+
+    await eventually(is_listed, what="the contact in the directory")
+    return contact_id
+
+
+async def read(api: aiohttp.ClientSession, contact_id: str) -> dict[str, Any]:
+    async with api.get(f"contacts/{contact_id}") as answer:
+        assert answer.status == 200
+        found: dict[str, Any] = await answer.json()
+        return found
+
+
+async def open_by_search(page: Page, last_name: str) -> None:
+    await page.get_by_label("Name begins with").fill(last_name)
+    await page.get_by_role("button", name="Search").click()
+    await page.locator("#list button").filter(has_text=last_name).click()
+    await expect(page.locator("#editor-title")).to_have_text(f"Ann {last_name}")
+
+
+def new_name() -> str:
+    return f"L{uuid.uuid4().hex[:10]}"
+
+
+async def test_a_wrong_key_is_told_and_the_right_one_opens_the_book(browser: Browser, stack: Stack) -> None:
+    app, web = stack.functions.addresses
+    async with watched(browser, web, calls=app) as page:
+        await sign_in(page, "wrong")
+        await expect(page.locator("#key-problem")).to_have_text("The service does not take this key.")
+        await sign_in(page)
+        await expect(page.get_by_role("heading", name="Directory")).to_be_visible()
+        await page.get_by_role("button", name="Forget key").click()
+        await expect(page.get_by_role("heading", name="Function key")).to_be_visible()
+
+
+async def test_a_new_contact_is_refused_at_its_fields_then_stored_and_comes_into_the_directory(
+    page: Page, api: aiohttp.ClientSession
+) -> None:
+    name = new_name()
+    await page.get_by_role("button", name="New contact").click()
+    await wrote(page, Last_name=name, City="Oslo")
+    await page.get_by_label("E-mail", exact=True).fill("nobody")
+    await save(page)
+    first = page.get_by_label("First name", exact=True)
+    await expect(first).to_be_focused()
+    await expect(first).to_have_attribute("aria-invalid", "true")
+    await expect(first).to_have_accessible_description("must not be blank")
+    await expect(page.get_by_label("E-mail", exact=True)).to_have_attribute("aria-invalid", "true")
+    await expect(page.get_by_label("Company", exact=True)).to_have_attribute("aria-invalid", "true")
+    await wrote(page, First_name="Ann", Company="Contoso")
+    await page.get_by_label("E-mail", exact=True).fill(f"{name}@contoso.com")
+    await save(page)
+    await stored(page)
+    await arrived(page)
+    await expect(page.locator("#list button").filter(has_text=name)).to_contain_text("Contoso · Oslo")
+    await expect(page.locator("#list button[aria-current=true]")).to_contain_text(name)
+
+
+async def test_two_writers_are_merged_and_where_both_changed_a_field_a_person_decides(
+    page: Page, api: aiohttp.ClientSession
+) -> None:
+    name = new_name()
+    contact = await made(api, name, description="first\r\nsecond")
+    await open_by_search(page, name)
+    await wrote(page, Description="mine")
+    await page.get_by_label("E-mail", exact=True).fill("mine@contoso.com")
+    theirs = {"email": "theirs@contoso.com", "company": {"companyName": "Fabrikam"}}
+    async with api.patch(f"contacts/{contact}", json=theirs) as answer:
+        assert answer.status == 200
+    await save(page)
+    await expect(page.get_by_role("heading", name="Somebody else")).to_be_focused()
+    await expect(page.locator("#taken")).to_contain_text("Taken over from them: Company.")
+    assert (await read(api, contact))["email"] == "theirs@contoso.com", "nothing is sent before Save"
+    assert await problems_for_a_screen_reader(page) == []
+    await page.get_by_label("Theirs: theirs@contoso.com").check()
+    await save(page)
+    await arrived(page)
+    await expect(page.locator("#conflict")).to_be_hidden()
+    found = await read(api, contact)
+    assert (found["email"], found["description"], found["company"]["companyName"]) == (
+        "theirs@contoso.com",
+        "mine",
+        "Fabrikam",
+    )
+    assert found["sequence"] == 4, "created, e-mail and company by them, the description by me"
+
+
+async def test_what_was_only_read_is_no_change(page: Page, api: aiohttp.ClientSession) -> None:
+    name = new_name()
+    contact = await made(api, name, description="first\r\nsecond")
+    await open_by_search(page, name)
+    await save(page)
+    await expect(page.locator("#editor-problem")).to_have_text("Nothing was changed.")
+    assert (await read(api, contact))["sequence"] == 1
+
+
+async def test_a_lost_answer_is_told_and_the_same_save_makes_no_second_contact(
+    page: Page, api: aiohttp.ClientSession
+) -> None:
+    name = new_name()
+    lost: list[str] = []
+
+    async def lose(route: Route) -> None:
+        if route.request.method != "POST" or lost:
+            await route.continue_()
+            return
+        answer = await route.fetch()
+        lost.append((await answer.json())["id"])
+        await route.abort()
+
+    await page.route("**/api/contacts", lose)
+    await page.get_by_role("button", name="New contact").click()
+    await wrote(page, First_name="Ann", Last_name=name)
+    await page.get_by_label("E-mail", exact=True).fill(f"{name}@contoso.com")
+    await save(page)
+    await expect(page.locator("#editor-problem")).to_contain_text("it is made once")
+    await save(page)
+    await arrived(page)
+    await page.unroute("**/api/contacts", lose)
+    async with api.get("directory", params={"name": name}) as answer:
+        assert [each["id"] for each in (await answer.json())["items"]] == lost
+
+
+async def test_what_is_typed_while_a_save_is_under_way_stays(page: Page, api: aiohttp.ClientSession) -> None:
+    name = new_name()
+    contact = await made(api, name)
+    await open_by_search(page, name)
+    may_go = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        if route.request.method == "PATCH":
+            await may_go.wait()
+        await route.continue_()
+
+    await page.route("**/api/contacts/*", hold)
+    await wrote(page, Description="first")
+    await save(page)
+    await wrote(page, Description="second")
+    may_go.set()
+    await arrived(page)
+    await expect(page.get_by_label("Description")).to_have_value("second")
+    assert (await read(api, contact))["description"] == "first"
+    await save(page)
+    await expect(page.locator("#steps li").first).to_contain_text("event 3")
+    assert (await read(api, contact))["description"] == "second"
+    await page.unroute("**/api/contacts/*", hold)
+
+
+async def test_a_contact_is_deleted_over_the_version_that_was_seen(
+    page: Page, api: aiohttp.ClientSession
+) -> None:
+    name = new_name()
+    contact = await made(api, name)
+    await open_by_search(page, name)
+    async with api.patch(f"contacts/{contact}", json={"description": "new"}) as answer:
+        assert answer.status == 200
+    delete = page.locator("#editor").get_by_role("button", name="Delete")
+    await delete.click()
+    await page.get_by_role("dialog").get_by_role("button", name="Keep").click()
+    await expect(page.get_by_role("dialog")).to_be_hidden()
+    await delete.click()
+    await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    await expect(page.locator("#taken")).to_contain_text("Taken over from them: Description.")
+    assert (await read(api, contact))["description"] == "new"
+    await delete.click()
+    await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    await arrived(page)
+    async with api.get(f"contacts/{contact}") as answer:
+        assert answer.status == 404
+    await expect(page.locator("#list button").filter(has_text=name)).to_have_count(0)
+
+
+async def test_a_person_sees_what_changed_from_what_to_what_and_where_it_begins(
+    page: Page, api: aiohttp.ClientSession
+) -> None:
+    name = new_name()
+    contact = await made(api, name)
+    for number in range(20):
+        async with api.patch(f"contacts/{contact}", json={"description": f"text {number}"}) as answer:
+            assert answer.status == 200
+    await open_by_search(page, name)
+    button = page.get_by_role("button", name="History")
+    await button.press("Enter")
+    await expect(button).to_have_attribute("aria-expanded", "true")
+    await expect(button).to_be_focused()
+    changes = page.locator("#changes > li")
+    await expect(changes).to_have_count(20)
+    newest = changes.first
+    await expect(newest).to_contain_text("Changed")
+    await expect(newest.locator("del")).to_have_text("text 18")
+    await expect(newest.locator("ins")).to_have_text("text 19")
+    assert await problems_for_a_screen_reader(page) == []
+    await expect(page.locator("#history-told")).to_have_text("")
+    await page.get_by_role("button", name="Older changes").press("Enter")
+    await expect(changes).to_have_count(21)
+    await expect(page.locator("#history-told")).to_have_text("That is all of it.")
+    await expect(page.get_by_role("heading", name="What changed")).to_be_focused()
+    await expect(changes.last).to_contain_text(f"Last name: {name}")
+
+    await wrote(page, City="Oslo", Company="Contoso")
+    await save(page)
+    await arrived(page)
+    await expect(newest.locator("li")).to_have_text(
+        ["Company: (empty) became Contoso", "City: (empty) became Oslo"]
+    )
+    await button.click()
+    await expect(page.locator("#history")).to_be_hidden()
+    await expect(button).to_have_attribute("aria-expanded", "false")
+
+
+async def test_the_history_of_another_contact_is_never_shown_and_a_failure_is_told(
+    page: Page, api: aiohttp.ClientSession
+) -> None:
+    one, other = new_name(), new_name()
+    await made(api, one, description="of one")
+    await made(api, other, description="of the other")
+    await open_by_search(page, one)
+    may_go = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        await may_go.wait()
+        await route.continue_()
+
+    await page.route("**/history**", hold, times=1)
+    await page.get_by_role("button", name="History").click()
+    await open_by_search(page, other)
+    await expect(page.locator("#history")).to_be_hidden()
+    may_go.set()
+    await page.get_by_role("button", name="History").click()
+    await expect(page.locator("#changes > li")).to_have_count(1)
+    await expect(page.locator("#changes")).to_contain_text("of the other")
+
+    await page.get_by_role("button", name="History").click()
+    await page.route("**/history**", lambda route: route.abort(), times=1)
+    await page.get_by_role("button", name="History").click()
+    await expect(page.locator("#history-problem")).to_have_text("The service cannot be reached.")
+    await page.get_by_role("button", name="History").click()
+    await page.get_by_role("button", name="History").click()
+    await expect(page.locator("#changes > li")).to_have_count(1)
+
+
+async def test_the_keyboard_is_enough(page: Page, api: aiohttp.ClientSession) -> None:
+    name = new_name()
+    await page.get_by_role("button", name="New contact").focus()
+    await page.keyboard.press("Enter")
+    for text in ("Ann", name, f"{name}@contoso.com"):
+        await page.keyboard.type(text)
+        await page.keyboard.press("Tab")
+    await page.keyboard.press("Shift+Tab")
+    await page.keyboard.press("Enter")
+    await arrived(page)
+    await expect(page.get_by_label("E-mail", exact=True)).to_be_focused()
+    async with api.get("directory", params={"name": name}) as answer:
+        assert len((await answer.json())["items"]) == 1
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (WIDE, "dark"), (PHONE, "light")])
+async def test_everybody_can_use_it(
+    browser: Browser, stack: Stack, api: aiohttp.ClientSession, size: tuple[int, int], scheme: Scheme
+) -> None:
+    app, web = stack.functions.addresses
+    name = new_name()
+    await made(api, name, company={"companyName": "A company with a long name " * 5})
+    async with watched(browser, web, size=size, scheme=scheme, calls=app) as page:
+        assert await problems_for_a_screen_reader(page) == []
+        await sign_in(page)
+        await open_by_search(page, name)
+        await wrote(page, Description="x")
+        await save(page)
+        await arrived(page)
+        await page.get_by_role("button", name="History").click()
+        await expect(page.locator("#changes > li")).to_have_count(2)
+        assert await problems_for_a_screen_reader(page) == []
+        assert await overflow(page) <= 0
+        await page.locator("#editor").get_by_role("button", name="Delete").click()
+        assert await problems_for_a_screen_reader(page) == []

@@ -1,0 +1,231 @@
+"""What runs in containers is what Bicep and Kubernetes are told of it: names, commands, probes and the leases' form."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from cosmos_changefeed.feed import ContainerIdentity
+from cosmos_changefeed.lease import Lease
+from cosmos_changefeed.lease_store import LeaseStore
+from cosmos_outbox.cli.work import RELAY, SUBSCRIBER, Command, _parser
+from cosmos_outbox.functions import function_app
+from cosmos_outbox.settings.environment import load_feed
+from cosmos_outbox.settings.transports import ServiceBus, StorageQueue
+from cosmos_outbox.storagequeue.messages import POISON
+from cosmos_outbox.worker.vitals import DRAIN_SECONDS
+from infra.bootstrap import service as contact_service
+from tests.deploy import bicep
+from tests.deploy.bicep import MAIN
+from tests.support.paths import ROOT
+
+CONTAINERS = ROOT / "deploy" / "containers"
+TRIGGER, SCALED = yaml.safe_load_all((CONTAINERS / "relay.scaledobject.yaml").read_text())
+WORKERS: Mapping[str, Command[Any]] = {"relayContainer": RELAY, "subscriberContainer": SUBSCRIBER}
+APP = bicep.read("modules/container-app.bicep").declaration("resource", "app")
+
+
+def found_by_keda(lease_id: str, document: Mapping[str, Any], trigger: Mapping[str, str]) -> bool:
+    """As ``azure_cosmosdb_scaler.go`` of KEDA 2.21 finds leases: processorName, the account's short name, a dot."""
+    account = trigger["endpoint"].removeprefix("https://").partition(".")[0]
+    return (
+        lease_id.startswith(f"{trigger['processorName']}{account}.")
+        and bool(document.get("LeaseToken"))
+        and bool(document.get("ContinuationToken"))
+    )
+
+
+def leases(prefix: str, host: str) -> LeaseStore:
+    identity = ContainerIdentity(host, "db", "coll")
+    return LeaseStore(None, monitored=identity, prefix=prefix)  # type: ignore[arg-type]  # only ids are asked for
+
+
+def test_keda_finds_the_relays_leases_and_no_others() -> None:
+    [trigger] = SCALED["spec"]["triggers"]
+    metadata = trigger["metadata"]
+    prefix, host = load_feed({}).lease_prefix, "account.documents.azure.com"
+    ours = Lease(leases(prefix, host).lease_id("0"), "0", None, continuation='"7"')
+    assert found_by_keda(ours.id, ours.to_document(), metadata)
+    assert not found_by_keda(ours.id, ours.at(None).to_document(), metadata), (
+        "which is why one relay is always there"
+    )
+    archive = leases(f"archive-{prefix}", host)
+    assert not found_by_keda(archive.lease_id("0"), ours.to_document(), metadata)
+    assert not found_by_keda(leases(prefix, "account2.x").lease_id("0"), ours.to_document(), metadata)
+    assert not found_by_keda(leases(prefix, host)._marker, {"id": "x"}, metadata)
+    assert metadata["endpoint"] == metadata["endpoint"].lower(), "KEDA compares as it is written"
+
+
+def test_the_names_that_keda_is_told_are_those_of_the_deployment() -> None:
+    [trigger] = SCALED["spec"]["triggers"]
+    settings = bicep.evaluated(bicep.settings(host=False))
+    told = {name: trigger["metadata"][name] for name in (
+        "databaseId", "containerId", "leaseDatabaseId", "leaseContainerId", "processorName"
+    )}  # fmt: skip
+    assert told == {
+        "databaseId": settings["COSMOS_DATABASE"],
+        "containerId": settings["COSMOS_CONTAINER"],
+        "leaseDatabaseId": settings["COSMOS_DATABASE"],
+        "leaseContainerId": settings["COSMOS_LEASE_CONTAINER"],
+        "processorName": settings["RELAY_LEASE_PREFIX"],
+    }
+    assert trigger["type"] == "azure-cosmosdb"
+    assert trigger["metadata"]["changeFeedLagThreshold"] == settings["RELAY_MAX_ITEMS"]
+    assert trigger["authenticationRef"]["name"] == TRIGGER["metadata"]["name"]
+    assert TRIGGER["spec"] == {"podIdentity": {"provider": "azure-workload"}}, "no key"
+
+
+def test_one_relay_is_always_there_also_when_keda_cannot_read() -> None:
+    spec = SCALED["spec"]
+    assert 1 <= spec["minReplicaCount"] <= spec["fallback"]["replicas"] <= spec["maxReplicaCount"]
+    assert spec["fallback"]["behavior"] == "currentReplicasIfHigher", "an error takes no relay away"
+    assert re.search(r"@minValue\(1\)\nparam minimumReplicas", bicep.read("modules/container-app.bicep").text)
+    for each in ("relayContainer", "subscriberContainer", "apiContainer"):
+        assert MAIN.declaration("module", each).properties()["minimumReplicas"] == "zoneRedundant ? 2 : 1"
+    assert "type: 'cpu'" in APP.text, "a scaler that Container Apps has"
+
+
+@pytest.mark.parametrize("name", WORKERS)
+def test_a_worker_runs_with_its_command_and_answers_the_probes(name: str) -> None:
+    given = MAIN.declaration("module", name).properties()
+    command = bicep.Bicep(given["command"]).words()
+    assert command[:4] == ["python", "-m", "cosmos_outbox", WORKERS[name].name]
+    arguments = _parser(WORKERS[name]).parse_args(command[4:])
+    assert (arguments.probes.host, str(arguments.probes.port)) == ("0.0.0.0", given["port"])
+    assert (given["livenessPath"], given["readinessPath"], given["ingress"]) == (
+        "/healthz",
+        "/readyz",
+        "false",
+    )
+    assert given["image"] == "workerImage"
+
+
+def test_the_image_of_the_worker_runs_the_relay_as_the_deployment_does() -> None:
+    text = (CONTAINERS / "worker.Dockerfile").read_text()
+    command = json.loads(text.rpartition("CMD ")[2])
+    assert (
+        command == bicep.Bicep(MAIN.declaration("module", "relayContainer").properties()["command"]).words()
+    )
+    port = MAIN.declaration("module", "apiContainer").properties()["port"]
+    assert f'"--port", "{port}"' in (CONTAINERS / "api.Dockerfile").read_text()
+
+
+def test_the_job_ends_when_all_is_forwarded_and_is_given_no_second_try() -> None:
+    job = bicep.read("modules/container-job.bicep").declaration("resource", "job").properties()
+    assert bicep.Bicep(job["command"]).words() == ["python", "-m", "cosmos_outbox", "relay", "--once"]
+    assert (job["triggerType"], job["parallelism"], job["replicaRetryLimit"]) == ("Schedule", "1", "0")
+    assert MAIN.declaration("module", "relayJob").properties()["schedule"] == "relaySchedule"
+
+
+def test_a_container_has_the_time_that_a_stop_and_a_probe_take() -> None:
+    given = APP.properties()
+    assert int(given["terminationGracePeriodSeconds"]) >= DRAIN_SECONDS + 10
+    assert given["timeoutSeconds"] == "6"
+    page = (ROOT / "docs" / "operate" / "deploy.md").read_text()
+    assert (
+        f"Allow {given['terminationGracePeriodSeconds']} seconds between SIGTERM and SIGKILL, 6 for a probe"
+        in page
+    )
+
+
+def test_the_functions_that_a_container_replaces_are_those_that_messages_and_changes_trigger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ARCHIVE", "UseDevelopmentStorage=true")
+    monkeypatch.setenv("CANARY", "true")
+    triggered = {
+        each.get_function_name()
+        for each in function_app.app(contact_service).get_functions()
+        if str(getattr(each.get_trigger(), "type", "")) in {"cosmosDBTrigger", "serviceBusTrigger"}
+    }
+    assert {*MAIN.declaration("var", "workerFunctions").words()} == triggered
+    disabled = MAIN.declaration("module", "app").properties()["disabledFunctions"]
+    assert disabled.startswith("workersAreThere ? concat(workerFunctions, destinationRelays) :"), (
+        "until then they work"
+    )
+
+
+@pytest.mark.parametrize("host", [True, False])
+def test_over_storage_queues_the_settings_are_read_as_those_of_queues(*, host: bool) -> None:
+    found = bicep.evaluated(bicep.settings("storagequeue", host=host), transport="storagequeue")
+    made = contact_service.settings(found).transport
+    assert isinstance(made, StorageQueue)
+    assert made.queues == ("contact-directory",)
+    assert made.claims is not None
+    assert made.connection.client_id == "made-up-STORAGEQUEUE__clientId"
+    assert made.claims.client_id == "made-up-STORAGEQUEUE_CLAIMS__clientId"
+    given = MAIN.declaration("module", "storageQueues").properties()
+    [claims] = MAIN.declaration("var", given["claimContainerName"]).words()
+    assert made.claim_container == claims == StorageQueue(made.connection, ()).claim_container
+    assert not [name for name in found if name.startswith("AzureWebJobs") and not host]
+
+
+def test_each_queue_has_its_poison_queue_and_what_is_too_large_a_life_that_ends() -> None:
+    module = bicep.read("modules/storagequeues.bicep")
+    assert module.declaration("resource", "queues").properties()["name"] == "name"
+    assert module.declaration("resource", "poisonQueues").properties()["name"] == f"${{name}}{POISON}"
+    assert "names: {" in module.text
+    rule = module.declaration("resource", "lifecycle").properties()
+    assert rule["daysAfterModificationGreaterThan"] == "claimDays"
+    assert rule["prefixMatch"] == "['${claimContainerName}/']"
+    days = MAIN.declaration("module", "storageQueues").properties()["claimDays"]
+    assert days == "1 + 2 * eventTtlSeconds / 86400"
+
+
+def test_a_queue_of_service_bus_takes_the_place_of_topic_and_subscription() -> None:
+    found = bicep.evaluated(bicep.settings(), serviceBusQueue="contact-queue")
+    made = contact_service.settings(found).transport
+    assert isinstance(made, ServiceBus)
+    assert (made.topic, made.is_queue) == ("contact-queue", True)
+    module = bicep.read("modules/servicebus.bicep")
+    queue, topic, subscriber = (
+        module.declaration("resource", name).properties() for name in ("queue", "topic", "subscriber")
+    )
+    only = {"parent", "name", "supportOrdering", "deadLetteringOnFilterEvaluationExceptions"}
+    assert {k: v for k, v in queue.items() if k not in only} == {
+        k: v for k, v in (topic | subscriber).items() if k not in only
+    }
+    assert "[for role in [dataSender, dataReceiver]: if (!isTopic)" in module.text
+    conditions = dict(re.findall(r"^resource (\w+) '[^']+' = (.*)$", module.text, re.MULTILINE))
+    without = {name for name, condition in conditions.items() if "isTopic" not in condition}
+    assert without == {"namespace", "preflightAccess", "diagnostics"}, "all else belongs to one of the two"
+
+
+def test_without_the_parameters_nothing_of_it_is_made() -> None:
+    defaults = MAIN.defaults()
+    assert (defaults["hosting"], defaults["transport"], defaults["serviceBusQueue"]) == (
+        "functions",
+        "servicebus",
+        "",
+    )
+    for module, condition in {
+        "containers": "inContainers",
+        "relayContainer": "workersAreThere && empty(relaySchedule)",
+        "relayJob": "workersAreThere && !empty(relaySchedule)",
+        "subscriberContainer": "workersAreThere",
+        "apiContainer": "inContainers && !empty(apiImage)",
+        "storageQueues": "!overServiceBus",
+        "serviceBus": "overServiceBus",
+        "app": "inFunctions",
+    }.items():
+        assert f"' = if ({condition}) {{" in MAIN.declaration("module", module).text, module
+
+
+def test_every_image_is_built_by_ci_from_what_is_there() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
+    built = {
+        word
+        for step in jobs["images"]["steps"]
+        for word in step.get("run", "").split()
+        if word.endswith("Dockerfile")
+    }
+    files = sorted(CONTAINERS.glob("*.Dockerfile"))
+    assert built == {str(each.relative_to(ROOT)) for each in files}
+    for each in files:
+        sources = re.findall(r"^COPY (\S+) ", each.read_text(), re.MULTILINE)
+        assert sources
+        assert all((ROOT / source).exists() for source in sources), each
+        assert "USER nobody" in each.read_text()

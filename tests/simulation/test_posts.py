@@ -1,0 +1,60 @@
+"""A receiver gets each aggregate's events in their order, whatever befalls it; one that fails holds up no other."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from cosmos_outbox.testing.simulation.befalls import Befalls
+from cosmos_outbox.testing.simulation.plan import SimulationPlan
+from cosmos_outbox.testing.simulation.world import SimulatedRun, run
+from tests.simulation.contacts import CONTACTS
+
+HELD_UP_SECONDS = 45.0
+"""Nobody is, for so long, whose own events do not fail."""
+
+pytestmark = pytest.mark.filterwarnings(  # the world imports all of the SDK
+    "ignore:azure.cosmos.errors module:DeprecationWarning"
+)
+
+
+def simulated(plan: SimulationPlan) -> SimulatedRun:
+    return run(replace(plan, transport="webhook"), CONTACTS)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "seed", [2, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 3, 4, 5, 6))]
+)
+def test_under_faults_every_promise_is_kept(seed: int) -> None:
+    told = simulated(SimulationPlan.drawn(seed, transport="webhook"))
+    assert [str(each) for each in told.violations] == []
+    assert len(told.history.stored) > 5
+
+
+@dataclass(frozen=True)
+class OneFails(SimulationPlan):
+    """The receiver fails at some aggregates, more slowly than a page lasts, and at nothing else."""
+
+    @property
+    def settings(self) -> dict[str, str]:
+        return super().settings | {
+            "RELAY_MAX_ITEMS": "10", "RELAY_SEND_SECONDS": "10", "WEBHOOK_SECONDS": "10", "WEBHOOK_CONCURRENCY": "8",
+        }  # fmt: skip
+
+    @property
+    def bus(self) -> Befalls:
+        return Befalls(buried=0.01, longest_way_seconds=0.01)
+
+
+@pytest.mark.timeout(300)
+def test_an_aggregate_that_fails_slowly_holds_up_no_other() -> None:
+    plan = OneFails(seed=2, faults=frozenset({"bus.buried"}), aggregates=12, seconds=90.0)
+    told = simulated(plan)
+    assert [str(each) for each in told.violations] == []
+    sick = {step.about for step in told.trace if step.what == "is refused"}
+    waited = [
+        (each.aggregate in sick, told.history.deliveries[each.event][0].at - each.at)
+        for each in told.history.stored.values()
+    ]
+    assert max(seconds for is_sick, seconds in waited if is_sick) > HELD_UP_SECONDS
+    assert max(seconds for is_sick, seconds in waited if not is_sick) < HELD_UP_SECONDS

@@ -1,0 +1,110 @@
+"""Events go to a topic and to a partner's receiver, which is away, refuses or takes as a test has it."""
+
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import CosmosClient
+
+from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.outbox.unit_of_work import Origin
+from cosmos_outbox.settings.names import Names
+from cosmos_outbox.wiring.service import Service, Wired
+from devstack.testing import Service as Server
+from examples.fastapi.person import Details, Person
+from tests.support.azure import Topic
+from tests.support.receiver import OK, SECRET, Answer, Got, receiving, says
+
+ORIGIN = Origin("test")
+
+
+@dataclass
+class World:
+    """A service whose events go to a topic, and those of renaming to a partner too."""
+
+    settings: dict[str, str]
+    topic: Topic
+    port: int
+    stack: AsyncExitStack
+    taken: list[tuple[str, int]] = field(default_factory=list)
+    """What the partner has taken, by aggregate and sequence."""
+    refused: set[tuple[str, int]] = field(default_factory=set)
+    """What it never takes, likewise."""
+
+    def service(self, **chosen: object) -> Service:
+        return declared(**chosen)
+
+    async def comes(self) -> None:
+        """From now on the partner is there."""
+        await self.stack.enter_async_context(receiving(self.answer, self.port))
+
+    def answer(self, got: Got) -> Answer:
+        event = json.loads(got.body)
+        if (event["subject"], int(event["sequence"])) in self.refused:
+            return says(422, body=b"no such person")
+        self.taken.append((event["subject"], int(event["sequence"])))
+        return OK
+
+    async def on_topic(self, person: str, count: int) -> list[int]:
+        """The sequences of so many of the person's events that came to the topic."""
+        messages = await self.topic.receive(person, count, of="person")
+        return [int((each.application_properties or {})[b"sequence"]) for each in messages]
+
+    def taken_of(self, person: str) -> list[int]:
+        return [sequence for owner, sequence in self.taken if owner == person]
+
+
+def declared(**chosen: object) -> Service:
+    """The service, as each process declares it."""
+    made = Service("people", [Person], Names(container="people"))
+    made.sends_to("partner", "webhook", **chosen)  # type: ignore[arg-type]  # as a test gives it
+    return made
+
+
+service = declared()
+"""For a command and a function app, which find it here."""
+
+
+@asynccontextmanager
+async def world_of(cosmos_server: Server, servicebus_server: Server) -> AsyncIterator[World]:
+    topic = Topic(servicebus_server)
+    await topic.create()
+    async with CosmosClient.from_connection_string(cosmos_server.connection_string) as client:
+        database = await client.create_database(topic.name)
+        for name in ("people", "people-parked", "people-claims"):
+            await database.create_container(name, PartitionKey("/partitionKey"), default_ttl=-1)
+        await database.create_container("people-leases", PartitionKey("/id"), default_ttl=-1)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    settings = {
+        "COSMOS": cosmos_server.connection_string,
+        "COSMOS_DATABASE": topic.name,
+        "SERVICEBUS": servicebus_server.connection_string,
+        "SERVICEBUS_TOPIC": topic.name,
+        "PARTNER_WEBHOOK_URL": f"http://127.0.0.1:{port}/events",
+        "PARTNER_WEBHOOK_SECRETS": SECRET,
+        "RELAY_POLL_DELAY_MS": "50",
+        "RELAY_SEND_SECONDS": "5",
+    }
+    async with AsyncExitStack() as stack:
+        yield World(settings, topic, port, stack)
+    await topic.delete()
+
+
+async def added(wired: Wired, *names: str) -> str:
+    """A person who is called one after another by these names."""
+    person = Person.add(Details(name="Nobody", email="ada@contoso.com"), at=utc_now())
+    name = (await wired.aggregates.create(person, ORIGIN)).aggregate.aggregate_id
+    for each in names:
+        await renamed(wired, name, each)
+    return name
+
+
+async def renamed(wired: Wired, person: str, name: str) -> None:
+    def rename(each: Person) -> None:
+        each.change(Details(name=name, email="ada@contoso.com"), at=utc_now())
+
+    await wired.aggregates.change(Person, person, rename, ORIGIN)

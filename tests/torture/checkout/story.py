@@ -1,0 +1,237 @@
+"""One run: customers buy and pay while processes are killed and paused, and answers are lost; then all is judged.
+
+A Functions host, a second relay and a second subscriber share the work, so that each may find what another has left.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import aiohttp
+from azure.cosmos.aio import CosmosClient
+
+from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
+from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.outbox.canonical import as_sent
+from cosmos_outbox.testing import LocalAzure, Message, Program
+from cosmos_outbox.testing.deriving.service_world import stored_event
+from cosmos_outbox.testing.judging.violation import Violation
+from devstack.testing import Process
+from examples.checkout.payment import payment_of
+from examples.checkout.tests.at_rest import SUPPLY
+from tests.support.paths import ROOT
+from tests.torture.checkout.judged import judge, late_by, left_behind
+from tests.torture.checkout.service import service
+
+HOME = Path(__file__).parent
+PAY_WITHIN_SECONDS = 10
+PATIENCE_SECONDS = 150.0
+CUSTOMERS, ARTICLES = 5, 6
+TOPIC = "checkout-events"
+
+_SESSIONS = 8
+_UNANSWERED = (aiohttp.ClientError, TimeoutError, AssertionError)
+_OF_THE_STORE: Sequence[dict[str, Any]] = (
+    {"kind": "drop-after-commit", "count": 3, "operation": "batch", "container": "checkout"},
+    {"kind": "drop-after-commit", "count": 3, "container": "order-letters"},
+    {"kind": "fail-before-commit", "count": 5},
+    {"kind": "throttle", "count": 40, "retryAfterMs": 20},
+    {"kind": "lag", "count": None, "forSeconds": 6, "seconds": 5, "share": 0.7},
+    {"kind": "late", "count": 6, "seconds": 6.0, "container": "checkout"},
+    {"kind": "unavailable", "count": None, "forSeconds": 2},
+)
+_OF_THE_BROKER: Sequence[dict[str, Any]] = (
+    {"kind": "drop-after-commit", "count": 3},
+    {"kind": "throttle", "count": 20},
+    {"kind": "detach"},
+    {"kind": "disconnect"},
+)
+
+
+@dataclass
+class Told:
+    """What came out of a run."""
+
+    violations: list[Violation]
+    strikes: list[str] = field(default_factory=list)
+    orders: int = 0
+    events: int = 0
+    letters: int = 0
+    paid: int = 0
+    late: list[float] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        what = "\n".join(map(str, self.violations)) or "no violation"
+        kinds = ", ".join(f"{self.strikes.count(each)} {each}" for each in sorted({*self.strikes}))
+        latest = f"{max(self.late, default=0):.1f} s at most"
+        met = f"{len(self.late)} deadlines met, late by {latest}"
+        counts = f"{self.orders} orders, {self.paid} paid, {self.events} events, {self.letters} letters"
+        return f"{what}\n{counts}; {met}\n{kinds}"
+
+
+async def run(folder: Path, seconds: float, seed: int) -> Told:
+    """All of it. Raises AssertionError where something cannot be started."""
+    letters = folder / "letters"
+    letters.touch()
+    settings = {
+        "PYTHONPATH": str(ROOT), "PAY_WITHIN_SECONDS": str(PAY_WITHIN_SECONDS), "LETTERS": str(letters),
+        "SERVICEBUS_SESSIONS": str(_SESSIONS),
+    }  # fmt: skip
+    azure = LocalAzure(folder, settings=settings)
+    await asyncio.to_thread(azure.start)
+    try:
+        await asyncio.to_thread(azure.make, HOME)
+        await asyncio.to_thread(azure.run, HOME)
+        named = ("--service", "tests.torture.checkout.service")
+        workers = [await asyncio.to_thread(azure.command, each, *named) for each in ("relay", "subscriber")]
+        story = _Story(azure, workers, letters, random.Random(seed), time.monotonic() + seconds)
+        return await story.whole()
+    finally:
+        await asyncio.to_thread(azure.stop)
+
+
+class _Story:
+    def __init__(
+        self, azure: LocalAzure, workers: list[Program], letters: Path, chance: random.Random, ends: float
+    ) -> None:
+        self._azure, self._workers, self._letters = azure, workers, letters
+        self._chance, self._ends = chance, ends
+        self._told = Told([])
+        self._messages: list[Message] = []
+
+    async def whole(self) -> Told:
+        timeout = aiohttp.ClientTimeout(10)
+        async with aiohttp.ClientSession(self._azure.functions.address, timeout=timeout) as api:
+            articles = [await self._insist(api, "articles", {"available": SUPPLY}) for _ in range(ARTICLES)]
+            customers = (self._customer(api, articles) for _ in range(CUSTOMERS))
+            await asyncio.gather(self._nemesis(), self._nemesis(), *customers)
+        await self._heal()
+        until = time.monotonic() + PATIENCE_SECONDS
+        while (wrong := await self._judged()) and any(each.may_pass for each in wrong):
+            if time.monotonic() > until:
+                break
+            await asyncio.sleep(2)
+        self._told.violations = wrong
+        return self._told
+
+    # -- the customers
+
+    async def _customer(self, api: aiohttp.ClientSession, articles: list[str]) -> None:
+        while time.monotonic() < self._ends:
+            wanted = {
+                "articleId": self._chance.choice(articles), "quantity": self._chance.randint(1, 2), "amount": 9,
+            }  # fmt: skip
+            order = await self._insist(api, "orders", wanted)
+            self._told.orders += 1
+            payment = f"payments/{payment_of(UUID(order))}/settle"
+            if self._chance.random() < 0.8:
+                await self._pay(api, payment)
+
+    async def _pay(self, api: aiohttp.ClientSession, payment: str) -> None:
+        """At once, or at the last moment; some pay twice."""
+        times, first = self._chance.choice([1, 1, 2]), self._chance.choice([0, 0, PAY_WITHIN_SECONDS - 2])
+        late = time.monotonic() + PAY_WITHIN_SECONDS + 2
+        await asyncio.sleep(first)
+        while times and time.monotonic() < late:
+            with suppress(*_UNANSWERED):
+                await self._post(api, payment, {}, {})
+                times -= 1
+            await asyncio.sleep(0.5)
+
+    async def _insist(self, api: aiohttp.ClientSession, path: str, body: object) -> str:
+        """Ask with one key until there is an answer. The id of what was made."""
+        key = {"Idempotency-Key": str(uuid4())}
+        while True:
+            with suppress(*_UNANSWERED):
+                return str((await self._post(api, path, body, key))["id"])
+            await asyncio.sleep(0.3)
+
+    @staticmethod
+    async def _post(
+        api: aiohttp.ClientSession, path: str, body: object, headers: dict[str, str]
+    ) -> dict[str, Any]:
+        async with api.post(f"/api/{path}", json=body, headers=headers) as answer:
+            assert answer.status < 300, await answer.text()
+            told: dict[str, Any] = await answer.json()
+            return told
+
+    # -- what befalls
+
+    async def _nemesis(self) -> None:
+        azure = self._azure
+        processes: list[Process] = [azure.functions, *self._workers] * 2 + [azure.cosmos, azure.servicebus]
+        strikes: list[Callable[[], Awaitable[str]]] = [
+            lambda: self._kill(self._chance.choice(processes)),
+            lambda: self._pause(self._chance.choice(processes[:3])),
+            lambda: self._fault(azure.cosmos, self._chance.choice(_OF_THE_STORE)),
+            lambda: self._fault(azure.servicebus, self._chance.choice(_OF_THE_BROKER)),
+            self._publish_again,
+        ]
+        while time.monotonic() < self._ends:
+            await asyncio.sleep(self._chance.uniform(0.3, 2.5))
+            self._told.strikes.append(await self._chance.choice(strikes)())
+
+    async def _kill(self, victim: Process) -> str:
+        await asyncio.to_thread(victim.restart)
+        return f"{victim.name} killed"
+
+    async def _pause(self, victim: Process) -> str:
+        """Mostly for longer than its locks."""
+        with suppress(ProcessLookupError):
+            victim.pause()
+            try:
+                await asyncio.sleep(self._chance.uniform(3, 9))
+            finally:
+                victim.resume()
+        return f"{victim.name} paused"
+
+    async def _fault(self, server: Any, fault: dict[str, Any]) -> str:
+        with suppress(aiohttp.ClientError, TimeoutError, OSError, AssertionError):
+            await server.faults.add(**fault)
+        return f"{server.name} {fault['kind']}"
+
+    async def _publish_again(self) -> str:
+        """As other messages, with the ids of the events: what the topic takes for new."""
+        with suppress(Exception):  # whatever the broken parts raise
+            events = [each for each in await self._stored() if each.get("type") == EVENT_TYPE]
+            for each in self._chance.sample(events, min(5, len(events))):
+                of = stored_event(each).aggregate
+                properties = {
+                    "aggregateType": of.type, "cloudEvents_subject": of.id,
+                    "cloudEvents_source": f"/{service.name}", "schemaVersion": each["schemaVersion"],
+                }  # fmt: skip
+                await self._azure.send(Message(as_sent(each["data"]), properties), topic=TOPIC)
+        return "published again"
+
+    async def _heal(self) -> None:
+        for each in (self._azure.cosmos, self._azure.servicebus):
+            await each.faults.clear()
+        for process in (self._azure.functions, *self._workers):
+            if not process.is_running:
+                await asyncio.to_thread(process.start)
+
+    # -- the end
+
+    async def _judged(self) -> list[Violation]:
+        self._messages += await self._azure.receive("checkout-watch", 100_000, topic=TOPIC, within=12)
+        letters = self._letters.read_text().split()
+        stored = await self._stored()
+        found = left_behind(service, stored, self._messages, letters)
+        self._told.paid = sum(each.events[0].action == "OrderPaid" for each in found.changes)
+        self._told.events, self._told.letters, self._told.late = (
+            len(found.changes),
+            len(letters),
+            late_by(found),
+        )
+        return judge(found, service, utc_now())
+
+    async def _stored(self) -> list[dict[str, Any]]:
+        async with CosmosClient.from_connection_string(self._azure.cosmos.connection_string) as client:
+            container = client.get_database_client("checkout").get_container_client("checkout")
+            return [dict(item) async for item in container.read_all_items()]

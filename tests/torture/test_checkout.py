@@ -1,0 +1,139 @@
+"""The judge of the checkout story sees each broken promise, and nothing in a run that keeps them; a run keeps them."""
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from cosmos_outbox import Origin
+from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.testing import InMemory, Message, in_memory
+from cosmos_outbox.testing.messages import message_of
+from examples.checkout.article import Article, NewArticle
+from examples.checkout.order import NewOrder, Order
+from examples.checkout.payment import Payment, payment_of
+from examples.checkout.tests.at_rest import SUPPLY
+from tests.support.paths import ROOT
+from tests.torture.checkout.judged import judge, late_by, left_behind
+from tests.torture.checkout.service import service
+
+ORIGIN = Origin("test")
+
+
+@pytest.fixture
+async def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[InMemory]:
+    monkeypatch.setenv("LETTERS", str(tmp_path / "letters"))
+    async with in_memory(service) as made:
+        yield made
+
+
+class Past:
+    """What a run with one order that is paid, and one that is not, left behind."""
+
+    def __init__(self, memory: InMemory, letters: Path) -> None:
+        self.documents: list[dict[str, Any]] = [dict(each) for each in memory.documents]
+        self.messages: list[Message] = [message_of(each, "/checkout") for each in memory.events]
+        self.letters = letters.read_text().split()
+        self.now = memory.clock() + timedelta(hours=1)
+
+    def wrong(self) -> set[str]:
+        found = left_behind(service, self.documents, self.messages, self.letters)
+        return {each.rule for each in judge(found, service, self.now)}
+
+    @property
+    def unpaid(self) -> dict[str, Any]:
+        """The state of the order that was cancelled."""
+        states: list[dict[str, Any]] = [each["data"] for each in self.documents if each["type"] == "order"]
+        return next(each for each in states if each["status"] == "cancelled")
+
+    def event(self, action: str) -> dict[str, Any]:
+        return next(each for each in self.documents if each["data"].get("action") == action)
+
+
+@pytest.fixture
+async def past(memory: InMemory, tmp_path: Path) -> Past:
+    article = Article.add(NewArticle(available=SUPPLY), id=uuid4(), at=utc_now())
+    await service().aggregates.create(article, ORIGIN)
+    orders = []
+    for _ in range(2):
+        wanted = NewOrder(article_id=article.state.id, quantity=2, amount=9)
+        orders.append(Order.place(wanted, id=uuid4(), at=utc_now()))
+        await service().aggregates.create(orders[-1], ORIGIN)
+    await _come(memory)
+    paid = str(payment_of(UUID(orders[0].aggregate_id)))
+    await service().aggregates.change(Payment, paid, lambda each: each.settle(at=utc_now()), ORIGIN)
+    await _come(memory)
+    memory.clock.pass_by(minutes=31)
+    await memory.upkeep()
+    await _come(memory)
+    return Past(memory, tmp_path / "letters")
+
+
+async def _come(memory: InMemory) -> None:
+    """Every message, and those that follow from it; some have come before."""
+    known = 0
+    while new := memory.events[known:]:
+        known += len(new)
+        assert await memory.deliver(*(message_of(each, "/checkout") for each in new)) == []
+
+
+def _twice(past: Past) -> None:
+    """The pieces are held once more, by the same message."""
+    held = past.event("ArticleHeld")
+    more = {**held["data"], "id": str(uuid4()), "sequence": 6}
+    past.documents.append({**held, "id": more["id"], "data": more})
+
+
+def _early(past: Past) -> None:
+    past.unpaid["payBy"] = "2999-01-01T00:00:00Z"
+
+
+def _never_met(past: Past) -> None:
+    past.unpaid["status"] = "reserved"
+
+
+def _no_record(past: Past) -> None:
+    past.documents.remove(next(each for each in past.documents if each["type"] == "reactionRecord"))
+
+
+def _by_nobody(past: Past) -> None:
+    past.letters.append(str(uuid4()))
+
+
+@pytest.mark.parametrize(
+    ("breaks", "rule"),
+    [
+        (_twice, "reaction twice"),
+        (_no_record, "reaction left out"),
+        (lambda past: past.letters.pop(), "effect not asked for"),
+        (_by_nobody, "effect of no event"),
+        (_early, "deadline early"),
+        (_never_met, "still due"),
+        (lambda past: past.messages.pop(), "lost event"),
+        (lambda past: past.event("OrderPaid")["data"].update(sequence=9), "gap"),
+    ],
+)
+async def test_the_judge_sees_what_is_broken(past: Past, breaks: Callable[[Past], Any], rule: str) -> None:
+    assert past.wrong() == set()
+    breaks(past)
+    assert rule in past.wrong()
+
+
+async def test_a_deadline_that_is_met_is_late_by_what_nobody_looked(past: Past) -> None:
+    found = left_behind(service, past.documents, past.messages, past.letters)
+    assert [60 <= late < 65 for late in late_by(found)] == [True]
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(420)
+def test_every_reaction_happens_once_every_letter_is_written_and_no_deadline_is_lost() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.torture.checkout", "--seconds", "25", "--seed", "13"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
