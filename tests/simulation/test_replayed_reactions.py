@@ -9,6 +9,7 @@ from cosmos_outbox.cosmos.aggregates.documents import request_id
 from cosmos_outbox.cosmos.inbox.reactions import record_id
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.reaction_decision import InOrder, TargetPlace
+from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from tests.simulation.reacting import service
 from tests.simulation.replayed.commits import Commit, Document
@@ -84,6 +85,9 @@ def found(*transactions: Documents, apart: float = 1) -> list[str]:
         [[heap(1)], no("any", 1, "refused", 1), no("any", 1, "discarded", 1)],
         [[heap(2, deleted=True)], no("any", 1, "refused", 0)],
         [[heap(1)], no("each", 1, "discarded", 1)],
+        [[heap(1)], [heap(2)], no("any", 1, "nothing", 1)],
+        [[heap(1)], [heap(2, deleted=True)], no("any", 1, "nothing", 1)],
+        [[heap(1)], no("any", 1, "refused", 0)],
     ],
 )
 def test_what_a_message_or_an_operator_may_store_is_allowed(transactions: list[Documents]) -> None:
@@ -106,6 +110,7 @@ WRONG: dict[str, tuple[list[Documents], str]] = {
     "a refusal does not move the cursor": ([[heap(1)], no("each", 1, "refused", 1)[:1]], "no step leads"),
     "a place is discarded before its turn": ([[heap(2)], no("each", 2, "discarded", 2)], "no step leads"),
     "what is deleted is changed": ([[heap(1, deleted=True)], [record("any", 2), heap(2)]], "no step leads"),
+    "a change tells another sequence": ([[heap(2)], [record("any", 2), heap(3)]], "a sequence that its target"),
     "the record tells another sequence": ([[heap(3)], no("any", 1, "nothing", 2)], "a sequence that its target"),
 }  # fmt: skip
 
@@ -118,3 +123,11 @@ def test_each_mistake_is_found(mistake: str) -> None:
 
 def test_after_its_end_a_record_is_none() -> None:
     assert found([heap(1)], no("any", 1, "nothing", 1), no("any", 1, "nothing", 1), apart=DAY + 1) == []
+
+
+def test_a_no_is_not_of_a_state_that_is_long_past() -> None:
+    transactions = [heap(1)], [heap(2)], [heap(3)], no("any", 1, "nothing", 1)
+    assert found(*transactions, apart=20) == []
+    assert found(*transactions, apart=LONGEST_CALL_SECONDS + 1) == [
+        "the record of p-1 tells a sequence that its target does not have"
+    ]

@@ -3,6 +3,9 @@
 A message's number in the model is its place in its source. What a reaction makes of a message is its own, so each of
 the model's answers may be; which of them goes with which record, cursor and change is what is looked at. An event that
 names a message as its cause, and comes without that message's record, is none of the model's.
+
+A no holds for the target as it was read, and what does not change the target does not name its version: another may
+change it between the two. So a no is judged by each state that the target had within the longest call.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,6 +23,7 @@ from cosmos_outbox.cosmos.aggregates.documents import (
 from cosmos_outbox.cosmos.inbox.reactions import record_id
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.reaction_decision import InOrder, ReactionOutcome, TargetPlace
+from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.wiring.reactions import ReactionOf
 from cosmos_outbox.wiring.service import Service
@@ -27,6 +31,7 @@ from tests.models.reactions import Model, Process, State, Story, Thing
 from tests.simulation.replayed.commits import Commit, Document, NotAllowed
 
 _ANSWERS = ("adds", "makes", "needs-other", "wants-other")
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _WAYS = (("message", ""), ("operator", "apply"), ("operator", "discard"))
 
 
@@ -48,14 +53,39 @@ class _Before(NamedTuple):
     """The message was refused, and its record says so."""
 
 
+class _Target(NamedTuple):
+    """A target at one time."""
+
+    kind: str = "absent"
+    """Or living, or deleted."""
+    sequence: int = 0
+    """As a record tells it: 0 where no target lives."""
+
+    @classmethod
+    def of(cls, document: Document) -> "_Target":
+        data = document["data"]
+        return cls("deleted") if data.get("deleted") else cls("living", data["lastSequence"])
+
+
 @dataclass
 class _Partition:
     """What is known of a target, and what changed it."""
 
-    document: Document | None = None
+    targets: list[tuple[datetime, _Target]] = field(default_factory=lambda: [(_LONG_AGO, _Target())])
+    """Each, and since when it is so; the newest last."""
     cursors: dict[str, int] = field(default_factory=dict)
     records: dict[str, tuple[str, datetime]] = field(default_factory=dict)
     """By id: what it says, and when it expires."""
+
+    @property
+    def target(self) -> _Target:
+        return self.targets[-1][1]
+
+    def seen(self, at: datetime) -> list[_Target]:
+        """Which of them a call that ends then can have read."""
+        since = at - timedelta(seconds=LONGEST_CALL_SECONDS)
+        ends = [*(began for began, _ in self.targets[1:]), at]
+        return [target for (_, target), end in zip(self.targets, ends, strict=True) if end >= since]
 
 
 def reaction_steps(commits: Iterable[Commit], service: Service) -> Iterator[NotAllowed]:
@@ -104,7 +134,8 @@ class _Replayed:
         if causes & self._messages.keys() - recorded:
             yield "a message changes it without a record (one_batch)"
         partition.cursors |= {each: item["data"]["last"] for each, item in cursors.items()}
-        partition.document = target or partition.document
+        if target is not None:
+            partition.targets.append((at, _Target.of(target)))
         self._messages |= {
             each["data"]["id"]: self._event(each) for each in written if each.get("type") == EVENT_TYPE
         }
@@ -138,20 +169,22 @@ class _Replayed:
     ) -> Iterator[str]:
         cursor = request_id(f"cursor-{place.cursor}")
         said, until = partition.records.get(record["id"], ("", at))
-        document = partition.document
-        deleted = document is not None and bool(document["data"].get("deleted"))
-        kind = "absent" if document is None else "deleted" if deleted else "living"
         moved = cursors[cursor]["data"]["last"] if cursor in cursors else None
         view = _View(record["data"]["outcome"], target is not None, moved)
         if until > at and said != ReactionOutcome.REFUSED:
             yield f"{message.action} {message.sequence} is {said}, and now {view.outcome} (through_the_record)"
             return
-        before = _Before(kind, partition.cursors.get(cursor, 0), until > at)
-        after = target or (None if deleted else document)
-        if record["data"]["sequence"] != (0 if after is None else after["data"]["lastSequence"]):
+        tells = record["data"]["sequence"]
+        seen = [partition.target] if target is not None else partition.seen(at)
+        if target is None:
+            seen = [each for each in seen if each.sequence == tells]
+        if not seen or (target is not None and _Target.of(target).sequence != tells):
             yield f"the record of {message.id} tells a sequence that its target does not have"
-        if view not in _made(before, reaction.order, message.sequence or 0):
-            yield f"no step leads from {before} to {view}, for message {message.sequence} of {message.aggregate}"
+            return
+        last = partition.cursors.get(cursor, 0)
+        befores = [_Before(each.kind, last, until > at) for each in seen]
+        if not any(view in _made(each, reaction.order, message.sequence or 0) for each in befores):
+            yield f"no step leads from {befores} to {view}, for message {message.sequence} of {message.aggregate}"
 
 
 @cache

@@ -9,9 +9,9 @@ from cosmos_outbox.testing import simulating
 from cosmos_outbox.testing.deriving.commands import Commands
 from cosmos_outbox.testing.deriving.derived import subject
 from cosmos_outbox.testing.deriving.resting_world import RestingWorld
+from cosmos_outbox.testing.simulation.http import SentRequest, StoreResponse
 from cosmos_outbox.testing.simulation.plan import THEN, SimulationPlan
 from cosmos_outbox.testing.simulation.processes import EPOCH
-from cosmos_outbox.testing.simulation.store import SentRequest, StoreResponse
 from cosmos_outbox.testing.simulation.subject import Subject
 from cosmos_outbox.testing.simulation.world import MakeWorld, SimulatedRun, run
 from cosmos_outbox.wiring.service import Service
@@ -37,6 +37,7 @@ def kept(
 def kept_of_piles(
     seed: int, service: Service, commands: Commands[Pile], mirrors: Mapping[str, Mirror]
 ) -> SimulatedRun:
-    """The same of a small service."""
+    """The same of a small service, whose own ids come from the seed too: else each run is another one."""
     plan = simulating._plan(seed, None)
-    return kept(plan, subject(service, [commands]), mirrors, partial(RestingWorld, None))
+    with simulating._ids_by_luck():
+        return kept(plan, subject(service, [commands]), mirrors, partial(RestingWorld, None))
