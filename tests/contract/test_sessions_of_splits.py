@@ -92,3 +92,19 @@ async def test_what_a_read_has_found_gone_stays_gone(container: LateOnce, cosmos
     assert await container.read("first", "key") is None
     await cosmos.faults.add("lag", container=CONTACTS, seconds=600, count=None)
     assert await container.read("first", "key") is None
+
+
+_LIST = "SELECT * FROM c WHERE c.type = 'note' ORDER BY c.id"
+
+
+async def test_a_list_tells_each_document_once_though_the_sdk_tells_some_twice(
+    container: LateOnce, cosmos: Service
+) -> None:
+    container.writes = 1
+    ids = [f"{number:02}" for number in range(20)]
+    for key in ids:
+        await container.execute(key, [note(key, key)])
+    lower, _ = await cosmos.faults.split(container.database, CONTACTS, "0")
+    assert [item["id"] for item in await container.first(_LIST, {}, 30)] == ids
+    await cosmos.faults.split(container.database, CONTACTS, lower)
+    assert [item["id"] for item in await container.first(_LIST, {}, 30)] == ids

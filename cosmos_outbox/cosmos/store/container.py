@@ -19,13 +19,16 @@ from cosmos_outbox.cosmos.store.answers import NO_ANSWER, UNREADABLE, age, etags
 from cosmos_outbox.cosmos.store.attempts import noted
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, Failure, Kind, classify
 from cosmos_outbox.cosmos.store.item import FENCE, Item
-from cosmos_outbox.cosmos.store.paging import PageQuery, named, one_page
+from cosmos_outbox.cosmos.store.paging import PageQuery, named, one_page, told_twice
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, Key, PartitionKeyPaths
 from cosmos_outbox.cosmos.store.sessions import SessionTokens
 from cosmos_outbox.cosmos.store.writes import Write
 
 DEADLINE_SECONDS = 4.0
 """The longest that one call may take, with the SDK's own retries. A request makes few calls and answers within 10 s."""
+
+_SPLITS_IN_A_CALL = 2
+"""A split takes the service minutes, and a query hardly meets one."""
 
 _NO_VERSION = '"no-version"'
 _FENCE_TTL_SECONDS = 60
@@ -246,6 +249,17 @@ class Container:
 
         A page of the store does not tell that: it may end before it is full. Raises StoreFailed.
         """
+        for _ in range(_SPLITS_IN_A_CALL + 1):
+            first = await self._first(query, parameters, most, partition_key)
+            if not told_twice(first):
+                return first
+        raise StoreFailed(
+            Failure(Kind.PASSING, "partitions are split faster than they can be read: try again")
+        )
+
+    async def _first(
+        self, query: str, parameters: Mapping[str, Any], most: int, partition_key: Key | None
+    ) -> list[Item]:
         first: list[Item] = []
         async with self._queried(query, parameters, most, partition_key) as found:
             async for item in found:
