@@ -199,8 +199,9 @@ class _Calls(Generic[A, D]):
         kind = self._resource.kind
         selection, names = listing.selection(req, kind), listing.names(kind)
         size, token = request.page_request(req, *names)
+        as_of = listing.as_of(token)  # before the store is asked
         page = await self._service().aggregates.page(kind, size, token, request.origin(req), selection)
-        return self._shown.listed(page, listing.next_link(req, page.continuation_token, *names))
+        return self._shown.listed(page, listing.next_link(req, page.continuation_token, *names), as_of)
 
     async def _get(self, req: Request) -> Answer:
         wanted, newest = self._id(req), request.wants_newest(req)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 from uuid import UUID
@@ -13,10 +13,16 @@ from cosmos_outbox.http.errors import FieldError, InvalidRequest
 from cosmos_outbox.http.message import Request
 from cosmos_outbox.http.request import MAX_PAGE_SIZE, PAGE, parameters, query
 from cosmos_outbox.http.validation import form_of, told
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.selection import Order, Selection, orders
 
 SORT, IDS, CHANGED_SINCE = "sort", "ids", "changedSince"
+AS_OF = "asOf"
+"""Of the first page of a list: the ``changedSince`` of the next look that misses no change."""
+_REPLICAS_LAG = timedelta(minutes=1)
+"""What a page may not have shown yet: replicas lag by less, and clocks differ by less. Nobody promises a bound, but
+for bounded staleness (https://learn.microsoft.com/azure/cosmos-db/consistency-levels)."""
 WRITTEN = "written"
 """The parameter of a search of a read model that waits for a write."""
 _WRITTEN = re.compile(r"([^:/?#\\]{1,128}):([0-9]{1,15})")
@@ -41,6 +47,11 @@ def selection(request: Request, kind: type[Aggregate[Any]]) -> Selection:
     if wrong:
         raise InvalidRequest(*wrong)
     return made
+
+
+def as_of(token: str | None) -> datetime | None:
+    """Of a list that is begun now; None for its later pages: what changed since the first one is not on all of them."""
+    return utc_now() - _REPLICAS_LAG if token is None else None
 
 
 def next_link(request: Request, token: str | None, *also: str) -> str | None:

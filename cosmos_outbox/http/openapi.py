@@ -12,6 +12,7 @@ from cosmos_outbox.http.calls import MERGE_PATCH, Call
 from cosmos_outbox.http.components import Components, Schema, SchemaForm, ref
 from cosmos_outbox.http.conditions import ETAG
 from cosmos_outbox.http.history import ToldChanges
+from cosmos_outbox.http.listing import AS_OF
 from cosmos_outbox.http.parameters import HEADERS, TAG, TAGS, TEXT, UUID_TEXT, parameter
 from cosmos_outbox.http.problem_schemas import FIELD_PROBLEM, PROBLEM
 from cosmos_outbox.http.request import CORRELATION_HEADER
@@ -214,6 +215,8 @@ def _shown(call: Call, components: Components) -> Schema:
     if call.query:
         text = {"type": ["string", "null"]}
         page = {"items": {"type": "array", "items": one}, "continuationToken": text, "nextLink": text}
+        if call.resource is not None:
+            page[AS_OF] = text | {"format": "date-time"}
         return components.named(f"{name}Page", {"type": "object", "properties": page, "required": list(page)})
     if "If-Match" not in call.honours:
         return one

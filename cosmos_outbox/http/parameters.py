@@ -43,7 +43,7 @@ _PARAMETERS: dict[str, tuple[str, Schema, str, Any]] = {
     ),
     "changedSince": (
         "query", {"type": "string", "format": "date-time"},
-        "Only what was written since then by the store's clock, and is there. Answers may lag: poll with an overlap.",
+        "Only what was written since then by the store's clock, and is there: a list before tells it as asOf.",
         "2026-03-01T12:00:00Z",
     ),
     "Idempotency-Key": (

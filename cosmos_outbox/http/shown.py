@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlsplit
 
 from cosmos_outbox.http import responses
 from cosmos_outbox.http.conditions import ETAG, told_modified
+from cosmos_outbox.http.listing import AS_OF
 from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.responses import etag_header, json_response, last_modified_header, written_header
 from cosmos_outbox.outbox.aggregate import Aggregate
@@ -60,12 +62,11 @@ class Shown(Generic[A]):
         """200 with the aggregate and its version, or 304 when the caller has that version."""
         return responses.stored(req, self._body(stored), stored.etag, told_modified(stored.aggregate))
 
-    def listed(self, page: Page[A], next_link: str | None) -> Answer:
-        """200 with a page of aggregates, and the token and the address of the next page."""
+    def listed(self, page: Page[A], next_link: str | None, as_of: datetime | None) -> Answer:
+        """200 with a page of aggregates, the token and the address of the next page, and the list's ``asOf``."""
         items = [self._body(Versioned(*each)) for each in zip(page.items, page.etags, strict=True)]
-        return json_response(
-            200, {"items": items, "continuationToken": page.continuation_token, "nextLink": next_link}
-        )
+        body = {"items": items, "continuationToken": page.continuation_token, "nextLink": next_link}
+        return json_response(200, body | {AS_OF: None if as_of is None else f"{as_of:%Y-%m-%dT%H:%M:%SZ}"})
 
     def _body(self, of: Versioned[A] | Receipt[A]) -> dict[str, Any]:
         """The aggregate with its version, which is left out when others have replaced it since."""

@@ -56,7 +56,17 @@ class Known:
     """What stands on the page for an id, a version, a time or a token: it is learned once, and the same ever after."""
 
     NAMES = frozenset(
-        {"id", "etag", "ETag", "createdAt", "modifiedAt", "appliedAt", "continuationToken", "correlationId"}
+        {
+            "id",
+            "etag",
+            "ETag",
+            "createdAt",
+            "modifiedAt",
+            "appliedAt",
+            "asOf",
+            "continuationToken",
+            "correlationId",
+        }
     )
 
     def __init__(self) -> None:

@@ -607,10 +607,11 @@ def test_a_version_that_the_caller_has_is_not_sent_again(header: str, status: in
 
 def test_a_list_says_where_it_goes_on() -> None:
     body = json.loads(
-        http.shown.listed(Page([CONTACT], "next", ['"3"']), "/api/contacts?continuationToken=next").body
+        http.shown.listed(Page([CONTACT], "next", ['"3"']), "/api/contacts?continuationToken=next", NOON).body
     )
     assert [(item["id"], item["etag"]) for item in body["items"]] == [(str(CONTACT.id), '"3"')]
     assert (body["continuationToken"], body["nextLink"]) == ("next", "/api/contacts?continuationToken=next")
+    assert body["asOf"] == "2026-03-01T12:00:00Z"
 
 
 SMALL_APP = App()

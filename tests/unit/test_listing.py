@@ -62,6 +62,16 @@ async def test_the_address_of_the_next_page_asks_for_the_same_and_holds_no_key(
     assert (last["nextLink"], last["continuationToken"]) == (None, None)
 
 
+async def test_the_first_page_tells_since_when_to_ask_for_what_changes(api: httpx.AsyncClient) -> None:
+    made, began = [await created(api) for _ in range(3)], datetime.now(UTC)
+    first = (await api.get("/contacts?pageSize=2")).json()
+    as_of = datetime.fromisoformat(first["asOf"])
+    assert timedelta(seconds=55) < began - as_of < timedelta(seconds=65)
+    assert (await api.get(first["nextLink"])).json()["asOf"] is None
+    again = (await api.get(f"/contacts?changedSince={first['asOf']}")).json()
+    assert {item["id"] for item in again["items"]} == {each["id"] for each in made}
+
+
 async def test_a_list_goes_both_ways(api: httpx.AsyncClient) -> None:
     for _ in range(5):
         await created(api)

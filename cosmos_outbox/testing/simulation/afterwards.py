@@ -112,7 +112,9 @@ class Afterwards:
 
     async def _publish_again(self) -> list[Violation]:
         """Every committed event comes once more, but for what was given up."""
-        await self._patiently(self._nothing_waits)  # a lease lost at the last moment tells everything again, too
+        await self._patiently(
+            self._nothing_waits
+        )  # a lease lost at the last moment tells everything again, too
         loop, bus, desk = self._ground.loop, self._ground.bus, self._deployment.desks[0]
         self._watcher.received(bus.taken)
         first, until = len(bus.taken), loop.time() + _PATIENCE_SECONDS
