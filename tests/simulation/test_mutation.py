@@ -36,6 +36,8 @@ def _changes(source: str) -> list[str]:
         ("telemetry.parked(0)", []),
         ("if _log.isEnabledFor(10): tell(0)", []),
         ("assert a is not None", []),
+        ("x = isinstance(a, str | ast.Name | list[Item] | None)", []),
+        ("x = KEPT | LATER", ["KEPT | LATER -> KEPT & LATER"]),
         ("'words'", []),
     ],
 )

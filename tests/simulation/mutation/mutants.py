@@ -26,6 +26,7 @@ _NOT_SEEN = {"__repr__", "__str__", "__hash__"}
 _ARGUMENTS = {"repr", "compare", "kw_only", "exc_info", "strict"}
 """Nothing but what is shown, or checked."""
 _LONGEST = 120
+_BUILTIN_TYPES = {"bool", "bytes", "dict", "float", "int", "list", "set", "str", "tuple", "type"}
 
 Change = Callable[[], None]
 
@@ -192,7 +193,7 @@ class _Places:
                 node, f"{_text(node)} -> {_text(new)}", _set(owner, name, ast.copy_location(new, node))
             )
 
-        if _said(node) or isinstance(node, ast.JoinedStr):
+        if _said(node) or isinstance(node, ast.JoinedStr) or (isinstance(node, ast.BinOp) and _is_type(node)):
             return
         match node:
             case ast.Compare(left=left, ops=[op], comparators=right) if type(op) in _COMPARED:
@@ -268,6 +269,21 @@ def _is_text(*nodes: ast.expr) -> bool:
         isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
         for node in nodes
     )
+
+
+def _is_type(node: ast.expr) -> bool:
+    """Whether it names types, or unions of them: a class's name has small letters after its first."""
+    match node:
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return _is_type(left) and _is_type(right)
+        case ast.Subscript(value=value):
+            return _is_type(value)
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name in _BUILTIN_TYPES or (name[:1].isupper() and not name.isupper())
+        case ast.Constant(value=value):
+            return value is None
+        case _:
+            return False
 
 
 def _text(node: ast.AST) -> str:
