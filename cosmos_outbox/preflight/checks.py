@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 
+from cosmos_outbox.cosmos.relay.parked_documents import partition_of
+from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY
 from cosmos_outbox.cosmos.upkeep.inspection import CosmosInspection
 from cosmos_outbox.kernel.clock import Clock, utc_now
 from cosmos_outbox.preflight import archive_rules, containers, cosmos_rules
@@ -11,7 +13,9 @@ from cosmos_outbox.preflight.access import Access, try_as_app
 from cosmos_outbox.preflight.plan import Cosmos, Plan
 from cosmos_outbox.preflight.report import Finding
 from cosmos_outbox.settings.credentials import Credential
+from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.inspection import CannotCheck, Denied
+from cosmos_outbox.settings.subscribing import SubscriberSettings
 from cosmos_outbox.settings.transports import ServiceBus, StorageQueue, setting_of
 from cosmos_outbox.settings.webhook import Webhook
 
@@ -77,11 +81,23 @@ async def _cosmos(plan: Plan, credential: Credential | None, clock: Clock) -> li
             findings += [cosmos_rules.consistency(account.consistency), cosmos_rules.write_regions(account)]
             for need in cosmos.needed:
                 findings += await _container(plan, cosmos, inspection, need)
+            findings += await _parked(plan.settings, inspection)
     except Denied as error:
         findings.append(_COSMOS.denied(cosmos.connection, _COSMOS.service, error, "the account"))
     except CannotCheck as error:
         findings.append(_COSMOS.unanswered(cosmos.connection, error))
     return [*findings, *cosmos_rules.clock(inspection.ahead if inspection else None)]
+
+
+async def _parked(settings: Settings | SubscriberSettings, inspection: CosmosInspection) -> list[Finding]:
+    if not isinstance(settings, Settings):
+        return []
+    parked = settings.cosmos_parked_container
+    state = await inspection.container(parked)
+    if state is None or state.partition_key != PARTITION_KEY.paths or not state.indexing.enabled:
+        return []  # which its own line tells
+    known = [partition_of(name) for name in ("", *settings.destinations)]
+    return [*cosmos_rules.parked_for_others(parked, await inspection.list_parked_for_others(parked, known))]
 
 
 async def _container(

@@ -1,6 +1,6 @@
 """The rules for the containers: events are stored, forwarded and applied once in order, a key is claimed once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from cosmos_outbox.cosmos.store.account import Account
@@ -156,6 +156,18 @@ def _index(need: Needed, state: ContainerState) -> Finding:
             f'exclude "/*" and include {paths}' if need.queried else 'exclude "/*"',
         )
     return ok(need.subject, f"indexed: {paths}")
+
+
+def parked_for_others(container: str, destinations: Sequence[str]) -> Iterator[Finding]:
+    """Whether events are parked for a destination that the service does not declare any more: nobody sends those."""
+    if not destinations:
+        return
+    names = ", ".join(destinations)
+    yield warning(
+        f"container {container}",
+        f"events are parked for {names}, to which the service does not send any more: nothing sends or expires them",
+        "declare it once more with sends_to() and release or discard them, and remove it then",
+    )
 
 
 def clock(ahead: timedelta | None) -> Iterator[Finding]:

@@ -30,6 +30,11 @@ def partition_of(destination: str) -> str:
     return f"{PARTITION}.{destination}" if destination else PARTITION
 
 
+def destination_of(partition: str) -> str:
+    """Whose parked events are in such a partition; "" is the service's own transport."""
+    return partition.removeprefix(PARTITION).removeprefix(".")
+
+
 @dataclass(frozen=True)
 class ParkedDocuments:
     """Writes and reads the items of parked events."""

@@ -18,7 +18,7 @@ from cosmos_outbox.cosmos.aggregates.documents import (
     REQUEST_TYPE,
 )
 from cosmos_outbox.cosmos.relay.marker_documents import named
-from cosmos_outbox.cosmos.relay.parked_documents import DISCARDED, EVENT, PARTITION, place_of
+from cosmos_outbox.cosmos.relay.parked_documents import DISCARDED, EVENT, PARTITION, destination_of, place_of
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.erased import ERASED, emptied, note, record_names, replaced
 from cosmos_outbox.cosmos.store.errors import Kind
@@ -204,7 +204,7 @@ async def list_undeclared(
         found = await parked.first(_ELSEWHERE, parameters, _AT_ONCE)
     except StoreFailed as error:
         raise error.failure.error() from error
-    return sorted({str(item["partitionKey"]).removeprefix(f"{PARTITION}.") for item in found})
+    return sorted({destination_of(str(item["partitionKey"])) for item in found})
 
 
 @dataclass(frozen=True)

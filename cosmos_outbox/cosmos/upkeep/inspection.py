@@ -7,7 +7,7 @@ consistency and its regions to every client; its throughput and firewall need ot
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,6 +18,7 @@ from azure.core import MatchConditions
 from azure.core.exceptions import ClientAuthenticationError
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
+from cosmos_outbox.cosmos.relay.parked_documents import EVENT, destination_of
 from cosmos_outbox.cosmos.store.account import Account, read_account
 from cosmos_outbox.cosmos.store.client import CosmosClient, cosmos_client
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, Kind, classify
@@ -27,6 +28,7 @@ from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.credentials import Credential
 from cosmos_outbox.settings.inspection import CannotCheck, Denied, UnusableConnection, first_line
 
+_PARKED_FOR_OTHERS = "SELECT DISTINCT VALUE c.partitionKey FROM c WHERE c.type = @type AND NOT ARRAY_CONTAINS(@known, c.partitionKey)"
 DEADLINE_SECONDS = 15.0
 """The longest that one call may take, with its retries and a sign-in."""
 
@@ -95,6 +97,20 @@ class CosmosInspection(AbstractAsyncContextManager["CosmosInspection"]):
         except _NotThere:
             return None
         return _state(properties)
+
+    async def list_parked_for_others(self, name: str, known: Sequence[str]) -> list[str]:
+        """The destinations, beside those of these partitions, that events are parked for. Raises Denied, CannotCheck.
+
+        A replica that lags may not show the newest: they are of a deployment that still runs.
+        """
+        proxy = self._client.get_database_client(self._database).get_container_client(name)
+        parameters: list[dict[str, object]] = [
+            {"name": "@type", "value": EVENT}, {"name": "@known", "value": [*known]}
+        ]  # fmt: skip
+        with _reported(self._read_clock):
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                found = [item async for item in proxy.query_items(_PARKED_FOR_OTHERS, parameters=parameters)]
+        return sorted({destination_of(str(each)) for each in found})
 
     async def try_access(self, name: str, paths: PartitionKeyPaths) -> None:
         """Read and replace an item that cannot exist, so that nothing changes. Raises Denied, CannotCheck."""
