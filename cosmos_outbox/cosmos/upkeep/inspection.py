@@ -28,7 +28,10 @@ from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.credentials import Credential
 from cosmos_outbox.settings.inspection import CannotCheck, Denied, UnusableConnection, first_line
 
-_PARKED_FOR_OTHERS = "SELECT DISTINCT VALUE c.partitionKey FROM c WHERE c.type = @type AND NOT ARRAY_CONTAINS(@known, c.partitionKey)"
+_PARKED_FOR_OTHERS = (
+    "SELECT DISTINCT VALUE c.partitionKey FROM c "
+    "WHERE c.type = @type AND NOT ARRAY_CONTAINS(@known, c.partitionKey)"
+)
 DEADLINE_SECONDS = 15.0
 """The longest that one call may take, with its retries and a sign-in."""
 

@@ -1,4 +1,4 @@
-"""The service of ``examples/checkout``, and an effect beside it: a letter for each order that comes to its end.
+"""The service of ``examples/checkout``, a letter for each order that comes to its end, and a partner who gets all.
 
 Each letter is written down before anything else happens, so that the judge knows what was asked for.
 """
@@ -15,6 +15,7 @@ service = Service(
     names=Names(database="checkout", container="checkout", topic="checkout-events"),
 )
 service.subscribers.extend(checkout.subscribers)
+service.sends_to("partner", "webhook")
 
 
 @service.effect("order-letters", of="order", on={OrderPaid, OrderCancelled})

@@ -1,6 +1,7 @@
 """One run: customers buy and pay while processes are killed and paused, and answers are lost; then all is judged.
 
 A Functions host, a second relay and a second subscriber share the work, so that each may find what another has left.
+The messages go over a topic, or over queues that keep no order and drop no copies; all events go to a webhook, too.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from uuid import UUID, uuid4
 
 import aiohttp
 from azure.cosmos.aio import CosmosClient
+from azure.storage.queue.aio import QueueServiceClient
 
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
 from cosmos_outbox.kernel.clock import utc_now
@@ -22,11 +24,12 @@ from cosmos_outbox.outbox.canonical import as_sent
 from cosmos_outbox.testing import LocalAzure, Message, Program
 from cosmos_outbox.testing.deriving.service_world import stored_event
 from cosmos_outbox.testing.judging.violation import Violation
-from devstack.testing import Process
+from devstack.testing import Process, Service
 from examples.checkout.payment import payment_of
 from examples.checkout.tests.at_rest import SUPPLY
 from tests.support.paths import ROOT
 from tests.torture.checkout.judged import judge, late_by, left_behind
+from tests.torture.checkout.receiver import Receiver
 from tests.torture.checkout.service import service
 
 HOME = Path(__file__).parent
@@ -34,6 +37,7 @@ PAY_WITHIN_SECONDS = 10
 PATIENCE_SECONDS = 150.0
 CUSTOMERS, ARTICLES = 5, 6
 TOPIC = "checkout-events"
+TRANSPORTS = ("servicebus", "storagequeue")
 
 _SESSIONS = 8
 _UNANSWERED = (aiohttp.ClientError, TimeoutError, AssertionError)
@@ -75,32 +79,54 @@ class Told:
         return f"{what}\n{counts}; {met}\n{kinds}"
 
 
-async def run(folder: Path, seconds: float, seed: int) -> Told:
+async def run(folder: Path, seconds: float, seed: int, transport: str = TRANSPORTS[0]) -> Told:
     """All of it. Raises AssertionError where something cannot be started."""
     letters = folder / "letters"
     letters.touch()
     settings = {
         "PYTHONPATH": str(ROOT), "PAY_WITHIN_SECONDS": str(PAY_WITHIN_SECONDS), "LETTERS": str(letters),
-        "SERVICEBUS_SESSIONS": str(_SESSIONS),
+        "SERVICEBUS_SESSIONS": str(_SESSIONS), "TRANSPORT": transport,
     }  # fmt: skip
     azure = LocalAzure(folder, settings=settings)
+    receiver = Receiver(azure)
+    azure.give(**receiver.settings)
     await asyncio.to_thread(azure.start)
     try:
+        queues = await _queues(azure) if transport == "storagequeue" else None
         await asyncio.to_thread(azure.make, HOME)
+        takes = await asyncio.to_thread(receiver.start)
         await asyncio.to_thread(azure.run, HOME)
         named = ("--service", "tests.torture.checkout.service")
         workers = [await asyncio.to_thread(azure.command, each, *named) for each in ("relay", "subscriber")]
-        story = _Story(azure, workers, letters, random.Random(seed), time.monotonic() + seconds)
-        return await story.whole()
+        chance, ends = random.Random(seed), time.monotonic() + seconds
+        return await _Story(azure, [*workers, takes], receiver, queues, letters, chance, ends).whole()
     finally:
         await asyncio.to_thread(azure.stop)
 
 
+async def _queues(azure: LocalAzure) -> Service:
+    """One for each subscriber."""
+    storage = await asyncio.to_thread(azure.add, Service("storage", azure.folder / "storage"))
+    azure.give(STORAGEQUEUE=storage.connection_string)
+    async with QueueServiceClient.from_connection_string(storage.connection_string) as queues:
+        for each in service.subscribers:
+            await queues.create_queue(each.subscription.resolve(azure.settings))
+    return storage
+
+
 class _Story:
     def __init__(
-        self, azure: LocalAzure, workers: list[Program], letters: Path, chance: random.Random, ends: float
+        self,
+        azure: LocalAzure,
+        workers: list[Program],
+        receiver: Receiver,
+        queues: Service | None,
+        letters: Path,
+        chance: random.Random,
+        ends: float,
     ) -> None:
         self._azure, self._workers, self._letters = azure, workers, letters
+        self._receiver, self._queues = receiver, queues
         self._chance, self._ends = chance, ends
         self._told = Told([])
         self._messages: list[Message] = []
@@ -165,14 +191,21 @@ class _Story:
 
     async def _nemesis(self) -> None:
         azure = self._azure
-        processes: list[Process] = [azure.functions, *self._workers] * 2 + [azure.cosmos, azure.servicebus]
+        processes: list[Process] = [azure.functions, *self._workers] * 2 + [azure.cosmos]
+        paused: list[Process] = [azure.functions, *self._workers]
         strikes: list[Callable[[], Awaitable[str]]] = [
             lambda: self._kill(self._chance.choice(processes)),
-            lambda: self._pause(self._chance.choice(processes[:3])),
+            lambda: self._pause(self._chance.choice(paused)),
             lambda: self._fault(azure.cosmos, self._chance.choice(_OF_THE_STORE)),
-            lambda: self._fault(azure.servicebus, self._chance.choice(_OF_THE_BROKER)),
-            self._publish_again,
         ]
+        if self._queues is None:
+            processes.append(azure.servicebus)
+            strikes += [
+                lambda: self._fault(azure.servicebus, self._chance.choice(_OF_THE_BROKER)),
+                self._publish_again,
+            ]
+        else:  # what Azurite acknowledged within 5 s before it is killed is lost: it only stands still
+            paused.append(self._queues)
         while time.monotonic() < self._ends:
             await asyncio.sleep(self._chance.uniform(0.3, 2.5))
             self._told.strikes.append(await self._chance.choice(strikes)())
@@ -201,12 +234,7 @@ class _Story:
         with suppress(Exception):  # whatever the broken parts raise
             events = [each for each in await self._stored() if each.get("type") == EVENT_TYPE]
             for each in self._chance.sample(events, min(5, len(events))):
-                of = stored_event(each).aggregate
-                properties = {
-                    "aggregateType": of.type, "cloudEvents_subject": of.id,
-                    "cloudEvents_source": f"/{service.name}", "schemaVersion": each["schemaVersion"],
-                }  # fmt: skip
-                await self._azure.send(Message(as_sent(each["data"]), properties), topic=TOPIC)
+                await self._azure.send(_message(each), topic=TOPIC)
         return "published again"
 
     async def _heal(self) -> None:
@@ -219,9 +247,11 @@ class _Story:
     # -- the end
 
     async def _judged(self) -> list[Violation]:
-        self._messages += await self._azure.receive("checkout-watch", 100_000, topic=TOPIC, within=12)
-        letters = self._letters.read_text().split()
-        stored = await self._stored()
+        letters, stored = self._letters.read_text().split(), await self._stored()
+        if self._queues is None:
+            self._messages += await self._azure.receive("checkout-watch", 100_000, topic=TOPIC, within=12)
+        else:  # nobody sees a queue's messages beside its receiver, whose reactions and letters show that they came
+            self._messages = [_message(each) for each in stored if each.get("type") == EVENT_TYPE]
         found = left_behind(service, stored, self._messages, letters)
         self._told.paid = sum(each.events[0].action == "OrderPaid" for each in found.changes)
         self._told.events, self._told.letters, self._told.late = (
@@ -229,9 +259,18 @@ class _Story:
             len(letters),
             late_by(found),
         )
-        return judge(found, service, utc_now())
+        return [*judge(found, service, utc_now()), *await self._receiver.judge(found)]
 
     async def _stored(self) -> list[dict[str, Any]]:
         async with CosmosClient.from_connection_string(self._azure.cosmos.connection_string) as client:
             container = client.get_database_client("checkout").get_container_client("checkout")
             return [dict(item) async for item in container.read_all_items()]
+
+
+def _message(stored: dict[str, Any]) -> Message:
+    of = stored_event(stored).aggregate
+    properties = {
+        "aggregateType": of.type, "cloudEvents_subject": of.id,
+        "cloudEvents_source": f"/{service.name}", "schemaVersion": stored["schemaVersion"],
+    }  # fmt: skip
+    return Message(as_sent(stored["data"]), properties)
