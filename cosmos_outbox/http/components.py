@@ -148,7 +148,7 @@ class Components:
             items = schema.get("items", {})
             return [self.example(items, name)] if items else []
         if kind in ("integer", "number"):
-            return schema.get("minimum", 1)
+            return max(1, schema.get("minimum", 1))
         if kind == "boolean":
             return True
         if kind == "null":

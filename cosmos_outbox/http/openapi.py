@@ -17,6 +17,7 @@ from cosmos_outbox.http.parameters import HEADERS, TAG, TAGS, TEXT, UUID_TEXT, p
 from cosmos_outbox.http.problem_schemas import FIELD_PROBLEM, PROBLEM
 from cosmos_outbox.http.request import CORRELATION_HEADER
 from cosmos_outbox.http.resource import SEQUENCE, Resource
+from cosmos_outbox.outbox.canonical import LARGEST_INTEGER
 from cosmos_outbox.outbox.selection import orders
 
 VERSION = "3.1.0"
@@ -311,11 +312,18 @@ def _body(call: Call, components: Components) -> Schema:
         return components.of(body, SchemaForm.INPUT, f"New{name}")
     shown = call.resource.described or {}
     read_only = {
-        each: {**schema, "description": "As it is now, or left out."}
+        each: {**_readable(schema), "description": "As it is now, or left out."}
         for each, schema in components.schemas.get(name, {"properties": {}})["properties"].items()
         if each in shown.get("properties", {}) and each not in _aliases(call)
     }
     return components.of(body, SchemaForm.INPUT, f"{name}Replacement", **read_only | {ETAG: _VERSION})
+
+
+def _readable(schema: Schema) -> Schema:
+    """Without the integers that no body may hold, whatever it means by them."""
+    if schema.get("type") != "integer":
+        return schema
+    return {"minimum": -LARGEST_INTEGER, "maximum": LARGEST_INTEGER} | schema
 
 
 def _aliases(call: Call) -> set[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import rfc8785
 
-_LARGEST_INTEGER = 2**53 - 1
+LARGEST_INTEGER = 2**53 - 1
 """Beyond it JSON's readers do not agree on an integer (RFC 8259, section 6)."""
 _LARGEST_DOUBLE = 2**1023
 _TOO_DEEP = "it is nested too deeply"
@@ -68,7 +68,7 @@ def _is_simple(value: Any) -> bool:
     if kind is str or kind is bool or value is None:
         return True
     if kind is int:
-        return bool(-_LARGEST_INTEGER <= value <= _LARGEST_INTEGER)
+        return bool(-LARGEST_INTEGER <= value <= LARGEST_INTEGER)
     if kind is dict:
         for name, inner in value.items():
             if not (type(name) is str and name.isascii() and (type(inner) is str or _is_simple(inner))):
@@ -83,6 +83,6 @@ def _with_floats(value: Any) -> Any:
         return {name: _with_floats(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_with_floats(inner) for inner in value]
-    if isinstance(value, int) and abs(value) > _LARGEST_INTEGER and is_a_double(value):
+    if isinstance(value, int) and abs(value) > LARGEST_INTEGER and is_a_double(value):
         return float(value)
     return value

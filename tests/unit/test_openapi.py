@@ -128,6 +128,13 @@ def test_every_reference_leads_somewhere_and_every_schema_is_one() -> None:
         Draft202012Validator.check_schema(schema)
 
 
+def test_a_replacement_allows_no_integer_that_no_body_may_hold() -> None:
+    """Such a body is refused before it is seen that the integer is of what is read only."""
+    schema = document()["components"]["schemas"]["ContactReplacement"]["properties"]["sequence"]
+    allowed = Draft202012Validator(schema)
+    assert [allowed.is_valid(each) for each in (3, 2**53 - 1, 2**53, -(2**53))] == [True, True, False, False]
+
+
 def test_who_may_call_is_what_the_functions_say() -> None:
     calls = {
         f"{method} {path}": [name for each in call["security"] for name in each]
