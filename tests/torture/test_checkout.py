@@ -1,5 +1,6 @@
 """The judge of the checkout story sees each broken promise, and nothing in a run that keeps them; a run keeps them."""
 
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -21,6 +22,9 @@ from examples.checkout.tests.at_rest import SUPPLY
 from tests.support.paths import ROOT
 from tests.torture.checkout.judged import judge, late_by, left_behind
 from tests.torture.checkout.service import service
+from tests.torture.checkout.story import TRANSPORTS
+from tests.torture.planted import copy_tracked, plant
+from tests.torture.planted_bugs import Planted
 
 ORIGIN = Origin("test")
 
@@ -129,11 +133,61 @@ async def test_a_deadline_that_is_met_is_late_by_what_nobody_looked(past: Past) 
     assert [60 <= late < 65 for late in late_by(found)] == [True]
 
 
+def tortured(root: Path, transport: str, seed: int, seconds: int = 25) -> subprocess.CompletedProcess[str]:
+    """One run of what is in this folder."""
+    sources = os.pathsep.join([str(root), str(root / "packages" / "devstack" / "src")])
+    arguments = ("--seconds", str(seconds), "--seed", str(seed), "--transport", transport)
+    return subprocess.run(
+        [sys.executable, "-m", "tests.torture.checkout", *arguments],
+        cwd=root, env=os.environ | {"PYTHONPATH": sources}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
 @pytest.mark.deep
 @pytest.mark.timeout(420)
-def test_every_reaction_happens_once_every_letter_is_written_and_no_deadline_is_lost() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.torture.checkout", "--seconds", "25", "--seed", "13"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_every_reaction_happens_once_every_letter_is_written_and_no_deadline_is_lost(transport: str) -> None:
+    done = tortured(ROOT, transport, seed=13)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+PLANTED = (
+    Planted(
+        "a-message-is-done-though-the-store-did-not-answer",
+        "cosmos_outbox/inbox/receiver.py",
+        "            except StoreAway:\n                raise\n            except (EffectRefused",
+        "            except StoreAway:\n                return None\n            except (EffectRefused",
+        "storagequeue",
+        ("reaction left out", "effect not asked for"),
+    ),
+    Planted(
+        "a-receiver-answers-before-it-commits",
+        "examples/receiver/app.py",
+        "        taken = await run_in_threadpool(inbox.take, event)\n"
+        "        return Response(status_code=409 if taken is Taken.TOO_EARLY else 204)\n",
+        "        import asyncio\n\n"
+        "        taken = asyncio.get_running_loop().call_later(1.0, inbox.take, event)\n"
+        "        return Response(status_code=409 if taken is Taken.TOO_EARLY else 204)\n",
+        "servicebus",
+        ("receiver",),
+    ),
+)
+"""``profile`` is the transport."""
+
+
+@pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
+def test_a_bug_can_be_planted(bug: Planted) -> None:
+    text = (ROOT / bug.file).read_text()
+    assert text.count(bug.old) == 1, f"{bug.file} has changed: plant {bug.name} anew"
+    compile(text.replace(bug.old, bug.new), bug.file, "exec")
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_found(bug: Planted, tmp_path: Path) -> None:
+    copy_tracked(tmp_path)
+    plant(bug, tmp_path)
+    done = tortured(tmp_path, bug.profile, seed=13)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert any(f"{rule}: " in done.stdout for rule in bug.rules), done.stdout
