@@ -81,7 +81,7 @@ async def _cosmos(plan: Plan, credential: Credential | None, clock: Clock) -> li
             findings += [cosmos_rules.consistency(account.consistency), cosmos_rules.write_regions(account)]
             for need in cosmos.needed:
                 findings += await _container(plan, cosmos, inspection, need)
-            findings += await _parked(plan.settings, inspection)
+            findings += await _check_parked(plan.settings, inspection)
     except Denied as error:
         findings.append(_COSMOS.denied(cosmos.connection, _COSMOS.service, error, "the account"))
     except CannotCheck as error:
@@ -89,7 +89,9 @@ async def _cosmos(plan: Plan, credential: Credential | None, clock: Clock) -> li
     return [*findings, *cosmos_rules.clock(inspection.ahead if inspection else None)]
 
 
-async def _parked(settings: Settings | SubscriberSettings, inspection: CosmosInspection) -> list[Finding]:
+async def _check_parked(
+    settings: Settings | SubscriberSettings, inspection: CosmosInspection
+) -> list[Finding]:
     if not isinstance(settings, Settings):
         return []
     parked = settings.cosmos_parked_container
