@@ -79,7 +79,7 @@ class ServiceWorld(World):
             told = "; ".join(f"{event}: {reason}" for event, reason in waits) or "something is parked"
             return [Violation("not settled", told, may_pass=True)]
         self._changes.received(self.ground.bus.taken)
-        if not self._quiet():
+        if self.loop.time() <= self._quiet_at():
             return [Violation("not quiet", "something was written just now", may_pass=True)]
         ended = [Violation("process ended", f"{each.instance}: {each.why}") for each in self.history.ended]
         return [*ended, *messages_wait(self.ground), *broken(await self.found())]

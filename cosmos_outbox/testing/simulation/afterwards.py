@@ -31,6 +31,8 @@ from cosmos_outbox.wiring.service import Wired
 
 _PATIENCE_SECONDS = 600.0
 """A host makes a lost lease again when its timer looks next, in five minutes."""
+_LONGEST_PAUSE_SECONDS = 15.0
+"""Between two looks at what takes long."""
 _WORK_SECONDS = 10.0
 _ALL_EXPIRES_SECONDS = 200 * 86_400.0
 """Longer than anything is kept that is not kept for good."""
@@ -241,14 +243,15 @@ class Afterwards:
         )
 
     async def _patiently(self, step: Callable[[Wired], Coroutine[Any, Any, bool]]) -> None:
-        """What an operator does until it is done. Raises TimeoutError: it never is."""
-        desk = self._deployment.desks[0]
+        """What an operator does until it is done, ever less often. Raises TimeoutError: it never is."""
+        desk, pause = self._deployment.desks[0], 1.0
         async with asyncio.timeout(_PATIENCE_SECONDS):
             while True:
                 with suppress(*PASSING):
                     if await self._ground.loop.begin(desk.instance, step(desk.wired)):
                         return
-                await asyncio.sleep(1.0)
+                await asyncio.sleep(pause)
+                pause = min(1.5 * pause, _LONGEST_PAUSE_SECONDS)
 
     # -- what they are made of
 

@@ -22,18 +22,24 @@ from cosmos_outbox.testing.simulation.watching import Watcher
 _LOOK_SECONDS, _LONGEST_SECONDS = 5.0, 15.0
 """Between two looks; as long as nothing changes it is looked less often."""
 
+_LITTLE_SECONDS = 0.1
+
 _LONGEST_SECONDS_AT_REST = 60.0
 """While the relays rest."""
 
-_PASSES_SOON = {"not settled", "not quiet", "not listed"}
+_NOT_QUIET = "not quiet"
+_PASSES_SOON = {"not settled", _NOT_QUIET, "not listed"}
 
 Look = Callable[[], Awaitable[list[Violation]]]
 
 
 async def drain(
-    deployment: Deployment, look: Look, quiet: Callable[[], bool], patience_seconds: float
+    deployment: Deployment, look: Look, quiet_at: Callable[[], float], patience_seconds: float
 ) -> list[Violation]:
-    """Look until nothing is wrong and all is quiet, or what is wrong cannot pass, or so long."""
+    """Look until nothing is wrong and all is quiet, or what is wrong cannot pass, or so long.
+
+    ``quiet_at``: from when on all is quiet, if nothing more is written.
+    """
     loop = deployment.ground.loop
     until = loop.time() + patience_seconds
     pause, before = _LOOK_SECONDS, list[Violation]()
@@ -47,8 +53,10 @@ async def drain(
         pause, before = min(1.5 * pause, longest) if same else _LOOK_SECONDS, found
         if any(not each.may_pass for each in found) or loop.time() > until:
             return found
-        if not found and quiet():
+        if not found and loop.time() > quiet_at():
             return []
+        if [each.rule for each in found] == [_NOT_QUIET]:
+            pause = max(pause, quiet_at() - loop.time() + _LITTLE_SECONDS)
         if rests:
             for each in deployment.relays:
                 each.pause(pause)
@@ -61,7 +69,7 @@ class LastLook:
         self._ground, self._history, self._of, self._watcher = ground, history, of, watcher
 
     async def __call__(
-        self, desk: SimulatedProcess, quiet: Callable[[], bool], *, settled: bool
+        self, desk: SimulatedProcess, quiet_at: Callable[[], float], *, settled: bool
     ) -> list[Violation]:
         """What is wrong now."""
         self._watcher.received(self._ground.bus.taken)
@@ -71,8 +79,8 @@ class LastLook:
             return [*final, Violation("not settled", waits, may_pass=True)]
         loop = self._ground.loop
         now = loop.time()
-        if not quiet():
-            return [Violation("not quiet", "something was written just now", may_pass=True)]
+        if now <= quiet_at():
+            return [Violation(_NOT_QUIET, "something was written just now", may_pass=True)]
         try:
             self._history.found = [*await loop.begin(desk.instance, self._of.listed(desk.wired, now))]
             shown = [*await loop.begin(desk.instance, self._of.shown(desk.wired, now))]

@@ -285,16 +285,16 @@ class World:
         self.deployment.replace_dead()
 
     async def _drain(self) -> list[Violation]:
-        return await drain(self.deployment, self._look, self._quiet, self.patience_seconds)
+        return await drain(self.deployment, self._look, self._quiet_at, self.patience_seconds)
 
-    def _quiet(self) -> bool:
-        return self.loop.time() - self._watcher.newest > self.quiet_seconds
+    def _quiet_at(self) -> float:
+        return self._watcher.newest + self.quiet_seconds
 
     async def _look(self) -> list[Violation]:
         """What is wrong now."""
         assert isinstance(self.of, SimulatedService), "a world of another subject judges by itself"
         look = LastLook(self.ground, self.history, self.of, self._watcher)
-        return await look(self.desk, self._quiet, settled=await self._settle(self.desk))
+        return await look(self.desk, self._quiet_at, settled=await self._settle(self.desk))
 
 
 MakeWorld = Callable[[SimulationPlan, Subject, Loop, RunTrace, History, CosmosInMemory], World]
