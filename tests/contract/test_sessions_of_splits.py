@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
 from devstack.testing import Service, running
@@ -92,6 +92,21 @@ async def test_what_a_read_has_found_gone_stays_gone(container: LateOnce, cosmos
     assert await container.read("first", "key") is None
     await cosmos.faults.add("lag", container=CONTACTS, seconds=600, count=None)
     assert await container.read("first", "key") is None
+
+
+async def test_what_a_read_has_shown_stays_shown_where_another_key_met_a_replica_that_is_behind(
+    container: LateOnce, cosmos: Service
+) -> None:
+    """The SDK then forgets all that it knows of the container, and this process has not written this key."""
+    async with another(container) as elsewhere:
+        assert await elsewhere.read("first", "key") is not None
+        await elsewhere.execute("another key", [note("first", "another key")])
+        await cosmos.faults.add("session-not-available", count=2, operation="read")
+        with pytest.raises(StoreFailed):
+            await elsewhere.read("first", "another key")
+        assert await cosmos.faults.pending() == []
+        await cosmos.faults.add("lag", container=CONTACTS, seconds=600, count=None)
+        assert await elsewhere.read("first", "key") is not None
 
 
 _LIST = "SELECT * FROM c WHERE c.type = 'note' ORDER BY c.id"

@@ -78,13 +78,13 @@ class Container:
                 item = await proxy.read_item(item_id, partition_key, session_token=token)
         except StoreFailed as error:
             if error.failure.kind is Kind.MISSING:
-                self._saw(partition_key, token and error.failure.session_token)
+                self._saw(partition_key, error.failure.session_token)
                 return None
             raise
         try:
             headers = item.get_response_headers()
-            if token:  # it went in the place of the SDK's own, which goes on with each read
-                self._saw(partition_key, headers.get("x-ms-session-token"))
+            # The SDK's own is forgotten for all keys where one meets a replica that is behind.
+            self._saw(partition_key, headers.get("x-ms-session-token"))
             return dict(item), age(item, headers.get("Date"))
         except UNREADABLE as error:
             raise StoreFailed(NO_ANSWER) from error
