@@ -255,9 +255,10 @@ class EffectInbox:
             try:
                 return await self._ask_for(event, patience)
             except EffectAway as error:
-                if self.time() + pause >= until:
+                pause = max(pause, error.retry_after_seconds)
+                if self.time() + pause >= until:  # calls-end
                     raise
-                await self.pause(max(pause, error.retry_after_seconds))
+                await self.pause(pause)
                 pause *= 2
 
     async def _ask_for(self, event: Event, patience: Patience) -> None:

@@ -412,6 +412,17 @@ async def test_while_its_service_is_away_a_call_tries_again_without_a_write(worl
     assert world.outbound.asked[-1] == two.id
 
 
+async def test_an_away_service_that_asks_for_a_long_pause_gets_it_from_a_later_call() -> None:
+    """Waited for in the call, its effect would run after another call has taken it over (``calls-end``)."""
+    world = World(FakeItems(), FakeEvents(), AggregateKey("contact", "1"))
+    [one] = await world.stored("Mailed")
+    world.outbound.raises = [EffectAway("closed", retry_after_seconds=CALL.total_seconds())]
+    began = world.clock.now
+    with pytest.raises(EffectAway):
+        await world.inbox.handle(one)
+    assert (world.outbound.asked, world.clock.now, (await world.item()).running) == ([one.id], began, None)
+
+
 @pytest.mark.parametrize("repeatable", [True, False])
 async def test_after_any_other_error_the_subscriber_chooses(world: World, repeatable: bool) -> None:
     [one] = await world.stored("Mailed")
