@@ -170,12 +170,11 @@ def test_a_reaction_whose_cursor_stays_is_found(monkeypatch: pytest.MonkeyPatch)
 def test_an_effect_that_runs_after_its_record_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rule ``record-after``: seen by what comes of it only where a process dies in between."""
 
-    async def run(
-        self: EffectInbox, key: AggregateKey, event: Event, started: EffectItem, patience: Any
-    ) -> Any:
-        after = await self._record(key, started, lambda item: item.recorded(event, self.clock()))
-        await self._ask_for(event, patience)
-        return after
+    async def run(self: EffectInbox, key: AggregateKey, event: Event, started: EffectItem, hangs: Any) -> Any:
+        ended = started.after(event.sequence or 1, self.clock(), event.id, event.created_at)
+        written = await self._write(key, started, ended)
+        await self.effect(event)
+        return written
 
     monkeypatch.setattr(EffectInbox, "_run", run)
     told, _ = effects(FIRST)
