@@ -117,7 +117,7 @@ class EffectItem:
 
 @dataclass(frozen=True)
 class EffectRules:
-    """What a subscriber chooses, and how long what it needs is kept. ValueError: it does not fit together."""
+    """What a subscriber chooses, and how long what it needs is kept."""
 
     events_live: timedelta
     """How long a stored event lives."""
@@ -129,12 +129,6 @@ class EffectRules:
     """Whether an effect that may have taken place is run again by itself; else an operator is told."""
     begin: datetime | None = None
     """Earlier events are not for this subscriber; None: it begins with the first event of each aggregate."""
-
-    def __post_init__(self) -> None:
-        if self.items_live <= self.events_live + 2 * MARGIN:
-            raise ValueError(
-                f"items live for {self.items_live}, and events for {self.events_live}: let items live longer"
-            )
 
     def is_before(self, event: Event) -> bool:
         """Whether the event is from before the subscriber's time."""

@@ -84,7 +84,7 @@ class EffectCall:
             return None if event is None else self._passed(item, event)
         if event is not None and self.by is By.MESSAGE and self.rules.is_too_old(event, self.now):
             return EffectRefused("it is older than items live, and may have been handled")
-        return self._begin() if item is None else self._advance(self._free(item))
+        return self._advance(EffectItem(0, 1, self.now) if item is None else self._free(item))
 
     def _passed(self, item: EffectItem, event: Event) -> Step:
         """The event of a place that is passed: was it dealt with?"""
@@ -99,17 +99,6 @@ class EffectCall:
         if isinstance(free, InboxError):
             return free
         return EffectChange(free.after(self.place, self.now)) if is_given_up else self._start(free, event)
-
-    def _begin(self) -> Step:
-        """``begin-at``: without an item, at the first place that is there and not before ``begin``."""
-        place, is_sweep = self.place, self.event is None
-        if self.has_source and not self.proven and (place > 1 or is_sweep):
-            return AskSource(range(1, place + is_sweep), fenced=True)
-        there = [each for each, event in self.events.items() if not self.rules.is_before(event)]
-        if is_sweep and not there:
-            return None
-        first = min([*there, place]) if self.has_source or self.rules.begin else 1
-        return self._advance(EffectItem(first - 1, first, self.now))
 
     def _free(self, item: EffectItem) -> EffectItem | InboxError:
         """The item without a start whose process is dead (``take-over``); the reason why it may live."""
@@ -130,21 +119,29 @@ class EffectCall:
         while item.last < self.place:
             place = item.last + 1
             event = self.event if place == self.place and self.event else self.events.get(place)
-            if event is not None and self._has_none(event):
+            if event is None and self.has_source and not self.proven:  # ask-between, absence-fenced
+                fenced = self.item is None or self.proven is not None
+                since = None if fenced else item.last_created_at and item.last_created_at - CLOCKS_DIFFER
+                return AskSource(range(place, self.place + (self.event is None)), fenced, since)
+            is_new = self.item is None and item.last < item.first
+            if is_new and self._is_before(event):  # begin-at
+                item = EffectItem(place, place + 1, self.now)
+            elif event is not None and self._has_none(event):
                 event_id = "" if event.is_notice else event.id
                 item = item.after(place, self.now, event_id, event.created_at)
-                continue
-            if event is None and self.has_source and not self.proven:  # ask-between, absence-fenced
-                since = item.last_created_at if self.proven is None else None
-                places = range(place, self.place + (self.event is None))
-                return AskSource(places, self.proven is not None, since and since - CLOCKS_DIFFER)
-            if why := self._why_waits(item, place, event):  # what was passed on the way is written first
-                nothing = item is self.item or (self.item is None and item.last < item.first)
-                return NotInTurn(why) if nothing else EffectChange(item)
-            if event is not None:
+            elif why := self._why_waits(item, place, event):  # what was passed on the way is written first
+                return NotInTurn(why) if is_new or item is self.item else EffectChange(item)
+            elif event is not None:
                 return self._start(item, event)
-            item = item.after(place, self.now, why=WhyOpen.MISSING)  # gone-is-told
-        return EffectChange(item)
+            else:
+                item = item.after(place, self.now, why=WhyOpen.MISSING)  # gone-is-told
+        return None if self.event is None and item.first > self.place else EffectChange(item)
+
+    def _is_before(self, event: Event | None) -> bool:
+        """Whether a place is before the first: it is gone, or from before ``begin``."""
+        if event is not None:
+            return self.rules.is_before(event)
+        return self.has_source or self.rules.begin is not None
 
     def _has_none(self, event: Event) -> bool:
         """Whether there is nothing to run for the event of the next place (``discards-asked``)."""

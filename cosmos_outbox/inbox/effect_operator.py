@@ -108,8 +108,6 @@ class EffectOperator:
                 return
 
     def _open(self, key: AggregateKey, item: EffectItem) -> Sequence[OpenEffect]:
-        return [OpenEffect(self._id(key, each.sequence), key, each) for each in item.open]
-
-    def _id(self, key: AggregateKey, place: int) -> str:
-        name = json.dumps([self.subscriber, *key, place])
-        return hashlib.sha256(name.encode()).hexdigest()[:32]
+        names = [json.dumps([self.subscriber, *key, each.sequence]) for each in item.open]
+        ids = [hashlib.sha256(name.encode()).hexdigest()[:32] for name in names]
+        return [OpenEffect(each, key, of) for each, of in zip(ids, item.open, strict=True)]

@@ -153,7 +153,7 @@ class EffectInbox:
     async def _carry_out(self, key: AggregateKey, call: EffectCall, step: EffectChange) -> EffectItem:
         """In a task of its own. Raises EffectRunning: it takes long, and goes on; an operator waits."""
         hangs = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(self._write_and_run(key, call.item, step, hangs))
+        task = asyncio.create_task(self._do(key, call.item, step, hangs))
         self.under_way[task] = False
         task.add_done_callback(self._end)
         waited = {task} if call.by is By.OPERATOR else {task, hangs}
@@ -168,16 +168,13 @@ class EffectInbox:
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.debug("an effect ended: %s", told(error) if isinstance(error, Exception) else error)
 
-    async def _write_and_run(
+    async def _do(
         self, key: AggregateKey, before: EffectItem | None, step: EffectChange, hangs: asyncio.Future[None]
     ) -> EffectItem:
-        written = await self._write(key, before, step.item)
-        return written if step.run is None else await self._run(key, step.run, written, hangs)
-
-    async def _run(
-        self, key: AggregateKey, event: Event, started: EffectItem, hangs: asyncio.Future[None]
-    ) -> EffectItem:
-        """Run the effect, then write what became of it (``record-after``, ``put-back``)."""
+        """Write, run the effect, then write what became of it (``record-after``, ``put-back``)."""
+        started, event = await self._write(key, before, step.item), step.run
+        if event is None:
+            return started
         failure: Exception | None = None
         try:
             await self._try(event, started, hangs)
@@ -226,43 +223,35 @@ class EffectInbox:
             pause *= 2
 
     async def _write(self, key: AggregateKey, before: EffectItem | None, item: EffectItem) -> EffectItem:
-        """At the version that was read (``at-its-version``); after a lost answer look for it (``look-for-start``).
+        """At the version that was read (``at-its-version``), until the store answers.
 
         Raises RecordChanged: somebody else has written; StoreAway: the store did not tell in time.
         """
         until = self.time() + AROUND.total_seconds()
         while True:
             try:
-                newest: EffectItem | None = await self.items.write(key, item)
-            except (RecordChanged, StoreAway) as error:  # an earlier attempt of this one may have stored it
-                newest = await self._look(key, error, until)
-                if isinstance(error, StoreAway) and newest == before:
-                    continue
-            if newest is None or replace(newest, version=item.version) != item:
-                raise RecordChanged("somebody else has written")
-            _tell_open(key, before, newest)
-            return newest
-
-    async def _look(self, key: AggregateKey, failure: InboxError, until: float) -> EffectItem | None:
-        """The item after a write that may have failed. Raises StoreAway: the store has not told in time."""
-        while True:
-            if isinstance(failure, StoreAway):
-                if self.time() >= until:
-                    raise failure
-                await self.pause(failure.retry_after_seconds)
-            try:
-                return await self.items.read(key, fenced=True)
+                newest = await self._stored(key, item)
             except StoreAway as error:
-                failure = error
+                if self.time() >= until:
+                    raise
+                await self.pause(error.retry_after_seconds)
+            else:
+                break
+        for each in set(newest.open) - set(before.open if before else ()):
+            _log.error("place %d of %s is passed, and for an operator: %s", each.sequence, key, each.why)
+        return newest
+
+    async def _stored(self, key: AggregateKey, item: EffectItem) -> EffectItem:
+        try:
+            return await self.items.write(key, item)
+        except RecordChanged:  # look-for-start: an earlier attempt of this one may have stored it
+            newest = await self.items.read(key, fenced=True)
+            if newest is None or replace(newest, version=item.version) != item:
+                raise
+            return newest
 
 
 def _tell(event: Event, what: str, outcome: telemetry.Outcome) -> None:
     """What became of an event."""
     telemetry.decided(outcome)
     _log.info("%s %s of %s, sequence %s: %s", event.action, event.id, event.aggregate, event.sequence, what)
-
-
-def _tell_open(key: AggregateKey, before: EffectItem | None, after: EffectItem) -> None:
-    """The places of which it is not known whether their effects were handled."""
-    for each in set(after.open) - set(before.open if before else ()):
-        _log.error("place %d of %s is passed, and for an operator: %s", each.sequence, key, each.why)

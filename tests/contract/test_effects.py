@@ -675,11 +675,6 @@ async def test_an_item_expires_unless_something_of_it_is_open(cosmos_server: Ser
         assert [each["ttl"] async for each in proxy.read_all_items()] == [-1]
 
 
-def test_rules_that_do_not_fit_together_are_refused() -> None:
-    with pytest.raises(ValueError, match="let items live longer"):
-        EffectRules(timedelta(days=10), timedelta(days=11))
-
-
 def test_a_call_ends_within_the_longest_call_also_where_the_effects_service_was_away_before() -> None:
     longest_effect = timedelta(
         seconds=AWAY_SECONDS + EFFECT_SECONDS
