@@ -9,7 +9,7 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 
 from cosmos_outbox.cli import operating
-from cosmos_outbox.cli.effects import of_effect
+from cosmos_outbox.cli.effects import discard_effect
 from cosmos_outbox.cli.operating import DONE, CannotDo, say
 from cosmos_outbox.cli.parked import parking_id
 from cosmos_outbox.cli.set_aside import of_record, record_of
@@ -57,7 +57,7 @@ async def _discard(wired: AnyWired, arguments: Namespace) -> int:
         )
         return DONE
     if arguments.what == "effect":
-        await (await of_effect(wired, arguments.id)).discard(arguments.id, arguments.reason)
+        await discard_effect(wired, arguments.id, arguments.reason)
         say(f"{arguments.id} is given up")
         return DONE
     record = record_of(arguments.id)

@@ -45,13 +45,13 @@ PARTS: Mapping[str, Part] = {
         extra=None,
     ),
     "effects": Part(
-        "list the effects that nobody is done with, or show one",
+        "list the effects that nobody is done with",
         "cosmos_outbox.cli.effects",
         extra=None,
     ),
     "apply": Part(
-        "try a message that was set aside, or an effect",
-        "cosmos_outbox.cli.effects",
+        "try a message that was set aside",
+        "cosmos_outbox.cli.set_aside",
         "apply_main",
         None,
     ),

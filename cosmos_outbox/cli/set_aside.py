@@ -1,6 +1,7 @@
 """Messages that a subscriber could not apply: an operator looks at them, has one tried again, or gives one up.
 
 cosmos-outbox set-aside [NAME] [ID] [--json]
+cosmos-outbox apply ID
 """
 
 import os
@@ -57,7 +58,7 @@ async def _tell(wired: AnyWired, arguments: Namespace) -> int:
 
 
 def which(wired: AnyWired, given: Sequence[str]) -> tuple[Sequence[str], str | None]:
-    """The subscribers, and the record or effect, that are asked for. Raises CannotDo."""
+    """The subscribers, and the record, that are asked for. Raises CannotDo."""
     known = list(wired.subscriptions)
     chosen = [each for each in given if each in known]
     ids = [each for each in given if each not in known]
@@ -98,6 +99,26 @@ async def _list(wired: AnyWired, name: str) -> Sequence[Mapping[str, Any]]:
 def _line(item: Mapping[str, Any]) -> str:
     of = f"{item['action'] or 'unreadable'} {item['sequence'] or '-'} of {item['aggregateType'] or 'no aggregate'}"
     return f"{item['id']}  {item['state']:<7}  {of}, for {in_words(item['ageSeconds'])}: {item['reason']}"
+
+
+def apply_main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
+    """Try one record now, and return the exit code."""
+    parser = operating.parser(
+        "apply",
+        "Try one message that was set aside now, after those of its aggregate that come earlier. An effect that may "
+        "have been handled is run again: ask the service that it calls before.",
+        done="it is applied",
+        attention="it cannot be applied, or there is no such record",
+    )
+    parser.add_argument("id", metavar="ID", help="from cosmos-outbox set-aside")
+    return operating.run_any(parser, _apply, argv, environment)
+
+
+async def _apply(wired: AnyWired, arguments: Namespace) -> int:
+    record = record_of(arguments.id)
+    await (await of_record(wired, record)).apply(record)
+    say(f"{record} is applied")
+    return DONE
 
 
 def record_of(text: str) -> str:

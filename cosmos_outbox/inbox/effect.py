@@ -39,11 +39,10 @@ EffectNotDone where this one surely was not done; after any other error the effe
 
 
 class WhyOpen(StrEnum):
-    """Why an operator has to look at a place: it is passed, or its process has died."""
+    """Why an operator has to look at a place that is passed."""
 
     UNSURE = "may have been handled"
     MISSING = "missing"
-    STARTED = "started"
 
 
 @dataclass(frozen=True)
@@ -94,34 +93,31 @@ class EffectItem:
         """Whether an effect was started, and its process may be alive (``young-runs``)."""
         return self.running is not None and now - self.running.at < CALL
 
-    def passed(self, event: Event, now: datetime) -> "EffectItem":
-        """After the event's place."""
-        event_id = "" if event.is_notice else event.id
-        created_at = utc(event.created_at)
-        return replace(
-            self, last=event.sequence or 1, last_event_id=event_id, last_created_at=created_at, at=now
-        )
+    def entry(self, place: int) -> Open | None:
+        """What an operator is told of that place."""
+        return next((each for each in self.open if each.sequence == place), None)
 
-    def recorded(self, event: Event, now: datetime) -> "EffectItem":
-        """After the effect (``record-after``); of one that was run again, its entry is gone."""
-        place = event.sequence or 1
-        free = replace(self.without(place), running=None, at=now)
-        return free.passed(event, now) if place > self.last else free
-
-    def told(self, place: int, event_id: str, why: WhyOpen, now: datetime) -> "EffectItem":
-        """With a place that is passed, and of which an operator is told; nothing runs any more."""
-        entries = (*self.without(place).open, Open(place, event_id, why, now))
-        free = replace(self, running=None, open=entries, at=now)
-        return replace(free, last=place, last_event_id=event_id) if place > self.last else free
-
-    def without(self, place: int) -> "EffectItem":
-        """Without the entry of that place."""
-        return replace(self, open=tuple(each for each in self.open if each.sequence != place))
+    def after(
+        self,
+        place: int,
+        now: datetime,
+        event_id: str = "",
+        created_at: datetime | None = None,
+        why: WhyOpen | None = None,
+    ) -> "EffectItem":
+        """With that place dealt with, and nothing running; ``why``: an operator is told of it (``gone-is-told``)."""
+        others = tuple(each for each in self.open if each.sequence != place)
+        told = () if why is None else (Open(place, event_id, why, now),)
+        free = replace(self, running=None, open=(*others, *told), at=now)
+        if place <= self.last:
+            return free
+        created_at = utc(created_at) if created_at else self.last_created_at
+        return replace(free, last=place, last_event_id=event_id, last_created_at=created_at)
 
 
 @dataclass(frozen=True)
 class EffectRules:
-    """What a subscriber chooses, and how long what it needs is kept. ValueError: it does not fit together."""
+    """What a subscriber chooses, and how long what it needs is kept."""
 
     events_live: timedelta
     """How long a stored event lives."""
@@ -133,12 +129,6 @@ class EffectRules:
     """Whether an effect that may have taken place is run again by itself; else an operator is told."""
     begin: datetime | None = None
     """Earlier events are not for this subscriber; None: it begins with the first event of each aggregate."""
-
-    def __post_init__(self) -> None:
-        if self.items_live <= self.events_live + 2 * MARGIN:
-            raise ValueError(
-                f"items live for {self.items_live}, and events for {self.events_live}: let items live longer"
-            )
 
     def is_before(self, event: Event) -> bool:
         """Whether the event is from before the subscriber's time."""
@@ -178,10 +168,10 @@ class EffectItems(Protocol):
         Raises RecordChanged: it is at another version.
         """
 
-    async def list_unfinished(
-        self, size: int, position: str | None
+    async def page(
+        self, size: int, position: str | None, *, unfinished: bool
     ) -> tuple[Sequence[tuple[AggregateKey, EffectItem]], str | None]:
-        """A page of the items with something open or running, and where it goes on. It may be old."""
+        """A page of the items, or of those with something open or running; where it goes on. It may be old."""
 
 
 class EffectSource(Protocol):

@@ -15,7 +15,6 @@ from cosmos_outbox.inbox.effect import (
     EffectItem,
     EffectRules,
     HeldBack,
-    Open,
     RunningEffect,
     WhyOpen,
 )
@@ -30,24 +29,16 @@ class By(Enum):
     SWEEP = "the source is there"
     OPERATOR = "an operator wants the event to be run"
     GIVING_UP = "the event of this place is given up"
-    RESET = "after a restore, an operator wants to go on behind it"
 
 
 @dataclass(frozen=True)
-class AskEvents:
+class AskSource:
     """The source has to tell its events in these places. What it does not have behind a fence is gone."""
 
     places: range
     fenced: bool
     since: datetime | None = None
     """Only what was written since then."""
-
-
-@dataclass(frozen=True)
-class AskHeld:
-    """The source has to tell whether the event of this place is held back, or was discarded."""
-
-    place: int
 
 
 @dataclass(frozen=True)
@@ -58,7 +49,7 @@ class EffectChange:
     run: Event | None = None
 
 
-Step = AskEvents | AskHeld | EffectChange | InboxError | None
+Step = AskSource | EffectChange | InboxError | None
 
 
 @dataclass(frozen=True)
@@ -73,154 +64,117 @@ class EffectCall:
     place: int
     event: Event | None
     """Of that place; None: the source is asked for it too."""
-    item: EffectItem | None
     now: datetime
+    item: EffectItem | None = None
     events: Mapping[int, Event] = field(default_factory=dict)
-    """What the source has told since the item was read."""
-    proven: bool | None = None
-    """Whether it has told them behind a fence; None: it was not asked."""
+    """What the source has told since the item was read, or written."""
     held: HeldBack = field(default_factory=HeldBack)
-    held_at: int = 0
-    """The place for which that was asked."""
+    """What its relay held back then."""
+    proven: bool | None = None
+    """Whether the source has told behind a fence; None: it was not asked."""
+
+    def over(self, item: EffectItem | None, now: datetime) -> "EffectCall":
+        """The same call over the item as it is now: what it needs of the source is asked again."""
+        return replace(self, now=now, item=item, events={}, held=HeldBack(), proven=None)
 
     def step(self) -> Step:
         """What comes next."""
         item, event = self.item, self.event
-        if self.by is By.RESET:
-            return self._reset(item or EffectItem(0, self.place + 1, self.now))
         if item is not None and self.place <= item.last:
             return None if event is None else self._passed(item, event)
         if event is not None and self.by is By.MESSAGE and self.rules.is_too_old(event, self.now):
             return EffectRefused("it is older than items live, and may have been handled")
-        if item is None:
-            return self._begin()
-        return self._is_running() if item.is_running(self.now) else self._advance(self._taken_over(item))
-
-    def _reset(self, item: EffectItem) -> Step:
-        if item.is_running(self.now):
-            return self._is_running()
-        if item.expires and item.last == self.place and item.version:
-            return None
-        return EffectChange(EffectItem(self.place, item.first, self.now, version=item.version))
+        return self._advance(EffectItem(0, 1, self.now) if item is None else self._free(item))
 
     def _passed(self, item: EffectItem, event: Event) -> Step:
         """The event of a place that is passed: was it dealt with?"""
-        by, place = self.by, self.place
-        entry = next((each for each in item.open if each.sequence == place), None)
-        why = _why_refused(item, event, entry)
-        if by is By.GIVING_UP and entry is None:
+        is_given_up, why = self.by is By.GIVING_UP, _why_refused(item, event)
+        if is_given_up and item.entry(self.place) is None:
             return None if why else Settled("its place is passed: it was handled, or given up before")
-        if why is None or (by is not By.GIVING_UP and not self.rules.has_effect(event)):
+        if why is None or not (is_given_up or self.rules.has_effect(event)):
             return None
-        if by not in (By.OPERATOR, By.GIVING_UP):
+        if self.by is By.MESSAGE:
             return EffectRefused(why)
-        if item.is_running(self.now):
-            return self._is_running()
-        free = self._taken_over(item)
-        if by is By.GIVING_UP:
-            return EffectChange(replace(free.without(place), at=self.now))
-        return self._start(free, event, place)
+        free = self._free(item)
+        if isinstance(free, InboxError):
+            return free
+        return EffectChange(free.after(self.place, self.now)) if is_given_up else self._start(free, event)
 
-    def _begin(self) -> Step:
-        """``begin-at``: without an item, at the first place that is there and not before ``begin``."""
-        place, is_sweep = self.place, self.event is None
-        if not self.has_source:
-            first = 1 if self.rules.begin is None else place
-        elif not self.proven and (place > 1 or is_sweep):
-            return self._ask(1, fenced=True)
-        else:
-            there = [each for each, event in self.events.items() if not self.rules.is_before(event)]
-            if is_sweep and not there:
-                return None
-            first = min([*there, place])
-        return self._advance(EffectItem(first - 1, first, self.now))
-
-    def _is_running(self) -> Step:
-        """``young-runs``"""
-        why = "an effect of its aggregate is running, or its process just died: try again in some minutes"
-        return NotInTurn(why) if self.by is By.GIVING_UP else EffectRunning(why)
-
-    def _taken_over(self, item: EffectItem) -> EffectItem:
-        """``take-over``: who has started it is dead. What an operator had run again has its entry still."""
+    def _free(self, item: EffectItem) -> EffectItem | InboxError:
+        """The item without a start whose process is dead (``take-over``); the reason why it may live."""
         running = item.running
         if running is None:
             return item
-        asked = self.by in (By.OPERATOR, By.GIVING_UP) and running.sequence == self.place
-        if running.sequence > item.last and not self.rules.repeatable and not asked:
-            return item.told(running.sequence, running.event_id, WhyOpen.UNSURE, self.now)
+        if item.is_running(self.now):  # young-runs
+            why = "an effect of its aggregate is running, or its process just died: try again in some minutes"
+            return NotInTurn(why) if self.by is By.GIVING_UP else EffectRunning(why)
+        if running.sequence > item.last and not self.rules.repeatable:
+            return item.after(running.sequence, self.now, running.event_id, why=WhyOpen.UNSURE)
         return replace(item, running=None, at=self.now)
 
-    def _advance(self, item: EffectItem) -> Step:
+    def _advance(self, item: EffectItem | InboxError) -> Step:
         """Pass what has no effect, up to the next that has one."""
+        if isinstance(item, InboxError):
+            return item
         while item.last < self.place:
             place = item.last + 1
             event = self.event if place == self.place and self.event else self.events.get(place)
-            if event is not None and self._has_none(event):
-                item = item.passed(event, self.now)
-                continue
-            first = self._before(item, event, place) if event else self._before_gap(item, place)
-            if first is None and len(item.open) >= MOST_OPEN:
-                first = self._wait(item, f"{MOST_OPEN} effects come first: cosmos-outbox effects")
-            if first is not None:
-                return first
-            if event is not None:
-                return self._start(item, event, place)
-            item = item.told(place, "", self._why_gone(place), self.now)  # gone-is-told
-        return EffectChange(item)
+            if event is None and self.has_source and not self.proven:  # ask-between, absence-fenced
+                fenced = self.item is None or self.proven is not None
+                since = None if fenced else item.last_created_at and item.last_created_at - CLOCKS_DIFFER
+                return AskSource(range(place, self.place + (self.event is None)), fenced, since)
+            is_new = self.item is None and item.last < item.first
+            if is_new and self._is_before(event):  # begin-at
+                item = EffectItem(place, place + 1, self.now)
+            elif event is not None and self._has_none(event):
+                event_id = "" if event.is_notice else event.id
+                item = item.after(place, self.now, event_id, event.created_at)
+            elif why := self._why_waits(item, place, event):  # what was passed on the way is written first
+                return NotInTurn(why) if is_new or item is self.item else EffectChange(item)
+            elif event is not None:
+                return self._start(item, event)
+            else:
+                item = item.after(place, self.now, why=WhyOpen.MISSING)  # gone-is-told
+        return None if self.event is None and item.first > self.place else EffectChange(item)
+
+    def _is_before(self, event: Event | None) -> bool:
+        """Whether a place is before the first: it is gone, or from before ``begin``."""
+        if event is not None:
+            return self.rules.is_before(event)
+        return self.has_source or self.rules.begin is not None
 
     def _has_none(self, event: Event) -> bool:
-        """Whether there is nothing to run for the event of the next place."""
+        """Whether there is nothing to run for the event of the next place (``discards-asked``)."""
         is_given_up = self.by is By.GIVING_UP and event is self.event
         return is_given_up or event.id in self.held.discarded or not self.rules.has_effect(event)
 
-    def _before_gap(self, item: EffectItem, place: int) -> Step:
-        """What comes before a place is told as missing; None: nothing does."""
-        if self.has_source and self.proven is None:  # ask-between
-            return self._ask(place, since=item.last_created_at)
-        if self.has_source and not self.proven:  # absence-fenced
-            return self._ask(place, fenced=True)
-        if self.event is None:  # sweep-leaves-gone
-            return self._wait(item, f"the event of place {place} is gone, and has not come")
-        by_age = self.by is By.MESSAGE and self.event.age(self.now) >= self.rules.events_live
-        if not self.has_source and not by_age:  # age-gives-up
-            return self._wait(item, f"place {place} comes first, and its event has not come")
+    def _why_waits(self, item: EffectItem, place: int, event: Event | None) -> str | None:
+        """Why the next place cannot be run, or told as missing."""
+        if len(item.open) >= MOST_OPEN:
+            return f"{MOST_OPEN} effects come first: cosmos-outbox effects"
+        if event is None:
+            if self.event is None:  # sweep-leaves-gone
+                return f"the event of place {place} is gone, and has not come"
+            by_age = self.by is By.MESSAGE and self.event.age(self.now) >= self.rules.events_live
+            if not self.has_source and not by_age:  # age-gives-up
+                return f"place {place} comes first, and its event has not come"
+        elif event is not self.event:
+            if self.held.after is not None and place > self.held.after:  # published-only
+                return f"its publisher holds back place {place}"
+            if self.by is By.GIVING_UP:  # only-next
+                return f"place {place} comes first"
         return None
 
-    def _before(self, item: EffectItem, event: Event, place: int) -> Step:
-        """What comes before the effect of an event that was not brought, but fetched; None: nothing does."""
-        if event is self.event:
-            return None
-        if self.held_at != place:  # discards-asked
-            return AskHeld(place)
-        if self.held.after is not None and place > self.held.after:  # published-only
-            return self._wait(item, f"its publisher holds back place {place}")
-        if self.by is By.GIVING_UP:  # only-next
-            return self._wait(item, f"place {place} comes first")
-        return None
-
-    def _ask(self, place: int, *, fenced: bool = False, since: datetime | None = None) -> AskEvents:
-        end = self.place + (self.event is None)
-        return AskEvents(range(place, end), fenced, since and since - CLOCKS_DIFFER)
-
-    def _why_gone(self, place: int) -> WhyOpen:
-        running = self.item and self.item.running
-        return WhyOpen.UNSURE if running and running.sequence == place else WhyOpen.MISSING
-
-    def _wait(self, item: EffectItem, why: str) -> Step:
-        """What was passed on the way is written first."""
-        is_new = self.item is None and item.last < item.first
-        return NotInTurn(why) if item is self.item or is_new else EffectChange(item)
-
-    def _start(self, item: EffectItem, event: Event, place: int) -> Step:
+    def _start(self, item: EffectItem, event: Event) -> EffectChange:
         """``start-first``"""
-        running = RunningEffect(place, event.id, self.name, self.now)
+        running = RunningEffect(event.sequence or 1, event.id, self.name, self.now)
         return EffectChange(replace(item, running=running, at=self.now), event)
 
 
-def _why_refused(item: EffectItem, event: Event, entry: Open | None) -> str | None:
+def _why_refused(item: EffectItem, event: Event) -> str | None:
     """Why an event in a passed place is not simply one that was dealt with before."""
     place = event.sequence or 1
-    if entry is not None:
+    if (entry := item.entry(place)) is not None:
         return f"it {entry.why}" if entry.why is WhyOpen.UNSURE else "its place was told as missing"
     if place < item.first:  # first-is-kept
         return f"the subscriber began at place {item.first} of its aggregate"

@@ -21,9 +21,10 @@ from cosmos_outbox.inbox.effect import (
     EffectItems,
     EffectRules,
     EffectSource,
+    HeldBack,
     WhyOpen,
 )
-from cosmos_outbox.inbox.effect_decision import AskEvents, AskHeld, By, EffectCall, EffectChange
+from cosmos_outbox.inbox.effect_decision import AskSource, By, EffectCall, EffectChange
 from cosmos_outbox.inbox.errors import (
     Contended,
     EffectAway,
@@ -49,9 +50,6 @@ MOST_LEFT = 8
 
 _log = logging.getLogger(__name__)
 
-Patience = asyncio.Future[None]
-"""Is cancelled when an effect takes so long that nobody should wait for it."""
-
 
 @dataclass(frozen=True)
 class EffectInbox:
@@ -65,7 +63,7 @@ class EffectInbox:
     clock: Callable[[], datetime] = utc_now
     time: Callable[[], float] = monotonic
     pause: Callable[[float], Awaitable[object]] = asyncio.sleep
-    under_way: dict[asyncio.Task[EffectItem | None], bool] = field(default_factory=dict)
+    under_way: dict[asyncio.Task[EffectItem], bool] = field(default_factory=dict)
     """What has begun; True: and nobody waits for it."""
 
     async def handle(self, event: Event) -> None:
@@ -103,13 +101,6 @@ class EffectInbox:
         """Go to this place with the source's events; whether anything was left. Raises as :meth:`handle` does."""
         return await self._bring(key, last, None, By.SWEEP)
 
-    async def reset(self, key: AggregateKey, to: int) -> bool:
-        """After a restore: the aggregate goes on behind this place. Raises EffectRunning, Contended, StoreAway."""
-        changed = await self._bring(key, to, None, By.RESET)
-        if changed:
-            _log.warning("the effects of %s go on behind place %d, as an operator asked", key, to)
-        return changed
-
     async def join(self) -> None:
         """Wait for the effects that have begun: a process that stops ends none of them."""
         while self.under_way:
@@ -123,13 +114,12 @@ class EffectInbox:
 
     async def _bring(self, key: AggregateKey, place: int, event: Event | None, by: By) -> bool:
         """Decide and do, until nothing is left; whether anything was. What is refused is decided anew."""
-        name, fenced = new_id().hex, by not in (By.MESSAGE, By.SWEEP)
+        has_source, fenced = self.source is not None, by not in (By.MESSAGE, By.SWEEP)
+        call = EffectCall(self.rules, has_source, by, new_id().hex, place, event, self.clock())
         for _ in range(ATTEMPTS):
             item = await self.items.read(key, fenced=fenced)
-            has_source = self.source is not None
-            call = EffectCall(self.rules, has_source, by, name, place, event, item, self.clock())
             try:
-                return await self._go(key, call, fenced=fenced)
+                return await self._go(key, call.over(item, self.clock()), fenced=fenced)
             except RecordChanged:  # decide-again
                 fenced = True
         raise Contended(f"{key} changes all the time: it is tried again later")
@@ -137,106 +127,73 @@ class EffectInbox:
     async def _go(self, key: AggregateKey, call: EffectCall, *, fenced: bool) -> bool:
         """Raises RecordChanged: the item was changed, or is an old one."""
         made = False
-        while True:
-            match step := call.step():
-                case None:
-                    return made
-                case Settled() if made:
-                    return made
-                case InboxError():
-                    raise step if fenced or made else RecordChanged("this may be told by an old read")
-                case AskHeld() | AskEvents():
-                    call = await self._ask(key, call, step)
-                case EffectChange():
-                    call, made = replace(call, item=await self._carry_out(key, call, step)), True
-                    if call.by is By.OPERATOR and step.run is call.event:
-                        return made
-            call = replace(call, now=self.clock())
+        while (step := call.step()) is not None:
+            if isinstance(step, Settled) and made:
+                break
+            if isinstance(step, InboxError):
+                raise step if fenced or made else RecordChanged("this may be told by an old read")
+            if isinstance(step, AskSource):
+                call = await self._ask(key, call, step)
+            else:
+                item, made = await self._carry_out(key, call, step), True
+                if call.by is By.OPERATOR and step.run is call.event:
+                    break
+                call = call.over(item, self.clock())
+        return made
 
-    async def _ask(self, key: AggregateKey, call: EffectCall, ask: AskHeld | AskEvents) -> EffectCall:
+    async def _ask(self, key: AggregateKey, call: EffectCall, ask: AskSource) -> EffectCall:
+        """What the relay holds back is asked behind what is to be run (``discards-asked``)."""
         assert self.source is not None, "nothing is asked of no source"
-        if isinstance(ask, AskHeld):
-            return replace(call, held=await self.source.held(key), held_at=ask.place)
         found = await self.source.events(key, ask.places, ask.since, fenced=ask.fenced)
+        runs = any(map(self.rules.has_effect, found))
+        held = await self.source.held(key) if runs else HeldBack()
         events = {**call.events, **{each.sequence: each for each in found if each.sequence}}
-        return replace(call, events=events, proven=ask.fenced)
+        return replace(call, now=self.clock(), events=events, held=held, proven=ask.fenced)
 
-    async def _carry_out(self, key: AggregateKey, call: EffectCall, step: EffectChange) -> EffectItem | None:
+    async def _carry_out(self, key: AggregateKey, call: EffectCall, step: EffectChange) -> EffectItem:
         """In a task of its own. Raises EffectRunning: it takes long, and goes on; an operator waits."""
-        patience = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(self._write_and_run(key, call.item, step, patience))
+        hangs = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(self._do(key, call.item, step, hangs))
         self.under_way[task] = False
         task.add_done_callback(self._end)
-        waited = {task} if call.by is By.OPERATOR else {task, patience}
+        waited = {task} if call.by is By.OPERATOR else {task, hangs}
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         if not task.done() and sum(self.under_way.values()) < MOST_LEFT:  # makes-room
             self.under_way[task] = True
             raise EffectRunning(f"the effect of {key} takes longer than {HOLD_SECONDS:.0f} s, and goes on")
         return await asyncio.shield(task)
 
-    def _end(self, task: asyncio.Task[EffectItem | None]) -> None:
+    def _end(self, task: asyncio.Task[EffectItem]) -> None:
         del self.under_way[task]
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.debug("an effect ended: %s", told(error) if isinstance(error, Exception) else error)
 
-    async def _write_and_run(
-        self, key: AggregateKey, before: EffectItem | None, step: EffectChange, patience: Patience
-    ) -> EffectItem | None:
-        written = await self._write(key, step.item)
-        _tell_open(key, before, written)
-        return written if step.run is None else await self._run(key, step.run, written, patience)
-
-    async def _write(self, key: AggregateKey, item: EffectItem) -> EffectItem:
-        """At the version that was read (``at-its-version``); after a lost answer look for it (``look-for-start``).
-
-        Raises RecordChanged: it was not written; StoreAway: the store did not tell in time.
-        """
-        until = self.time() + AROUND.total_seconds()
-        try:
-            return await self.items.write(key, item)
-        except (RecordChanged, StoreAway) as error:  # an earlier attempt of this one may have stored it
-            newest = await self._look(key, error, until)
-        if newest is None or replace(newest, version=item.version) != item:
-            raise RecordChanged("it was not written, or changed since")
-        return newest
-
-    async def _look(self, key: AggregateKey, failure: InboxError, until: float) -> EffectItem | None:
-        """The item after a write that may have failed. Raises StoreAway: the store has not told in time."""
-        while True:
-            if isinstance(failure, StoreAway):
-                if self.time() >= until:
-                    raise failure
-                await self.pause(failure.retry_after_seconds)
-            try:
-                return await self.items.read(key, fenced=True)
-            except StoreAway as error:
-                failure = error
-
-    async def _run(
-        self, key: AggregateKey, event: Event, started: EffectItem, patience: Patience
-    ) -> EffectItem | None:
-        """Run the effect, then record what became of it (``record-after``, ``put-back``)."""
+    async def _do(
+        self, key: AggregateKey, before: EffectItem | None, step: EffectChange, hangs: asyncio.Future[None]
+    ) -> EffectItem:
+        """Write, run the effect, then write what became of it (``record-after``, ``put-back``)."""
+        started, event = await self._write(key, before, step.item), step.run
+        if event is None:
+            return started
         failure: Exception | None = None
         try:
-            await self._try(event, started, patience)
+            await self._try(event, started, hangs)
         except Exception as error:  # noqa: BLE001 - whatever it is, it tells how the effect went
             failure = error
-        surely = failure is None or isinstance(failure, EffectAway | EffectNotDone | EffectRunning)
-        unsure = not surely and not self.rules.repeatable
-
-        def ended(item: EffectItem) -> EffectItem:
-            if failure is None:
-                return item.recorded(event, self.clock())
-            if unsure:
-                return item.told(event.sequence or 1, event.id, WhyOpen.UNSURE, self.clock())
-            return replace(item, running=None, at=self.clock())
-
-        newest = await self._record(key, started, ended)
+        surely_not = isinstance(failure, EffectAway | EffectNotDone | EffectRunning)
+        unsure = not (failure is None or surely_not or self.rules.repeatable)
+        place, now, why = event.sequence or 1, self.clock(), WhyOpen.UNSURE if unsure else None
+        ended = replace(started, running=None, at=now)
+        if failure is None or unsure:
+            ended = started.after(place, now, event.id, event.created_at, why)
+        try:
+            newest = await self._write(key, started, ended)
+        except RecordChanged:
+            raise EffectRunning("its call took too long: another one answers for its effect") from failure
         if failure is None:
             _tell(event, "handled", telemetry.Outcome.APPLIED)
-            telemetry.applied(event.created_at, self.clock())
+            telemetry.applied(event.created_at, now)
             return newest
-        _tell_open(key, started, newest)
         reason = told(failure)
         if unsure:
             raise EffectRefused(f"it may have been handled: {reason}")
@@ -245,50 +202,56 @@ class EffectInbox:
         )
         raise failure if isinstance(failure, EffectAway | EffectRunning) else EffectFailed(reason)
 
-    async def _try(self, event: Event, started: EffectItem, patience: Patience) -> None:
+    async def _try(self, event: Event, started: EffectItem, hangs: asyncio.Future[None]) -> None:
         """A service that says that it is away is waited for; one that does not answer hangs."""
         assert started.running is not None, "an effect that is run was started"
         if self.clock() - started.running.at > AROUND:  # fresh-start
             raise EffectRunning("it was started too long ago: this call does not run its effect")
         until, pause = self.time() + AWAY_SECONDS, 1.0
         while True:
+            timer = asyncio.get_running_loop().call_later(HOLD_SECONDS, hangs.cancel)
             try:
-                return await self._ask_for(event, patience)
+                async with asyncio.timeout(EFFECT_SECONDS):  # calls-end
+                    return await self.effect(event)
             except EffectAway as error:
+                pause = max(pause, error.retry_after_seconds)
                 if self.time() + pause >= until:
                     raise
-                await self.pause(max(pause, error.retry_after_seconds))
-                pause *= 2
+            finally:
+                timer.cancel()
+            await self.pause(pause)
+            pause *= 2
 
-    async def _ask_for(self, event: Event, patience: Patience) -> None:
-        timer = asyncio.get_running_loop().call_later(HOLD_SECONDS, patience.cancel)
-        try:
-            async with asyncio.timeout(EFFECT_SECONDS):  # calls-end
-                await self.effect(event)
-        finally:
-            timer.cancel()
+    async def _write(self, key: AggregateKey, before: EffectItem | None, item: EffectItem) -> EffectItem:
+        """At the version that was read (``at-its-version``), until the store answers.
 
-    async def _record(
-        self, key: AggregateKey, started: EffectItem, ended: Callable[[EffectItem], EffectItem]
-    ) -> EffectItem | None:
-        """Write it, unless somebody else answers for it now. Raises StoreAway: the store has not told in time."""
+        Raises RecordChanged: somebody else has written; StoreAway: the store did not tell in time.
+        """
         until = self.time() + AROUND.total_seconds()
-        newest: EffectItem | None = started
-        while newest is not None and newest.running == started.running:
+        while True:
             try:
-                return await self.items.write(key, ended(newest))
-            except (RecordChanged, StoreAway) as error:
-                newest = await self._look(key, error, until)
+                newest = await self._stored(key, item)
+            except StoreAway as error:
+                if self.time() >= until:
+                    raise
+                await self.pause(error.retry_after_seconds)
+            else:
+                break
+        for each in set(newest.open) - set(before.open if before else ()):
+            _log.error("place %d of %s is passed, and for an operator: %s", each.sequence, key, each.why)
         return newest
+
+    async def _stored(self, key: AggregateKey, item: EffectItem) -> EffectItem:
+        try:
+            return await self.items.write(key, item)
+        except RecordChanged:  # look-for-start: an earlier attempt of this one may have stored it
+            newest = await self.items.read(key, fenced=True)
+            if newest is None or replace(newest, version=item.version) != item:
+                raise
+            return newest
 
 
 def _tell(event: Event, what: str, outcome: telemetry.Outcome) -> None:
     """What became of an event."""
     telemetry.decided(outcome)
     _log.info("%s %s of %s, sequence %s: %s", event.action, event.id, event.aggregate, event.sequence, what)
-
-
-def _tell_open(key: AggregateKey, before: EffectItem | None, after: EffectItem | None) -> None:
-    """The places of which it is not known whether their effects were handled."""
-    for each in set(after.open if after else ()) - set(before.open if before else ()):
-        _log.error("place %d of %s is passed, and for an operator: %s", each.sequence, key, each.why)

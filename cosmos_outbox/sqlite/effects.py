@@ -21,9 +21,9 @@ _ONE = (
     " AND (expires_at IS NULL OR expires_at >= ?)"
 )
 _PUT = "INSERT OR REPLACE INTO effects VALUES (?, ?, ?, ?, ?, ?)"
-_UNFINISHED = (
-    "SELECT * FROM effects WHERE subscriber = ? AND expires_at IS NULL AND (aggregate_type, aggregate_id) > (?, ?)"
-    " ORDER BY aggregate_type, aggregate_id LIMIT ?"
+_PAGE = (
+    "SELECT * FROM effects WHERE subscriber = ? AND (aggregate_type, aggregate_id) > (?, ?)"
+    " AND (expires_at IS NULL OR ?) ORDER BY aggregate_type, aggregate_id LIMIT ?"
 )
 _POSITION = TypeAdapter(tuple[str, str])
 
@@ -57,12 +57,12 @@ class SqliteEffects:
         await self.database.run(put)
         return made
 
-    async def list_unfinished(
-        self, size: int, position: str | None
+    async def page(
+        self, size: int, position: str | None, *, unfinished: bool
     ) -> tuple[Sequence[tuple[AggregateKey, EffectItem]], str | None]:
-        """A page of those with something open or running. Raises StoreAway."""
-        given = self.subscriber, *_position(position), size + 1
-        rows = await self.database.run(lambda connection: connection.execute(_UNFINISHED, given).fetchall())
+        """A page of them, or of those with something open or running. Raises StoreAway."""
+        given = self.subscriber, *_position(position), not unfinished, size + 1
+        rows = await self.database.run(lambda connection: connection.execute(_PAGE, given).fetchall())
         found = [
             (AggregateKey(row["aggregate_type"], row["aggregate_id"]), _item(row)) for row in rows[:size]
         ]

@@ -1,6 +1,5 @@
 """The effects of a subscriber, wired: items live for longer than an event can wait in all places together."""
 
-from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -16,7 +15,6 @@ from cosmos_outbox.inbox.effect_operator import EffectOperator
 from cosmos_outbox.inbox.effect_sweep import EffectSweep
 from cosmos_outbox.inbox.effects import EffectInbox
 from cosmos_outbox.inbox.reading import MessageReader
-from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.lists import continuation
 from cosmos_outbox.settings.environment import TTL_MAX, Settings
 from cosmos_outbox.settings.errors import Misconfigured
@@ -55,8 +53,7 @@ def wire_effects(settings: Settings, outbox: Outbox, of: DeclaredEffect) -> Subs
     subscriber = wire_subscriber(settings, outbox, subscription, reader.read, inbox.handle)
     outbox.resources.push_async_callback(inbox.join)  # before the clients are closed
     scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{container}/{subscription}"
-    ahead = None if of.own else partial(_all, lists)
-    return with_effects(subscriber, inbox, of.aggregate_type, scope, EffectSweep(inbox, lists), ahead)
+    return with_effects(subscriber, inbox, of.aggregate_type, scope, EffectSweep(inbox, lists))
 
 
 def _documents(of: DeclaredEffect) -> SourceDocuments:
@@ -67,23 +64,12 @@ def _documents(of: DeclaredEffect) -> SourceDocuments:
     return SourceDocuments(of.aggregate_type, where, "/data/sequence", "/data/deleted", "/aggregateId")
 
 
-async def _all(lists: CosmosLists) -> AsyncIterator[tuple[AggregateKey, int]]:
-    position = None
-    while True:
-        page = await lists.sources(position)
-        for each in page.items:
-            yield each.key, each.sequence
-        if (position := page.position) is None:
-            return
-
-
-def with_effects(  # noqa: PLR0913, PLR0917 - what a subscriber with effects is made of
+def with_effects(
     subscriber: Subscriber,
     inbox: EffectInbox,
     aggregate_type: str,
     scope: str,
     sweep: EffectSweep | None = None,
-    ahead: Callable[[], AsyncIterator[tuple[AggregateKey, int]]] | None = None,
 ) -> Subscription:
     """A subscriber whose messages the inbox handles, with what timers and operators do about its effects."""
     operator = EffectOperator(
@@ -92,10 +78,9 @@ def with_effects(  # noqa: PLR0913, PLR0917 - what a subscriber with effects is 
         aggregate_type,
         partial(continuation.seal, scope),
         partial(continuation.unseal, scope),
-        ahead,
     )
     retrier = replace(subscriber.retrier, asked=inbox)
-    made = replace(subscriber, retrier=retrier, open_effects=operator.waiting)
+    made = replace(subscriber, retrier=retrier, open_effects=operator.since)
     return Subscription(made, effects=operator, effect_sweep=sweep)
 
 

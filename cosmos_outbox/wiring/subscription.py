@@ -4,10 +4,10 @@ Whatever the aggregate: a service gives the function that reads its messages, an
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,7 +19,6 @@ from cosmos_outbox.inbox.receiver import Handle, Read, Receiver
 from cosmos_outbox.inbox.retrier import Retrier
 from cosmos_outbox.inbox.set_aside import SetAside
 from cosmos_outbox.inbox.sweep import Sweep
-from cosmos_outbox.inbox.waiting import Open
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.telemetry import gauges
@@ -59,8 +58,8 @@ class Subscriber:
     retrier: Retrier
     queues: "Callable[[], Queues]"
     """Made when they are first needed: a process that answers HTTP alone starts without the broker's SDK."""
-    open_effects: Open | None = None
-    """None: it has no effects."""
+    open_effects: Callable[[], Awaitable[Sequence[datetime]]] | None = None
+    """Since when each open effect is one; None: it has no effects. Raises StoreAway."""
 
     async def collect(self) -> "Collected":
         """Move the dead letters into records. Raises StoreAway."""
@@ -84,9 +83,9 @@ class Subscriber:
         aside, age = sum(counts.values()), max(0.0, *ages) if ages else 0.0
         gauges.set_aside(self.subscription, aside, age)
         if self.open_effects is not None:
-            found = await self.open_effects()
-            waited = (self.retrier.now() - found.since).total_seconds() if found.since else 0.0
-            gauges.effects(self.subscription, aside + found.number, max(age, waited))
+            since = await self.open_effects()
+            waited = [(self.retrier.now() - each).total_seconds() for each in since]
+            gauges.effects(self.subscription, aside + len(since), max([age, *waited]))
 
 
 @dataclass(frozen=True)

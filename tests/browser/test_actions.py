@@ -125,7 +125,7 @@ async def test_many_go_one_after_another_and_each_answer_is_shown(
         await expect(page.get_by_text("Nothing is set aside.")).to_be_visible()
 
 
-async def test_effects_are_run_and_discarded(browser: Browser, service: FakeService) -> None:
+async def test_effects_are_given_up(browser: Browser, service: FakeService) -> None:
     service.answers["instance"]["lists"] = ["board/set-aside", "effects", "of-another-version"]
     service.answers["board/subscriber"] = service.answers.pop("subscriber")
     service.answers["board/set-aside"] = service.answers.pop("set-aside")
@@ -138,39 +138,38 @@ async def test_effects_are_run_and_discarded(browser: Browser, service: FakeServ
         rows = effects.locator("tbody tr")
         await expect(rows).to_have_count(2)
         await expect(page.locator("#findings")).to_contain_text("2 effects are not done.")
-        await rows.nth(1).get_by_role("button", name="Run").click()
+        await expect(effects.get_by_role("button", name="Apply")).to_have_count(0)
+        await rows.nth(1).get_by_role("button", name="Discard").click()
         await press(page, "Continue")
         await expect(page.get_by_text("Give a reason.")).to_be_visible()
-        await page.get_by_label("Reason").fill("the mail is in no log")
-        await press(page, "Continue", "Run 1 effect")
-        await done(page, "run")
-        assert service.bodies == [{"reason": "the mail is in no log"}]
-        await expect(rows).to_have_count(1)  # the page looked again: the last row is another one now
-        await effects.get_by_role("button", name="Discard").last.click()
         await page.get_by_label("Reason").fill("done by hand")
         await press(page, "Continue", "Discard 1 effect")
         await done(page, "discarded")
+        assert service.bodies == [{"reason": "done by hand"}]
+        await expect(rows).to_have_count(1)  # the page looked again: the last row is another one now
+        await effects.get_by_role("button", name="Discard").last.click()
+        await page.get_by_label("Reason").fill("long ago")
+        await press(page, "Continue", "Discard 1 effect")
         await expect(page.get_by_text("Every effect is done.")).to_be_visible()
         await expect(page.get_by_role("heading", name="Messages set aside · board")).to_be_visible()
         await page.get_by_role("button", name="Collect dead letters").click()
         await press(page, "Continue", "Collect")
         await done(page, "3 messages collected")
         assert [each.split("/", 1)[0] + "/" + each.rsplit("/", 1)[1] for each in service.changes()] == [
-            "effects/apply", "effects/discard", "board/collect"
+            "effects/discard", "effects/discard", "board/collect"
         ]  # fmt: skip
 
 
 async def test_an_effect_is_not_run_again_by_the_page_itself(browser: Browser, service: FakeService) -> None:
     """The service answers 503 also when the effect was run and that could not be recorded: do not apply it again."""
-    service.answers["instance"]["lists"] = ["effects"]
-    service.answers["effects"] = [aside(1)]
-    service.refusals[f"effects/{1:032x}/apply"] = Refusal(503, "the effect was run", retry_after=1, times=1)
+    service.answers["set-aside"] = [aside(1, state="refused")]
+    service.refusals[f"set-aside/{1:032x}/apply"] = Refusal(503, "the effect was run", retry_after=1, times=1)
     async with watched(browser, address(service)) as page:
-        await page.locator("#list-effects").get_by_role("button", name="Run event 1").click()
-        await press(page, "Continue", "Run 1 effect")
+        await page.locator("#list-set-aside").get_by_role("button", name="Apply event 1").click()
+        await press(page, "Continue", "Apply 1 message")
         await done(page, "0 done, 1 refused")
         await expect(page.locator("#work-list")).to_contain_text("the effect was run")
-        assert service.changes() == [f"effects/{1:032x}/apply"]
+        assert service.changes() == [f"set-aside/{1:032x}/apply"]
 
 
 async def test_dead_letters_are_collected(browser: Browser, service: FakeService) -> None:

@@ -22,7 +22,6 @@ from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM
 from cosmos_outbox.lists import continuation
-from cosmos_outbox.wiring.effects import _all
 from devstack.testing import Service
 from tests.support.azure import CONTACTS, EFFECTS, PARKED, contacts_database
 from tests.support.effects import ITEMS_LIVE, RULES, Outbound
@@ -80,9 +79,8 @@ async def world(cosmos_server: Service) -> AsyncIterator[World]:
         lists = CosmosLists(effects, contacts, documents, "effects-mails", 0)
         sweep = EffectSweep(inbox, lists, young=timedelta(seconds=-5), pause=timedelta())
         operator = EffectOperator(
-            inbox, "mails", "contact", partial(continuation.seal, "s"), partial(continuation.unseal, "s"),
-            partial(_all, lists),
-        )  # fmt: skip
+            inbox, "mails", "contact", partial(continuation.seal, "s"), partial(continuation.unseal, "s")
+        )
         yield World(sweep, source, contacts, outbound, operator)
 
 

@@ -412,6 +412,17 @@ async def test_while_its_service_is_away_a_call_tries_again_without_a_write(worl
     assert world.outbound.asked[-1] == two.id
 
 
+async def test_an_away_service_that_asks_for_a_long_pause_gets_it_from_a_later_call() -> None:
+    """Waited for in the call, its effect would run after another call has taken it over (``calls-end``)."""
+    world = World(FakeItems(), FakeEvents(), AggregateKey("contact", "1"))
+    [one] = await world.stored("Mailed")
+    world.outbound.raises = [EffectAway("closed", retry_after_seconds=CALL.total_seconds())]
+    began = world.clock.now
+    with pytest.raises(EffectAway):
+        await world.inbox.handle(one)
+    assert (world.outbound.asked, world.clock.now, (await world.item()).running) == ([one.id], began, None)
+
+
 @pytest.mark.parametrize("repeatable", [True, False])
 async def test_after_any_other_error_the_subscriber_chooses(world: World, repeatable: bool) -> None:
     [one] = await world.stored("Mailed")
@@ -453,9 +464,7 @@ async def test_a_dead_start_is_passed_where_no_effect_is_run_again_by_itself(wor
     assert world.outbound.asked == ids(two)
     [effect] = (await world.operator.page(10, None)).items
     assert (effect.open.why, effect.open.event_id) == ("may have been handled", one.id)
-    with pytest.raises(NotApplied, match="reason"):
-        await world.operator.apply(effect.id)
-    await world.operator.apply(effect.id, "the customer has none")
+    await world.inbox.apply(one)
     assert world.outbound.asked == ids(two, one)
     assert (await world.operator.page(10, None)).items == []
 
@@ -542,8 +551,8 @@ class Slow:
             self.clock.now += AROUND + timedelta(seconds=1)
         return await self.items.write(key, item)
 
-    async def list_unfinished(
-        self, size: int, position: str | None
+    async def page(
+        self, size: int, position: str | None, *, unfinished: bool
     ) -> tuple[list[tuple[AggregateKey, EffectItem]], None]:
         raise AssertionError
 
@@ -585,12 +594,25 @@ async def test_after_a_restore_a_subscriber_goes_on_behind_its_source(world: Wor
     for each in events[1:]:
         await world.source.forget(each)
     assert await world.operator.reset(world.key.id, 1) == 1
-    assert await world.operator.reset(world.key.id, 1) == 0
     world.clock.pass_by(hours=1)
     again = world.event(2, name="after the restore")
     await world.put(again)
     await world.inbox.handle(again)
     assert world.outbound.asked == ids(*events, again)
+
+
+async def test_one_aggregate_is_reset_to_the_place_that_an_operator_tells(world: World) -> None:
+    _, two, three = await world.stored("Mailed", "Mailed", "Mailed")
+    await world.write(last=1, running=world.dead(two))
+    with pytest.raises(EffectRunning, match="stop the subscriber"):
+        await world.operator.reset(world.key.id, 2)
+    world.clock.now += CALL
+    for _ in range(2):
+        assert await world.operator.reset(world.key.id, 2) == 1
+    await world.inbox.handle(three)
+    assert world.outbound.asked == ids(three)
+    with pytest.raises(NotApplied, match="name one aggregate"):
+        await replace(world.operator, inbox=replace(world.inbox, source=None)).reset()
 
 
 async def test_a_list_goes_on_page_by_page_and_takes_no_foreign_token(world: World) -> None:
@@ -610,7 +632,7 @@ async def test_a_list_goes_on_page_by_page_and_takes_no_foreign_token(world: Wor
     with pytest.raises(UnknownContinuation):
         await world.operator.page(2, "no token")
     with pytest.raises(NotSetAside):
-        await world.operator.show("0" * 32)
+        await world.operator.discard("0" * 32, "there is none")
 
 
 async def test_a_write_is_at_the_version_that_was_read(world: World) -> None:
@@ -651,11 +673,6 @@ async def test_an_item_expires_unless_something_of_it_is_open(cosmos_server: Ser
         assert [each["ttl"] async for each in proxy.read_all_items()] == [TTL]
         await items.write(key, replace(stored, open=(Open(1, "e", WhyOpen.MISSING, NOON),)))
         assert [each["ttl"] async for each in proxy.read_all_items()] == [-1]
-
-
-def test_rules_that_do_not_fit_together_are_refused() -> None:
-    with pytest.raises(ValueError, match="let items live longer"):
-        EffectRules(timedelta(days=10), timedelta(days=11))
 
 
 def test_a_call_ends_within_the_longest_call_also_where_the_effects_service_was_away_before() -> None:

@@ -40,8 +40,8 @@ DIES = (Loss.DIED_BEFORE, Loss.DIED_AFTER)
 class OneTask(EffectInbox):
     """All of it in the caller's task, so that a process can be made to die at each await."""
 
-    async def _carry_out(self, key: AggregateKey, call: EffectCall, step: EffectChange) -> EffectItem | None:
-        return await self._write_and_run(key, call.item, step, asyncio.get_running_loop().create_future())
+    async def _carry_out(self, key: AggregateKey, call: EffectCall, step: EffectChange) -> EffectItem:
+        return await self._do(key, call.item, step, asyncio.get_running_loop().create_future())
 
 
 @dataclass

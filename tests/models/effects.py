@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from cosmos_outbox.inbox.effect import CALL, EffectItem, EffectRules, HeldBack, WhyOpen
-from cosmos_outbox.inbox.effect_decision import AskEvents, AskHeld, By, EffectCall, EffectChange
+from cosmos_outbox.inbox.effect_decision import AskSource, By, EffectCall, EffectChange
 from cosmos_outbox.inbox.errors import EffectRefused, InboxError
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -90,7 +90,6 @@ class Process(NamedTuple):
     """Whether the source was asked behind a fence; None: it was not asked."""
     seen: frozenset[int] = frozenset()
     held: HeldBack = HeldBack()
-    held_at: int = 0
     change: EffectChange | None = None
     other: bool = False
     refused: int = 0
@@ -206,12 +205,12 @@ class Model:
         event = self.event(place)
         docs = {each: self.event(each) for each in state.docs}
         if not self.on("only-next"):
-            after = (item or EffectItem(0, 1, BEGAN)).passed(event, BEGAN)
+            after = (item or EffectItem(0, 1, BEGAN)).after(place, BEGAN, event.id, event.created_at)
             given = state._replace(history=(*state.history, self._versioned(state, after)), gave_up=True)
             yield "gives up", given._replace(settled=state.settled | {place})
             return
         call = EffectCall(
-            self.limits(), True, By.GIVING_UP, "op", place, event, item, self._now(state), docs, True
+            self.limits(), True, By.GIVING_UP, "op", place, event, self._now(state), item, docs, proven=True
         )
         step = call.step()
         if isinstance(step, EffectChange) and step.run is None:
@@ -295,8 +294,8 @@ class Model:
         elif process.by is not By.SWEEP:
             event = self.event(place, other=process.other)
         return EffectCall(
-            self.limits(), True, process.by, process.name, place, event, process.item, self._now(state),
-            {each: self.event(each) for each in process.seen}, process.known, process.held, process.held_at,
+            self.limits(), True, process.by, process.name, place, event, self._now(state), process.item,
+            {each: self.event(each) for each in process.seen}, process.held, process.known,
         )  # fmt: skip
 
     def _decided(  # noqa: C901, PLR0912 - a branch for each kind of step, and for each rule that is off
@@ -335,7 +334,7 @@ class Model:
                 if process.other:
                     done = done._replace(problem=LEFT_OUT)
                 yield "is done", Process(), done
-            case AskHeld() | AskEvents():
+            case AskSource():
                 for asked in self._asked(state, process, step):
                     yield from self._decided(state, asked)
             case EffectChange():
@@ -346,28 +345,31 @@ class Model:
 
     def _read(self, process: Process, item: EffectItem | None) -> Process:
         """Behind a fence; what was asked of the source before is forgotten."""
-        return process._replace(item=item, fenced=True, known=None, seen=frozenset(), held_at=0)
+        return process._replace(item=item, fenced=True, known=None, seen=frozenset(), held=HeldBack())
 
     def _without_rules(self, step: EffectChange) -> EffectChange:
         item = step.item
         if not self.on("gone-is-told"):
             item = replace(item, open=tuple(each for each in item.open if each.why is not WhyOpen.MISSING))
         if step.run is not None and not self.on("record-after"):
-            item = item.recorded(step.run, item.at)
+            item = self._recorded(item, step.run, item.at)
         return replace(step, item=item)
 
-    def _asked(self, state: State, process: Process, ask: AskHeld | AskEvents) -> Iterator[Process]:
-        if isinstance(ask, AskHeld):
-            gone = frozenset(f"e{each}" for each in self.story.discarded if self.on("discards-asked"))
-            after = self.story.parked if self.story.parked and self.on("published-only") else None
-            yield process._replace(held=HeldBack(after, gone), held_at=ask.place)
-        elif not self.on("ask-between"):
+    def _recorded(self, item: EffectItem, event: Event, at: datetime) -> EffectItem:
+        return item.after(event.sequence or 1, at, event.id, event.created_at)
+
+    def _asked(self, state: State, process: Process, ask: AskSource) -> Iterator[Process]:
+        """What is to be run is told with what the relay holds back of it."""
+        gone = frozenset(f"e{each}" for each in self.story.discarded if self.on("discards-asked"))
+        after = self.story.parked if self.story.parked and self.on("published-only") else None
+        if not self.on("ask-between"):
             skipped = process.item or EffectItem(0, 1, BEGAN)
             yield process._replace(item=replace(skipped, last=ask.places.stop - 1))
         else:
-            asked = process._replace(known=ask.fenced or not self.on("absence-fenced"))
+            asked = process._replace(known=ask.fenced or not self.on("absence-fenced"), held=HeldBack())
             seen = state.docs & frozenset(ask.places)
-            yield asked._replace(seen=process.seen | seen)
+            runs = any(self.limits().has_effect(self.event(each)) for each in seen)
+            yield asked._replace(seen=process.seen | seen, held=HeldBack(after, gone) if runs else HeldBack())
             if not ask.fenced and self.story.old_reads and seen:
                 yield asked
 
@@ -480,18 +482,16 @@ class Model:
             yield from self._decided(state, process._replace(item=newest, fenced=True))
             return
         if not self.on("start-first"):
-            base = newest or EffectItem(0, 1, BEGAN)
+            newest = newest or EffectItem(0, 1, BEGAN)
         elif newest is None or newest.running != change.item.running:
-            yield from self._decided(state, process._replace(item=newest, fenced=True))
+            yield "took too long: raises", Process(), state
             return
-        else:
-            base = newest
-        item = self._versioned(state, base.recorded(change.run, change.item.at))
+        item = self._versioned(state, self._recorded(newest, change.run, change.item.at))
         stored = state._replace(history=(*state.history, item))
-        yield from self._decided(stored, process._replace(item=item, fenced=True, change=None))
+        done = self._read(process, item)._replace(change=None)
+        yield from self._decided(stored, done)
         if state.lost_answers < self.story.answers_lost:
-            lost = stored._replace(lost_answers=state.lost_answers + 1)
-            yield from self._decided(lost, process._replace(item=item, fenced=True, change=None))
+            yield from self._decided(stored._replace(lost_answers=state.lost_answers + 1), done)
 
     def _with_effect(self) -> list[int]:
         return [place for place, kind in enumerate(self.story.events, start=1) if kind == "e"]

@@ -33,8 +33,8 @@ PLANTED = [
     Planted(
         "effect-of-what-comes-early-is-begun",  # ask-between: a message that is lost or late
         "cosmos_outbox/inbox/effect_decision.py",
-        "self._advance(self._taken_over(item))",
-        "self._advance(replace(self._taken_over(item), last=max(item.last, self.place - 1)))",
+        "        while item.last < self.place:\n",
+        "        item = replace(item, last=max(item.last, self.place - 1))\n        while item.last < self.place:\n",
         "",
         ("effect not asked for", "effects out of order"),
     ),

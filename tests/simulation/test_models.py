@@ -12,8 +12,8 @@ from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.inbox.decision import Put, mend
 from cosmos_outbox.inbox.effect import EffectItem
+from cosmos_outbox.inbox.effect_decision import EffectChange
 from cosmos_outbox.inbox.effects import EffectInbox
-from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.change_once import Wanted
 from cosmos_outbox.outbox.marker import Marker
@@ -170,14 +170,17 @@ def test_a_reaction_whose_cursor_stays_is_found(monkeypatch: pytest.MonkeyPatch)
 def test_an_effect_that_runs_after_its_record_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rule ``record-after``: seen by what comes of it only where a process dies in between."""
 
-    async def run(
-        self: EffectInbox, key: AggregateKey, event: Event, started: EffectItem, patience: Any
+    async def do(
+        self: EffectInbox, key: AggregateKey, before: EffectItem | None, step: EffectChange, hangs: Any
     ) -> Any:
-        after = await self._record(key, started, lambda item: item.recorded(event, self.clock()))
-        await self._ask_for(event, patience)
-        return after
+        written = await self._write(key, before, step.item)
+        if (event := step.run) is not None:
+            ended = written.after(event.sequence or 1, self.clock(), event.id, event.created_at)
+            written = await self._write(key, written, ended)
+            await self.effect(event)
+        return written
 
-    monkeypatch.setattr(EffectInbox, "_run", run)
+    monkeypatch.setattr(EffectInbox, "_do", do)
     told, _ = effects(FIRST)
     assert any("not begun" in each for each in told)
     assert any("(start-first)" in each for each in told)

@@ -43,10 +43,12 @@ class FakeItems:
         written: EffectItem = self.faults.run(change)
         return written
 
-    async def list_unfinished(
-        self, size: int, position: str | None
+    async def page(
+        self, size: int, position: str | None, *, unfinished: bool
     ) -> tuple[Sequence[tuple[AggregateKey, EffectItem]], str | None]:
-        found = [(key, each[-1]) for key, each in self.versions.items() if not each[-1].expires]
+        found = [
+            (key, each[-1]) for key, each in self.versions.items() if not (unfinished and each[-1].expires)
+        ]
         start = int(position or 0)
         return found[start : start + size], str(start + size) if start + size < len(found) else None
 

@@ -40,4 +40,4 @@ def test_what_cannot_stand_in_a_header_is_refused(content: str) -> None:
 async def test_what_is_no_place_among_the_effects_is_refused(content: str) -> None:
     database: Any = None  # is not asked
     with pytest.raises(UnknownContinuation):
-        await SqliteEffects(database, "mails", 60).list_unfinished(1, content)
+        await SqliteEffects(database, "mails", 60).page(1, content, unfinished=True)

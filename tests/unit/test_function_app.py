@@ -264,7 +264,7 @@ def test_only_health_and_what_holds_no_data_can_be_called_without_a_key(app: str
         "get_relay", "list_parked", "get_parked", "discard_parked", "replay_parked",
         "list_set_aside", "get_set_aside", "apply_set_aside", "discard_set_aside", "collect_dead_letters",
         "get_subscriber", "get_dependencies", "get_instance", "get_history",
-        "list_effects", "get_effect", "apply_effect", "discard_effect", "reset_effects",
+        "list_effects", "discard_effect",
     }  # fmt: skip
     later = ("order_mails", "order_gifts", "payment_orders", "order_articles", "order_payments")
     admin |= {f"{name}_{each}" for name in admin for each in later}
@@ -335,9 +335,7 @@ def test_the_app_of_a_service_that_only_subscribes_has_its_subscribers_and_their
             "guests", "watch_guests", "sweep_guests", *of_records,
             "blind_guests", "watch_blind_guests", *(f"{each}_blind_guests" for each in of_records),
             "letters", "watch_letters", *(f"{each}_letters" for each in of_records),
-            *(f"{each}_letters" for each in (
-                "apply_effect", "discard_effect", "get_effect", "list_effects", "reset_effects",
-            )),
+            "discard_effect_letters", "list_effects_letters",
         ]
     )  # fmt: skip
     trigger = listed["letters"]

@@ -17,7 +17,6 @@ from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.receiver import Handle, Receiver
 from cosmos_outbox.inbox.retrier import Retrier
 from cosmos_outbox.inbox.state import StateInbox
-from cosmos_outbox.inbox.waiting import Waiting
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.cloud_events import CloudEvents
@@ -400,19 +399,19 @@ def test_a_subscriber_that_reads_no_more_leaves_the_sum_of_the_others(recorded: 
 async def test_effects_that_wait_are_those_that_are_open_and_those_whose_message_is_set_aside(
     recorded: Recorded,
 ) -> None:
-    records, found = inbox.FakeSetAside(), Waiting(3, inbox.NOON - timedelta(minutes=1))
+    records, found = inbox.FakeSetAside(), [inbox.NOON, inbox.NOON - timedelta(minutes=1), inbox.NOON]
     await receiver(sick, records).receive(inbox.delivery(None, 2, message_id="no event"))
     retrier = Retrier(inbox.read, sick, records, timedelta(days=1), lambda: inbox.NOON + timedelta(minutes=2))
     queues = cast(Queues, type("Fakes", (), {"dead_letters": NoDeadLetters()}))
 
-    async def waiting() -> Waiting:
+    async def waiting() -> list[datetime]:
         return found
 
     subscriber = Subscriber("t", "mails", receiver(sick, records), retrier, lambda: queues, waiting)
     await subscriber.watch()
     assert recorded.gauge("outbox.effects.waiting") == 4
     assert recorded.gauge("outbox.effects.oldest") == 180.0
-    found = Waiting()
+    found = []
     await replace(subscriber, retrier=replace(retrier, set_aside=inbox.FakeSetAside())).watch()
     assert (recorded.gauge("outbox.effects.waiting"), recorded.gauge("outbox.effects.oldest")) == (0, 0)
 

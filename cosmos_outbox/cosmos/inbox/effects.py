@@ -20,7 +20,7 @@ from cosmos_outbox.lists import continuation
 from cosmos_outbox.telemetry.tracing import writing
 
 _ID = "effects"
-_UNFINISHED = "SELECT * FROM c WHERE c.subscriber = @subscriber AND c.unfinished = true"
+_ALL = "SELECT * FROM c WHERE c.subscriber = @subscriber"
 
 
 @dataclass(frozen=True)
@@ -65,13 +65,14 @@ class CosmosEffects:
             raise store_away(error.failure) from error
         return replace(item, version=version)
 
-    async def list_unfinished(
-        self, size: int, position: str | None
+    async def page(
+        self, size: int, position: str | None, *, unfinished: bool
     ) -> tuple[Sequence[tuple[AggregateKey, EffectItem]], str | None]:
-        """A page of those with something open or running. Raises UnknownContinuation, StoreAway."""
+        """A page of them, or of those with something open or running. Raises UnknownContinuation, StoreAway."""
+        query = f"{_ALL} AND c.unfinished = true" if unfinished else f"{_ALL} AND c.type = 'effects'"
         try:
             items, position = await self.container.page(
-                _UNFINISHED, {"@subscriber": self.subscriber}, size, position
+                query, {"@subscriber": self.subscriber}, size, position
             )
         except StoreFailed as error:
             if position is not None and error.failure.kind is Kind.INVALID:

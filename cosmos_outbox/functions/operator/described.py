@@ -6,7 +6,6 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from cosmos_outbox.functions.operator.effects import Reset
 from cosmos_outbox.functions.operator.operations import Discard
 from cosmos_outbox.http.components import Components, Schema, SchemaForm
 from cosmos_outbox.http.parameters import TEXT, parameter
@@ -34,7 +33,6 @@ class _Call:
     problems: tuple[int, ...] = ()
     """Beside those that every call may end with."""
     body: str = ""
-    body_needed: bool = True
     uses_store: bool = True
     """Then it may be throttled, and the store may be away."""
 
@@ -57,10 +55,7 @@ _CALLS = {
     "discard_set_aside": _DISCARD,
     "collect_dead_letters": _Call("Collected"),
     "list_effects": _Call("EffectPage"),
-    "get_effect": _Call("Effect", (404,)),
-    "apply_effect": _Call("", (404, 409, 413, 415), body="DiscardInput", body_needed=False),
     "discard_effect": _DISCARD,
-    "reset_effects": _Call("Reset", (404, 409, 413, 415), body="ResetInput"),
 }  # fmt: skip
 
 
@@ -79,15 +74,14 @@ def described(function: str, names: Sequence[PathNames], components: Components)
     schemas = _schemas(names)
 
     def named(name: str) -> Schema:
-        for model in (Discard, Reset):
-            if name == f"{model.__name__}{SchemaForm.INPUT}":
-                return components.of(model, SchemaForm.INPUT)
+        if name == f"{Discard.__name__}{SchemaForm.INPUT}":
+            return components.of(Discard, SchemaForm.INPUT)
         return components.named(name, schemas[name])
 
     told: dict[str, Any] = {"responses": {}}
     if call.body:
         content = {"schema": named(call.body), "example": components.example(named(call.body))}
-        told["requestBody"] = {"required": call.body_needed, "content": {"application/json": content}}
+        told["requestBody"] = {"required": True, "content": {"application/json": content}}
     if call.gives:
         answer = {"schema": named(call.gives)}
         told["responses"]["200"] = {"description": "OK", "content": {"application/json": answer}}
@@ -127,7 +121,7 @@ def _schemas(names: Sequence[PathNames]) -> Mapping[str, Schema]:
     }  # fmt: skip
     effect = {
         "id": TEXT, "state": _one_of(*WhyOpen), "reason": TEXT, "since": _TIME, "ageSeconds": _NUMBER,
-        "eventId": _maybe(TEXT), **owners, "aggregateType": TEXT, "action": _maybe(TEXT), "sequence": _NUMBER,
+        "eventId": TEXT, **owners, "aggregateType": TEXT, "sequence": _NUMBER,
     }  # fmt: skip
     progress = {
         "asOf": _TIME, "lease": _maybe(TEXT), "position": _maybe(_NUMBER), "waitingSince": _maybe(_TIME)
@@ -184,8 +178,6 @@ def _schemas(names: Sequence[PathNames]) -> Mapping[str, Schema]:
         "SetAside": _answer(**aside, message=_maybe(_answer(body=TEXT, properties=_ANYTHING))),
         "Collected": _answer(collected=_NUMBER, emptied=_BOOL),
         "EffectPage": _page(_answer(**effect)),
-        "Effect": _answer(**effect, event=_maybe(_ANYTHING)),
-        "Reset": _answer(reset={}),
     }  # fmt: skip
 
 

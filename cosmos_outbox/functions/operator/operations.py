@@ -60,13 +60,6 @@ def discard_reason(request: Request) -> str:
     return str(discard.reason)
 
 
-def reason_if_given(request: Request) -> str | None:
-    """The reason in the body; None: the request has no body. Raises InvalidRequest."""
-    if not request.body and "transfer-encoding" not in request.headers:
-        return None
-    return discard_reason(request)
-
-
 def wants_discarded(request: Request) -> bool:
     """Whether the query asks for the discarded events: ``state=discarded``. Raises InvalidRequest."""
     state = query(request, *PAGE, "state").get("state", "parked")

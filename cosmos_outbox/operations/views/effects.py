@@ -1,4 +1,4 @@
-"""The effects that nobody is done with. Only one effect's view holds what may be personal."""
+"""The effects that nobody is done with, without anything personal: a set-aside message has what there is to read."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,23 +11,17 @@ from cosmos_outbox.operations.views.names import PathNames, owners
 _REASONS: Mapping[str, str] = {
     WhyOpen.UNSURE: "nobody knows whether it took place: ask the service that it calls",
     WhyOpen.MISSING: "its event did not come, and its document is gone",
-    WhyOpen.STARTED: "its process has died: its message, or the sweep, goes on with it",
 }
 
 
 def listed(page: EffectPage, names: Sequence[PathNames]) -> Mapping[str, Any]:
-    """A page of effects, without their events, and the token of the next page."""
-    items = [_summary(effect, names) for effect in page.items]
+    """A page of effects, and the token of the next page."""
+    items = [_one(effect, names) for effect in page.items]
     return {"items": items, "continuationToken": page.continuation_token}
 
 
-def shown(effect: OpenEffect, names: Sequence[PathNames]) -> Mapping[str, Any]:
-    """An effect and its event; null where the source does not have the event any more."""
-    return {**_summary(effect, names), "event": effect.event and dict(effect.event.data)}
-
-
-def _summary(effect: OpenEffect, names: Sequence[PathNames]) -> Mapping[str, Any]:
-    aggregate, of = effect.aggregate, effect.open
+def _one(effect: OpenEffect, names: Sequence[PathNames]) -> Mapping[str, Any]:
+    of = effect.open
     return {
         "id": effect.id,
         "state": of.why.value,
@@ -35,8 +29,7 @@ def _summary(effect: OpenEffect, names: Sequence[PathNames]) -> Mapping[str, Any
         "since": of.at.isoformat(),
         "ageSeconds": max(0, int((utc_now() - of.at).total_seconds())),
         "eventId": of.event_id,
-        **owners(aggregate, names),
-        "aggregateType": aggregate.type,
-        "action": effect.event and effect.event.action,
+        **owners(effect.aggregate, names),
+        "aggregateType": effect.aggregate.type,
         "sequence": of.sequence,
     }

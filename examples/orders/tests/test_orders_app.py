@@ -256,23 +256,17 @@ async def test_an_email_whose_place_is_passed_is_an_operators_to_decide(
     }  # fmt: skip
     assert 0 <= missing["ageSeconds"] < 60
     where = f"/api/order-mails/effects/{missing['id']}"
-    async with api.get(where) as answer:
-        assert (await answer.json())["event"] is None
     refused = await eventually(partial(listed, "set-aside"))
     assert (refused["state"], refused["eventId"]) == ("refused", late)
     for path, status in (
-        (f"{where}/apply", 409),
         (f"/api/order-mails/set-aside/{refused['id']}/apply", 204),
         (f"{where}/discard", 404),
-        (f"{where}/apply", 404),
-        ("/api/order-mails/effects/7/apply", 404),
+        ("/api/order-mails/effects/7/discard", 404),
     ):
         async with api.post(path, json={"reason": "it was late"}) as answer:
             assert answer.status == status, (path, await answer.text())
     await eventually(partial(sent, late))
     assert await listed("effects") is None
-    async with api.post("/api/order-mails/effects/reset", json={"aggregateId": order_id, "to": 9}) as answer:
-        assert (answer.status, await answer.json()) == (200, {"reset": 1})
 
 
 async def test_the_operations_page_is_there_and_its_calls_speak_of_orders(api: aiohttp.ClientSession) -> None:

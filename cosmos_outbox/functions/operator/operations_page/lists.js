@@ -41,10 +41,10 @@ const ageColumn = (seconds) => ({ label: "Age", number: true, show: (element, it
 const attemptsColumn = { label: "Tries", number: true, show: (element, item) => write(element, item.attempts) };
 
 /** Call for each of `items`; what succeeded leaves the selection. */
-function act(title, items, list, { path, bodyOf = () => null, text = () => "done", once = false }) {
+function act(title, items, list, { path, bodyOf = () => null, text = () => "done", once = () => false }) {
   const steps = items.map((item) => ({
     item,
-    once,
+    once: once(item),
     label: list.labelOf(item),
     run: async (stop) => text(await call(path(item), { method: "POST", body: bodyOf(item), stop })),
   }));

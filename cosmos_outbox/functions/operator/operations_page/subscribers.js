@@ -7,7 +7,6 @@ const KINDS = {
     empty: "Nothing is set aside.",
     what: "message",
     states: { waiting: ["is tried again", "warn"], refused: ["refused", "bad"] },
-    apply: ["Apply", "Each message is tried now, after those of the same aggregate that come before it.", "tried again now", "applied"],
     collects: true,
   },
   effects: {
@@ -15,37 +14,30 @@ const KINDS = {
     hint: "Effects of events that nobody is done with.",
     empty: "Every effect is done.",
     what: "effect",
-    states: { started: ["started", "warn"], missing: ["missing", "bad"], "may have been handled": ["may have been handled", "bad"] },
-    apply: ["Run", "Find out first what became of an effect that may have been handled: it is run again.", "run now", "run"],
-    unsure: "may have been handled",
-    once: true, // 503 may mean that the effect was run, and that this could not be recorded
+    states: { missing: ["missing", "bad"], "may have been handled": ["may have been handled", "bad"] },
   },
 };
 
 /** What each subscriber tells of itself, by the path before its calls. */
 const subscribers = new Map();
 
-/** Ask for consent, then call `verb` of each item. */
-async function tell(items, list, { name, verb, what, text, last, done, reason = false, reasonFor = () => reason, once = false }) {
-  const title = `${name} ${many(items.length, what)}`;
-  const consent = await ask({ title, text, what: items.map((item) => list.labelOf(item)), reason, danger: reason, verb: title, last: `${many(items.length, `${what} is`, `${what}s are`)} ${last}.` });
-  if (consent) act(title, items, list, { path: (item) => `${list.path}/${item.id}/${verb}`, bodyOf: (item) => (reasonFor(item) ? consent : null), text: () => done, once });
+async function apply(items, list) {
+  const consent = await ask({
+    title: `Apply ${many(items.length, "message")}`,
+    text: "Each message is tried now, after those of the same aggregate that come before it. An effect that may have been handled is run again: find out first what became of it.",
+    what: items.map((item) => list.labelOf(item)),
+    verb: `Apply ${many(items.length, "message")}`,
+    last: `${many(items.length, "message is", "messages are")} tried again now.`,
+  });
+  // Of a refused one 503 may mean that its effect was run, and that this could not be recorded.
+  const once = (item) => item.state === "refused";
+  if (consent) act(`Apply ${many(items.length, "message")}`, items, list, { path: (item) => `${list.path}/${item.id}/apply`, text: () => "applied", once });
 }
 
 function actionsOf(kind) {
-  const [name, text, last, done] = kind.apply;
-  return [
-    {
-      name,
-      on: () => true,
-      begin(items, list) {
-        // The service runs one again that may have been handled only with a reason: also one that became so after this look.
-        const reasonFor = (item) => kind.unsure !== undefined && item.state === kind.unsure;
-        return tell(items, list, { name, verb: "apply", what: kind.what, text, last, done, reason: items.some(reasonFor), reasonFor, once: kind.once });
-      },
-    },
-    { name: "Discard", on: () => true, begin: (items, list) => discard(items, list, { what: kind.what, last: (number) => `${many(number, `${kind.what} is`, `${kind.what}s are`)} given up.` }) },
-  ];
+  const given = { what: kind.what, last: (number) => `${many(number, `${kind.what} is`, `${kind.what}s are`)} given up.` };
+  const actions = [{ name: "Discard", on: () => true, begin: (items, list) => discard(items, list, given) }];
+  return kind.collects ? [{ name: "Apply", on: () => true, begin: apply }, ...actions] : actions;
 }
 
 async function collect(prefix) {
