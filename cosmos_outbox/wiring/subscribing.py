@@ -18,6 +18,7 @@ from cosmos_outbox.inbox.effect import Effect, EffectItems
 from cosmos_outbox.inbox.form import EntryForm, Listing
 from cosmos_outbox.inbox.ports import Entries, Source
 from cosmos_outbox.inbox.reading import MessageReader
+from cosmos_outbox.inbox.receiver import PATIENT_SECONDS
 from cosmos_outbox.inbox.set_aside import SetAside
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.sweep import Sweep
@@ -136,7 +137,7 @@ class ForeignEffect:
     def wire(self, wired: "WiredSubscriber") -> Subscription:
         """Its subscriber; nothing tells of a last event that is lost. Raises Misconfigured."""
         from cosmos_outbox.inbox.effects import EffectInbox  # noqa: PLC0415
-        from cosmos_outbox.wiring.effects import effect_rules, with_effects  # noqa: PLC0415
+        from cosmos_outbox.wiring.effects import effect_rules, look_for_nobody, with_effects  # noqa: PLC0415
 
         store, settings = wired.store, wired.settings
         rules = effect_rules(settings, self.chosen)
@@ -146,6 +147,7 @@ class ForeignEffect:
         subscriber = subscriber_over(
             store.set_aside(subscription, settings.event_ttl_seconds), settings, wired.resources, subscription,
             MessageReader(self.aggregate_type).read, inbox.handle,
+            check=partial(look_for_nobody, items, None), longest=PATIENT_SECONDS,
         )  # fmt: skip
         wired.resources.push_async_callback(inbox.join)  # before the store is closed
         return with_effects(subscriber, inbox, self.aggregate_type, f"{self.name}/{subscription}/effects")
