@@ -97,13 +97,16 @@ class ForeignReadModel(Generic[S]):
         deleted_ttl: int | None
         match self.source:
             case HttpApi() as api:
-                source, first, deleted_ttl = api.made(wired.environment), None, tombstone_seconds(settings)
+                source, deleted_ttl = api.made(wired.environment), tombstone_seconds(settings)
                 wired.resources.push_async_callback(source.close)
-            case NoSource(first=first):
+            case NoSource():
                 source, deleted_ttl = Nowhere(), None
+        first = self.source.first
         inbox = StateInbox(
-            store.entries(self.name, self.form, deleted_ttl), source, self.project, first=first
-        )
+            store.entries(self.name, self.form, deleted_ttl), source, self.project, first=first,
+            tombstones=None if deleted_ttl is None else timedelta(seconds=deleted_ttl),
+            forgetful=self.has_source and first is not None,
+        )  # fmt: skip
         lists = partial(store.lists, self.name, form=self.form.version)
         # Another team's changes are listed nowhere here.
         sweep = Sweep(inbox, lists("sweep"), None, _list_none, timedelta(seconds=settings.event_ttl_seconds))
@@ -222,7 +225,7 @@ class SubscriberService:
         ValueError: the name is taken, or a step is missing.
         """
         steps = Upcasting(upcast or {})
-        if isinstance(source, NoSource):
+        if source.first is not None:
             source = replace(source, first=steps.before(source.first))
         declared = ForeignReadModel(
             name, of, named_after(name, "SUBSCRIPTION", subscription), form, steps.before(project), source
