@@ -18,6 +18,8 @@ over (``at-its-version``), and what needs no write is true of every newer versio
 ``source-at-least``    Healing needs a source that has reached the event; else it reads behind a fence, or waits.
 ``only-newer``         Healing writes only what is newer than the entry.
 ``gone-is-deleted``    A living entry whose source is gone becomes a deleted one.
+``gone-is-noted``      A source that shows nothing of what was deleted leaves a deleted entry, also where there was
+                       none: else ``create-first`` would revive it.
 ``keep-the-deleted``   A source that is deleted makes a deleted entry, also where there was none.
 ``deleted-is-final``   A deleted entry takes no event and is not healed.
 ``healed-has-no-id``   A healed entry names no event.
@@ -149,16 +151,19 @@ def _place(
 
 
 def mend(
-    entry: Entry[S] | None, heal: Heal, found: Found[S] | None, *, fenced: bool
+    entry: Entry[S] | None, heal: Heal, found: Found[S] | None, *, fenced: bool, notes_gone: bool = False
 ) -> Complete | Put[S] | Look:
-    """What the source means for an entry. ``fenced``: the read misses nothing that was committed before the entry's."""
+    """What the source means for an entry. ``fenced``: the read misses nothing that was committed before the entry's.
+
+    ``notes_gone``: the source shows nothing of what was deleted.
+    """
     if entry is not None and entry.deleted:
         return Complete(Done.DELETED)  # deleted-is-final
     behind = found is None or (heal.at_least is not None and found.sequence < heal.at_least)
     if not fenced and (behind or entry is None or heal.at_least is None):
         return Look.BEHIND_A_FENCE  # made-from-source, fenced-absence, source-at-least, unsequenced
     if found is None:
-        return _gone(entry, heal)
+        return _gone(entry, heal, noted=notes_gone)
     if behind:
         return Look.LATER  # source-at-least
     return _from_source(entry, heal, found)
@@ -183,7 +188,9 @@ def hides(entry: Entry[S], newest: Found[S] | None) -> bool:
     return entry.deleted and newest is not None and newest.state is not None
 
 
-def _gone(entry: Entry[S] | None, heal: Heal) -> Complete | Put[S]:
+def _gone(entry: Entry[S] | None, heal: Heal, *, noted: bool) -> Complete | Put[S]:
+    if entry is None and noted and heal.at_least is not None:
+        return Put(Entry(heal.at_least, None, None), heal.because)  # gone-is-noted
     if entry is None:
         return Complete(Done.GONE)
     return Put(Entry(entry.last_sequence, None, None, entry.healed), heal.because)  # gone-is-deleted

@@ -9,7 +9,7 @@ raise, which brings the message back at once and counts a delivery; the broker g
   the next message gets its place. Where a record of the aggregate waits already, the first failure is enough.
 - ``makes-room``: what looks like an outage, and is none for an aggregate that nobody has, is set aside after
   ``HOLD_SECONDS``, and so is an effect that still runs: a session holds other aggregates too. For a minute the
-  aggregate's later events follow it untried.
+  aggregate's later events follow it untried. Only the service that an effect calls says itself that it is away.
 - ``refuse``: what can never be applied is stored as refused, and done.
 
 Later events of an aggregate that waits need no list of who is blocked: to the inbox they come after a gap, which it
@@ -24,6 +24,7 @@ from datetime import datetime
 
 from cosmos_outbox.inbox import telemetry
 from cosmos_outbox.inbox.errors import (
+    EffectAway,
     EffectFailed,
     EffectRefused,
     EffectRunning,
@@ -53,6 +54,9 @@ SICK_SECONDS = 60.0
 LONGEST_CALL_SECONDS = 120.0
 """The longest that a call may take. A host must allow more (``functionTimeout``), and tombstones must live longer."""
 
+PATIENT_SECONDS = LONGEST_CALL_SECONDS - WAIT_SECONDS
+"""The longest attempt, where nothing tells sooner that it is one aggregate's."""
+
 FAILURES = 5
 """How often a call tries an event that fails for a reason of its own."""
 
@@ -81,8 +85,9 @@ class Receiver:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     streak: Streak = field(default_factory=Streak)
     check: Callable[[], Awaitable[object]] | None = None
-    """Returns if store and source answer about an aggregate that nobody has. None: what looks like an outage is one,
-    and a call that takes long is left to its end, as an effect's is: to be cut off must do no harm."""
+    """Returns if store and source answer about an aggregate that nobody has. None: what looks like an outage is one."""
+    longest: float = HOLD_SECONDS
+    """How long an attempt may take where there is a check; an effect's tells itself when it takes long."""
     _sick: dict[AggregateKey, float] = field(default_factory=dict)
     """Until when, by aggregate."""
 
@@ -95,7 +100,7 @@ class Receiver:
         read = self._read(delivery)
         began, pause = self.time(), FIRST_PAUSE_SECONDS
         room_at, give_up_at = began + HOLD_SECONDS, began + WAIT_SECONDS
-        longest = LONGEST_CALL_SECONDS - WAIT_SECONDS if self.check is None else HOLD_SECONDS
+        longest = PATIENT_SECONDS if self.check is None else self.longest
         while True:
             try:
                 async with asyncio.timeout(longest):
@@ -193,7 +198,9 @@ class Receiver:
         self, delivery: Delivery, event: Event | Unreadable | None, failure: StoreAway
     ) -> bool:
         """Rule ``makes-room``: set the event aside, if what hits it hits no others."""
-        if not isinstance(event, Event) or not (self.check or isinstance(failure, EffectRunning)):
+        if not isinstance(event, Event) or isinstance(failure, EffectAway):
+            return False
+        if self.check is None and not isinstance(failure, EffectRunning):
             return False
         try:
             async with asyncio.timeout(CHECK_SECONDS):

@@ -63,7 +63,9 @@ class StateInbox(Generic[S]):
     first: First[S] | None = None
     """Makes an entry from an aggregate's first event; None: it is made from the source."""
     tombstones: timedelta | None = None
-    """How long the source keeps what was deleted; None: there is no source to read."""
+    """How long source or entry show what was deleted; None: there is no source to read."""
+    forgetful: bool = False
+    """The source shows nothing of what was deleted: then the entry does (``gone-is-noted``)."""
     _remembered: Remembered[S] = field(default_factory=Remembered)
 
     async def handle(self, event: Event) -> Complete | Put[S]:
@@ -162,7 +164,8 @@ class StateInbox(Generic[S]):
         if entry is not None and heal.at_least is not None:
             result = mend(entry, heal, await self.source.read(key), fenced=False)
         if result is Look.BEHIND_A_FENCE:
-            result = mend(entry, heal, await self.source.newest(key), fenced=True)
+            newest = await self.source.newest(key)
+            result = mend(entry, heal, newest, fenced=True, notes_gone=self.forgetful)
         if isinstance(result, Look):
             raise SourceBehind(
                 f"the source does not show event {heal.at_least} of {key}: {heal.because.value}"

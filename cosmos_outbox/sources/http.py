@@ -26,6 +26,7 @@ from urllib.parse import quote
 
 from cosmos_outbox.inbox.entry import Found
 from cosmos_outbox.inbox.errors import SourceBehind, StoreAway
+from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.settings.names import Named
@@ -82,6 +83,8 @@ class HttpApi(Generic[S]):
     key: Named | None = None
     """The setting with a key that is sent in ``key_header``; None: none is sent."""
     key_header: str = "x-functions-key"
+    first: Callable[[Event], S | None] | None = None
+    """The state of which an aggregate's first event tells (None: it does not): then a new one is asked of nobody."""
 
     def made(self, environment: Mapping[str, str]) -> "HttpSource[S]":
         """The source. Opens no connection. Raises Misconfigured."""

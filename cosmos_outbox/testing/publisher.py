@@ -37,4 +37,11 @@ def api_in_memory(source: HttpApi[S] | NoSource[S], answers: Answers) -> HttpApi
     """The same declaration over these answers; where there is no source, there is none in memory either."""
     if isinstance(source, NoSource):
         return source
-    return _Api(source.address, source.state_of, source.sequence, source.answers_newest, answers=answers)
+    return _Api(
+        source.address,
+        source.state_of,
+        source.sequence,
+        source.answers_newest,
+        first=source.first,
+        answers=answers,
+    )

@@ -10,11 +10,13 @@ from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.cosmos.inbox.effects import CosmosEffects
 from cosmos_outbox.cosmos.inbox.event_source import CosmosEventSource
 from cosmos_outbox.cosmos.inbox.walk_lists import CosmosLists
-from cosmos_outbox.inbox.effect import MARGIN, EffectRules
+from cosmos_outbox.inbox.effect import MARGIN, EffectItems, EffectRules, EffectSource
 from cosmos_outbox.inbox.effect_operator import EffectOperator
 from cosmos_outbox.inbox.effect_sweep import EffectSweep
 from cosmos_outbox.inbox.effects import EffectInbox
 from cosmos_outbox.inbox.reading import MessageReader
+from cosmos_outbox.inbox.receiver import PATIENT_SECONDS
+from cosmos_outbox.inbox.state import NOBODY
 from cosmos_outbox.lists import continuation
 from cosmos_outbox.settings.environment import TTL_MAX, Settings
 from cosmos_outbox.settings.errors import Misconfigured
@@ -50,10 +52,20 @@ def wire_effects(settings: Settings, outbox: Outbox, of: DeclaredEffect) -> Subs
     inbox = EffectInbox(stored, source, of.chosen.run, rules)
     lists = CosmosLists(items, sources, documents, f"effects-{subscription}", 0)
     reader = MessageReader(of.aggregate_type, untyped=of.untyped)
-    subscriber = wire_subscriber(settings, outbox, subscription, reader.read, inbox.handle)
+    check = partial(look_for_nobody, stored, source)
+    subscriber = wire_subscriber(
+        settings, outbox, subscription, reader.read, inbox.handle, check, longest=PATIENT_SECONDS
+    )
     outbox.resources.push_async_callback(inbox.join)  # before the clients are closed
     scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{container}/{subscription}"
     return with_effects(subscriber, inbox, of.aggregate_type, scope, EffectSweep(inbox, lists))
+
+
+async def look_for_nobody(items: EffectItems, source: EffectSource | None) -> None:
+    """Returns if store and source answer about an aggregate that nobody has. Raises StoreAway."""
+    await items.read(NOBODY, fenced=False)
+    if source is not None:
+        await source.events(NOBODY, range(1, 2), None, fenced=False)
 
 
 def _documents(of: DeclaredEffect) -> SourceDocuments:

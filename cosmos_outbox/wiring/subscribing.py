@@ -18,6 +18,7 @@ from cosmos_outbox.inbox.effect import Effect, EffectItems
 from cosmos_outbox.inbox.form import EntryForm, Listing
 from cosmos_outbox.inbox.ports import Entries, Source
 from cosmos_outbox.inbox.reading import MessageReader
+from cosmos_outbox.inbox.receiver import PATIENT_SECONDS
 from cosmos_outbox.inbox.set_aside import SetAside
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.sweep import Sweep
@@ -96,13 +97,16 @@ class ForeignReadModel(Generic[S]):
         deleted_ttl: int | None
         match self.source:
             case HttpApi() as api:
-                source, first, deleted_ttl = api.made(wired.environment), None, tombstone_seconds(settings)
+                source, deleted_ttl = api.made(wired.environment), tombstone_seconds(settings)
                 wired.resources.push_async_callback(source.close)
-            case NoSource(first=first):
+            case NoSource():
                 source, deleted_ttl = Nowhere(), None
+        first = self.source.first
         inbox = StateInbox(
-            store.entries(self.name, self.form, deleted_ttl), source, self.project, first=first
-        )
+            store.entries(self.name, self.form, deleted_ttl), source, self.project, first=first,
+            tombstones=None if deleted_ttl is None else timedelta(seconds=deleted_ttl),
+            forgetful=self.has_source and first is not None,
+        )  # fmt: skip
         lists = partial(store.lists, self.name, form=self.form.version)
         # Another team's changes are listed nowhere here.
         sweep = Sweep(inbox, lists("sweep"), None, _list_none, timedelta(seconds=settings.event_ttl_seconds))
@@ -136,7 +140,7 @@ class ForeignEffect:
     def wire(self, wired: "WiredSubscriber") -> Subscription:
         """Its subscriber; nothing tells of a last event that is lost. Raises Misconfigured."""
         from cosmos_outbox.inbox.effects import EffectInbox  # noqa: PLC0415
-        from cosmos_outbox.wiring.effects import effect_rules, with_effects  # noqa: PLC0415
+        from cosmos_outbox.wiring.effects import effect_rules, look_for_nobody, with_effects  # noqa: PLC0415
 
         store, settings = wired.store, wired.settings
         rules = effect_rules(settings, self.chosen)
@@ -146,6 +150,7 @@ class ForeignEffect:
         subscriber = subscriber_over(
             store.set_aside(subscription, settings.event_ttl_seconds), settings, wired.resources, subscription,
             MessageReader(self.aggregate_type).read, inbox.handle,
+            check=partial(look_for_nobody, items, None), longest=PATIENT_SECONDS,
         )  # fmt: skip
         wired.resources.push_async_callback(inbox.join)  # before the store is closed
         return with_effects(subscriber, inbox, self.aggregate_type, f"{self.name}/{subscription}/effects")
@@ -220,7 +225,7 @@ class SubscriberService:
         ValueError: the name is taken, or a step is missing.
         """
         steps = Upcasting(upcast or {})
-        if isinstance(source, NoSource):
+        if source.first is not None:
             source = replace(source, first=steps.before(source.first))
         declared = ForeignReadModel(
             name, of, named_after(name, "SUBSCRIPTION", subscription), form, steps.before(project), source

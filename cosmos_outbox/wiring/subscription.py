@@ -15,7 +15,7 @@ from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
 from cosmos_outbox.inbox.effect_operator import EffectOperator
 from cosmos_outbox.inbox.effect_sweep import EffectSweep
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.receiver import Handle, Read, Receiver
+from cosmos_outbox.inbox.receiver import HOLD_SECONDS, Handle, Read, Receiver
 from cosmos_outbox.inbox.retrier import Retrier
 from cosmos_outbox.inbox.set_aside import SetAside
 from cosmos_outbox.inbox.sweep import Sweep
@@ -115,10 +115,11 @@ def wire_subscriber(  # noqa: PLR0913, PLR0917 - what a subscriber is made of
     read: Read,
     handle: Handle,
     check: Callable[[], Awaitable[None]] | None = None,
+    longest: float = HOLD_SECONDS,
 ) -> Subscriber:
     """Build what receives the messages of one subscription. Opens no connection: the first use opens it.
 
-    ``check``: as of :class:`cosmos_outbox.inbox.receiver.Receiver`.
+    ``check``, ``longest``: as of :class:`cosmos_outbox.inbox.receiver.Receiver`.
     """
     records = CosmosSetAside(
         outbox.container(settings.cosmos_set_aside_container),
@@ -127,7 +128,15 @@ def wire_subscriber(  # noqa: PLR0913, PLR0917 - what a subscriber is made of
         closed_ttl_seconds=settings.event_ttl_seconds,
     )
     return subscriber_over(
-        records, settings, outbox.resources, subscription, read, handle, outbox.clients, check=check
+        records,
+        settings,
+        outbox.resources,
+        subscription,
+        read,
+        handle,
+        outbox.clients,
+        check=check,
+        longest=longest,
     )
 
 
@@ -141,6 +150,7 @@ def subscriber_over(  # noqa: PLR0913, PLR0917 - what a subscriber is made of
     clients: Clients = SDKS,
     *,
     check: Callable[[], Awaitable[None]] | None = None,
+    longest: float = HOLD_SECONDS,
 ) -> Subscriber:
     """As :func:`wire_subscriber`, over records in any store."""
     limit = timedelta(seconds=settings.event_ttl_seconds)
@@ -154,7 +164,7 @@ def subscriber_over(  # noqa: PLR0913, PLR0917 - what a subscriber is made of
     return Subscriber(
         settings.transport.destination,
         subscription,
-        Receiver(read, handle, records, check=check),
+        Receiver(read, handle, records, check=check, longest=longest),
         Retrier(read, handle_traced, records, limit),
         cache(lambda: clients.queues(settings, resources, subscription)),
     )

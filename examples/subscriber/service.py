@@ -58,7 +58,9 @@ def project(entry: Recipient, event: Event) -> After[Recipient]:
 
 
 STORE = SqliteFile(Named("MAILING_DATABASE", "mailing-list.db"))
-PEOPLE = HttpApi(Named("PEOPLE_API", "http://127.0.0.1:8000/people"), recipient, answers_newest=True)
+PEOPLE = HttpApi(
+    Named("PEOPLE_API", "http://127.0.0.1:8000/people"), recipient, answers_newest=True, first=first
+)
 
 service = SubscriberService("mailing", STORE, topic="people-events")
 LIST = service.read_model("mailing-list", of="person", form=FORM, project=project, source=PEOPLE)

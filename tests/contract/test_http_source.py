@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -198,6 +199,14 @@ async def test_healing_needs_a_source_that_has_reached_the_event(
     assert entries.of(KEY) == Entry(6, None, (1, 2, 3, 4, 5, 6), healed=1)
 
 
+def with_first(entries: FakeEntries[State], source: HttpSource[State]) -> StateInbox[State]:
+    """As a read model is wired whose source has ``first``."""
+    return StateInbox(
+        entries, source, project, lambda: NOON,
+        first=lambda told: (told.sequence or 0,), tombstones=timedelta(days=20), forgetful=True,
+    )  # fmt: skip
+
+
 async def test_an_aggregate_that_is_proven_gone_has_no_entry_or_a_deleted_one(
     publisher: Publisher, fenced: HttpSource[State]
 ) -> None:
@@ -207,6 +216,26 @@ async def test_an_aggregate_that_is_proven_gone_has_no_entry_or_a_deleted_one(
     await entries.put(KEY, Entry(1, "x", (1,)), Stamp(NOON, None), over=None)
     await inbox.handle(event(4))
     assert entries.of(KEY) == Entry(1, None, None)
+
+
+async def test_where_the_first_event_tells_all_the_publisher_is_not_asked_for_a_new_aggregate(
+    publisher: Publisher, fenced: HttpSource[State]
+) -> None:
+    entries: FakeEntries[State] = FakeEntries()
+    inbox = with_first(entries, fenced)
+    await inbox.handle(event(1))
+    await inbox.handle(event(2))
+    assert (entries.of(KEY), publisher.asked) == (Entry(2, event(2).id, (1, 2)), [])
+
+
+async def test_a_first_event_that_comes_after_the_deletion_revives_nothing(
+    publisher: Publisher, fenced: HttpSource[State]
+) -> None:
+    entries: FakeEntries[State] = FakeEntries()
+    inbox = with_first(entries, fenced)
+    publisher.answer = (404, None)  # what was deleted is shown no more
+    assert await inbox.handle(event(2)) == Put(Entry(2, None, None), Because.NEW)
+    assert await inbox.handle(event(1)) == Complete(Done.DELETED)
 
 
 async def test_an_old_404_makes_no_living_entry_deleted(

@@ -4,9 +4,11 @@ The timers of ``function_app.py`` run as their schedules say, against devstack's
 and the table in docs/operate/costs.md is made of what was counted.
 """
 
+import json
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -27,8 +29,10 @@ from cosmos_outbox.cosmos.store.transport import NotingTransport
 from cosmos_outbox.inbox.deliveries import Collected
 from cosmos_outbox.inbox.effect import EffectRules
 from cosmos_outbox.inbox.effects import EffectInbox
+from cosmos_outbox.inbox.errors import ReactionRefused
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.progress import Counts
+from cosmos_outbox.inbox.reaction_decision import InOrder
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.sweep import ROUND_EVERY
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -48,6 +52,8 @@ from tests.support.azure import Topic
 from tests.support.contacts import DETAILS, ORIGIN
 from tests.support.functions import functions
 from tests.support.paths import ROOT
+from tests.support.reactions import Heap, Heaps
+from tests.support.reactions import told as marking
 from tests.support.use_cases import contacts_of
 
 pytestmark = pytest.mark.needs_a_socket("a proxy that counts")
@@ -88,6 +94,11 @@ def kind_of(request: Any) -> str:
     return "read" if "/docs/" in request.url else "metadata"
 
 
+def is_batch(request: Any) -> bool:
+    """Each operation of a transaction is charged."""
+    return "x-ms-cosmos-is-batch-request" in {name.lower() for name in request.headers}
+
+
 @dataclass
 class Simulation:
     """A deployment of the contact service on a clock of its own."""
@@ -116,7 +127,7 @@ def simulation(monkeypatch: pytest.MonkeyPatch) -> Simulation:
     async def counted(transport: Any, request: Any, **options: Any) -> Any:
         answer = await send(transport, request, **options)
         kind = kind_of(request)
-        world.operations[kind] += 1
+        world.operations[kind] += len(json.loads(request.data)) if is_batch(request) else 1
         if kind == "query":
             world.operations["listed"] += int(answer.headers.get("x-ms-item-count", 0))
         return answer
@@ -375,6 +386,35 @@ async def test_what_an_effect_costs_is_told(application: Application, simulation
             usd = charge(asked) * USD_A_MILLION
             told(f"A million events with an effect are {usd:.2f} USD")
     assert asked_for == [1, 2, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("order", "what"),
+    [(InOrder.ANY, "changes an aggregate"), (InOrder.NEWEST, "changes one, newest or each in order")],
+)
+async def test_what_a_reaction_costs_is_told(
+    application: Application, simulation: Simulation, order: InOrder, what: str
+) -> None:
+    client = application.outbox.container("contacts")._client
+    heaps = Heaps(client, (application.settings.cosmos_database, "contacts"), order)
+    name, inbox = await heaps.made(), heaps.instance()
+    await inbox.handle(marking(name, "before", 1))
+    first = marking(name, "first", 2)
+    simulation.taken()
+    await inbox.handle(first)
+    asked = simulation.taken()
+    told(f"| {what} | {shown(asked)} | {charge(asked):.2f} |")
+    if order is InOrder.ANY:
+        await heaps.change(name, Heap.close)
+        for event, row in [
+            (marking(name, "late", 3), "changes nothing, or refuses"),
+            (first, "the same once more"),
+        ]:
+            simulation.taken()
+            with suppress(ReactionRefused):
+                await inbox.handle(event)
+            asked = simulation.taken()
+            told(f"| {row} | {shown(asked)} | {charge(asked):.2f} |")
 
 
 async def test_what_the_workers_do_beside_is_told(

@@ -20,7 +20,7 @@ RULES = (
     "applied-before", "next-only", "notice-healed", "unknown-healed", "unsequenced", "made-from-source",
     "fenced-absence", "source-at-least", "only-newer", "gone-is-deleted", "keep-the-deleted", "deleted-is-final",
     "healed-has-no-id", "notice-no-alarm", "one-write", "at-its-version", "complete-last", "decide-again",
-    "no-entry-fenced", "tombstones-outlive-calls", "sweep-both-ways", "create-first", "create-young",
+    "no-entry-fenced", "tombstones-outlive-calls", "sweep-both-ways", "create-first", "create-young", "gone-is-noted",
 )  # fmt: skip
 """``same-place`` raises an alarm and changes nothing: ``tests/unit/test_inbox.py`` has it."""
 
@@ -142,6 +142,8 @@ class Model:
 
     story: Story
     off: str = ""
+    forgets: bool = False
+    """The source shows nothing of what was deleted, as another team's API."""
 
     def successors(self, world: World) -> Iterator[tuple[str, World]]:
         yield from self._surroundings(world)
@@ -335,7 +337,8 @@ class Model:
         if self.off == "fenced-absence" and found is None:
             fenced = True
         fenced = fenced or self._unfenced(entry, heal)
-        result = mend(entry, heal, found, fenced=fenced)
+        noted = self.forgets and self.off != "gone-is-noted"
+        result = mend(entry, heal, self._shown(found), fenced=fenced, notes_gone=noted)
         match self.off, result:
             case "deleted-is-final", Complete(Done.DELETED):
                 assert entry is not None
@@ -389,5 +392,9 @@ class Model:
         source, entry = history(self.story.changes)[-1], world.entries[-1]
         if entry is None and (world.gone or self.off == "sweep-both-ways"):
             return None
-        result = mend(entry, Heal(Because.SWEEP, None), None if world.gone else source, fenced=True)
+        shown = None if world.gone else self._shown(source)
+        result = mend(entry, Heal(Because.SWEEP, None), shown, fenced=True)
         return result.entry if isinstance(result, Put) else entry
+
+    def _shown(self, found: Found[Content] | None) -> Found[Content] | None:
+        return None if self.forgets and found is not None and found.state is None else found

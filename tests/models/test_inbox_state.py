@@ -52,13 +52,21 @@ CAUGHT_IN = {
     "sweep-both-ways": Story("C", 0, lost=True),
     "create-first": Story("CUU", 0, lost=False),
     "create-young": Story("CUD", 0, lost=False),
+    "gone-is-noted": Story("CD", 0, lost=False),
 }
 """For each rule a story that goes wrong without it."""
 
 
-def searched(story: Story, off: str = "") -> tuple[str, ...] | None:
+FORGOTTEN = [
+    *(Story(changes, odd, lost=True) for changes in ("CD", "CUD", "CUU") for odd in range(len(changes))),
+    *(Story(changes, odd, lost=False) for changes, odd in (("CD", 0), ("CD", 1), ("CUD", 0))),
+]
+"""With a source that shows nothing of what was deleted, as another team's API."""
+
+
+def searched(story: Story, off: str = "", *, forgets: bool = False) -> tuple[str, ...] | None:
     """A trace to what must not be."""
-    model = Model(story, off)
+    model = Model(story, off, forgets or off == "gone-is-noted")
     return search(first(story), model.successors, model.broken).trace
 
 
@@ -73,6 +81,12 @@ def test_an_entry_is_never_wrong_and_at_rest_it_is_what_its_source_is(story: Sto
 @pytest.mark.parametrize("story", LATE, ids=str)
 def test_an_entry_is_never_wrong_when_a_message_comes_late_and_twice(story: Story) -> None:
     assert searched(story) is None
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("story", FORGOTTEN, ids=str)
+def test_a_source_that_forgets_what_was_deleted_revives_no_entry(story: Story) -> None:
+    assert searched(story, forgets=True) is None
 
 
 @pytest.mark.long

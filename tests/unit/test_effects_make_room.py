@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 
 import pytest
 
@@ -10,11 +11,13 @@ from cosmos_outbox.inbox.effect import CALL, EffectItem, RunningEffect
 from cosmos_outbox.inbox.effects import MOST_LEFT, EffectInbox
 from cosmos_outbox.inbox.errors import EffectAway, StoreAway
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.receiver import HOLD_SECONDS, WAIT_SECONDS, Receiver
+from cosmos_outbox.inbox.receiver import HOLD_SECONDS, PATIENT_SECONDS, WAIT_SECONDS, Receiver
 from cosmos_outbox.inbox.retrier import Retrier
 from cosmos_outbox.inbox.set_aside import RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.testing.simulation.loop import Loop
+from cosmos_outbox.wiring.effects import look_for_nobody
+from examples.orders.service import service as orders
 from tests.support.effects import RULES, FakeEvents, FakeItems
 from tests.support.inbox import NOON, FakeSetAside, delivery, event, read
 
@@ -37,6 +40,9 @@ class World:
     items: FakeItems = field(default_factory=FakeItems)
     away_until: float = 0.0
 
+    hot: bool = False
+    """The store is throttled where the sick aggregate's item is, and nowhere else."""
+
     def __post_init__(self) -> None:
         def clock() -> datetime:
             return NOON + timedelta(seconds=self.loop.time())
@@ -44,10 +50,23 @@ class World:
         self.inbox = EffectInbox(
             self.items, FakeEvents(), self.effect, RULES, clock, self.loop.time, asyncio.sleep
         )
-        self.receiver = Receiver(read, self.inbox.handle, self.records, clock, self.loop.time)
+        self.receiver = Receiver(
+            read,
+            self.handle,
+            self.records,
+            clock,
+            self.loop.time,
+            check=partial(look_for_nobody, self.items, FakeEvents()),
+            longest=PATIENT_SECONDS,
+        )
         self.retrier = Retrier(
             read, self.inbox.handle, self.records, timedelta(days=1), clock, asked=self.inbox
         )
+
+    async def handle(self, received: Event) -> None:
+        if self.hot and received.aggregate == SICK:
+            raise StoreAway("the store is throttled")
+        await self.inbox.handle(received)
 
     async def effect(self, received: Event) -> None:
         if self.loop.time() < self.away_until:
@@ -144,3 +163,28 @@ def test_while_the_store_is_away_nothing_is_set_aside() -> None:
     world.loop.run(session())
     assert world.loop.time() >= WAIT_SECONDS
     assert world.states == []
+
+
+def test_an_aggregate_whose_part_of_the_store_is_throttled_makes_room() -> None:
+    world = World(hot=True)
+
+    async def session() -> None:
+        await world.receive(mailed(SICK, 1), 1)
+        await world.receive(mailed(WELL, 1), 2)
+        assert world.ended == [("well", 1, HOLD_SECONDS)]
+        assert world.states == [("sick", 1, RecordState.WAITING)]
+        world.hot = False
+        world.goes_on.set()
+        await world.retrier.run(seconds=600)
+
+    world.loop.run(session())
+    assert [each[:2] for each in world.ended] == [("well", 1), ("sick", 1)]
+
+
+def test_a_services_effect_is_received_in_this_way() -> None:
+    wired = orders.wire(
+        {"COSMOS": "AccountEndpoint=http://x/;AccountKey=eA==;", "SERVICEBUS": "Endpoint=sb://x/;A=b"}
+    )
+    [receiver] = [each.subscriber.receiver for each in wired.subscriptions.values() if each.effects]
+    assert receiver.check is not None
+    assert receiver.longest == PATIENT_SECONDS

@@ -9,20 +9,20 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 from devstack.functions import logs
-from devstack.functions.calls import Call, Loaded, NotLoaded, Outcome
+from devstack.functions.calls import Call, Loaded, NotLoaded, Outcome, framed, read_in_thread
 from devstack.functions.indexing import load_functions
 from devstack.functions.invocation import FunctionFailed, LocalInvoker
 from devstack.service import CannotStart
 
 
 class _Worker:
-    def __init__(self, connection: Connection, app: Path) -> None:
+    def __init__(self, connection: socket.socket, app: Path) -> None:
         self._connection = connection
         functions = load_functions(app)
         self._invoker = LocalInvoker(str(app), functions)
@@ -31,16 +31,17 @@ class _Worker:
 
     async def run(self) -> None:
         """Answer calls until the host is gone."""
-        self._connection.send(self.loaded)
+        self._connection.sendall(framed(self.loaded))
         loop = asyncio.get_running_loop()
         # A thread notices at once that the host is gone, whatever a function does to the loop.
         threading.Thread(target=self._read, args=[loop], daemon=True, name="calls").start()
         await asyncio.Event().wait()
 
     def _read(self, loop: asyncio.AbstractEventLoop) -> None:
+        stream = self._connection.makefile("rb")
         try:
             while True:
-                loop.call_soon_threadsafe(self._begin, self._connection.recv())
+                loop.call_soon_threadsafe(self._begin, read_in_thread(stream))
         except (EOFError, OSError):
             _end_at_once()
 
@@ -59,7 +60,7 @@ class _Worker:
         else:
             outcome = Outcome(call.number, returned)
         try:
-            self._connection.send(outcome)
+            self._connection.sendall(framed(outcome))
         except OSError:
             _end_at_once()
 
@@ -76,11 +77,11 @@ def main(descriptor: int, app: Path) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     logs.configure_worker()
-    connection = Connection(descriptor)
+    connection = socket.socket(fileno=descriptor)
     try:
         worker = _Worker(connection, app)
     except CannotStart as refused:
-        connection.send(NotLoaded(str(refused)))
+        connection.sendall(framed(NotLoaded(str(refused))))
         return
     asyncio.run(worker.run())
 

@@ -10,17 +10,14 @@ import contextlib
 import itertools
 import logging
 import math
-import multiprocessing
 import os
+import socket
 import sys
-import threading
 from asyncio.subprocess import DEVNULL
-from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol, TypeGuard
 
-from devstack.functions.calls import Call, Loaded, NotLoaded, Outcome
+from devstack.functions.calls import Call, Loaded, NotLoaded, Outcome, framed, read
 from devstack.functions.indexing import FunctionInfo
 from devstack.functions.invocation import FunctionFailed, Input, RetryContext, RpcException, TraceContext
 from devstack.service import CannotStart
@@ -63,28 +60,23 @@ async def begin(app: Path, descriptor: int) -> Begun:
 class _WorkerProcess:
     """One process and the calls that run in it."""
 
-    def __init__(self, process: Begun, connection: Connection) -> None:
+    def __init__(self, process: Begun, answers: asyncio.StreamReader, calls: asyncio.StreamWriter) -> None:
         self._process = process
-        self._connection = connection
-        # Sending waits while the process does not read, and must not hold up the loop.
-        self._sending = ThreadPoolExecutor(1, "worker")
+        self._calls = calls
         self._numbers = itertools.count()
         self._running: dict[int, asyncio.Future[Any]] = {}
         self._loaded: asyncio.Future[list[FunctionInfo]] = asyncio.get_running_loop().create_future()
         self._killed = False
         self.ended = asyncio.Event()
+        self._reading = asyncio.create_task(self._read(answers))
 
     @classmethod
     async def start(cls, app: Path) -> "tuple[_WorkerProcess, list[FunctionInfo]]":
         """The process, once it has imported the app, and the app's functions. Raises CannotStart."""
-        ours, theirs = multiprocessing.Pipe()
-        try:
+        ours, theirs = socket.socketpair()
+        with theirs:
             process = await begin(app, theirs.fileno())
-        finally:
-            theirs.close()
-        worker = cls(process, ours)
-        loop = asyncio.get_running_loop()
-        threading.Thread(target=worker._read, args=[loop], daemon=True, name="answers").start()
+        worker = cls(process, *await asyncio.open_connection(sock=ours))
         try:
             return worker, await worker._loaded
         except BaseException:
@@ -94,13 +86,11 @@ class _WorkerProcess:
     async def call(
         self, function: str, value: Input, trace_context: TraceContext, retry_context: RetryContext
     ) -> Any:
-        loop = asyncio.get_running_loop()
         call = Call(next(self._numbers), function, value, trace_context, retry_context)
         if not self.takes_calls:
             raise FunctionFailed(_ENDED)
-        outcome = self._running[call.number] = loop.create_future()
-        with contextlib.suppress(OSError):  # it has ended, and the thread that reads its answers finds out
-            await loop.run_in_executor(self._sending, self._connection.send, call)
+        outcome = self._running[call.number] = asyncio.get_running_loop().create_future()
+        self._calls.write(framed(call))  # if it has ended, who reads its answers finds out
         return await outcome
 
     @property
@@ -122,17 +112,15 @@ class _WorkerProcess:
         """SIGKILL: whatever still runs in it is cut off."""
         self.kill()
         await self._process.wait()
-        await self.ended.wait()
-        self._sending.shutdown(wait=False)
-        self._connection.close()
+        await self._reading
+        self._calls.close()
 
-    def _read(self, loop: asyncio.AbstractEventLoop) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for answers any more
-            try:
-                while True:
-                    loop.call_soon_threadsafe(self._take, self._connection.recv())
-            except (EOFError, OSError):
-                loop.call_soon_threadsafe(self._fail_all)
+    async def _read(self, answers: asyncio.StreamReader) -> None:
+        try:
+            while True:
+                self._take(await read(answers))
+        except (EOFError, OSError):
+            self._fail_all()
 
     def _take(self, message: Loaded | NotLoaded | Outcome) -> None:
         if isinstance(message, Loaded):
