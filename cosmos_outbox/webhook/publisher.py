@@ -10,6 +10,7 @@ so what arrives late is a copy. A receiver therefore drops an id that it has, an
 """
 
 import asyncio
+import contextlib
 import io
 import ssl
 from collections.abc import Sequence
@@ -33,10 +34,11 @@ from cosmos_outbox.outbox.publisher import (
 from cosmos_outbox.settings.webhook import Webhook
 from cosmos_outbox.telemetry import messaging
 from cosmos_outbox.webhook import answers
-from cosmos_outbox.webhook.addresses import AddressRefused, CheckedResolver, check_literal
+from cosmos_outbox.webhook.addresses import AddressRefused, check_literal
 from cosmos_outbox.webhook.answers import LONGEST_BODY, Meaning
 from cosmos_outbox.webhook.pace import Pace, growing
 from cosmos_outbox.webhook.request import Signed, request_of
+from cosmos_outbox.webhook.session import Unasked, open_session
 from cosmos_outbox.webhook.tries import ATTEMPTS, Tries
 
 FAILING_ALIKE = 10
@@ -210,13 +212,8 @@ class WebhookPublisher:
         with messaging.sending(host, 1, [event.traceparent], system="webhook") as attempt:
             try:
                 check_literal(self._target)
-                async with asyncio.timeout(self._target.request_seconds), self._open().post(
-                    self._target.url,
-                    data=io.BytesIO(request.body),  # sent in parts: a large body holds up no other task
-                    headers=request.signed(self._target.secrets, utc_now()),
-                    allow_redirects=False,
-                ) as response:  # fmt: skip
-                    answer = await self._read(response)
+                async with asyncio.timeout(self._target.request_seconds):
+                    answer = await self._ask(request)
             except (TimeoutError, aiohttp.ClientError, OSError) as error:
                 answer = _of_error(error)
             if answer.meaning is Meaning.ACCEPTED:
@@ -224,6 +221,18 @@ class WebhookPublisher:
             else:
                 attempt.failed(answer.reason.removeprefix(_ANSWERED))
         return answer
+
+    async def _ask(self, request: Signed) -> _Answer:
+        """The answer to one request, which goes to a new connection where the others have answers of nobody's."""
+        while True:
+            with contextlib.suppress(Unasked):
+                async with self._open().post(
+                    self._target.url,
+                    data=io.BytesIO(request.body),  # sent in parts: a large body holds up no other task
+                    headers=request.signed(self._target.secrets, utc_now()),
+                    allow_redirects=False,
+                ) as response:
+                    return await self._read(response)
 
     @staticmethod
     async def _read(response: aiohttp.ClientResponse) -> _Answer:
@@ -254,18 +263,7 @@ class WebhookPublisher:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = aiohttp.TCPConnector(
-                resolver=CheckedResolver(self._target, self._resolver),
-                use_dns_cache=False,
-                limit=self._target.concurrency,
-                ssl=self._tls,
-            )
-            self._session = aiohttp.ClientSession(
-                connector=connector,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._target.request_seconds),
-            )
+            self._session = open_session(self._target, self._resolver, self._tls)
         return self._session
 
 
