@@ -114,18 +114,18 @@ class WebhookPublisher:
         )  # fmt: skip
 
     async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
-        """Post each aggregate's events in order."""
+        """Post each aggregate's events in order; those that failed before come last, and hold up no other."""
         sending = _Page(until)
         known: dict[int, Outcome] = {}
+        places = sorted(range(len(page)), key=lambda place: self._tries.in_vain(page[place]))
         if self._stopped is not None and page:
             if monotonic() < self._asked_again_at:
                 return [self._stopped for _ in page]
-            asked = self._tries.least_refused(page)
-            known[asked] = await self._send(sending, page[asked])
+            known[places[0]] = await self._send(sending, page[places[0]])
         async with asyncio.TaskGroup() as tasks:  # a bug in one task cancels the others: none sends on unseen
             rest = {
-                place: tasks.create_task(self._send(sending, group))
-                for place, group in enumerate(page)
+                place: tasks.create_task(self._send(sending, page[place]))
+                for place in places
                 if place not in known
             }
         known |= {place: task.result() for place, task in rest.items()}
@@ -161,21 +161,22 @@ class WebhookPublisher:
                     self._tries.refused_for_good(request.id)
                     return Refused(0, answer.reason, detail=answers.piece(answer.body, event.data))
                 case Meaning.TARGET | Meaning.BUSY as told if self._tries.is_alone(request.id, told):
-                    return Failing(0, answer.reason)
+                    return Failing(0, answer.reason, self._tries.others_taken(request.id))
                 case Meaning.TARGET:
                     page.away = self._stop(answer.reason)
                     return page.away
                 case Meaning.BUSY:
                     self._pace.busy(answer.retry_after)
                 case Meaning.LATER:
+                    failing = Failing(0, answer.reason, self._tries.others_taken(request.id))
                     failures = 0 if answer.unreachable else self._tries.failed(request.id)
-                    if (given_up := self._given_up(page, answer, failures)) is not None:
+                    if (given_up := self._given_up(page, answer, failures, failing)) is not None:
                         return given_up
                     await asyncio.sleep(_pause(answer, failures))
         return answer
 
     @staticmethod
-    def _given_up(page: _Page, answer: _Answer, failures: int) -> Outcome | None:
+    def _given_up(page: _Page, answer: _Answer, failures: int, failing: Failing) -> Outcome | None:
         """What an event is told as that has failed so many times; None: it is tried again."""
         if answer.unreachable:
             page.away = Unknown(0, answer.reason)
@@ -184,7 +185,7 @@ class WebhookPublisher:
             page.failing += 1
             if page.is_target_failing():
                 page.away = Unknown(0, answer.reason)
-            return Failing(0, answer.reason)
+            return failing
         if monotonic() + _pause(answer, failures) > page.until:
             return replace(_LATE, reason=answer.reason)
         return None
@@ -202,6 +203,7 @@ class WebhookPublisher:
                 if self._stopped is not None and monotonic() < self._asked_again_at:
                     return self._stopped
                 posted = monotonic()
+                self._tries.begins(request.id)
                 return await self._post(event, request)
         except TimeoutError:
             enough = min(self._target.request_seconds, (page.until - page.began) / 2)

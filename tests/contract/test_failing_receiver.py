@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import pairwise
@@ -11,6 +12,7 @@ import pytest
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.outbox import parking
 from cosmos_outbox.outbox.cloud_events import CloudEvents
+from cosmos_outbox.outbox.errors import NotDelivered
 from cosmos_outbox.outbox.parking import LONGEST_TRY_AGAIN_SECONDS, MAX_AGE_SECONDS
 from cosmos_outbox.outbox.parking_lot import ParkedState
 from cosmos_outbox.outbox.publisher import (
@@ -21,11 +23,13 @@ from cosmos_outbox.outbox.publisher import (
     Outcome,
     Unknown,
 )
+from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from cosmos_outbox.webhook import pace
 from cosmos_outbox.webhook.publisher import WebhookPublisher
 from tests.contract.test_parking import World, cosmos_lot, event, ids, notice
 from tests.support.fake_parking_lot import FakeParkingLot
+from tests.support.publishing import event as outbox_event
 from tests.support.receiver import OK, Got, Receiver, receiving, says
 
 __all__ = ["cosmos_lot"]
@@ -205,3 +209,53 @@ async def test_an_answer_that_takes_longer_than_an_aggregates_share_is_waited_fo
 async def slow(got: Got, writer: asyncio.StreamWriter) -> None:
     await asyncio.sleep(0.6)
     await OK(got, writer)
+
+
+async def silent(_: Got, writer: asyncio.StreamWriter) -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.fixture
+async def hanging(receiver: Receiver) -> AsyncIterator[WebhookPublisher]:
+    """Takes 0.2 s to give up a request; four at once."""
+    target = receiver.target(request_seconds=0.2, concurrency=4)
+    publisher = WebhookPublisher(target, service=CloudEvents("/test"))
+    yield publisher
+    await publisher.close()
+
+
+@pytest.mark.needs_a_socket("of the receiver's own")
+@pytest.mark.parametrize("many", [2, 12])
+async def test_however_many_hang_the_others_do_not_wait_for_them(
+    receiver: Receiver, hanging: WebhookPublisher, many: int
+) -> None:
+    """As the aggregates of one tenant do, all before the others in the page: each attempt asked them first."""
+    receiver.answer = lambda got: silent if got.id.startswith("bad") else OK
+    lot, good = FakeParkingLot(), {f"good{each}-1" for each in range(3)}
+    relay = Relay(hanging, lot, reading_seconds=0.5)
+    page = [outbox_event(f"bad{each}", 1) for each in range(many)]
+    page += [outbox_event(f"good{each}", 1) for each in range(3)]
+    attempts = 0
+    while True:
+        attempts += 1
+        assert attempts < 12, "nobody has to come, and nobody waits for minutes"
+        with suppress(NotDelivered):
+            await relay.forward(page)
+            break
+        if attempts == 3:
+            assert good <= {*receiver.ids()}
+    assert len([each for each in lot.stored.values() if each.blocked]) == many
+    assert {each for each in receiver.ids() if receiver.ids().count(each) == 1} == good
+
+
+@pytest.mark.needs_a_socket("of the receiver's own")
+async def test_a_receiver_at_which_all_hang_is_waited_for(
+    receiver: Receiver, hanging: WebhookPublisher
+) -> None:
+    receiver.answer = lambda got: silent
+    lot = FakeParkingLot()
+    relay = Relay(hanging, lot, reading_seconds=0.5)
+    for _ in range(5):
+        with pytest.raises(NotDelivered):
+            await relay.forward([outbox_event(f"bad{each}", 1) for each in range(6)])
+    assert not lot.stored
