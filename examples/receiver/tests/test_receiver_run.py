@@ -17,12 +17,18 @@ SECRET = f"whsec_{base64.b64encode(b'a secret of 32 bytes for a test.').decode()
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 
-async def test_what_a_new_service_changes_is_applied_once_though_the_receiver_is_away_meanwhile(
-    tmp_path: Path,
-) -> None:
-    service = tmp_path / "bookings"
-    init = [sys.executable, "-m", "cosmos_outbox", "init", "bookings", "--into", str(service)]
+@pytest.fixture
+def service(tmp_path: Path) -> Path:
+    """Its folder."""
+    folder = tmp_path / "bookings"
+    init = [sys.executable, "-m", "cosmos_outbox", "init", "bookings", "--into", str(folder)]
     subprocess.run(init, check=True, cwd=ROOT, capture_output=True)
+    return folder
+
+
+async def test_what_a_new_service_changes_is_applied_once_though_the_receiver_is_away_meanwhile(
+    service: Path, tmp_path: Path
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
