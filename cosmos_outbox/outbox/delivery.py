@@ -26,7 +26,7 @@ class Block:
     event: FeedEvent
     reason: str
     by_broker: bool = False
-    """Whether the broker has answered so; False: the event itself shows it."""
+    """Whether the broker has answered so; False: the event itself shows it, or the broker takes others."""
     detail: str = ""
     """What else the broker said."""
     passing: bool = False
@@ -95,8 +95,8 @@ def _delivery(events: Sequence[FeedEvent], offered: int, outcome: Outcome, large
     match outcome:
         case Refused(accepted, reason, shown_by_event, detail):
             return Delivered(accepted, Block(events[accepted], reason, not shown_by_event, detail))
-        case Failing(accepted, reason):
-            return Delivered(accepted, Block(events[accepted], reason, by_broker=True, passing=True))
+        case Failing(accepted, reason, others_taken):
+            return Delivered(accepted, Block(events[accepted], reason, not others_taken, passing=True))
         case Unknown(accepted, reason, why):
             return Delivered(accepted, waits_for=reason, why=why)
         case Accepted():

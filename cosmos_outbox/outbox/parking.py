@@ -122,14 +122,15 @@ class Parking:
 
         The aggregates have their turns in an order that is new each time. So none is always behind others that take all
         the time, whichever instance does the next upkeep, and whatever became of this one: nobody has to remember where
-        it ended. A replay that has used up its share goes on when all others have had theirs.
+        it ended. Who was tried more often comes later, mostly: those that hang each time leave the others theirs. A
+        replay that has used up its share goes on when all others have had theirs.
         """
         until = self.timer() + UPKEEP_SECONDS
         too_old = self.clock() - timedelta(seconds=self.max_age_seconds)
         markers = await self.lot.list_blocked()
         telemetry.blocked([one.blocked_since for one in markers if one.blocked_since], self.clock())
         free = [one for one in markers if not one.is_replayed(self.clock())]
-        turns = deque(randomness().sample(free, len(free)))
+        turns = deque(sorted(free, key=_turn))
         while turns and self.timer() < until:
             marker = turns.popleft()
             if not await self._tend(marker, too_old):
@@ -200,6 +201,10 @@ class Parking:
         notice = Notice(marker.aggregate, event.event_id, event.sequence, now)
         await self.lot.discard(marker.with_discarded(event.event_id, now), event, notice, reason)
         return True
+
+
+def _turn(marker: Marker) -> float:
+    return randomness().random() * (marker.refusal.attempts if marker.refusal else 1)
 
 
 def tried_again_at(refusal: Refusal) -> datetime:

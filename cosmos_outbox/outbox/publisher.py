@@ -84,6 +84,8 @@ class Failing:
 
     accepted: int
     reason: str
+    others_taken: bool = field(default=False, compare=False)
+    """Whether the broker took other events between its tries. False: it may fail at everything."""
 
 
 @dataclass(frozen=True)

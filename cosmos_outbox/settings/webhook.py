@@ -20,6 +20,8 @@ _PREFIX = "whsec_"
 _LOCALHOST = "localhost"
 _NUMERIC = re.compile(r"(?i)(?:.*\.)?(?:0x[0-9a-f]*|[0-9]+)\.?")
 """Hosts that some resolvers read as an address, such as 127.1 or 0x7f000001."""
+_NAME = re.compile(r"[a-z0-9_.-]+")
+"""A host as DNS has it: of any other, each library makes a name of its own, or an address."""
 
 
 class Mode(StrEnum):
@@ -109,9 +111,10 @@ def _checked_url(url: str) -> str:
         )
     if parts.username is not None or parts.password is not None:
         raise Misconfigured("WEBHOOK_URL holds a user or a password: remove it, requests are signed instead")
-    if _address(host) is None and _NUMERIC.fullmatch(host):
+    if _address(host) is None and (_NUMERIC.fullmatch(host) or not _NAME.fullmatch(host)):
         raise Misconfigured(
-            "WEBHOOK_URL writes an address in an uncommon way: write it as 192.0.2.1 or [2001:db8::1]"
+            "WEBHOOK_URL writes its host in an uncommon way: write a name as DNS has it, such as "
+            "xn--bcher-kva.example, an address as 192.0.2.1 or [2001:db8::1]"
         )
     return url
 

@@ -19,6 +19,17 @@ _OF_A_PLATFORM = {ipaddress.ip_address(text) for text in ("168.63.129.16", "fd00
 """A cloud's own, and not link-local: Azure's is even public by its number
 (https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16)."""
 
+_PRIVATE = [
+    ipaddress.ip_network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
+]
+"""Where a network's own machines are."""
+
+_OF_PROTOCOLS = ipaddress.IPv4Network("192.0.0.0/24")
+"""Not all of it is known to each version of Python; one cloud has its metadata there."""
+
+_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
+"""All that IPv6 has given out. Outside of it are forms of IPv4 addresses that a network translates as it likes."""
+
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
@@ -31,11 +42,11 @@ def is_allowed(text: str, target: Webhook) -> bool:
     address = _meant(ipaddress.ip_address(text))
     if target.is_loopback:
         return address.is_loopback
-    if address in _OF_A_PLATFORM or address.is_link_local or address.is_multicast or address.is_unspecified:
+    if address in _OF_A_PLATFORM or address in _OF_PROTOCOLS or address.is_multicast:
         return False
-    if address.is_global and not (address.version == 6 and address.is_site_local):
-        return True
-    return target.private and address.is_private and not address.is_loopback and not address.is_reserved
+    if any(address in network for network in _PRIVATE):
+        return target.private
+    return address.is_global and (address.version == 4 or address in _GLOBAL_UNICAST)
 
 
 def check_literal(target: Webhook) -> None:

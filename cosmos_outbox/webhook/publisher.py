@@ -10,6 +10,7 @@ so what arrives late is a copy. A receiver therefore drops an id that it has, an
 """
 
 import asyncio
+import contextlib
 import io
 import ssl
 from collections.abc import Sequence
@@ -33,10 +34,11 @@ from cosmos_outbox.outbox.publisher import (
 from cosmos_outbox.settings.webhook import Webhook
 from cosmos_outbox.telemetry import messaging
 from cosmos_outbox.webhook import answers
-from cosmos_outbox.webhook.addresses import AddressRefused, CheckedResolver, check_literal
+from cosmos_outbox.webhook.addresses import AddressRefused, check_literal
 from cosmos_outbox.webhook.answers import LONGEST_BODY, Meaning
 from cosmos_outbox.webhook.pace import Pace, growing
 from cosmos_outbox.webhook.request import Signed, request_of
+from cosmos_outbox.webhook.session import Unasked, open_session
 from cosmos_outbox.webhook.tries import ATTEMPTS, Tries
 
 FAILING_ALIKE = 10
@@ -112,18 +114,18 @@ class WebhookPublisher:
         )  # fmt: skip
 
     async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
-        """Post each aggregate's events in order."""
+        """Post each aggregate's events in order; those that failed before come last, and hold up no other."""
         sending = _Page(until)
         known: dict[int, Outcome] = {}
+        places = sorted(range(len(page)), key=lambda place: self._tries.in_vain(page[place]))
         if self._stopped is not None and page:
             if monotonic() < self._asked_again_at:
                 return [self._stopped for _ in page]
-            asked = self._tries.least_refused(page)
-            known[asked] = await self._send(sending, page[asked])
+            known[places[0]] = await self._send(sending, page[places[0]])
         async with asyncio.TaskGroup() as tasks:  # a bug in one task cancels the others: none sends on unseen
             rest = {
-                place: tasks.create_task(self._send(sending, group))
-                for place, group in enumerate(page)
+                place: tasks.create_task(self._send(sending, page[place]))
+                for place in places
                 if place not in known
             }
         known |= {place: task.result() for place, task in rest.items()}
@@ -159,21 +161,22 @@ class WebhookPublisher:
                     self._tries.refused_for_good(request.id)
                     return Refused(0, answer.reason, detail=answers.piece(answer.body, event.data))
                 case Meaning.TARGET | Meaning.BUSY as told if self._tries.is_alone(request.id, told):
-                    return Failing(0, answer.reason)
+                    return Failing(0, answer.reason, self._tries.others_taken(request.id))
                 case Meaning.TARGET:
                     page.away = self._stop(answer.reason)
                     return page.away
                 case Meaning.BUSY:
                     self._pace.busy(answer.retry_after)
                 case Meaning.LATER:
+                    failing = Failing(0, answer.reason, self._tries.others_taken(request.id))
                     failures = 0 if answer.unreachable else self._tries.failed(request.id)
-                    if (given_up := self._given_up(page, answer, failures)) is not None:
+                    if (given_up := self._given_up(page, answer, failures, failing)) is not None:
                         return given_up
                     await asyncio.sleep(_pause(answer, failures))
         return answer
 
     @staticmethod
-    def _given_up(page: _Page, answer: _Answer, failures: int) -> Outcome | None:
+    def _given_up(page: _Page, answer: _Answer, failures: int, failing: Failing) -> Outcome | None:
         """What an event is told as that has failed so many times; None: it is tried again."""
         if answer.unreachable:
             page.away = Unknown(0, answer.reason)
@@ -182,7 +185,7 @@ class WebhookPublisher:
             page.failing += 1
             if page.is_target_failing():
                 page.away = Unknown(0, answer.reason)
-            return Failing(0, answer.reason)
+            return failing
         if monotonic() + _pause(answer, failures) > page.until:
             return replace(_LATE, reason=answer.reason)
         return None
@@ -200,6 +203,7 @@ class WebhookPublisher:
                 if self._stopped is not None and monotonic() < self._asked_again_at:
                     return self._stopped
                 posted = monotonic()
+                self._tries.begins(request.id)
                 return await self._post(event, request)
         except TimeoutError:
             enough = min(self._target.request_seconds, (page.until - page.began) / 2)
@@ -210,13 +214,8 @@ class WebhookPublisher:
         with messaging.sending(host, 1, [event.traceparent], system="webhook") as attempt:
             try:
                 check_literal(self._target)
-                async with asyncio.timeout(self._target.request_seconds), self._open().post(
-                    self._target.url,
-                    data=io.BytesIO(request.body),  # sent in parts: a large body holds up no other task
-                    headers=request.signed(self._target.secrets, utc_now()),
-                    allow_redirects=False,
-                ) as response:  # fmt: skip
-                    answer = await self._read(response)
+                async with asyncio.timeout(self._target.request_seconds):
+                    answer = await self._ask(request)
             except (TimeoutError, aiohttp.ClientError, OSError) as error:
                 answer = _of_error(error)
             if answer.meaning is Meaning.ACCEPTED:
@@ -224,6 +223,18 @@ class WebhookPublisher:
             else:
                 attempt.failed(answer.reason.removeprefix(_ANSWERED))
         return answer
+
+    async def _ask(self, request: Signed) -> _Answer:
+        """The answer to one request, which goes to a new connection where the others have answers of nobody's."""
+        while True:
+            with contextlib.suppress(Unasked):
+                async with self._open().post(
+                    self._target.url,
+                    data=io.BytesIO(request.body),  # sent in parts: a large body holds up no other task
+                    headers=request.signed(self._target.secrets, utc_now()),
+                    allow_redirects=False,
+                ) as response:
+                    return await self._read(response)
 
     @staticmethod
     async def _read(response: aiohttp.ClientResponse) -> _Answer:
@@ -254,18 +265,7 @@ class WebhookPublisher:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = aiohttp.TCPConnector(
-                resolver=CheckedResolver(self._target, self._resolver),
-                use_dns_cache=False,
-                limit=self._target.concurrency,
-                ssl=self._tls,
-            )
-            self._session = aiohttp.ClientSession(
-                connector=connector,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._target.request_seconds),
-            )
+            self._session = open_session(self._target, self._resolver, self._tls)
         return self._session
 
 

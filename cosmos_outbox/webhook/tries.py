@@ -5,7 +5,6 @@ before it may refuse one event for its words, with an answer that otherwise spea
 one tenant's alone. So what became of an event's tries is remembered from page to page, in this process.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cosmos_outbox.kernel.clock import monotonic
@@ -29,6 +28,8 @@ _MOST_REMEMBERED = 10_000
 @dataclass
 class _Tried:
     since: float
+    taken_at_first: int
+    """How many events the target had taken when it was first asked to take this one."""
     failed: int = 0
     refused: int = 0
     """How often it was refused as if the target were wrong or too busy, each time after others were taken."""
@@ -42,6 +43,10 @@ class Tries:
 
     _taken: int = 0
     _tried: dict[str, _Tried] = field(default_factory=dict, repr=False)
+
+    def begins(self, event_id: str) -> None:
+        """The target is asked to take it."""
+        self._of(event_id)
 
     def taken(self, event_id: str) -> None:
         """The target has it."""
@@ -70,12 +75,17 @@ class Tries:
             often and seconds >= BUSY_SECONDS if told is Meaning.BUSY else often or seconds >= ALONE_SECONDS
         )
 
-    def least_refused(self, page: Sequence[AggregateEvents]) -> int:
-        """The place of the aggregate that shows best whether the target is mended."""
-        known = [self._tried.get(each.events[0].message_id or each.events[0].id) for each in page]
-        return min(range(len(page)), key=lambda place: tried.refused if (tried := known[place]) else 0)
+    def others_taken(self, event_id: str) -> bool:
+        """Whether the target took others since it was first asked to take this one."""
+        tried = self._tried.get(event_id)
+        return tried is not None and tried.taken_at_first < self._taken
+
+    def in_vain(self, group: AggregateEvents) -> int:
+        """How often the aggregate's first event was tried. Who was not, shows best whether the target works."""
+        tried = self._tried.get(group.events[0].message_id or group.events[0].id)
+        return tried.failed + tried.refused if tried else 0
 
     def _of(self, event_id: str) -> _Tried:
         if event_id not in self._tried and len(self._tried) >= _MOST_REMEMBERED:
             self._tried.clear()
-        return self._tried.setdefault(event_id, _Tried(monotonic()))
+        return self._tried.setdefault(event_id, _Tried(monotonic(), self._taken))

@@ -22,7 +22,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     stop = asyncio.Event()
     async with running(service) as at_work:
         app.state.health = at_work.health
-        running_jobs = asyncio.create_task(worker.work(jobs(), stop, os.environ))
+        app.state.jobs = running_jobs = asyncio.create_task(worker.work(jobs(), stop, os.environ))
         try:
             yield
         finally:
@@ -59,8 +59,8 @@ async def status(request: Request) -> Response:
 
 @app.get("/readyz")
 async def ready() -> Response:
-    """Whether the relay does its work."""
-    reason = await app.state.health.trouble()
+    """Whether relay and jobs do their work."""
+    reason = "no jobs are run" if app.state.jobs.done() else await app.state.health.trouble()
     return Response(reason or "ready", 503 if reason else 200, media_type="text/plain")
 
 

@@ -5,13 +5,14 @@ the task taken, and leaves it to the task's own time.
 """
 
 import asyncio
+import base64
 import contextlib
 import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Mapping
 
-from azure.core.exceptions import AzureError, HttpResponseError
+from azure.core.exceptions import AzureError
 from azure.storage.queue import QueueMessage
 from azure.storage.queue.aio import QueueClient
 
@@ -52,7 +53,7 @@ async def _next(queue: QueueClient) -> QueueMessage | None:
 async def _run(runs: Jobs, queue: QueueClient, message: QueueMessage) -> None:
     try:
         async with _out_of_sight(queue, message):
-            await runs.run_message(message.content.encode())
+            await runs.run_message(base64.b64decode(message.content, validate=True))
     except OutboxError as error:
         _log.warning("message %s comes again: %s", message.id, error)
         return
@@ -69,7 +70,7 @@ async def _out_of_sight(queue: QueueClient, message: QueueMessage) -> AsyncItera
     async def renew() -> None:
         while True:
             await asyncio.sleep(VISIBILITY_SECONDS / 2)
-            with contextlib.suppress(HttpResponseError, OSError):
+            with contextlib.suppress(AzureError, OSError):
                 renewed = await queue.update_message(
                     message.id, message.pop_receipt, visibility_timeout=VISIBILITY_SECONDS
                 )
@@ -84,19 +85,15 @@ async def _out_of_sight(queue: QueueClient, message: QueueMessage) -> AsyncItera
 
 
 def _queue(environment: Mapping[str, str], resources: contextlib.AsyncExitStack) -> QueueClient:
-    from azure.storage.queue import TextBase64DecodePolicy, TextBase64EncodePolicy  # noqa: PLC0415
-
-    encode, decode = TextBase64EncodePolicy(), TextBase64DecodePolicy()
+    # No policy of the SDK decodes: it raises where a message is not in base64, and brings no other then.
     name = QUEUE.resolve(environment)
     if connection := environment.get("STORAGEQUEUE"):
-        return QueueClient.from_connection_string(
-            connection, name, message_encode_policy=encode, message_decode_policy=decode
-        )
+        return QueueClient.from_connection_string(connection, name)
     from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415 - not with a connection string
 
     address, credential = environment["STORAGEQUEUE__queueServiceUri"], DefaultAzureCredential()
     resources.push_async_callback(credential.close)
-    return QueueClient(address, name, credential, message_encode_policy=encode, message_decode_policy=decode)
+    return QueueClient(address, name, credential)
 
 
 async def main() -> None:

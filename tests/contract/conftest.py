@@ -1,6 +1,7 @@
 """One suite over every adapter of a port: the in-memory fakes, and the real adapters against devstack."""
 
 import asyncio
+import json
 import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -27,11 +28,13 @@ from cosmos_outbox.outbox.publisher import Publisher
 from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from cosmos_outbox.settings.connections import Connection
+from cosmos_outbox.settings.webhook import Webhook
 from cosmos_outbox.storagequeue.client import queue_service
 from cosmos_outbox.storagequeue.message import arrived
 from cosmos_outbox.storagequeue.publisher import StorageQueuePublisher
 from cosmos_outbox.testing.documents import MemoryContainer
 from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
+from cosmos_outbox.webhook.publisher import WebhookPublisher
 from devstack.testing import Service
 from tests.contract.in_memory import (
     CosmosInMemory,
@@ -45,6 +48,7 @@ from tests.contract.in_memory import (
 from tests.support.azure import (
     CLAIMS,
     CONTACTS,
+    Queue,
     Topic,
     contacts_database,
     cosmos_connection,
@@ -53,6 +57,7 @@ from tests.support.azure import (
 from tests.support.contacts import ORIGIN
 from tests.support.feed import EVENTS
 from tests.support.memory import MemoryStore
+from tests.support.receiver import OK, Answer, Got, Receiver, receiving, says
 
 
 class Store(Protocol):
@@ -157,6 +162,9 @@ class Broker(Protocol):
 class RealBroker(Broker, Protocol):
     """Over a socket."""
 
+    absent: str
+    """A part of what is said of what does not exist there."""
+
     def missing(self) -> AbstractAsyncContextManager[Publisher]:
         """A publisher to what does not exist there."""
 
@@ -175,8 +183,12 @@ class InMemoryBroker:
         return [event_id for owner, event_id in self._fake.sent if owner == contact_id]
 
 
+_NOT_CREATED = "does not exist: create it as the deployment does"
+
+
 class ServiceBusBroker:
     much = 100_000
+    absent = _NOT_CREATED
 
     def __init__(self, client: ServiceBusClient, publisher: ServiceBusPublisher, topic: Topic) -> None:
         self.client = client
@@ -210,6 +222,7 @@ class StorageQueueBroker:
     """Over Azurite: one queue."""
 
     much = 30_000
+    absent = _NOT_CREATED
 
     def __init__(self, account: str, client: QueueServiceClient, queue: str) -> None:
         self.account, self.client, self.queue = account, client, queue
@@ -252,6 +265,55 @@ async def storagequeue_broker(storage_server: Service) -> AsyncIterator[StorageQ
         yield StorageQueueBroker(storage_server.connection_string, client, name)
 
 
+@asynccontextmanager
+async def _posting(target: Webhook) -> AsyncIterator[WebhookPublisher]:
+    publisher = WebhookPublisher(target, service=CloudEvents("/test"))
+    yield publisher
+    await publisher.close()
+
+
+class WebhookBroker:
+    """Over a receiver that takes whatever is not too large."""
+
+    much = 100_000
+    absent = "the receiver answers 404"
+
+    def __init__(self, receiver: Receiver, publisher: WebhookPublisher) -> None:
+        self.publisher: Publisher = publisher
+        self._receiver = receiver
+        receiver.answer = self._answer
+
+    async def received(self, contact_id: str, count: int) -> list[str]:
+        """What was answered is there."""
+        taken = [json.loads(each.body) for each in self._receiver.got if len(each.body) <= LARGEST_POSTED]
+        return [str(each["id"]) for each in taken if each["subject"] == contact_id]
+
+    @asynccontextmanager
+    async def missing(self) -> AsyncIterator[Publisher]:
+        async with _posting(self._receiver.target(url=f"{self._receiver.url}/no-such-path")) as publisher:
+            yield publisher
+
+    @asynccontextmanager
+    async def away(self) -> AsyncIterator[Publisher]:
+        async with _posting(self._receiver.target(url="http://127.0.0.1:1/events")) as publisher:
+            yield publisher
+
+    @staticmethod
+    def _answer(got: Got) -> Answer:
+        if "no-such-path" in got.line:
+            return says(404)
+        return says(413) if len(got.body) > LARGEST_POSTED else OK
+
+
+LARGEST_POSTED = 256_000
+
+
+@pytest.fixture
+async def webhook_broker() -> AsyncIterator[WebhookBroker]:
+    async with receiving() as receiver, _posting(receiver.target()) as publisher:
+        yield WebhookBroker(receiver, publisher)
+
+
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -289,11 +351,10 @@ async def servicebus_server(request: pytest.FixtureRequest) -> AsyncIterator[Ser
         yield request.getfixturevalue("servicebus_server")
 
 
-@pytest.fixture
-async def servicebus_broker(servicebus_server: Service) -> AsyncIterator[ServiceBusBroker]:
-    topic = Topic(servicebus_server)
+@asynccontextmanager
+async def _service_bus(topic: Topic) -> AsyncIterator[ServiceBusBroker]:
     await topic.create()
-    async with ServiceBusClient.from_connection_string(servicebus_connection(servicebus_server)) as client:
+    async with ServiceBusClient.from_connection_string(servicebus_connection(topic.service)) as client:
         publisher = ServiceBusPublisher(
             client, topic.name, service=CloudEvents("/test"), partitioned=False, senders=6
         )
@@ -302,10 +363,23 @@ async def servicebus_broker(servicebus_server: Service) -> AsyncIterator[Service
     await topic.delete()
 
 
+@pytest.fixture
+async def servicebus_broker(servicebus_server: Service) -> AsyncIterator[ServiceBusBroker]:
+    async with _service_bus(Topic(servicebus_server)) as broker:
+        yield broker
+
+
+@pytest.fixture
+async def queue_broker(servicebus_server: Service) -> AsyncIterator[ServiceBusBroker]:
+    async with _service_bus(Queue(servicebus_server)) as broker:
+        yield broker
+
+
 STORAGEQUEUE = pytest.param("storagequeue", marks=pytest.mark.long)
+"""Of each transport there is one; the queue is one of Service Bus."""
 
 
-@pytest.fixture(params=["fake", "devstack", STORAGEQUEUE])
+@pytest.fixture(params=["fake", "devstack", "queue", STORAGEQUEUE, "webhook"])
 def broker(request: pytest.FixtureRequest, servicebus_server: Service) -> Broker:
     """A fake needs no topic."""
     if request.param == "fake":
@@ -315,7 +389,7 @@ def broker(request: pytest.FixtureRequest, servicebus_server: Service) -> Broker
     return broker
 
 
-@pytest.fixture(params=["devstack", STORAGEQUEUE])
+@pytest.fixture(params=["devstack", "queue", STORAGEQUEUE, "webhook"])
 def real_broker(request: pytest.FixtureRequest, servicebus_server: Service) -> RealBroker:
     """Each that is reached over a socket."""
     name = "servicebus" if request.param == "devstack" else request.param

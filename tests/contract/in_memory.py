@@ -56,7 +56,7 @@ def choose(items: list[pytest.Item]) -> list[pytest.Item]:
     for item in items:
         parameters = getattr(item, "callspec", None)
         values = [] if parameters is None else [*parameters.params.values()]
-        beside = not {"fake", "sqlite", "memory", "storagequeue"}.isdisjoint(map(str, values))
+        beside = not {"fake", "sqlite", "memory", "storagequeue", "webhook"}.isdisjoint(map(str, values))
         if MemoryLoop in values and beside:
             needless.append(item)
         elif asyncio.new_event_loop in values and not beside and len(loop_factories(item)) > 1:

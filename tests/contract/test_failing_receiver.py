@@ -2,15 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import pairwise
+from random import Random
 
 import pytest
 
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.kernel.clock import sources, using
 from cosmos_outbox.outbox import parking
 from cosmos_outbox.outbox.cloud_events import CloudEvents
+from cosmos_outbox.outbox.errors import NotDelivered
 from cosmos_outbox.outbox.parking import LONGEST_TRY_AGAIN_SECONDS, MAX_AGE_SECONDS
 from cosmos_outbox.outbox.parking_lot import ParkedState
 from cosmos_outbox.outbox.publisher import (
@@ -21,11 +25,13 @@ from cosmos_outbox.outbox.publisher import (
     Outcome,
     Unknown,
 )
+from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from cosmos_outbox.webhook import pace
 from cosmos_outbox.webhook.publisher import WebhookPublisher
 from tests.contract.test_parking import World, cosmos_lot, event, ids, notice
 from tests.support.fake_parking_lot import FakeParkingLot
+from tests.support.publishing import event as outbox_event
 from tests.support.receiver import OK, Got, Receiver, receiving, says
 
 __all__ = ["cosmos_lot"]
@@ -205,3 +211,94 @@ async def test_an_answer_that_takes_longer_than_an_aggregates_share_is_waited_fo
 async def slow(got: Got, writer: asyncio.StreamWriter) -> None:
     await asyncio.sleep(0.6)
     await OK(got, writer)
+
+
+async def silent(_: Got, writer: asyncio.StreamWriter) -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.fixture
+async def hanging(receiver: Receiver) -> AsyncIterator[WebhookPublisher]:
+    """Takes 0.2 s to give up a request; four at once."""
+    target = receiver.target(request_seconds=0.2, concurrency=4)
+    publisher = WebhookPublisher(target, service=CloudEvents("/test"))
+    yield publisher
+    await publisher.close()
+
+
+@pytest.mark.needs_a_socket("of the receiver's own")
+@pytest.mark.parametrize("many", [2, 12])
+async def test_however_many_hang_the_others_do_not_wait_for_them(
+    receiver: Receiver, hanging: WebhookPublisher, many: int
+) -> None:
+    """As the aggregates of one tenant do, all before the others in the page: each attempt asked them first."""
+    receiver.answer = lambda got: silent if got.id.startswith("bad") else OK
+    lot, good = FakeParkingLot(), {f"good{each}-1" for each in range(3)}
+    relay = Relay(hanging, lot, reading_seconds=0.5)
+    page = [outbox_event(f"bad{each}", 1) for each in range(many)]
+    page += [outbox_event(f"good{each}", 1) for each in range(3)]
+    attempts = 0
+    while True:
+        attempts += 1
+        assert attempts < 12, "nobody has to come, and nobody waits for minutes"
+        with suppress(NotDelivered):
+            await relay.forward(page)
+            break
+        if attempts == 3:
+            assert good <= {*receiver.ids()}
+    assert len([each for each in lot.stored.values() if each.blocked]) == many
+    assert {each for each in receiver.ids() if receiver.ids().count(each) == 1} == good
+
+
+@pytest.mark.needs_a_socket("of the receiver's own")
+async def test_a_receiver_at_which_all_hang_is_waited_for(
+    receiver: Receiver, hanging: WebhookPublisher
+) -> None:
+    receiver.answer = lambda got: silent
+    lot = FakeParkingLot()
+    relay = Relay(hanging, lot, reading_seconds=0.5)
+    for _ in range(5):
+        with pytest.raises(NotDelivered):
+            await relay.forward([outbox_event(f"bad{each}", 1) for each in range(6)])
+    assert not lot.stored
+
+
+@dataclass
+class Hanging(Faulty):
+    """At some events it takes ten seconds, by the upkeep's clock, until the request is given up."""
+
+    seconds: float = 0.0
+
+    def _take(self, group: AggregateEvents) -> Outcome:
+        outcome = super()._take(group)
+        if isinstance(outcome, Failing):
+            self.seconds += 10.0
+        return outcome
+
+
+async def upkeeps_until_it_has_its_turn(others: int) -> int:
+    """Of an aggregate that failed for a moment, where others were tried for days and hang each time."""
+    hanging = Hanging({event(1, f"old{number}")["id"] for number in range(others)})
+    world = World(FakeParkingLot(), hanging)  # type: ignore[arg-type]  # a publisher alone is seen
+    await world.feed(event(1, "good"), *(event(1, f"old{number}") for number in range(others)))
+    for _ in range(8):
+        world.now += timedelta(hours=2)
+        await world.parking.upkeep()
+    hanging.fails_at.add(event(1)["id"])
+    await world.feed(event(2, "good"), event(1))
+    hanging.fails_at.remove(event(1)["id"])
+    upkeeps = 0
+    while await world.is_blocked():
+        world.now += timedelta(hours=2)
+        await replace(world.parking, timer=lambda: hanging.seconds).upkeep()
+        upkeeps += 1
+    return upkeeps
+
+
+async def test_what_failed_for_a_moment_does_not_wait_for_the_turns_of_many_that_hang() -> None:
+    """An upkeep has time for four of them."""
+    took = []
+    for seed in range(8):
+        with using(replace(sources(), random=Random(seed))):
+            took.append(await upkeeps_until_it_has_its_turn(40))
+    assert sum(took) / len(took) < 3, "14 on the average, when all had the same chance"

@@ -253,6 +253,28 @@ async def silent(_: Got, writer: asyncio.StreamWriter) -> None:
     await asyncio.Event().wait()
 
 
+@pytest.mark.parametrize("stray", [204, 400, 401])
+async def test_an_answer_that_nobody_asked_for_is_no_events_answer(receiver: Receiver, stray: int) -> None:
+    """Who answers without reading the body may answer the body, too: the next event would be lost, or parked."""
+    came = asyncio.Event()
+
+    async def answers_twice(_: Got, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 204 X\r\n\r\n")
+        await writer.drain()
+        await came.wait()
+        writer.write(f"HTTP/1.1 {stray} X\r\nContent-Length: 0\r\n\r\n".encode())
+        await writer.drain()
+
+    receiver.answer = lambda got: answers_twice if got.id == "a-1" else OK
+    async with publishing(receiver.target(concurrency=1)) as publisher:
+        assert await publish(publisher, [event("a", 1)]) == [Accepted()]
+        came.set()
+        await eventually(lambda: receiver.under_way == 0)
+        assert await publish(publisher, [event("a", 2)]) == [Accepted()]
+    assert receiver.ids() == ["a-1", "a-2"], "also on the connection that is new"
+    assert receiver.connections == 2
+
+
 @pytest.mark.parametrize(
     "answer",
     [says(500), says(503, "Retry-After: 0"), says(408), says(409), says(425), closes, garbage, half_a_head,

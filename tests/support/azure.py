@@ -12,7 +12,7 @@ from typing import Any
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient, DatabaseProxy
 from azure.servicebus import ServiceBusReceivedMessage
-from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from cosmos_outbox.inbox.event import Event
@@ -181,13 +181,14 @@ class Topic:
             received, kept[:] = kept[:count], kept[count:]
         return received
 
+    def _open(self, client: ServiceBusClient, **options: Any) -> ServiceBusReceiver:
+        return client.get_subscription_receiver(self.name, self.subscription, **options)
+
     async def _take(self, session: str, enough: Callable[[], bool], within: float) -> list[tuple[str, str]]:
         """Of which aggregates there is more in the session then."""
         async with (
             ServiceBusClient.from_connection_string(self.service.connection_string) as client,
-            client.get_subscription_receiver(
-                self.name, self.subscription, session_id=session, max_wait_time=within
-            ) as receiver,
+            self._open(client, session_id=session, max_wait_time=within) as receiver,
         ):
             while not enough():
                 # One at a time: with credit left over, the SDK may let a message be overtaken.
@@ -205,6 +206,29 @@ class Topic:
             return not await self.receive(aggregate, 1, of=of, within=1.0)
         except OperationTimeoutError:
             return True
+
+
+@dataclass
+class Queue(Topic):
+    """A queue with sessions in its place."""
+
+    async def create(self, *subscriptions: str) -> None:
+        assert not subscriptions, "a queue has none"
+        async with administration_client(self.service.admin_connection_string) as admin:
+            await admin.create_queue(
+                self.name,
+                requires_session=True,
+                requires_duplicate_detection=True,
+                duplicate_detection_history_time_window=EMULATORS_LONGEST_WINDOW,
+                default_message_time_to_live=EMULATORS_LONGEST_TTL,
+            )
+
+    async def delete(self) -> None:
+        async with administration_client(self.service.admin_connection_string) as admin:
+            await admin.delete_queue(self.name)
+
+    def _open(self, client: ServiceBusClient, **options: Any) -> ServiceBusReceiver:
+        return client.get_queue_receiver(self.name, **options)
 
 
 def _aggregate_of(message: ServiceBusReceivedMessage) -> tuple[str, str]:

@@ -1,13 +1,14 @@
 """A webhook that would be unsafe or unsigned is refused at the start, in words that say what to set."""
 
 import base64
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.webhook import Mode, load_webhook
-from cosmos_outbox.webhook.answers import Meaning, meaning, piece
+from cosmos_outbox.webhook.answers import Meaning, meaning, piece, retry_after
 
 SECRET = "whsec_" + base64.b64encode(b"x" * 32).decode()
 
@@ -55,6 +56,10 @@ def test_this_machine_may_be_asked_by_http(url: str) -> None:
         ({"URL": "https://2130706433/"}, "uncommon"),
         ({"URL": "https://0x7f000001/"}, "uncommon"),
         ({"URL": "https://127.1/"}, "uncommon"),
+        ({"URL": "https://127.0.0.\uff11/"}, "uncommon"),
+        ({"URL": "https://\u2460\u2461\u2466.0.0.1/"}, "uncommon"),
+        ({"URL": "https://%31%32%37.0.0.1/"}, "uncommon"),
+        ({"URL": "https://b\u00fccher.example/"}, "uncommon"),
         ({"URL": "http://127.0.0.1.receiver.example/"}, "not https"),
         ({"SECRETS": ""}, "WEBHOOK_SECRETS is missing"),
         ({"SECRETS": "whsec_c2hvcnQ="}, "secret 1"),
@@ -83,6 +88,37 @@ def test_each_status_has_one_meaning() -> None:
     assert [each for each in found[Meaning.LATER] if 200 <= each < 500] == [408, 409, 423, 424, 425]
     assert set(range(500, 700)) | set(range(100, 200)) <= set(found[Meaning.LATER])
     assert {300, 301, 308, 401, 403, 404, 410, 405, 415} <= set(found[Meaning.TARGET])
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        ("0", 0.0),
+        (" 120 ", 120.0),
+        ("3601", 3600.0),
+        ("9" * 5_000, 3600.0),
+        ("Tue, 24 Nov 2026 12:00:30 GMT", 30.0),
+        ("Tue, 24 Nov 2026 13:01:00 +0100", 60.0),
+        ("Tue, 24 Nov 2026 12:00:30", 30.0),
+        ("Tuesday, 24-Nov-26 12:00:30 GMT", 30.0),
+        ("Mon, 01 Jan 1990 00:00:00 GMT", 0.0),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 3600.0),
+        (None, None),
+        ("", None),
+        ("-1", None),
+        ("1.5", None),
+        ("1e3", None),
+        ("\u0661\u0662", None),
+        ("soon", None),
+        ("Fri, 31 Dec 9999 23:59:59 -9999", None),
+        ("Fri, 99 Dec 2026 99:99:99 GMT", None),
+        ("24 Nov 99999999999999999999 00:00:00 GMT", None),
+    ],
+)
+def test_a_pause_is_asked_for_in_seconds_or_as_a_date_and_is_an_hour_at_most(
+    said: str | None, seconds: float | None
+) -> None:
+    assert retry_after(said, datetime(2026, 11, 24, 12, tzinfo=UTC)) == seconds
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,11 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAzure]:
         yield azure
 
 
-def serving(people: LocalAzure, name: str) -> Program:
+def serving(people: LocalAzure, name: str, **settings: str) -> Program:
     """``uvicorn`` with the program, on a free port."""
     return people.program(
         sys.executable, "-m", "uvicorn", "examples.fastapi.app:app", "--port", "0",
-        ready=r"Uvicorn running on (http://\S+)", folder=ROOT, name=name,
+        ready=r"Uvicorn running on (http://\S+)", folder=ROOT, name=name, **settings,
     )  # fmt: skip
 
 
@@ -153,3 +153,22 @@ async def test_a_stop_gives_back_what_it_holds(people: LocalAzure, program: Prog
     container = leases.get_database_client("people").get_container_client("people-leases")
     owners = [each["Owner"] for each in container.read_all_items() if "Owner" in each]
     assert owners == [None], "the next one need not wait until the lease expires"
+
+
+@pytest.mark.long
+async def test_over_a_queue_in_the_topics_place_all_arrives_too(tmp_path: Path) -> None:
+    with LocalAzure(tmp_path) as azure:
+        azure.make(Path(__file__).parents[1])
+        program = serving(azure, "over a queue", SERVICEBUS_QUEUE="people-queue")
+        async with httpx.AsyncClient(base_url=program.address, timeout=30) as api:
+            added = await api.post("/people", json=ADA)
+            await api.patch(added.headers["Location"], json={"name": "Ada King"})
+
+            async def is_listed() -> bool:
+                return await listed(api) == {added.json()["id"]: ("Ada King", 2)}
+
+            await eventually(is_listed)
+            assert (await api.get("/readyz")).json() == {"status": "ready"}
+        program.terminate()
+        topic = await azure.receive("directory", 10, topic="people-events", within=1)
+    assert topic == [], "none went to the topic"

@@ -1,7 +1,9 @@
 """A task in memory: what each attempt may come to, and what comes twice, late or from the dead."""
 
+import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -156,3 +158,9 @@ async def test_a_task_that_is_done_is_never_due(memory: InMemory, files: MemoryF
     memory.clock.pass_by(seconds=timedelta(days=1).total_seconds())
     await memory.upkeep()
     assert actions(memory)[-2:] == ["TaskSucceeded", "FileImported"]
+
+
+def test_a_job_ends_before_the_host_would_end_its_process_with_all_else_in_it() -> None:
+    host = json.loads((Path(__file__).parents[1] / "host.json").read_text())
+    hours, minutes, seconds = map(int, host["functionTimeout"].split(":"))
+    assert timedelta(hours=hours, minutes=minutes, seconds=seconds) >= RUN_FOR + timedelta(minutes=1)

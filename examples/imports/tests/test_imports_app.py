@@ -13,6 +13,7 @@ from urllib.parse import urljoin
 import aiohttp
 import pytest
 from azure.cosmos.aio import CosmosClient
+from azure.storage.queue.aio import QueueClient
 
 from cosmos_outbox.testing import LocalAzure, Program, eventually
 
@@ -110,6 +111,7 @@ async def test_workers_that_are_killed_leave_each_file_to_be_read_and_counted_on
 async def test_one_program_serves_relays_and_runs_jobs_beside_a_worker(
     azure: LocalAzure, http: aiohttp.ClientSession
 ) -> None:
+    await _send(azure, "no base64!", "bm8gSlNPTg==", "")
     program, worker = _program(azure), _worker(azure, "worker")
     url = f"{program.address}/imports"
     links = [await uploaded(http, url, f"key-{number}") for number in range(4)]
@@ -118,6 +120,16 @@ async def test_one_program_serves_relays_and_runs_jobs_beside_a_worker(
         assert (done["status"], done["rows"], done["attempts"]) == ("SUCCEEDED", 1000, 1)
     assert worker.terminate() == 0
     assert program.terminate() in (0, -15)
+    logs = worker.log.read_text() + program.log.read_text()
+    assert logs.count("cannot be worked on") == 3, "what is no event is told, and kept for a while"
+    assert "the queue cannot be read" not in logs
+
+
+async def _send(azure: LocalAzure, *garbage: str) -> None:
+    connection = azure.settings["STORAGEQUEUE"]
+    async with QueueClient.from_connection_string(connection, "import-jobs") as queue:
+        for each in garbage:
+            await queue.send_message(each)
 
 
 def _program(azure: LocalAzure, **settings: str) -> Program:

@@ -115,6 +115,25 @@ async def test_a_body_that_is_too_long_is_not_read(api: httpx.AsyncClient) -> No
     assert await post(api, event(1, text="x" * 2_000_000)) == 413
 
 
+async def test_a_body_whose_length_nobody_told_is_read_as_far_as_it_may_go(api: httpx.AsyncClient) -> None:
+    """As a proxy passes it on: refused for that, each event would be parked."""
+    for said, answer in ((event(1), 204), (event(2, text="x" * 2_000_000), 413)):
+        body, at = json.dumps(said), datetime.now(UTC)
+
+        async def in_parts(body: str = body) -> AsyncIterator[bytes]:
+            for place in range(0, len(body), 100_000):
+                yield body[place : place + 100_000].encode()
+
+        headers = {
+            "content-type": STRUCTURED,
+            "webhook-id": "m",
+            "webhook-timestamp": str(int(at.timestamp())),
+            "webhook-signature": Webhook(NEW).sign("m", at, body),
+        }
+        assert (await api.post("/events", content=in_parts(), headers=headers)).status_code == answer
+    assert await applied(api) == ["E1"]
+
+
 async def test_what_was_answered_is_there_after_a_restart(tmp_path: Path, api: httpx.AsyncClient) -> None:
     await post(api, event(1))
     again = httpx.ASGITransport(app=application(tmp_path / "receiver.db", NEW))
