@@ -111,6 +111,35 @@ async def test_what_was_read_is_sent_back_with_its_version_until_another_was_fas
     assert (await api.get(where)).json()["title"] == "Feed the cat"
 
 
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+async def test_who_has_read_again_and_repeats_a_change_with_its_key_gets_the_first_answer(
+    api: httpx.AsyncClient, method: str
+) -> None:
+    """The version in a body is a condition as If-Match is, so the request is the same with another one."""
+    where, first, _ = await created(api)
+    key, change = {"Idempotency-Key": "k"}, TASK | {"title": "Feed the cat"}
+    made = await api.request(method, where, json=change | {"etag": first["etag"]}, headers=key)
+    assert made.status_code == 200
+    for etag in ({"etag": made.json()["etag"]}, {"etag": first["etag"]}, {}):
+        again = await api.request(method, where, json=change | etag, headers=key)
+        assert (again.status_code, again.json()) == (200, made.json())
+        assert again.headers["Idempotency-Replayed"] == "true"
+    another = await api.request(method, where, json=change | {"note": "once"}, headers=key)
+    assert another.status_code == 422
+
+
+async def test_a_patch_of_all_that_was_read_changes_what_was_edited(api: httpx.AsyncClient) -> None:
+    where, first, _ = await created(api)
+    whole = await api.patch(where, json=first | {"title": "Feed the cat"})
+    assert (whole.status_code, whole.json()["title"]) == (200, "Feed the cat")
+    late = await api.patch(where, json={**first, "title": "Ring the bell", "etag": whole.json()["etag"]})
+    assert (late.status_code, [each["field"] for each in late.json()["errors"]]) == (
+        400,
+        ["modifiedAt", "sequence"],
+    )
+    assert {each["code"] for each in late.json()["errors"]} == {"read_only"}
+
+
 async def test_a_version_in_the_body_and_one_in_the_header_must_both_hold(api: httpx.AsyncClient) -> None:
     where, first, _ = await created(api)
     newest = (await api.patch(where, json={"note": "x"})).json()["etag"]
