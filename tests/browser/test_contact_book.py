@@ -171,7 +171,7 @@ async def test_while_the_service_has_not_answered_yet_the_page_says_so_and_an_em
 ) -> None:
     app, web = stack.functions.addresses
     may_go = asyncio.Event()
-    empty = {"items": [], "continuationToken": None, "nextLink": None, "behind": None}
+    empty: dict[str, Any] = {"items": [], "continuationToken": None, "nextLink": None, "behind": None}
 
     async def hold(route: Route) -> None:
         await may_go.wait()
