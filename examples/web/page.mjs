@@ -1,25 +1,13 @@
 // The book on the screen. Texts of the service become text nodes and nothing else.
 
-import { Change, Refused, call, directory, key, newest, past } from "./api.mjs";
-import { FIELDS, REQUIRED, body, merge, patch, texts } from "./contact.mjs";
+import { Change, Refused, call, directory, key, newest } from "./api.mjs";
+import { FIELDS, body, merge, patch, texts } from "./contact.mjs";
+import { find, make } from "./elements.mjs";
+import { LABELS, complain, fill, input, written } from "./form.mjs";
+import { clear, fold, recall } from "./history.mjs";
 import { arrival, isGone, shows } from "./journey.mjs";
-import { ending, kind, lines } from "./past.mjs";
 
 const PAGE = 25;
-const LABELS = {
-  "name.firstName": "First name", "name.lastName": "Last name", email: "E-mail", description: "Description",
-  "company.companyName": "Company", "company.street": "Street", "company.houseNumber": "House number",
-  "company.postalCode": "Postal code", "company.city": "City", "company.country": "Country",
-};
-const find = (id) => document.getElementById(id);
-const input = (field) => find(`field-${field}`);
-
-function make(tag, attributes = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) if (value !== false) made.setAttribute(name, value === true ? "" : value);
-  made.append(...children);
-  return made;
-}
 
 // The form
 
@@ -27,37 +15,9 @@ function make(tag, attributes = {}, ...children) {
 let open = null;
 const saving = new Change(), deleting = new Change();
 
-const WIDE = new Set(["email", "description", "company.companyName"]);
-
-function built(field) {
-  const tag = field === "description" ? "textarea" : "input";
-  const required = REQUIRED.has(field) && !field.startsWith("company.");
-  return make(
-    "div", { class: WIDE.has(field) && "wide" },
-    make("label", { for: `field-${field}` }, LABELS[field]),
-    make(tag, { id: `field-${field}`, autocomplete: "off", required, "aria-describedby": `wrong-${field}`, ...(field === "email" && { type: "email" }) }),
-    make("p", { id: `wrong-${field}`, class: "problem" }),
-  );
-}
-
-find("form").append(
-  ...FIELDS.filter((field) => !field.startsWith("company.")).map(built),
-  make("fieldset", {}, make("legend", {}, "Company, optional"), ...FIELDS.filter((field) => field.startsWith("company.")).map(built)),
-  make("p", { class: "buttons" },
-    make("button", { type: "submit", class: "main", id: "save" }, "Save"),
-    make("button", { type: "button", id: "close" }, "Close"),
-    make("button", { type: "button", id: "past", "aria-expanded": "false", "aria-controls": "history" }, "History"),
-    make("button", { type: "button", class: "danger", id: "delete" }, "Delete")),
-);
-
 const hasUnsaved = () => open !== null && patch(open.read, written()) !== null;
 const mayLeave = () => !hasUnsaved() || confirm("Leave what you have typed?");
 addEventListener("beforeunload", (event) => hasUnsaved() && event.preventDefault());
-const written = () => Object.fromEntries(FIELDS.map((field) => [field, input(field).value]));
-
-function fill(form) {
-  for (const field of FIELDS) input(field).value = form[field];
-}
 
 function show(contact, etag) {
   const isSame = contact && contact.id === open?.id;
@@ -70,31 +30,8 @@ function show(contact, etag) {
   fill(texts(contact));
   open.read = written(); // as the fields have it: they know one kind of line break
   mark();
-  if (isSame && !find("history").hidden) recall();
-  else {
-    fold();
-    find("changes").replaceChildren();
-    find("history-told").textContent = "";
-    find("older").hidden = true;
-  }
-}
-
-/** Say what is wrong, at its field where there is one. */
-function complain(error) {
-  const wrong = new Map((error?.errors ?? []).map(({ field, reason }) => [field, reason]));
-  for (const field of FIELDS) {
-    find(`wrong-${field}`).textContent = wrong.get(field) ?? "";
-    input(field).setAttribute("aria-invalid", String(wrong.has(field)));
-  }
-  const first = FIELDS.find((field) => wrong.has(field));
-  find("editor-problem").textContent = first || !error ? "" : explained(error);
-  if (first) input(first).focus();
-}
-
-function explained(error) {
-  if (error.status === 404) return "This contact was deleted. Copy what you need, and make a new one.";
-  if (!error.isOpen) return error.message;
-  return `${error.message} Your change may be stored all the same. Try again${error.retryAfter ? ` in ${error.retryAfter} s` : ""}: it is made once.`;
+  if (isSame && !find("history").hidden) remember();
+  else clear();
 }
 
 /** Do what a button asks for, once at a time; of what is refused a person is told. The button keeps the focus. */
@@ -225,52 +162,17 @@ find("ask").addEventListener("close", () => {
   }, refused);
 });
 
-// What changed
-
-const recalled = { token: null, asked: null };
-
-function fold() {
-  recalled.asked = null;
-  find("history").hidden = true;
-  find("past").setAttribute("aria-expanded", "false");
-}
-
-/** Show what changed of the contact that is open, anew or further down; an answer that comes too late is not shown. */
-async function recall(token = null) {
-  const asking = (recalled.asked = Symbol("this look"));
-  find("history").hidden = false;
-  find("past").setAttribute("aria-expanded", "true");
-  find("history-problem").textContent = "";
+async function remember(how) {
   try {
-    const { body: page } = await past(open.id, token);
-    if (recalled.asked !== asking) return;
-    const changes = page.items.map(told);
-    if (token) find("changes").append(...changes);
-    else find("changes").replaceChildren(...changes);
-    find("history-told").textContent = ending(page);
-    recalled.token = page.continuationToken;
-    if (!recalled.token && document.activeElement === find("older")) find("history-title").focus();
-    find("older").hidden = !recalled.token;
+    await recall(open.id, how);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
-    if (recalled.asked !== asking) return;
-    if (error.status === 401) return askForKey();
-    find("history-problem").textContent = error.status === 404 ? "This contact was deleted." : error.message;
+    askForKey();
   }
 }
 
-function told(change) {
-  const shown = (tag, text) => make(text ? tag : "span", {}, text || "(empty)");
-  const text = ({ field, was, is }) => {
-    const now = is === null ? make("span", {}, "(not shown)") : shown(was === null ? "b" : "ins", is);
-    return make("li", {}, make("span", {}, `${LABELS[field]}: `), ...(was === null ? [now] : [shown("del", was), make("span", { class: "hidden" }, " became "), now]));
-  };
-  const at = make("time", { datetime: change.at }, new Date(change.at).toLocaleString());
-  return make("li", {}, make("strong", {}, kind(change)), " ", at, make("ul", {}, ...lines(change).map(text)));
-}
-
-find("past").addEventListener("click", () => (find("history").hidden ? recall() : fold()));
-find("older").addEventListener("click", () => recall(recalled.token));
+find("past").addEventListener("click", () => (find("history").hidden ? remember() : fold()));
+find("older").addEventListener("click", () => remember({ down: true }));
 
 // The directory, and how a change gets there
 
