@@ -31,6 +31,9 @@ _KEYS: Mapping[str, list[dict[str, list[str]]]] = {
 }  # fmt: skip
 
 
+_OPERATORS = "operators"
+
+
 @dataclass(frozen=True)
 class Route:
     """One call of an HTTP function, as the app declares it and as its docstring tells it."""
@@ -80,6 +83,10 @@ def document(
         told = openapi.described(call, components) if call else _told(route, names, components)
         operations.append(ToldCall(route.name, route.method, route.path, told, _KEYS.get(route.level, [])))
     found = openapi.document(title, operations, components, base=base)
+    tags = dict.fromkeys(tag for each in operations for tag in each.told["tags"])
+    found["tags"] = [
+        {"name": tag} for tag in sorted(tags, key=lambda tag: tag == _OPERATORS)
+    ]  # a page's order
     found["components"]["securitySchemes"] = {
         "functionKey": _key("A function key; a local stack asks for none, unless told to."),
         "adminKey": _key("The admin (master) key."),
@@ -96,7 +103,7 @@ def _told(route: Route, names: Sequence[PathNames], components: Components) -> d
     if operators_call is not None:
         own = operators.parameters(route.path, route.query, names)
         parameters = [*own, *operators_call.pop("parameters", ())]
-        return head | {"tags": ["operators"], "parameters": parameters} | operators_call
+        return head | {"tags": [_OPERATORS], "parameters": parameters} | operators_call
     by_hand = route.by_hand or ByHand()
     in_path = [parameter(name, place="path") for name in re.findall(r"\{(\w+)\}", route.path)]
     schemas: Mapping[str, Any] = {}

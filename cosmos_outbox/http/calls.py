@@ -224,7 +224,10 @@ class _Calls(Generic[A, D]):
         model, resource = self._new(), self._resource
         patch, etag = conditions.taken_from(sent)
         return await self._revise(
-            req, wanted, etag, lambda aggregate: patched(model, resource.current(aggregate), patch)
+            req,
+            wanted,
+            etag,
+            lambda aggregate: patched(model, resource.current(aggregate), resource.shown(aggregate), patch),
         )
 
     async def _put(self, req: Request) -> Answer:

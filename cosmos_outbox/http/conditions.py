@@ -15,12 +15,11 @@ from typing import Any
 from cosmos_outbox.http.errors import FieldError, InvalidRequest
 from cosmos_outbox.http.message import Request
 from cosmos_outbox.kernel.clock import utc_now
-from cosmos_outbox.outbox.aggregate import Aggregate
+from cosmos_outbox.outbox.aggregate import MODIFIED_AT, Aggregate
 from cosmos_outbox.outbox.unit_of_work import ETag, Versioned
 
 ETAG = "etag"
 """The version's name in bodies."""
-_MODIFIED_AT = "modified_at"
 
 _TAG = r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"'
 _TAGS = re.compile(rf"[ \t,]*{_TAG}(?:[ \t]*,[ \t,]*{_TAG})*[ \t,]*")
@@ -133,7 +132,7 @@ def is_known(request: Request, version: ETag, modified: datetime | None = None) 
 
 def has_dates(kind: type[Aggregate[Any]]) -> bool:
     """Whether the state tells when an aggregate was changed. That it tells when it was created is not enough."""
-    return _MODIFIED_AT in kind.state_type.model_fields
+    return MODIFIED_AT in kind.state_type.model_fields
 
 
 def last_modified(aggregate: Aggregate[Any]) -> datetime | None:
@@ -141,7 +140,7 @@ def last_modified(aggregate: Aggregate[Any]) -> datetime | None:
     state = aggregate.state
     if not has_dates(type(aggregate)):
         return None
-    at = getattr(state, _MODIFIED_AT) or getattr(state, "created_at", None)
+    at = getattr(state, MODIFIED_AT) or getattr(state, "created_at", None)
     return at.astimezone(UTC).replace(microsecond=0) if isinstance(at, datetime) else None
 
 

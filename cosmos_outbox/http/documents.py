@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from cosmos_outbox.http import problems
 from cosmos_outbox.http.answering import Answering
@@ -79,6 +80,9 @@ def document_calls(
     yield _call("get_openapi", "openapi.json", openapi, "the document of this API, OpenAPI 3.1")
 
     async def docs(req: Request) -> Answer:
+        path = urlsplit(req.url).path
+        if path.endswith("/"):  # the Functions host takes it; what the page names is beside it, not below
+            return Answer(308, headers={"Location": path.rstrip("/"), "Cache-Control": "no-store"})
         if _folder() is None:
             package = EXTRAS["docs"][_PACKAGE]
             text = f"{package} is not installed; install cosmos-outbox[docs] to read and try the API here.\n"

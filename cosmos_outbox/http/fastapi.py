@@ -19,7 +19,7 @@ from cosmos_outbox.http.calls import CallerOf, Serving, calls  # noqa: E402
 from cosmos_outbox.http.catch_all import Path  # noqa: E402
 from cosmos_outbox.http.documents import problem_call  # noqa: E402
 from cosmos_outbox.http.message import Handler  # noqa: E402
-from cosmos_outbox.http.openapi import answers, operation  # noqa: E402
+from cosmos_outbox.http.openapi import answers, description, operation  # noqa: E402
 from cosmos_outbox.http.resource import Resource  # noqa: E402
 
 
@@ -47,6 +47,7 @@ def fastapi_router(
                 status_code=call.status,
                 name=call.name,
                 summary=call.summary[0].upper() + call.summary[1:],
+                description=description(call),
                 tags=[call.route.partition("/{")[0]],
                 response_model=None,
                 responses=answers(call),

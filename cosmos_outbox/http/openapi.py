@@ -45,7 +45,8 @@ _VERSION: Schema = TEXT | {
 }  # fmt: skip
 _DESCRIPTIONS = {
     "POST": "Send an `Idempotency-Key`: without one, a repetition after a lost answer creates a second one.",
-    "PATCH": "What is left out stays, `null` removes a value. Without `If-Match` it is applied to the newest version.",
+    "PATCH": "What is left out stays, `null` removes a value. What the service decides must be as it is now, or left "
+    "out. Without `If-Match` it is applied to the newest version.",
     "PUT": "What was read may be edited and sent back whole: what the service decides must be as it is now. Without "
     "`If-Match` it replaces the newest version.",
     "DELETE": "Without `If-Match` the newest version is deleted.",
@@ -103,7 +104,7 @@ def described(call: Call, components: Components) -> dict[str, Any]:
     told["parameters"] += [parameter(name) for name in also]
     return {
         "summary": call.summary[0].upper() + call.summary[1:],
-        "description": _description(call),
+        "description": description(call),
         "tags": [call.route.partition("/{")[0]],
         **told,
         "responses": {str(status): each for status, each in _answers(call, components).items()},
@@ -169,7 +170,8 @@ def _problem(status: int) -> dict[str, Any]:
     }
 
 
-def _description(call: Call) -> str:
+def description(call: Call) -> str:
+    """What a caller has to know of a call beside its summary."""
     if call.method == "GET":
         return _DESCRIPTIONS["history" if call.is_history else "list" if call.query else "one"]
     if call.method == "POST" and "{id}" in call.route:
@@ -244,7 +246,7 @@ def _name(resource: Resource[Any, Any]) -> str:
 
 def _refusals(call: Call) -> Mapping[int, str]:
     """The errors that a call may be answered with."""
-    wanted = {400, 429, 503}
+    wanted = {400, 405, 429, 500, 503}
     if "{id}" in call.route:
         wanted |= {404}
     if "If-Match" in call.honours:
@@ -270,8 +272,8 @@ def _operation(call: Call, components: Components) -> dict[str, Any]:
     }
     if call.body is not None:
         schema = _body(call, components)
-        example = components.example(schema)
-        example.pop(ETAG, None)  # nobody makes one up
+        decided = _sent_back(call, components)  # nobody makes one up
+        example = {name: value for name, value in components.example(schema).items() if name not in decided}
         content = {"schema": schema, "example": example}
         told["requestBody"] = {"required": True, "content": dict.fromkeys(call.takes, content)}
     return told
@@ -306,17 +308,25 @@ def _body(call: Call, components: Components) -> Schema:
     if call.resource is None or new is not body:
         return components.of(body, SchemaForm.INPUT)
     name = _name(call.resource)
-    if MERGE_PATCH in call.takes:
-        return components.of(body, SchemaForm.PATCH, f"{name}Patch", **{ETAG: _VERSION})
     if call.method == "POST":
         return components.of(body, SchemaForm.INPUT, f"New{name}")
-    shown = call.resource.described or {}
-    read_only = {
-        each: {**_readable(schema), "description": "As it is now, or left out."}
-        for each, schema in components.schemas.get(name, {"properties": {}})["properties"].items()
-        if each in shown.get("properties", {}) and each not in _aliases(call)
-    }
-    return components.of(body, SchemaForm.INPUT, f"{name}Replacement", **read_only | {ETAG: _VERSION})
+    form, ending = (
+        (SchemaForm.PATCH, "Patch") if MERGE_PATCH in call.takes else (SchemaForm.INPUT, "Replacement")
+    )
+    return components.of(body, form, f"{name}{ending}", **_sent_back(call, components))
+
+
+def _sent_back(call: Call, components: Components) -> dict[str, Schema]:
+    """What is shown and cannot be set, which may be sent back as it is, and the version."""
+    if call.body is None or call.resource is None or call.method == "POST":
+        return {}
+    one = str(_one(call.resource, components).get("$ref", "")).rpartition("/")[2]
+    settable = {field.alias or name for name, field in call.body.model_fields.items()}
+    return {
+        name: {**_readable(schema), "description": "As it is now, or left out."}
+        for name, schema in components.schemas.get(one, {}).get("properties", {}).items()
+        if name not in settable
+    } | {ETAG: _VERSION}
 
 
 def _readable(schema: Schema) -> Schema:
@@ -324,8 +334,3 @@ def _readable(schema: Schema) -> Schema:
     if schema.get("type") != "integer":
         return schema
     return {"minimum": -LARGEST_INTEGER, "maximum": LARGEST_INTEGER} | schema
-
-
-def _aliases(call: Call) -> set[str]:
-    assert call.body is not None, "asked for only then"
-    return {field.alias or name for name, field in call.body.model_fields.items()}

@@ -86,15 +86,16 @@ HEADERS = {
 
 
 def parameter(name: str, schema: Schema | None = None, place: str = "") -> dict[str, Any]:
-    """A parameter by its name; ``schema`` of one that is the service's own."""
+    """A parameter by its name; ``schema`` of one that is the service's own.
+
+    The example stands in the schema: beside it, a page to try the call would send it unless a person took it out.
+    """
     known = _PARAMETERS.get(name, ("query", TEXT, f"{_words(name)}.", None))
-    found_in = place or known[0]
-    told: dict[str, Any] = {
-        "name": name, "in": found_in, "description": known[2], "schema": schema or known[1]
-    }  # fmt: skip
+    found_in, taken = place or known[0], schema or known[1]
     if name != "continuationToken":  # nobody makes one up
         example = known[3] if isinstance(known[3], str | int) else None
-        told["example"] = Components().example(schema or known[1], name) if example is None else example
+        taken = taken | {"examples": [Components().example(taken, name) if example is None else example]}
+    told: dict[str, Any] = {"name": name, "in": found_in, "description": known[2], "schema": taken}
     return told | ({"required": True} if found_in == "path" else {})
 
 

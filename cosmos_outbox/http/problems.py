@@ -88,6 +88,7 @@ def page(kind: ProblemKind) -> Answer:
     )
     html = (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f'<meta name="color-scheme" content="light dark">'
         f"<title>{escape(kind.title)}</title><h1>{escape(kind.title)}</h1><p>{told}</p>"
         f"<p>{escape(kind.meaning)}</p></html>\n"
     )

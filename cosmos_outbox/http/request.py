@@ -12,6 +12,7 @@ from uuid import UUID
 from pydantic_core import from_json
 
 from cosmos_outbox.http import caller
+from cosmos_outbox.http.conditions import ETAG
 from cosmos_outbox.http.errors import FieldError, InvalidRequest, RequestTooLarge, UnsupportedMediaType
 from cosmos_outbox.http.message import Request
 from cosmos_outbox.http.methods import READING
@@ -215,15 +216,19 @@ def keyed_change(  # noqa: PLR0913 - what a request is known by
 ) -> KeyedRequest:
     """As :func:`keyed`, of a request that changes a resource: method and action count too, conditions do not.
 
-    ``status_of``: of a refusal of the aggregate, such as ``Answering.refusal_status``.
+    The ``etag`` in the body of a PATCH or PUT is a condition, and no part of what is asked for; an action's body has
+    its own names. ``status_of``: of a refusal of the aggregate, such as ``Answering.refusal_status``.
     """
-    sent = f"{request.method} {action} {_body_digest(request) if has_body else ''}"
+    asked = _body_digest(request, without="" if action else ETAG) if has_body else ""
+    sent = f"{request.method} {action} {asked}"
     return KeyedRequest(_sender(request, settings, who), key, digest(sent), status_of)
 
 
-def _body_digest(request: Request) -> str:
+def _body_digest(request: Request, *, without: str = "") -> str:
+    sent = from_json(request.body)
+    asked = {name: value for name, value in sent.items() if name != without} if without else sent
     try:
-        return hashlib.sha256(canonical(from_json(request.body))).hexdigest()
+        return hashlib.sha256(canonical(asked)).hexdigest()
     except ValueError:
         raise InvalidRequest(
             FieldError("body", "has an integer beyond 2^53: write it as text", "too_large")

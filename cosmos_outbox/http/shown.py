@@ -31,9 +31,10 @@ class Shown(Generic[A]):
     def created(self, req: Request, receipt: Receipt[A], *, replayed: bool = False) -> Answer:
         """201 with the aggregate, its location and its version; ``replayed``: the answer to an earlier request.
 
-        The location is below the path that was called, wherever the API is mounted.
+        The location is below the path that was called, wherever the API is mounted; the Functions host takes a slash
+        too many at its end.
         """
-        location = f"{urlsplit(req.url).path}/{quote(receipt.aggregate.aggregate_id, safe='')}"
+        location = f"{urlsplit(req.url).path.rstrip('/')}/{quote(receipt.aggregate.aggregate_id, safe='')}"
         headers = {"Location": location} | _version(receipt)
         headers |= written_header(receipt.aggregate.aggregate_id, receipt.aggregate.state.last_sequence)
         if replayed:

@@ -73,22 +73,16 @@ def unknown_nulls(model: type[BaseModel], patch: Mapping[str, Any]) -> Iterator[
                         yield FieldError(f"{name}.{error.field}", error.reason, error.code)
 
 
-def patched(model: type[Model], current: BaseModel, patch: Mapping[str, Any]) -> Model:
-    """``current`` with a JSON Merge Patch (RFC 7396) applied. Raises InvalidRequest when what is patched breaks a rule.
+def patched(
+    model: type[Model], current: BaseModel, shown: Mapping[str, Any], patch: Mapping[str, Any]
+) -> Model:
+    """``current`` with a JSON Merge Patch (RFC 7396) applied, perhaps of all that was ``shown``. Raises InvalidRequest.
 
-    A property that the patch leaves alone was stored, and stays as it is, even if its rules have changed since.
+    What it leaves as it was is taken as in :func:`replaced`.
     """
-    document, wrong = merge_patch(known(current), patch), [*unknown_nulls(model, patch)]
-    try:
-        details = validated(model, document)
-    except InvalidRequest as invalid:
-        wrong += [error for error in invalid.errors if _is_about(error.field, patch)]
-    else:
-        if not wrong:
-            return details
-    if wrong:
-        raise InvalidRequest(*wrong)
-    return model.model_validate(document, by_alias=True, by_name=False, context=STORED)
+    settable, wrong = _settable(model, shown, patch, merge_patch(shown, patch))
+    document = merge_patch(known(current), settable)
+    return _checked(model, current, document, [*wrong, *unknown_nulls(model, settable)])
 
 
 def replaced(
@@ -99,14 +93,27 @@ def replaced(
     What is shown and cannot be set is taken while it is as it was. What can be set and is as it was stored passes, even
     if its rules have changed since.
     """
-    known_names = {field.alias or attribute for attribute, field in model.model_fields.items()}
-    read_only = {name for name in sent if name in shown and name not in known_names}
+    return _checked(model, current, *_settable(model, shown, sent, sent))
+
+
+def _settable(
+    model: type[BaseModel], shown: Mapping[str, Any], sent: Mapping[str, Any], wanted: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[FieldError]]:
+    """What was sent without what cannot be set, and the errors of that which is not ``wanted`` as it is shown."""
+    names = {field.alias or attribute for attribute, field in model.model_fields.items()}
+    read_only = {name for name in sent if name in shown and name not in names}
     wrong = [
         FieldError(each, _READ_ONLY, "read_only")
         for each in sorted(read_only)
-        if not _same(sent[each], shown[each])
+        if not _same(wanted.get(each), shown[each])
     ]
-    document, stored = {name: sent[name] for name in sent if name not in read_only}, known(current)
+    return {name: value for name, value in sent.items() if name not in read_only}, wrong
+
+
+def _checked(
+    model: type[Model], current: BaseModel, document: Mapping[str, Any], wrong: list[FieldError]
+) -> Model:
+    stored = known(current)
     try:
         details = validated(model, document)
     except InvalidRequest as invalid:
@@ -124,8 +131,8 @@ def _same(one: Any, other: Any) -> bool:
     """Whether two JSON values say the same: ``1`` is ``1.0``, and is not ``true``."""
     try:
         return canonical(one) == canonical(other)
-    except ValueError:
-        return False
+    except ValueError:  # an integer that no body may hold: it was stored, and was not sent
+        return type(one) is type(other) and bool(one == other)
 
 
 def _is_about(field: str, names: Collection[str]) -> bool:

@@ -48,6 +48,9 @@ def input_rule(check: Callable[[Any], Any]) -> AfterValidator:
 
 StateT = TypeVar("StateT", bound=AggregateState)
 
+MODIFIED_AT = "modified_at"
+"""The property of a state that each change sets, if it is declared. An API tells it as ``Last-Modified``."""
+
 Numbered = Callable[[int], DomainEvent]
 """Makes an event with the sequence that it is given."""
 
@@ -205,27 +208,32 @@ class Aggregate(ABC, Generic[StateT]):
         if not self._is_new and not happened:
             return None
         first = 1 if self._is_new else self._state.last_sequence + 1
-        state = self._final_state(first + len(happened) - (0 if self._is_new else 1))
-        tell: list[Numbered] = [lambda sequence: self._created(state, sequence)] if self._is_new else []
-        tell += [self._teller(each, state) for each in happened]
-        events = (make(sequence) for sequence, make in enumerate(tell, start=first))
+        told = [
+            each if isinstance(each, str) else each(sequence)
+            for sequence, each in enumerate(happened, start=first + (1 if self._is_new else 0))
+        ]
+        state = self._final_state(told, first + len(told) - (0 if self._is_new else 1))
+        events = [self._created(state, first)] if self._is_new else []
+        for each in told:
+            sequence = first + len(events)
+            events.append(self._told_of(each, state, sequence) if isinstance(each, str) else each)
         return Changes(state, tuple(self._published(event, state) for event in events))
 
-    def _final_state(self, last_sequence: int) -> StateT:
-        changed = {each for each in self._happened if isinstance(each, str)}
-        stamps = {} if self._is_new or self._changed_at is None else self._stamps(changed, self._changed_at)
+    def _final_state(self, told: Sequence[str | DomainEvent], last_sequence: int) -> StateT:
+        changed = {each for each in told if isinstance(each, str)}
+        times = [each.created_at for each in told if not isinstance(each, str)]
+        if changed and self._changed_at is not None:
+            times.append(self._changed_at)
+        stamps = self._stamps(changed, max(times)) if times and not self._is_new else {}
         return self._state.model_copy(update={**stamps, "last_sequence": last_sequence})
 
     def _published(self, event: DomainEvent, state: StateT) -> DomainEvent:
         form = self._forms.get(type(event))
         return event if form is None else form.made(event, state)
 
-    def _teller(self, happened: str | Numbered, state: StateT) -> Numbered:
-        if not isinstance(happened, str):
-            return happened
-        at = self._changed_at
-        assert at is not None, "a changed property has its time"
-        return lambda sequence: self._updated(happened, state, sequence, at)
+    def _told_of(self, name: str, state: StateT, sequence: int) -> DomainEvent:
+        assert self._changed_at is not None, "a changed property has its time"
+        return self._updated(name, state, sequence, self._changed_at)
 
     def _set(self, name: str, value: object, at: datetime) -> None:
         """Change one property of the state. The property's event is raised if subscribers know another value.
@@ -275,5 +283,8 @@ class Aggregate(ABC, Generic[StateT]):
         return f"no event tells that {name} of a {self.aggregate_type} changed: add it to changed_events"
 
     def _stamps(self, changed: Collection[str], at: datetime) -> Mapping[str, Any]:
-        """More properties that these changes set, such as the time of the last change."""
-        return {}
+        """More properties that these changes set; unless overridden ``modified_at``, where the state has it.
+
+        ``changed``: the properties with events of their own; ``at``: when the last change happened.
+        """
+        return {MODIFIED_AT: at} if MODIFIED_AT in self.state_type.model_fields else {}

@@ -13,7 +13,8 @@ export const FIELDS = [
   "company.city",
   "company.country",
 ];
-const REQUIRED = new Set(["name.firstName", "name.lastName", "email", "company.companyName"]);
+/** `companyName`: inside a company. */
+export const REQUIRED = new Set(["name.firstName", "name.lastName", "email", "company.companyName"]);
 const isOfCompany = (field) => field.startsWith("company.");
 
 /** The texts of a contact; what it does not have is an empty text. */

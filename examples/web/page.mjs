@@ -1,25 +1,13 @@
 // The book on the screen. Texts of the service become text nodes and nothing else.
 
-import { Change, Refused, call, directory, key, newest, past } from "./api.mjs";
+import { Change, Refused, call, directory, key, newest } from "./api.mjs";
 import { FIELDS, body, merge, patch, texts } from "./contact.mjs";
+import { find, make } from "./elements.mjs";
+import { LABELS, complain, fill, input, written } from "./form.mjs";
+import { clear, fold, recall } from "./history.mjs";
 import { arrival, isGone, shows } from "./journey.mjs";
-import { ending, kind, lines } from "./past.mjs";
 
 const PAGE = 25;
-const LABELS = {
-  "name.firstName": "First name", "name.lastName": "Last name", email: "E-mail", description: "Description",
-  "company.companyName": "Company", "company.street": "Street", "company.houseNumber": "House number",
-  "company.postalCode": "Postal code", "company.city": "City", "company.country": "Country",
-};
-const find = (id) => document.getElementById(id);
-const input = (field) => find(`field-${field}`);
-
-function make(tag, attributes = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) if (value !== false) made.setAttribute(name, value === true ? "" : value);
-  made.append(...children);
-  return made;
-}
 
 // The form
 
@@ -27,32 +15,9 @@ function make(tag, attributes = {}, ...children) {
 let open = null;
 const saving = new Change(), deleting = new Change();
 
-function built(field) {
-  const tag = field === "description" ? "textarea" : "input";
-  return make(
-    "div", {},
-    make("label", { for: `field-${field}` }, LABELS[field]),
-    make(tag, { id: `field-${field}`, autocomplete: "off", "aria-describedby": `wrong-${field}`, ...(field === "email" && { type: "email" }) }),
-    make("p", { id: `wrong-${field}`, class: "problem" }),
-  );
-}
-
-find("form").append(
-  ...FIELDS.filter((field) => !field.startsWith("company.")).map(built),
-  make("fieldset", {}, make("legend", {}, "Company"), ...FIELDS.filter((field) => field.startsWith("company.")).map(built)),
-  make("p", { class: "buttons" },
-    make("button", { type: "submit", class: "main", id: "save" }, "Save"),
-    make("button", { type: "button", id: "close" }, "Close"),
-    make("button", { type: "button", id: "past", "aria-expanded": "false", "aria-controls": "history" }, "History"),
-    make("button", { type: "button", class: "danger", id: "delete" }, "Delete")),
-);
-
 const hasUnsaved = () => open !== null && patch(open.read, written()) !== null;
-const written = () => Object.fromEntries(FIELDS.map((field) => [field, input(field).value]));
-
-function fill(form) {
-  for (const field of FIELDS) input(field).value = form[field];
-}
+const mayLeave = () => !hasUnsaved() || confirm("Leave what you have typed?");
+addEventListener("beforeunload", (event) => hasUnsaved() && event.preventDefault());
 
 function show(contact, etag) {
   const isSame = contact && contact.id === open?.id;
@@ -65,31 +30,8 @@ function show(contact, etag) {
   fill(texts(contact));
   open.read = written(); // as the fields have it: they know one kind of line break
   mark();
-  if (isSame && !find("history").hidden) recall();
-  else {
-    fold();
-    find("changes").replaceChildren();
-    find("history-told").textContent = "";
-    find("older").hidden = true;
-  }
-}
-
-/** Say what is wrong, at its field where there is one. */
-function complain(error) {
-  const wrong = new Map((error?.errors ?? []).map(({ field, reason }) => [field, reason]));
-  for (const field of FIELDS) {
-    find(`wrong-${field}`).textContent = wrong.get(field) ?? "";
-    input(field).setAttribute("aria-invalid", String(wrong.has(field)));
-  }
-  const first = FIELDS.find((field) => wrong.has(field));
-  find("editor-problem").textContent = first || !error ? "" : explained(error);
-  if (first) input(first).focus();
-}
-
-function explained(error) {
-  if (error.status === 404) return "This contact was deleted. Copy what you need, and make a new one.";
-  if (!error.isOpen) return error.message;
-  return `${error.message} Your change may be stored all the same. Try again${error.retryAfter ? ` in ${error.retryAfter} s` : ""}: it is made once.`;
+  if (isSame && !find("history").hidden) remember();
+  else clear();
 }
 
 /** Do what a button asks for, once at a time; of what is refused a person is told. The button keeps the focus. */
@@ -110,7 +52,7 @@ async function guarded(button, work, otherwise) {
 let opening = null;
 
 async function openContact(id, button) {
-  if (hasUnsaved() && !confirm("Leave what you have typed?")) return;
+  if (!mayLeave()) return;
   opening = id;
   await guarded(button, async () => {
     const { body: contact, etag } = await call(`contacts/${id}`);
@@ -125,14 +67,14 @@ async function save() {
   if (was.id === null) {
     const { body: made, etag } = await saving.send("contacts", "POST", { body: body(form) });
     await showStored(was, form, made, etag);
-    follow(made.id, made.email, "stored", made.sequence);
+    follow(made.id, made.email, made.sequence);
     return;
   }
   const changes = patch(was.read, form);
   if (changes === null) return complain(new Refused(1, { detail: "Nothing was changed." }));
   const { body: changed, etag } = await saving.send(`contacts/${was.id}`, "PATCH", { etag: was.etag, body: changes });
   await showStored(was, form, changed, etag);
-  if (etag) follow(was.id, changed.email, "stored", changed.sequence);
+  if (etag) follow(was.id, changed.email, changed.sequence);
 }
 
 /** What is stored now, with what was typed since it was sent; nothing, where a person has gone on to another contact. */
@@ -190,17 +132,19 @@ find("form").addEventListener("submit", (event) => {
   guarded(find("save"), save, refused);
 });
 find("new").addEventListener("click", () => {
-  if (hasUnsaved() && !confirm("Leave what you have typed?")) return;
+  if (!mayLeave()) return;
   opening = null;
   show(null, null);
   input(FIELDS[0]).focus();
 });
-find("close").addEventListener("click", close);
-function close() {
+find("close").addEventListener("click", () => mayLeave() && close(rowWith(open.id)));
+
+/** Leave the contact, for its row in the list where it has one. */
+function close(row) {
   open = opening = null;
   find("editor").hidden = true;
   mark();
-  find("name").focus();
+  (row?.firstElementChild ?? find("name")).focus();
 }
 
 find("delete").addEventListener("click", () => {
@@ -214,55 +158,21 @@ find("ask").addEventListener("close", () => {
     const was = open;
     await deleting.send(`contacts/${was.id}`, "DELETE", { etag: was.etag });
     if (open === was) close();
-    follow(was.id, was.read.email, "deleted");
+    follow(was.id, was.read.email);
   }, refused);
 });
 
-// What changed
-
-const recalled = { token: null, asked: null };
-
-function fold() {
-  recalled.asked = null;
-  find("history").hidden = true;
-  find("past").setAttribute("aria-expanded", "false");
-}
-
-/** Show what changed of the contact that is open, anew or further down; an answer that comes too late is not shown. */
-async function recall(token = null) {
-  const asking = (recalled.asked = Symbol("this look"));
-  find("history").hidden = false;
-  find("past").setAttribute("aria-expanded", "true");
-  find("history-problem").textContent = "";
+async function remember(how) {
   try {
-    const { body: page } = await past(open.id, token);
-    if (recalled.asked !== asking) return;
-    const changes = page.items.map(told);
-    if (token) find("changes").append(...changes);
-    else find("changes").replaceChildren(...changes);
-    find("history-told").textContent = ending(page);
-    recalled.token = page.continuationToken;
-    if (!recalled.token && document.activeElement === find("older")) find("history-title").focus();
-    find("older").hidden = !recalled.token;
+    await recall(open.id, how);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
-    if (recalled.asked !== asking) return;
-    if (error.status === 401) return askForKey();
-    find("history-problem").textContent = error.status === 404 ? "This contact was deleted." : error.message;
+    askForKey();
   }
 }
 
-function told(change) {
-  const text = ({ field, was, is }) => {
-    const now = is === null ? "(not shown)" : is || "(empty)";
-    return make("li", {}, make("span", {}, `${LABELS[field]}: `), was === null ? now : make("del", {}, was || "(empty)"), was === null ? "" : make("span", { class: "hidden" }, " became "), was === null ? "" : make("ins", {}, now));
-  };
-  const at = make("time", { datetime: change.at }, new Date(change.at).toLocaleString());
-  return make("li", {}, make("strong", {}, kind(change)), " ", at, make("ul", {}, ...lines(change).map(text)));
-}
-
-find("past").addEventListener("click", () => (find("history").hidden ? recall() : fold()));
-find("older").addEventListener("click", () => recall(recalled.token));
+find("past").addEventListener("click", () => (find("history").hidden ? remember() : fold()));
+find("older").addEventListener("click", () => remember({ down: true }));
 
 // The directory, and how a change gets there
 
@@ -276,24 +186,31 @@ const asked = () => {
 /** Read a page; an answer that comes after something else was asked for is not shown. */
 async function look(token = null) {
   const asking = (listed.asked = Symbol("this look"));
+  find("list").setAttribute("aria-busy", "true");
   try {
-    const { body: page } = await directory({ ...asked(), ...(token && { continuationToken: token }) });
+    const parameters = asked();
+    const { body: page } = await directory({ ...parameters, ...(token && { continuationToken: token }) });
     if (listed.asked !== asking) return;
     listed.items = token ? [...listed.items, ...page.items] : page.items;
     listed.token = page.continuationToken;
     find("list-problem").textContent = "";
     find("book").hidden = false;
-    draw();
+    draw(parameters.name);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     if (listed.asked !== asking) return;
     if (error.status === 401) return askForKey();
     find("book").hidden = false;
     find("list-problem").textContent = error.message;
+  } finally {
+    if (listed.asked === asking) {
+      find("loading").hidden = true;
+      find("list").setAttribute("aria-busy", "false");
+    }
   }
 }
 
-function draw() {
+function draw(name) {
   const known = new Map([...find("list").children].map((row) => [row.dataset.id, row]));
   const rows = listed.items.map((item) => {
     const row = known.get(item.id) ?? rowOf(item.id); // kept, so that the focus stays where it is
@@ -306,7 +223,9 @@ function draw() {
   rows.forEach((row, place) => {
     if (find("list").children[place] !== row) find("list").insertBefore(row, find("list").children[place] ?? null);
   });
-  find("list-told").textContent = rows.length ? `${rows.length}${listed.token ? " and more" : ""} found` : "Nobody is found.";
+  find("list-told").textContent = rows.length
+    ? `${rows.length}${listed.token ? " and more" : ""} found`
+    : name ? `No name begins with “${name}”.` : "There is no contact yet: make the first one.";
   find("more").hidden = !listed.token;
   mark();
 }
@@ -317,33 +236,39 @@ function rowOf(id) {
   return make("li", { "data-id": id }, button);
 }
 
+const rowWith = (id) => [...find("list").children].find((row) => row.dataset.id === id);
+
 function mark() {
   for (const row of find("list").children) row.firstElementChild.setAttribute("aria-current", String(row.dataset.id === open?.id));
 }
 
 let followed = 0;
 
-/** Show how what was stored travels: the answer is the store's, the directory is what relay and subscriber make of it. */
-async function follow(id, email, done, sequence = null) {
-  const turn = ++followed;
-  const waiting = make("li", {}, "Relay, topic and subscriber: on the way to the directory …");
-  find("steps").replaceChildren(
-    make("li", { class: "done" }, make("strong", {}, done === "deleted" ? "Deleted" : "Stored"), sequence ? ` with event ${sequence}, in one transaction` : " with its event, in one transaction"),
-    waiting,
+/**
+ * Show how what was stored travels: the answer is the store's, the directory is what relay and subscriber make of it. What
+ * the directory shows, the relay has sent. `sequence`: of the change; null: it was deleted.
+ */
+async function follow(id, email, sequence = null) {
+  const turn = ++followed, isDeleted = sequence === null;
+  const station = (name, text, done) => make("li", { class: done && "done" }, make("strong", {}, `${name}: `), text);
+  const steps = (relay, subscriber, done) => find("steps").replaceChildren(
+    station("Outbox", isDeleted ? "deleted, with its event in one transaction" : `stored with event ${sequence}, in one transaction`, true),
+    station("Relay", relay, done),
+    station("Subscriber", subscriber, done),
   );
+  steps("to the topic …", "to the directory …", false);
   find("journey").hidden = false;
   find("journey").scrollIntoView({ block: "nearest" });
-  find("say").textContent = done === "deleted" ? "Deleted" : "Stored";
+  find("say").textContent = isDeleted ? "Deleted" : "Stored";
   const took = await arrival(
     async () => (await directory({ email, pageSize: "100" })).body,
-    sequence ? shows(id, sequence) : isGone(id),
+    isDeleted ? isGone(id) : shows(id, sequence),
     { stopped: () => turn !== followed },
   );
   if (turn !== followed) return;
-  const told = took === null ? "The directory does not show it yet: the operations page tells why." : `In the directory, ${(took / 1000).toFixed(1)} s later`;
-  waiting.textContent = told;
-  waiting.classList.toggle("done", took !== null);
-  find("say").textContent = told;
+  if (took === null) steps("to the topic …", "not there yet: the operations page tells why", false);
+  else steps("sent to the topic", `${isDeleted ? "out of" : "in"} the directory, ${(took / 1000).toFixed(1)} s later`, true);
+  find("say").textContent = find("steps").lastElementChild.textContent;
   await look();
 }
 
@@ -359,7 +284,7 @@ find("more").addEventListener("click", () => look(listed.token));
 function askForKey() {
   const wrong = !find("forget").hidden;
   find("key-problem").textContent = wrong ? "The service does not take this key." : "";
-  find("book").hidden = find("new").hidden = find("forget").hidden = true;
+  find("book").hidden = find("loading").hidden = find("new").hidden = find("forget").hidden = true;
   find("sign-in").hidden = false;
   key.forget();
   find("key").focus();
@@ -370,7 +295,7 @@ find("sign-in-form").addEventListener("submit", (event) => {
   key.set(find("key").value.trim());
   find("key").value = "";
   find("sign-in").hidden = true;
-  find("new").hidden = find("forget").hidden = false;
+  find("loading").hidden = find("new").hidden = find("forget").hidden = false;
   look();
 });
 find("forget").addEventListener("click", () => {

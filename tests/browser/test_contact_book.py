@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, Route, expect
+from playwright.async_api import Browser, Dialog, Page, Route, expect
 
 from devstack.testing import Stack, eventually
 from tests.browser.watched import PHONE, WIDE, Scheme, overflow, problems_for_a_screen_reader, watched
@@ -61,11 +61,13 @@ async def save(page: Page) -> None:
 
 
 async def stored(page: Page) -> None:
-    await expect(page.locator("#steps li").first).to_contain_text("Stored with event")
+    await expect(page.locator("#steps li").first).to_contain_text("stored with event")
 
 
 async def arrived(page: Page) -> None:
-    await expect(page.locator("#steps li").last).to_contain_text("In the directory", timeout=30_000)
+    """The three stations of a change are done: outbox, relay and subscriber."""
+    await expect(page.locator("#steps li").last).to_contain_text(" the directory, ", timeout=30_000)
+    await expect(page.locator("#steps li.done")).to_have_count(3)
 
 
 async def made(api: aiohttp.ClientSession, last_name: str, **more: Any) -> str:
@@ -164,6 +166,90 @@ async def test_two_writers_are_merged_and_where_both_changed_a_field_a_person_de
     assert found["sequence"] == 4, "created, e-mail and company by them, the description by me"
 
 
+async def test_while_the_service_has_not_answered_yet_the_page_says_so_and_an_empty_book_says_what_to_do(
+    browser: Browser, stack: Stack
+) -> None:
+    app, web = stack.functions.addresses
+    may_go = asyncio.Event()
+    empty: dict[str, Any] = {"items": [], "continuationToken": None, "nextLink": None, "behind": None}
+
+    async def hold(route: Route) -> None:
+        await may_go.wait()
+        headers = {"Access-Control-Allow-Origin": web.rstrip("/")}
+        await route.fulfill(json=empty, headers=headers)
+
+    async with watched(browser, web, calls=app) as page:
+        await expect(page.get_by_role("heading", name="Function key")).to_be_visible()
+        await page.route("**/api/directory**", hold)
+        await sign_in(page)
+        await expect(page.locator("#loading")).to_have_text("Asking the service …")
+        may_go.set()
+        await expect(page.locator("#list-told")).to_have_text("There is no contact yet: make the first one.")
+        await expect(page.locator("#loading")).to_be_hidden()
+        may_go.clear()
+        await page.get_by_label("Name begins with").fill("Nobody")
+        await page.get_by_role("button", name="Search").click()
+        await expect(page.locator("#list")).to_have_attribute("aria-busy", "true")
+        may_go.set()
+        await expect(page.locator("#list-told")).to_have_text("No name begins with “Nobody”.")
+        await expect(page.locator("#list")).to_have_attribute("aria-busy", "false")
+
+
+async def test_what_was_typed_is_not_left_without_a_question_and_closing_leads_back_to_the_row(
+    page: Page, api: aiohttp.ClientSession
+) -> None:
+    name = new_name()
+    await made(api, name)
+    await open_by_search(page, name)
+    await wrote(page, Description="typed")
+    asked: list[str] = []
+    answers = [False, True]
+
+    async def answer(dialog: Dialog) -> None:
+        asked.append(dialog.message)
+        await (dialog.accept() if answers.pop(0) else dialog.dismiss())
+
+    page.on("dialog", answer)
+    close = page.get_by_role("button", name="Close")
+    await close.click()
+    await expect(page.get_by_label("Description")).to_have_value("typed")
+    await close.click()
+    await expect(page.locator("#editor")).to_be_hidden()
+    assert asked == ["Leave what you have typed?"] * 2
+    await expect(page.locator("#list button").filter(has_text=name)).to_be_focused()
+
+
+async def test_on_a_phone_a_contact_takes_the_place_of_the_list_until_it_is_closed(
+    browser: Browser, stack: Stack, api: aiohttp.ClientSession
+) -> None:
+    app, web = stack.functions.addresses
+    name = new_name()
+    await made(api, name)
+    async with watched(browser, web, size=PHONE, calls=app) as page:
+        await sign_in(page)
+        await open_by_search(page, name)
+        await expect(page.locator("#list")).to_be_hidden()
+        await wrote(page, Description="x")
+        await save(page)
+        await arrived(page)
+        await expect(page.locator("#steps li").last).to_be_in_viewport()
+        await page.get_by_role("button", name="Close").click()
+        await expect(page.locator("#list button").filter(has_text=name)).to_be_focused()
+        await expect(page.locator("#journey")).to_be_in_viewport()
+
+
+async def test_the_book_is_sorted_by_what_was_changed_last(page: Page, api: aiohttp.ClientSession) -> None:
+    prefix = new_name()
+    for letter in "ab":
+        await made(api, f"{prefix}{letter}")
+    await page.get_by_label("Name begins with").fill(prefix)
+    for order, first in (("Newest first", "b"), ("Name", "a"), ("Changed last", "b")):
+        await page.get_by_label("Sort by").select_option(order)
+        await expect(page.locator("#list button strong")).to_contain_text(
+            [f"{prefix}{first}", f"{prefix}{'a' if first == 'b' else 'b'}"]
+        )
+
+
 async def test_what_was_only_read_is_no_change(page: Page, api: aiohttp.ClientSession) -> None:
     name = new_name()
     contact = await made(api, name, description="first\r\nsecond")
@@ -221,6 +307,7 @@ async def test_what_is_typed_while_a_save_is_under_way_stays(page: Page, api: ai
     assert (await read(api, contact))["description"] == "first"
     await save(page)
     await expect(page.locator("#steps li").first).to_contain_text("event 3")
+    await expect(page.locator("#steps li").nth(1)).to_contain_text("Relay")
     assert (await read(api, contact))["description"] == "second"
     await page.unroute("**/api/contacts/*", hold)
 
@@ -244,6 +331,7 @@ async def test_a_contact_is_deleted_over_the_version_that_was_seen(
     await delete.click()
     await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     await arrived(page)
+    await expect(page.locator("#steps li").last).to_contain_text("out of the directory")
     async with api.get(f"contacts/{contact}") as answer:
         assert answer.status == 404
     await expect(page.locator("#list button").filter(has_text=name)).to_have_count(0)

@@ -48,6 +48,8 @@ async def test_a_call_is_tried_with_a_key_that_stays_in_the_pages_memory(
 
     [tried] = [each for each in asked if "/api/contacts" in each.url]
     assert (await tried.all_headers())["x-functions-key"] == "the-key"
+    assert tried.url == f"{running.url}/contacts?pageSize=50&sort=created", "no example is a filter"
+    await expect(page.locator(".opblock-tag").first).to_have_attribute("data-tag", "contacts")
     kept = await page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])")
     assert kept == '[{},{},""]'
     origin = running.url.removesuffix("/api")

@@ -22,6 +22,7 @@ from aiohttp import web
 from azure.cosmos.aio import ContainerProxy
 
 from cosmos_changefeed import ChangeFeedProcessor, ProcessorOptions, StartFrom, estimate_lag
+from cosmos_outbox import testing
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.cosmos.inbox.effects import CosmosEffects
 from cosmos_outbox.cosmos.inbox.event_source import CosmosEventSource
@@ -47,6 +48,7 @@ from devstack.cosmos.wire.auth import EMULATOR_KEY, Authorizer
 from devstack.settings import read_settings
 from devstack.testing import Service, eventually
 from domain.values import ContactDetails
+from function_app import app
 from infra.bootstrap import Application, service, wire
 from tests.support.azure import Topic
 from tests.support.contacts import DETAILS, ORIGIN
@@ -415,6 +417,29 @@ async def test_what_a_reaction_costs_is_told(
                 await inbox.handle(event)
             asked = simulation.taken()
             told(f"| {row} | {shown(asked)} | {charge(asked):.2f} |")
+
+
+async def test_what_a_read_costs_is_told(application: Application, simulation: Simulation) -> None:
+    await filled(application, simulation, 3)
+    contact_id = (await contacts_of(application).create(DETAILS, ORIGIN)).aggregate.id
+    for number in range(4):
+        changed = {"description": f"{number}"}
+        await contacts_of(application).revise(
+            contact_id, partial(ContactDetails.model_copy, update=changed), ORIGIN
+        )
+    one = f"/api/contacts/{contact_id}"
+    await testing.call(app, "GET", f"{one}/history")  # connects
+    simulation.taken()
+    for path, what in [
+        (one, "`GET /api/contacts/{id}`"),
+        ("/api/contacts?pageSize=3", "`GET /api/contacts`, a page of 3"),
+        ("/api/directory?pageSize=3", "`GET /api/directory`, a page of 3"),
+        (f"{one}/history", "`GET /api/contacts/{id}/history`, of 5 events"),
+    ]:
+        answer = await testing.call(app, "GET", path)
+        assert answer.status_code == 200, answer.get_body()
+        asked = simulation.taken()
+        told(f"| {what} | {shown(asked)} | {charge(asked):.2f} |")
 
 
 async def test_what_the_workers_do_beside_is_told(

@@ -1,7 +1,7 @@
 // Drives the client of docs/use/api.md, which the test writes beside this file: node api_client.mjs ADDRESS
 //
 // Its answers are lost and refused on the way, after the service has given them. What was seen is printed as JSON.
-import { all, change, create, read } from "./client.mjs";
+import { all, change, changed, create, read } from "./client.mjs";
 
 const address = process.argv[2];
 const through = globalThis.fetch;
@@ -63,4 +63,9 @@ for (const name of ["a", "b"]) more.push((await create(person(`${name}@example.o
 const paged = [];
 for await (const each of all("/api/contacts?pageSize=1")) paged.push(each.id);
 seen.paged = [paged.length - ids.length, new Set(paged).size === paged.length, more.every((id) => paged.includes(id))];
+
+const look = await changed("2026-01-01T00:00:00+00:00");
+await rival(more[0], { description: "after the look" });
+const next = await changed(look.since);
+seen.changed = [look.items.length === paged.length, more.every((id) => look.items.some((each) => each.id === id)), next.items.at(-1).description, next.since >= look.since];
 console.log(JSON.stringify(seen));

@@ -95,4 +95,5 @@ async def test_the_client_of_the_page_repeats_merges_and_turns_pages(
         "refused": [400, "email"],
         "given_up": "fetch failed",
         "paged": [3, True, True],
+        "changed": [True, True, "after the look", True],
     }

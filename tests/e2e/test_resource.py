@@ -542,7 +542,13 @@ async def test_the_calls_stand_in_the_programs_own_description(addresses: dict[s
     assert {each["name"] for each in patch["parameters"]} == {
         "id", "If-Match", "If-None-Match", "Idempotency-Key"
     }  # fmt: skip
-    assert {"201", "400", "409", "410", "413", "415", "422", "429", "503"} == create["responses"].keys()
+    refusals = {"400", "405", "409", "410", "413", "415", "422", "429", "500", "503"}
+    assert {"201", *refusals} == create["responses"].keys()
+    assert all(call["description"] for calls in paths.values() for call in calls.values())
+    replacement = paths["/api/tasks/{id}"]["put"]["requestBody"]["content"]["application/json"]
+    for sent in (replacement, patch["requestBody"]["content"]["application/json"]):
+        assert {"id", "createdAt", "sequence", "etag"} < {*sent["schema"]["properties"]}, "as it was read"
+        assert {*sent["example"]} == {"title", "note", "place"}
 
 
 def given(answer: Any) -> Any:

@@ -31,4 +31,5 @@ def revision(req: Request) -> Callable[[ContactDetails], ContactDetails]:
 
 
 def revised(current: ContactDetails, patch: dict[str, Any]) -> ContactDetails:
-    return patched(ContactDetails, current, patch)
+    """Of details alone: nothing is shown that cannot be set."""
+    return patched(ContactDetails, current, {}, patch)

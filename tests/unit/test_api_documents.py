@@ -8,7 +8,8 @@ import azure.functions as func
 import pytest
 from jsonschema import Draft202012Validator
 
-from cosmos_outbox.http import documents
+from cosmos_outbox.http import Request, documents
+from cosmos_outbox.http.documents import document_calls
 from cosmos_outbox.testing import call
 from function_app import app
 from tests.unit.test_problems import got, mounted
@@ -43,6 +44,12 @@ async def test_the_document_of_every_app_tells_each_call_and_leads_nowhere_else(
         each for calls in document["paths"].values() for each in calls.values() if each["tags"] == ["operators"]
     ]  # fmt: skip
     assert operators
+    assert [each["name"] for each in document["tags"]][-1] == "operators", (
+        "who builds on it reads the others first"
+    )
+    assert {each["name"] for each in document["tags"]} == {
+        tag for calls in document["paths"].values() for each in calls.values() for tag in each["tags"]
+    }
     for each in operators:
         assert {"200", "204"} & {*each["responses"]}, each["operationId"]
         assert "content" in each["responses"].get("200", {"content": {}}), each["operationId"]
@@ -63,6 +70,13 @@ async def test_a_mounted_api_has_its_own_document() -> None:
         "/v2/tasks", "/v2/tasks/{id}", "/v2/tasks/{id}/history", "/v2/tasks/{id}/give", "/v2/tasks/{id}/finish"
     }  # fmt: skip
     assert "docs/start.js" in (await got(mounted("/v2"), "/v2/docs")).text
+
+
+async def test_a_slash_too_many_leads_to_the_page() -> None:
+    """As the Functions host hands it over: below such an address the page would find none of its files."""
+    [docs] = [each for each in document_calls(lambda base: {}, dict) if each.name == "get_docs"]
+    answer = await docs.handler(Request("GET", "http://localhost/api/docs/"))
+    assert (answer.status, answer.headers["Location"]) == (308, "/api/docs")
 
 
 async def test_the_page_runs_nothing_but_its_files() -> None:

@@ -1,18 +1,18 @@
 """Each condition of RFC 9110, section 13, and the version in a body, decides as it says, over tasks in memory."""
 
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from email.utils import format_datetime
-from typing import Any, Self
+from typing import Any, Literal, Self
 from uuid import UUID, uuid4
 
 import httpx
 import pytest
 
 from cosmos_outbox import Aggregate, AggregateState, DomainEvent, Names, Service, Timestamp, WireModel
-from cosmos_outbox.http import Resource, asgi_app
+from cosmos_outbox.http import Action, Resource, asgi_app
 from cosmos_outbox.http.calls import calls
 from cosmos_outbox.http.errors import InvalidRequest
 from cosmos_outbox.http.listing import written_in
@@ -37,12 +37,21 @@ class DatedTask(Task):
     def create(cls, details: Details, *, at: datetime, id: UUID | None = None) -> Self:  # noqa: A002 - its id
         return cls(DatedState(**dict(details), id=id or uuid4(), created_at=at), is_new=True)
 
-    def _stamps(self, changed: Collection[str], at: datetime) -> Mapping[str, Any]:
-        return {"modified_at": at}
+    def remind(self, *, at: datetime) -> None:
+        self._raise(lambda sequence: TaskReminded(sequence=sequence, created_at=at), owner="somebody")
+
+
+class TaskReminded(DomainEvent):
+    """It tells what no changed property does."""
+
+    action: Literal["TaskReminded"] = "TaskReminded"
 
 
 dated_service = Service("tasks", [DatedTask], Names(database="tasks", container="tasks", topic="task-events"))
-dated = replace(tasks, kind=DatedTask, create=DatedTask.create)
+dated = replace(
+    tasks, kind=DatedTask, create=DatedTask.create,
+    actions=[*tasks.actions, Action("remind", DatedTask.remind)],
+)  # fmt: skip
 
 
 @contextmanager
@@ -109,6 +118,35 @@ async def test_what_was_read_is_sent_back_with_its_version_until_another_was_fas
     patched = await api.patch(where, json={"note": "x", "etag": second.json()["etag"]})
     assert (patched.status_code, patched.json()["note"]) == (200, "x")
     assert (await api.get(where)).json()["title"] == "Feed the cat"
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+async def test_who_has_read_again_and_repeats_a_change_with_its_key_gets_the_first_answer(
+    api: httpx.AsyncClient, method: str
+) -> None:
+    """The version in a body is a condition as If-Match is, so the request is the same with another one."""
+    where, first, _ = await created(api)
+    key, change = {"Idempotency-Key": "k"}, TASK | {"title": "Feed the cat"}
+    made = await api.request(method, where, json=change | {"etag": first["etag"]}, headers=key)
+    assert made.status_code == 200
+    for etag in ({"etag": made.json()["etag"]}, {"etag": first["etag"]}, {}):
+        again = await api.request(method, where, json=change | etag, headers=key)
+        assert (again.status_code, again.json()) == (200, made.json())
+        assert again.headers["Idempotency-Replayed"] == "true"
+    another = await api.request(method, where, json=change | {"note": "once"}, headers=key)
+    assert another.status_code == 422
+
+
+async def test_a_patch_of_all_that_was_read_changes_what_was_edited(api: httpx.AsyncClient) -> None:
+    where, first, _ = await created(api)
+    whole = await api.patch(where, json=first | {"title": "Feed the cat"})
+    assert (whole.status_code, whole.json()["title"]) == (200, "Feed the cat")
+    late = await api.patch(where, json={**first, "title": "Ring the bell", "etag": whole.json()["etag"]})
+    assert (late.status_code, [each["field"] for each in late.json()["errors"]]) == (
+        400,
+        ["modifiedAt", "sequence"],
+    )
+    assert {each["code"] for each in late.json()["errors"]} == {"read_only"}
 
 
 async def test_a_version_in_the_body_and_one_in_the_header_must_both_hold(api: httpx.AsyncClient) -> None:
@@ -185,12 +223,20 @@ async def test_a_change_asks_which_version_it_does_not_meet_and_since_when(api: 
     ).status_code == 200
 
 
-async def test_the_date_of_an_answer_allows_the_change_until_it_was_changed(api: httpx.AsyncClient) -> None:
+@pytest.mark.parametrize("how", ["a property", "an event of its own"])
+async def test_the_date_of_an_answer_allows_the_change_until_it_was_changed(
+    api: httpx.AsyncClient, how: str
+) -> None:
+    """The state only declares the date: each change sets it, whatever tells of the change."""
     with at_second(0.1):
         where, _, _ = await created(api)
     with at_second(4):
         since = {"If-Unmodified-Since": (await api.get(where)).headers["Last-Modified"]}
-        assert (await api.patch(where, json={"note": "once"}, headers=since)).status_code == 200
+        if how == "a property":
+            changed = await api.patch(where, json={"note": "once"}, headers=since)
+        else:
+            changed = await api.post(f"{where}/remind", headers=since)
+        assert changed.status_code == 200
     with at_second(9):
         assert (await api.patch(where, json={"note": "late"}, headers=since)).status_code == 412
 

@@ -570,6 +570,13 @@ def test_the_place_of_an_aggregate_with_a_free_id_is_an_address() -> None:
     assert headers["Location"] == "/api/towns/K%C3%B6ln%3F%201%2F2"
 
 
+def test_the_place_is_an_address_too_where_the_call_had_a_slash_too_many() -> None:
+    """As the Functions host takes it."""
+    at = Request("POST", "http://localhost/api/contacts/")
+    headers = http.shown.created(at, Receipt(CONTACT, '"1"')).headers
+    assert headers["Location"] == f"/api/contacts/{CONTACT.id}"
+
+
 def test_created_says_where_and_which_version() -> None:
     response = http.shown.created(request(), Receipt(CONTACT, '"1"', events=1))
     assert response.status == 201

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from cosmos_outbox import testing
 from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailure
 from cosmos_outbox.functions.operator import history, operations, set_aside
 from cosmos_outbox.http.message import Answer
@@ -24,6 +25,7 @@ from cosmos_outbox.operations.views.names import names_of
 from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.parking_lot import Discarding, ParkedEvent, ParkedPage, ParkedState
 from cosmos_outbox.outbox.replay import Replayed
+from function_app import app
 from infra.bootstrap import service
 from infra.directory import spelled
 from infra.directory_document import NO_SPACE
@@ -104,7 +106,8 @@ def test_every_call_tells_what_it_answers_and_has_a_description_and_an_example()
             assert call["description"]
             for each in call["parameters"]:
                 assert each["description"]
-                assert "example" in each or each["name"] == "continuationToken"
+                assert "example" not in each, "a page to try the call would send it"
+                assert each["schema"].get("examples") or each["name"] == "continuationToken"
             for body in call.get("requestBody", {"content": {}})["content"].values():
                 assert problems_of(body["example"], body["schema"]["$ref"].rpartition("/")[2]) == []
             assert {"400", "405", "500"} < {*call["responses"]}
@@ -128,9 +131,24 @@ def test_every_reference_leads_somewhere_and_every_schema_is_one() -> None:
         Draft202012Validator.check_schema(schema)
 
 
-def test_a_replacement_allows_no_integer_that_no_body_may_hold() -> None:
+async def test_who_tries_the_examples_of_the_bodies_makes_and_changes_a_contact() -> None:
+    def example(method: str, path: str) -> dict[str, Any]:
+        body = document()["paths"][path][method.lower()]["requestBody"]
+        found: dict[str, Any] = body["content"]["application/json"]["example"]
+        return found
+
+    async with testing.in_memory(service):
+        made = await testing.call(app, "POST", "/api/contacts", json=example("POST", "/api/contacts"))
+        assert made.status_code == 201
+        one, where = "/api/contacts/{id}", f"/api/contacts/{json.loads(made.get_body())['id']}"
+        for method in ("PUT", "PATCH"):
+            assert (await testing.call(app, method, where, json=example(method, one))).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["ContactReplacement", "ContactPatch"])
+def test_what_is_sent_back_allows_no_integer_that_no_body_may_hold(name: str) -> None:
     """Such a body is refused before it is seen that the integer is of what is read only."""
-    schema = document()["components"]["schemas"]["ContactReplacement"]["properties"]["sequence"]
+    schema = document()["components"]["schemas"][name]["properties"]["sequence"]
     allowed = Draft202012Validator(schema)
     assert [allowed.is_valid(each) for each in (3, 2**53 - 1, 2**53, -(2**53))] == [True, True, False, False]
 

@@ -3,6 +3,7 @@
 import json
 from typing import Annotated, Any
 
+import azure.functions as func
 import httpx
 import pytest
 from fastapi import FastAPI
@@ -11,6 +12,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from cosmos_outbox import WireModel
+from cosmos_outbox.functions.edge.http_functions import received
 from cosmos_outbox.http import asgi_app, fastapi_router, problems
 from cosmos_outbox.http.answering import STATUS_OF, status_of
 from cosmos_outbox.http.errors import InvalidRequest
@@ -53,6 +55,14 @@ async def test_a_type_leads_to_its_page_wherever_the_api_is_mounted(of: Any, pre
     own = await got(app, f"{prefix}/problems/task-done")
     assert "<p>A task that is done changes no more.</p>" in own.text
     assert (await got(app, f"{prefix}/problems/gone-fishing")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "base"), [("/api/contacts", "/api"), ("/API/Contacts", "/api"), ("/apis/1", "")]
+)
+def test_a_type_is_the_same_in_whatever_case_the_host_took_the_path(path: str, base: str) -> None:
+    """A client compares it."""
+    assert received(func.HttpRequest("GET", f"http://localhost{path}", body=b"")).base == base
 
 
 async def test_a_function_apps_types_lead_to_their_pages() -> None:

@@ -17,7 +17,7 @@ from cosmos_outbox.http.calls import CallerOf, calls
 from cosmos_outbox.http.errors import InvalidRequest
 from cosmos_outbox.http.message import Answer, Headers, Request
 from cosmos_outbox.http.openapi import answers, operation
-from cosmos_outbox.http.validation import replaced
+from cosmos_outbox.http.validation import patched, replaced
 from cosmos_outbox.testing import in_memory
 from tests.support.tasks import Details, Owner, Place, Task, TaskState, service, tasks
 
@@ -122,6 +122,7 @@ def test_what_a_function_shows_is_described_as_an_object() -> None:
 SHOWN = {"id": "7", "title": "old", "sequence": 3}
 
 
+@pytest.mark.parametrize("by", [replaced, patched])
 @pytest.mark.parametrize(
     ("sent", "title"),
     [
@@ -131,30 +132,49 @@ SHOWN = {"id": "7", "title": "old", "sequence": 3}
         (SHOWN | {"title": "x" * 101}, "x" * 101),
     ],
 )
-def test_what_was_read_may_be_sent_back_whole(sent: dict[str, Any], title: str) -> None:
+def test_what_was_read_may_be_sent_back_whole(by: Any, sent: dict[str, Any], title: str) -> None:
     """The last: as it is stored, though a rule of today forbids it."""
-    stored = TASK.state.model_copy(update={"title": "x" * 101})
-    made = replaced(Details, tasks.current(Task.load(stored)), SHOWN, sent)
-    assert (made.title, made.note, made.place) == (title, None, None)
+    current = tasks.current(Task.load(TASK.state.model_copy(update={"title": "x" * 101})))
+    made = by(Details, current, SHOWN, sent)
+    left_out = (None, None) if by is replaced else (current.note, current.place)
+    assert (made.title, made.note, made.place) == (title, *left_out)
 
 
+@pytest.mark.parametrize("by", [replaced, patched])
 @pytest.mark.parametrize(
     ("sent", "fields"),
     [
         (SHOWN | {"id": "8"}, ["id"]),
         (SHOWN | {"sequence": True, "id": 2**60}, ["id", "sequence"]),
         (SHOWN | {"sequence": "3", "colour": "red", "place": {"room": ""}}, ["sequence", "place.room", "colour"]),
-        ({"id": "7"}, ["title"]),
         (SHOWN | {"title": "x" * 101}, ["title"]),
-        (SHOWN | {"title": None}, ["title"]),
+        ({"id": None, "title": "x"}, ["id"]),
     ],
 )  # fmt: skip
-def test_a_replacement_that_changes_what_cannot_be_set_is_refused_by_name(
-    sent: dict[str, Any], fields: list[str]
+def test_what_cannot_be_set_and_is_changed_is_refused_by_name(
+    by: Any, sent: dict[str, Any], fields: list[str]
 ) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        replaced(Details, tasks.current(TASK), SHOWN, sent)
+        by(Details, tasks.current(TASK), SHOWN, sent)
     assert [each.field for each in refused.value.errors] == fields
+
+
+@pytest.mark.parametrize("sent", [{"id": "7"}, SHOWN | {"title": None}])
+def test_a_replacement_without_what_has_to_be_there_is_refused(sent: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        replaced(Details, tasks.current(TASK), SHOWN, sent)
+    assert [each.field for each in refused.value.errors] == ["title"]
+
+
+def test_a_patch_may_name_a_part_of_what_cannot_be_set() -> None:
+    """What it leaves as it is, by RFC 7396; ``null`` removes what is not there."""
+    shown = SHOWN | {"by": {"name": "Jane", "team": None}, "doneAt": None}
+    same = {"by": {"name": "Jane"}, "doneAt": None, "note": "x"}
+    assert patched(Details, tasks.current(TASK), shown, same).note == "x"
+    for other in ({"by": {"name": "Joe"}}, {"by": None}, {"doneAt": "2026-03-01"}, {"by": {"name": None}}):
+        with pytest.raises(InvalidRequest) as refused:
+            patched(Details, tasks.current(TASK), shown, other)
+        assert [each.code for each in refused.value.errors] == ["read_only"]
 
 
 def test_what_a_patch_is_applied_to_is_read_from_the_state_whatever_its_rules_are_today() -> None:

@@ -16,6 +16,8 @@ from cosmos_outbox.http.message import Answer, Handler, Request
 from cosmos_outbox.telemetry.tracing import invoked
 
 HttpFunction = Callable[..., Awaitable[func.HttpResponse]]
+_API = "/api"
+"""What the host puts before each route, unless ``host.json`` says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +106,8 @@ def resource_functions(calls: Iterable[Call], level: func.AuthLevel | None = Non
 
 
 def received(req: func.HttpRequest) -> Request:
-    """What the host hands over."""
-    base = "/api" if urlsplit(req.url).path.startswith("/api/") else ""
+    """What the host hands over. It takes a path in any case, and the type of a problem is the same in each."""
+    base = _API if urlsplit(req.url).path.lower().startswith(f"{_API}/") else ""
     return Request(req.method, req.url, req.headers, dict(req.route_params), req.get_body(), base)
 
 
