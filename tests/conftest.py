@@ -43,10 +43,12 @@ _LONG = (
     "tests/simulation/test_planted",
     "tests/simulation/test_seeds",
     "tests/testing/test_",
-    "tests/unit/test_fuzz",
     "examples/",
     "packages/devstack/tests/supervisor/",
+    "packages/devstack/tests/cosmos/test_durability",
     "packages/devstack/tests/functions/test_servicebus_trigger",
+    "packages/devstack/tests/functions/test_start",
+    "packages/devstack/tests/testing/test_stack",
 )
 """Files that take long: begun first, so that at the end no worker is left alone with one."""
 
