@@ -40,7 +40,7 @@ test: venv ## run the tests that are quick, as .ci/run does
 	@exec $(PYTEST) -m "not long and not deep" --simulate-seeds=3 $(ARGS)
 
 test-all: venv ## run all tests but the deep ones: the long ones too, as CI does with each Python
-	@exec $(PYTEST) -m "not deep" $(ARGS)
+	@exec $(PYTEST) -m "not deep" --hypothesis-profile=thorough $(ARGS)
 
 test-deep: venv ## run the torture test's own tests, and look at every state of the models
 	@exec $(PYTEST) -m deep $(ARGS)

@@ -43,16 +43,20 @@ _LONG = (
     "tests/simulation/test_planted",
     "tests/simulation/test_seeds",
     "tests/testing/test_",
-    "tests/unit/test_fuzz",
     "examples/",
     "packages/devstack/tests/supervisor/",
+    "packages/devstack/tests/cosmos/test_durability",
     "packages/devstack/tests/functions/test_servicebus_trigger",
+    "packages/devstack/tests/functions/test_start",
+    "packages/devstack/tests/testing/test_stack",
 )
 """Files that take long: begun first, so that at the end no worker is left alone with one."""
 
-# How long an example takes says how busy the machine is.
-settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("busy")
+# How long an example takes says how busy the machine is. New examples are drawn at each run; make test-all draws more.
+_busy = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", _busy, max_examples=40)
+settings.register_profile("thorough", _busy, max_examples=400)
+settings.load_profile("quick")
 
 gc.disable()  # until all tests are collected: nothing of that is garbage
 

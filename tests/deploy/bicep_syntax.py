@@ -5,7 +5,7 @@ No expression is evaluated. A name in an expression is found with the names that
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import tree_sitter_bicep
@@ -72,6 +72,18 @@ class Declaration:
         return []
 
 
+@cache
+def _tree(name: str, code: str) -> Node:
+    """Parsed once: a test that plants a fault in one file reads all others as they are."""
+    root = _PARSER.parse(code.encode()).root_node
+    for each in descendants(root):
+        if each.is_error or each.is_missing:
+            raise Unreadable(
+                f"{name}: line {each.start_point.row + 1}: this is no Bicep: {text(each)[:40]!r}"
+            )
+    return root
+
+
 @dataclass(frozen=True)
 class Source:
     """One file."""
@@ -86,13 +98,7 @@ class Source:
     @cached_property
     def root(self) -> Node:
         """The tree. Raises Unreadable."""
-        root = _PARSER.parse(self.code.encode()).root_node
-        for each in descendants(root):
-            if each.is_error or each.is_missing:
-                raise Unreadable(
-                    f"{self.path.name}: line {each.start_point.row + 1}: this is no Bicep: {text(each)[:40]!r}"
-                )
-        return root
+        return _tree(self.path.name, self.code)
 
     @cached_property
     def declarations(self) -> list[Declaration]:

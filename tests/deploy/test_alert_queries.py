@@ -8,6 +8,8 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
 
 import duckdb_kql
 import pytest
@@ -52,12 +54,17 @@ def window(alert: str) -> int:
     )
 
 
+@cache
+def azure_monitor() -> Any:
+    """One for all: to make it takes as long as some queries."""
+    return duckdb_kql.connect()
+
+
 def comes(alert: str, threshold: int, rows: Sequence[Row], destination: str = "") -> bool:
     """Whether the query of an alert gives a row, asked for its window of time; of a destination, or the transport."""
-    now = datetime.now(UTC).replace(tzinfo=None)
-    connection = duckdb_kql.connect()
-    connection.execute(f"CREATE TABLE AppMetrics ({METRICS})")
-    connection.execute(f"CREATE TABLE AppRequests ({REQUESTS})")
+    now, connection = datetime.now(UTC).replace(tzinfo=None), azure_monitor()
+    connection.execute(f"CREATE OR REPLACE TABLE AppMetrics ({METRICS})")
+    connection.execute(f"CREATE OR REPLACE TABLE AppRequests ({REQUESTS})")
     for row in rows:
         if row.minutes_ago > window(alert):
             continue
@@ -70,7 +77,6 @@ def comes(alert: str, threshold: int, rows: Sequence[Row], destination: str = ""
     query = (ROOT / "deploy" / "alerts" / f"{alert}.kql").read_text()
     given = f"let threshold = {threshold};\nlet destination = '{destination}';\n"
     found = duckdb_kql.query(connection, given + query).fetchall()
-    connection.close()
     assert len(found) <= 1
     return bool(found)
 

@@ -46,6 +46,7 @@ async def test_the_same_relay_with_a_finite_retry_loses_the_batch_as_in_azure(
         assert await started.topic.is_empty(lost["id"])
 
 
+@pytest.mark.long  # waits for a lease: devstack's test_cosmos_trigger kills the host, its test_durability each service
 async def test_an_event_committed_before_everything_was_killed_arrives(
     own_stack: Stack, http: aiohttp.ClientSession
 ) -> None:

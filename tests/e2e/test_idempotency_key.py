@@ -91,8 +91,24 @@ FAULTS: dict[str, list[tuple[str, dict[str, Any]]]] = {
 }
 
 
-@pytest.mark.parametrize("lagging", [False, True], ids=["", "old reads"])
-@pytest.mark.parametrize("case", FAULTS)
+# Over processes and sockets the worst of them is enough. Each loss is met in memory by test_keyed_changes and
+# test_claims of tests/contract, and by the simulation, whose rules are "done twice" and "refused, and done".
+AT_EVERY_RUN = ("both answers are lost", True)
+
+
+@pytest.mark.parametrize(
+    ("case", "lagging"),
+    [
+        pytest.param(
+            case,
+            lagging,
+            id=f"{case}{', old reads' * lagging}",
+            marks=() if (case, lagging) == AT_EVERY_RUN else pytest.mark.long,
+        )
+        for case in FAULTS
+        for lagging in (False, True)
+    ],
+)
 async def test_whatever_is_lost_a_repetition_at_another_instance_finds_out(
     two: Two, http: aiohttp.ClientSession, case: str, lagging: bool
 ) -> None:

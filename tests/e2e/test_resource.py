@@ -23,7 +23,14 @@ from tests.support.paths import ROOT
 APP = Path(__file__).parent / "apps" / "tasks"
 TASK = {"title": "Water the plants", "place": {"room": "Hall", "floor": 2}}
 BATCH = {"operation": "batch", "container": "tasks"}
-LOSSES = [("drop-after-commit", 1), ("drop-after-commit", 4), ("fail-before-commit", 3), ("throttle", 1)]
+LOSSES = [
+    ("drop-after-commit", 4),
+    *(
+        pytest.param(*each, marks=pytest.mark.long)
+        for each in (("drop-after-commit", 1), ("fail-before-commit", 3), ("throttle", 1))
+    ),
+]
+"""More than the SDK repeats on its own; the others are met at every run by tests/contract/test_keyed_changes."""
 pytestmark = pytest.mark.own_stack
 
 
@@ -318,7 +325,9 @@ async def test_a_replacement_whose_answer_is_lost_happens_once(
     assert {each.status_code for each in answers} <= {200, 429, 503}, [each.text for each in answers]
 
 
-@pytest.mark.parametrize("method", ["PATCH", "PUT", "DELETE"])
+@pytest.mark.parametrize(
+    "method", ["PATCH", *(pytest.param(each, marks=pytest.mark.long) for each in ("PUT", "DELETE"))]
+)
 async def test_an_answer_is_lost_and_its_repetition_throttled_and_a_key_tells_what_happened(
     stack: Stack, api: httpx.AsyncClient, method: str
 ) -> None:

@@ -13,9 +13,9 @@ from cosmos_outbox.testing.simulation.world import SimulatedRun, World, run
 from tests.simulation.contacts import CONTACTS
 
 
-def _subscribing(hosts: int, *faults: str) -> Iterator[SimulationPlan]:
-    """With so many hosts in the place of subscriber workers."""
-    for seed in range(60):
+def _subscribing(hosts: int, *faults: str, first: int = 0) -> Iterator[SimulationPlan]:
+    """With so many hosts in the place of subscriber workers; from the seed on that shows it."""
+    for seed in range(first, first + 60):
         plan = SimulationPlan(seed, frozenset({"triggers", *faults}), aggregates=3, seconds=30.0)
         if plan.subscriber_hosts == hosts:
             yield plan
@@ -97,7 +97,7 @@ def soon_raised(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("soon_raised")
 def test_what_a_trigger_raises_is_abandoned_and_comes_again() -> None:
-    for plan in _subscribing(2, "store away"):
+    for plan in _subscribing(2, "store away", first=47):
         told = run(plan, CONTACTS)
         assert told.violations == []
         if any("StoreAway" in each.detail for each in told.trace if each.what == "host abandons"):
@@ -118,6 +118,6 @@ def test_a_trigger_that_completes_what_it_could_not_apply_is_found_out(
     monkeypatch.setattr(SubscriberHost, "invoke", content)
     found = (
         run(plan, CONTACTS, type("Impatient", (World,), {"patience_seconds": 120.0})).violations
-        for plan in _subscribing(2, "store away")
+        for plan in _subscribing(2, "store away", first=47)
     )
     assert "completed, and not applied" in {each.rule for each in next(filter(None, found))}

@@ -155,6 +155,7 @@ def test_code_that_breaks_a_rule_of_each_model_is_found(monkeypatch: pytest.Monk
     assert "no step without a record" in told["keyed"][0]
 
 
+@pytest.mark.long  # test_replayed_reactions shows that a cursor that stands still is seen
 def test_a_reaction_whose_cursor_stays_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rule ``every_outcome_moves``: seen by what comes of it only where a message comes late."""
     beside = CosmosReactions._beside

@@ -172,6 +172,7 @@ NAMES = {
     "asyncio": {"timeout_at"},
 }
 """Owner and attribute, or module and name: what tells the time, makes an id or draws a lot."""
+ATTRIBUTES = {each for names in NAMES.values() for each in names}
 
 EXCEPTIONS = {
     ("cosmos_outbox/lists/token_key.py", "os.urandom"): "a nonce that comes twice opens the list's tokens",
@@ -193,7 +194,7 @@ def uses(module: ast.Module) -> Iterator[str]:
             for each in node.names:
                 if home in MODULES or each.name in NAMES.get(home, ()):
                     yield f"{home}.{each.name}"
-        elif isinstance(node, ast.Attribute):
+        elif isinstance(node, ast.Attribute) and node.attr in ATTRIBUTES:
             owner = ast.unparse(node.value)
             for known in (owner, owner.rpartition(".")[2]):
                 if node.attr in NAMES.get(known, ()):

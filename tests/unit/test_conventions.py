@@ -28,11 +28,21 @@ N = TypeVar("N", bound=ast.AST)
 
 
 @cache
-def modules(place: str) -> list[tuple[str, ast.Module]]:
+def texts(place: str) -> list[tuple[str, str]]:
     path = ROOT / place
     found = [path] if path.is_file() else sorted(path.rglob("*.py"))
     assert found, f"{place} is gone: correct PLACES in this test"
-    return [(module.relative_to(ROOT).as_posix(), ast.parse(module.read_text())) for module in found]
+    return [(module.relative_to(ROOT).as_posix(), module.read_text()) for module in found]
+
+
+@cache
+def parsed(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+def modules(place: str, word: str) -> list[tuple[str, ast.Module]]:
+    """Those in which the word stands: without it there is nothing that the rule is about."""
+    return [(name, parsed(text)) for name, text in texts(place) if word in text]
 
 
 @cache
@@ -50,14 +60,12 @@ def nodes(module: ast.Module, kind: type[N]) -> list[N]:
 
 def loggers(place: str) -> Iterator[str]:
     """``_log = logging.getLogger(__name__)`` in the module; another call may only be about another package's level."""
-    for name, module in modules(place):
+    for name, module in modules(place, "getLogger"):
         calls = [
             node
             for node in nodes(module, ast.Call)
             if getattr(node.func, "attr", getattr(node.func, "id", "")) == "getLogger"
         ]
-        if not calls:
-            continue
         allowed = [
             node.value
             for node in module.body
@@ -74,7 +82,7 @@ def loggers(place: str) -> Iterator[str]:
 
 def constants(place: str) -> Iterator[str]:
     """Capitals say that a name is a constant."""
-    for name, module in modules(place):
+    for name, module in modules(place, "Final"):
         for node in nodes(module, ast.alias):
             if node.name == "Final":
                 yield f"{name}: write constants in capitals and without Final"
@@ -83,7 +91,9 @@ def constants(place: str) -> Iterator[str]:
 def errors(place: str) -> Iterator[str]:
     """The base of a tree ends in "Error" and is never raised; every other error is named for what happened."""
     classes = {
-        node.name: (name, node) for name, module in modules(place) for node in nodes(module, ast.ClassDef)
+        node.name: (name, node)
+        for name, module in modules(place, "class ")
+        for node in nodes(module, ast.ClassDef)
     }
 
     def bases(node: ast.ClassDef) -> set[str]:
@@ -97,7 +107,7 @@ def errors(place: str) -> Iterator[str]:
 
     raised = {
         ast.unparse(node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
-        for _, module in modules(place)
+        for _, module in modules(place, "raise ")
         for node in nodes(module, ast.Raise)
         if node.exc is not None
     }
@@ -120,7 +130,7 @@ def coroutines(place: str) -> Iterator[str]:
     """What does something is named by a verb: a name in "ed" reads like a value that is there already."""
     if place not in OUR_OWN:
         return
-    for name, module in modules(place):
+    for name, module in modules(place, "async def "):
         for node in nodes(module, ast.AsyncFunctionDef):
             if node.decorator_list:
                 continue  # a block, or a call that is known by its route
@@ -134,7 +144,7 @@ def homonyms(place: str) -> Iterator[str]:
     if place not in OUR_OWN:
         return
     found: dict[str, str] = {}
-    for name, module in modules(place):
+    for name, module in modules(place, "class "):
         for node in module.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 if node.name in found:

@@ -4,7 +4,7 @@ import json
 from typing import Any
 from urllib.parse import urlencode
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cosmos_outbox.functions.operator import operations
@@ -50,7 +50,6 @@ def owner(event: FeedEvent) -> str | None:
     return event.aggregate.id if event.aggregate else None
 
 
-@settings(max_examples=150)
 @given(st.lists(documents() | st.dictionaries(st.text(max_size=8), JSON, max_size=5), max_size=6))
 async def test_no_document_stops_the_relay_and_none_is_forgotten(items: list[dict[str, Any]]) -> None:
     publisher, lot = BusPublisher(), FakeParkingLot()
@@ -61,7 +60,6 @@ async def test_no_document_stops_the_relay_and_none_is_forgotten(items: list[dic
     assert {(owner(event), event.id) for event in events} == set(publisher.sent) | parked
 
 
-@settings(max_examples=100)
 @given(st.lists(documents(), min_size=1, max_size=6))
 async def test_a_document_that_is_valid_keeps_its_contacts_order(items: list[dict[str, Any]]) -> None:
     publisher, lot = BusPublisher(), FakeParkingLot()
@@ -92,7 +90,6 @@ BODIES = st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).enco
 PARAMETERS = st.dictionaries(st.sampled_from(["pageSize", "continuationToken"]), st.text(max_size=20))
 
 
-@settings(max_examples=200)
 @given(HEADERS, BODIES, PARAMETERS, st.text(max_size=50))
 async def test_no_request_makes_the_edge_fail(
     headers: dict[str, str], body: bytes, parameters: dict[str, str], path: str

@@ -14,7 +14,7 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
     ServiceBusServerBusyError,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cosmos_outbox.outbox.cloud_events import CloudEvents
@@ -130,7 +130,6 @@ def check(topic: FakeTopic, contact: str, sent: list[str], refused: set[str], ou
             assert len(arrived) >= accepted
 
 
-@settings(max_examples=300)
 @given(page=PAGES, script=SCRIPTS, mixes=st.booleans(), partitioned=st.booleans(), data=st.data())
 def test_whatever_fails_each_aggregate_keeps_its_order_and_its_events(
     page: list[list[int]], script: list[str], mixes: bool, partitioned: bool, data: st.DataObject

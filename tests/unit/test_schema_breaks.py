@@ -7,7 +7,7 @@ could never be sent.
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -322,7 +322,6 @@ def _changed(draw: st.DrawFn, schema: Schema) -> Schema:
     return {**schema, name: changed}
 
 
-@settings(max_examples=200)
 @given(pair=pairs(), data=st.data())
 def test_whatever_fits_a_schema_that_is_judged_harmless_fits_the_old_one(
     pair: tuple[Schema, Schema], data: st.DataObject
