@@ -86,10 +86,10 @@ class PartitionWorker:
         finally:
             for task in tasks:
                 task.cancel()
-            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, Exception):
-                raise outcome
+            await asyncio.gather(*(each for each in tasks if not each.done()), return_exceptions=True)
+            errors = [each.exception() for each in tasks if not each.cancelled()]
+        for error in filter(None, errors):
+            raise error
 
     def stop(self, *, drain: bool) -> None:
         """Read no further. With ``drain`` a running handler ends and is checkpointed; without, it is cancelled."""

@@ -42,7 +42,7 @@ async def in_time(call: Coroutine[Any, Any, T], until: float) -> T:
 
 
 async def _end(task: asyncio.Task[Any]) -> None:
-    task.add_done_callback(_look_at)
+    task.add_done_callback(look_at)
     if task.done():
         return
     left.add(task)  # who waits here may be cancelled too
@@ -55,7 +55,7 @@ async def _end(task: asyncio.Task[Any]) -> None:
     _log.warning("a call of the Service Bus SDK does not end, though it was cancelled: it is left alone")
 
 
-def _look_at(task: asyncio.Task[Any]) -> None:
-    """Else asyncio complains of an error that nobody waits for any more."""
+def look_at(task: asyncio.Task[Any]) -> None:
+    """At one that is done: else asyncio complains of an error that nobody waits for any more."""
     if not task.cancelled():
         task.exception()

@@ -89,7 +89,7 @@ async def drain(service: HasOutbox, stop: asyncio.Event, address: Address | None
             return Drained.of(await asyncio.gather(*runs))
         finally:
             stop.set()
-            await asyncio.gather(*runs, return_exceptions=True)
+            await asyncio.gather(*(each for each in runs if not each.done()), return_exceptions=True)
 
 
 @dataclass

@@ -139,7 +139,7 @@ async def run(service: HasOutbox, stop: asyncio.Event, address: Address | None =
             await asyncio.gather(*working)
         finally:
             stop.set()
-            await asyncio.gather(*working, return_exceptions=True)
+            await asyncio.gather(*(each for each in working if not each.done()), return_exceptions=True)
     _log.info("stopped: %d event(s) forwarded", sum(health.forwarding.forwarded for health in healths))
 
 

@@ -227,6 +227,7 @@ async def _end(at_work: Sequence[asyncio.Task[None]]) -> None:
     finally:
         for task in at_work:
             task.cancel()
-    for outcome in await asyncio.gather(*at_work, return_exceptions=True):
-        if isinstance(outcome, Exception):
-            _log.debug("a worker has ended with an error that was raised before", exc_info=outcome)
+    await asyncio.gather(*(each for each in at_work if not each.done()), return_exceptions=True)
+    for task in at_work:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.debug("a worker has ended with an error that was raised before", exc_info=error)

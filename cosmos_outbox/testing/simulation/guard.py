@@ -96,7 +96,9 @@ def _install() -> None:
             guard.look(event, arguments)
 
     sys.addaudithook(hook)
-    start = threading._start_new_thread  # type: ignore[attr-defined]  # noqa: SLF001 - 3.11 has no event for it
+    if sys.version_info >= (3, 12):
+        return  # which tells the hook of threads, too
+    start = threading._start_new_thread  # type: ignore[attr-defined]  # noqa: SLF001
 
     def start_new_thread(*arguments: Any, **options: Any) -> Any:
         hook("_thread.start_new_thread", arguments)

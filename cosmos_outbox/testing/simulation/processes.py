@@ -189,7 +189,8 @@ async def serve_requests(wired: Wired, stop: asyncio.Event) -> None:
         await stop.wait()
         instance = current.get()
         assert instance is not None, "a process is one"
-        if in_hand := set(instance.begun) - {asyncio.current_task()}:
+        # Which of those that are done are still in memory is Python's affair, and none of a run's.
+        if in_hand := {each for each in instance.begun if not each.done()} - {asyncio.current_task()}:
             await asyncio.wait(in_hand)
 
 
