@@ -230,7 +230,7 @@ class EffectInbox:
         until = self.time() + AROUND.total_seconds()
         while True:
             try:
-                newest = await self._stored(key, item)
+                newest = await self._store(key, item)
             except StoreAway as error:
                 if self.time() >= until:
                     raise
@@ -241,7 +241,7 @@ class EffectInbox:
             _log.error("place %d of %s is passed, and for an operator: %s", each.sequence, key, each.why)
         return newest
 
-    async def _stored(self, key: AggregateKey, item: EffectItem) -> EffectItem:
+    async def _store(self, key: AggregateKey, item: EffectItem) -> EffectItem:
         try:
             return await self.items.write(key, item)
         except RecordChanged:  # look-for-start: an earlier attempt of this one may have stored it
