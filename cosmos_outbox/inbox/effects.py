@@ -145,9 +145,9 @@ class EffectInbox:
         """What the relay holds back is asked behind what is to be run (``discards-asked``)."""
         assert self.source is not None, "nothing is asked of no source"
         found = await self.source.events(key, ask.places, ask.since, fenced=ask.fenced)
-        runs = any(map(self.rules.has_effect, found))
-        held = await self.source.held(key) if runs else HeldBack()
         events = {**call.events, **{each.sequence: each for each in found if each.sequence}}
+        runs = any(map(self.rules.has_effect, events.values()))
+        held = await self.source.held(key) if runs else HeldBack()
         return replace(call, now=self.clock(), events=events, held=held, proven=ask.fenced)
 
     async def _carry_out(self, key: AggregateKey, call: EffectCall, step: EffectChange) -> EffectItem:

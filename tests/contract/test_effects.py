@@ -227,6 +227,18 @@ async def test_a_lagging_source_proves_no_absence() -> None:
     assert (await world.item()).open == ()
 
 
+async def test_what_was_given_up_is_not_run_where_an_old_read_lacks_a_later_one() -> None:
+    """The source is asked twice; what it told first is still given up."""
+    source = FakeEvents(lag=1)
+    world = World(FakeItems(), source, AggregateKey("contact", "1"))
+    one, two, three, four = await world.stored("Mailed", "Mailed", "Seen", "Mailed")
+    source.stored = [one, two, four, three]
+    source.what_is_held = HeldBack(discarded=frozenset({two.id}))
+    await world.inbox.handle(one)
+    await world.inbox.handle(four)
+    assert world.outbound.asked == ids(one, four)
+
+
 async def test_what_the_relay_holds_back_or_has_given_up_is_not_run(world: World) -> None:
     assert world.source is not None
     one, two, three = await world.stored("Mailed", "Mailed", "Mailed")

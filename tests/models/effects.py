@@ -366,12 +366,13 @@ class Model:
             skipped = process.item or EffectItem(0, 1, BEGAN)
             yield process._replace(item=replace(skipped, last=ask.places.stop - 1))
         else:
-            asked = process._replace(known=ask.fenced or not self.on("absence-fenced"), held=HeldBack())
-            seen = state.docs & frozenset(ask.places)
-            runs = any(self.limits().has_effect(self.event(each)) for each in seen)
-            yield asked._replace(seen=process.seen | seen, held=HeldBack(after, gone) if runs else HeldBack())
-            if not ask.fenced and self.story.old_reads and seen:
-                yield asked
+            asked = process._replace(known=ask.fenced or not self.on("absence-fenced"))
+            shown = state.docs & frozenset(ask.places)
+            older = [shown, shown - {max(shown)}, frozenset()] if shown else [shown]
+            for each in dict.fromkeys(older if not ask.fenced and self.story.old_reads else [shown]):
+                seen = process.seen | each
+                runs = any(self.limits().has_effect(self.event(place)) for place in seen)
+                yield asked._replace(seen=seen, held=HeldBack(after, gone) if runs else HeldBack())
 
     def _versioned(self, state: State, item: EffectItem) -> EffectItem:
         return replace(

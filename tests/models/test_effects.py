@@ -72,6 +72,9 @@ BROKEN = [
 ASKED_AGAIN = Story("ee", deaths=2, ticks=2, again=1, repeatable=False, calls=1)
 """Two processes die; an operator has the first effect run again, before the second start was taken over."""
 
+GIVEN_UP_BEFORE = Story("eene", lost=frozenset({2, 3}), discarded=frozenset({2}), old_reads=True, calls=1)
+"""The source shows what was given up, and not yet what comes after it."""
+
 DEEP = [
     Story("ee", old_reads=True, answers_lost=1, tries=3),
     Story("ee", deaths=1, ticks=1, tries=3, repeatable=False),
@@ -89,7 +92,7 @@ DEEP = [
 @pytest.mark.parametrize(
     "story",
     [
-        *dict.fromkeys([*(story for _, _, story in BROKEN), ASKED_AGAIN]),
+        *dict.fromkeys([*(story for _, _, story in BROKEN), ASKED_AGAIN, GIVEN_UP_BEFORE]),
         *(pytest.param(each, marks=pytest.mark.deep) for each in DEEP),
     ],
     ids=str,
