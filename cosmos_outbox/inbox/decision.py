@@ -189,8 +189,8 @@ def hides(entry: Entry[S], newest: Found[S] | None) -> bool:
 
 
 def _gone(entry: Entry[S] | None, heal: Heal, *, noted: bool) -> Complete | Put[S]:
-    if entry is None and noted and heal.at_least is not None:
-        return Put(Entry(heal.at_least, None, None), heal.because)  # gone-is-noted
+    if entry is None and noted:
+        return Put(Entry(heal.at_least or 0, None, None), heal.because)  # gone-is-noted
     if entry is None:
         return Complete(Done.GONE)
     return Put(Entry(entry.last_sequence, None, None, entry.healed), heal.because)  # gone-is-deleted

@@ -57,13 +57,15 @@ def wire_read_model(settings: Settings, outbox: Outbox, of: DeclaredReadModel[S]
     async def list_blocked() -> Collection[AggregateKey]:
         return [marker.aggregate for marker in await outbox.observer.lot.list_blocked()]
 
-    tombstones = timedelta(seconds=settings.event_ttl_seconds)
+    tombstones, deleted_ttl = timedelta(seconds=settings.event_ttl_seconds), tombstone_seconds(settings)
+    forgetful = of.documents is not None and of.first is not None
     inbox = StateInbox(
-        CosmosEntries(entries, of.form, tombstone_seconds(settings)),
+        CosmosEntries(entries, of.form, deleted_ttl),
         _source(sources, outbox, of),
         of.project,
         first=of.first,
-        tombstones=tombstones,
+        tombstones=timedelta(seconds=deleted_ttl) if forgetful else tombstones,
+        forgetful=forgetful,
     )
 
     def lists(walk: str) -> CosmosLists:

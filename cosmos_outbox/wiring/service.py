@@ -169,17 +169,12 @@ class Service(Publishing):
         stored ``data``. ``project``: the entry after an event, or None where the aggregate itself has to be read.
         ``first``: the entry of an aggregate's first event, or None where that event does not tell all of it; it saves
         three requests for each new aggregate. They may be called again for the same event, and do no I/O. ``source``:
-        in a container of the team's own the documents of the aggregates; ``state_of`` gets such a document; it cannot
-        have ``first``, as it leaves no tombstone. ``upcast``: steps from older versions of events, also for effects and
-        reactions. Raises ValueError: the name is taken, the source does not fit, or a step is missing.
+        in a container of the team's own the documents of the aggregates; ``state_of`` gets such a document.
+        ``upcast``: steps from older versions of events, also for effects and reactions. Raises ValueError: the name is
+        taken, the source does not fit, or a step is missing.
         """
         kind = of if isinstance(of, str) else of.aggregate_type
         documents = SourceDocuments.declared(self.own, kind, source)
-        if documents is not None and first is not None:
-            raise ValueError(
-                f"{name} has a source of the team's own and first: leave first out. Such a document may be gone "
-                "without a trace, and a late first event would bring its entry back"
-            )
         steps = Upcasting(upcast or {})
         declared = ReadModelOf(
             name, kind, named_after(name, "SUBSCRIPTION", subscription), named_after(name, "CONTAINER", container),

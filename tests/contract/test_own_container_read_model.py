@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from cosmos_outbox.cli.rebuild import rebuild
 from cosmos_outbox.cosmos.store.container import Container
-from cosmos_outbox.inbox.decision import Because, Complete, Done, Put
+from cosmos_outbox.inbox.decision import Because, Complete, Done, First, Put
 from cosmos_outbox.inbox.deliveries import Collected
 from cosmos_outbox.inbox.entry import After, Entry, Stamp
 from cosmos_outbox.inbox.errors import SourceBehind
@@ -114,10 +114,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-def service_of(kind: str, source: OwnDocuments = TYPED) -> tuple[Service, ReadModelOf[Seats]]:
+def service_of(
+    kind: str, source: OwnDocuments = TYPED, first: First[Seats] | None = None
+) -> tuple[Service, ReadModelOf[Seats]]:
     service = declared(*PATHS[kind])
     board = service.read_model(
-        "board", of="booking", form=FORM, state_of=state_of, project=project, source=source
+        "board", of="booking", form=FORM, state_of=state_of, project=project, source=source, first=first
     )
     return service, board
 
@@ -131,6 +133,40 @@ async def desk(request: pytest.FixtureRequest, server: Server) -> AsyncIterator[
         async with desk.wired.resources:
             yield desk
     await server.faults.clear()
+
+
+@pytest.fixture
+async def quick(server: Server) -> AsyncIterator[Desk]:
+    """Where an aggregate's first event makes its entry."""
+    service, board = service_of("one path", first=lambda event: Seats(seats=event.data["seats"]))
+    async with world_of(service, server) as world:
+        desk = Desk(world.service, world.outbox, world.proxy, world.environment)
+        desk.board, desk.wired = board, service.wire(world.environment)
+        async with desk.wired.resources:
+            yield desk
+
+
+async def test_a_first_event_that_tells_all_makes_the_entry_and_the_document_is_not_looked_for(
+    quick: Desk,
+) -> None:
+    await quick.book()
+    first = replace(await quick.event(1), data={"seats": 7})  # other than the document
+    assert await quick.model.inbox.handle(first) == Put(Entry(1, first.id, Seats(seats=7)), Because.NEW)
+
+
+async def test_a_first_event_that_comes_after_its_document_is_gone_revives_nothing(quick: Desk) -> None:
+    for booking in ("b-1", "b-2"):
+        await quick.book(booking)
+    await quick.move()
+    late = [replace(await quick.event(1, booking), data={"seats": 7}) for booking in ("b-1", "b-2")]
+    second = await quick.event(2)
+    for booking in ("b-1", "b-2"):
+        await quick.proxy.delete_item(booking, quick.key("acme", booking))
+    await quick.model.inbox.handle(second)
+    await quick.model.inbox.heal(AggregateKey("booking", "b-2"))  # as an erasing does
+    for event in late:
+        assert await quick.model.inbox.handle(event) == Complete(Done.DELETED)
+    assert (await quick.entry("b-1"), await quick.entry("b-2")) == ((2, None), (0, None))
 
 
 async def test_events_are_applied_in_order_and_once_and_gaps_are_healed_from_the_document(desk: Desk) -> None:

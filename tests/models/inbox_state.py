@@ -393,7 +393,7 @@ class Model:
         if entry is None and (world.gone or self.off == "sweep-both-ways"):
             return None
         shown = None if world.gone else self._shown(source)
-        result = mend(entry, Heal(Because.SWEEP, None), shown, fenced=True)
+        result = mend(entry, Heal(Because.SWEEP, None), shown, fenced=True, notes_gone=self.forgets)
         return result.entry if isinstance(result, Put) else entry
 
     def _shown(self, found: Found[Content] | None) -> Found[Content] | None:

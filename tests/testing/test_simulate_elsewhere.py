@@ -55,7 +55,8 @@ def declared() -> Service:
     service = Service("own", names=Names(database="own", container=OWN_NAME, topic="own-events"), own=OWN)
     service.read_model(
         "rows", of="booking", form=FORM, state_of=Row.model_validate,
-        project=lambda row, event: After(Row.model_validate(event.data)), source=OwnDocuments({"/type": "booking"}),
+        project=lambda row, event: After(Row.model_validate(event.data)),
+        first=lambda event: Row.model_validate(event.data), source=OwnDocuments({"/type": "booking"}),
     )  # fmt: skip
     return service
 
