@@ -4,12 +4,17 @@ Only what is wrong with a message itself is final: its size, and a character tha
 repair everything else while the events wait in the store. After an error that is not listed, the events wait.
 """
 
+from xml.etree.ElementTree import ParseError
+
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 
 from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.publisher import Refused, Unknown
 
-SDK_ERRORS = (AzureError, OSError, TimeoutError)
+_UNREADABLE = (ParseError, UnicodeDecodeError)
+"""What the SDK raises for what no storage account answers, such as the page of a proxy, or half of an answer."""
+
+SDK_ERRORS = (AzureError, OSError, TimeoutError, *_UNREADABLE)
 """What a call of the SDK can raise."""
 
 BLOB_IS_THERE = "BlobAlreadyExists"
@@ -73,6 +78,8 @@ def reason(error: BaseException, entity: str) -> str:
         return f"no token for {entity} could be obtained ({type(error).__name__})"
     if isinstance(error, TimeoutError):
         return f"{entity} did not answer in time"
+    if isinstance(error, _UNREADABLE):
+        return f"{entity} answers what no storage account does: look at what is in between ({type(error).__name__})"
     return f"{entity} cannot be reached ({type(error).__name__})"
 
 

@@ -41,10 +41,10 @@ async def messages_in(
             found = await service.get_queue_client(queue).get_queue_properties()
     except ResourceNotFoundError:
         return None
-    except ValueError as error:  # the SDK raises it for a connection string without its parts
-        raise UnusableConnection from error
     except SDK_ERRORS as error:
         if hindrance(error) is Hindrance.BROKER_REFUSES and not isinstance(error, ClientAuthenticationError):
             raise Denied(first_line(error)) from error
         raise CannotCheck(reason(error, "it")) from error
+    except ValueError as error:  # the SDK raises it for a connection string without its parts
+        raise UnusableConnection from error
     return int(found.approximate_message_count or 0)

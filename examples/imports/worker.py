@@ -45,7 +45,7 @@ async def work(runs: Jobs, stop: asyncio.Event, environment: Mapping[str, str]) 
 async def _next(queue: QueueClient) -> QueueMessage | None:
     try:
         return await queue.receive_message(visibility_timeout=VISIBILITY_SECONDS)
-    except (AzureError, OSError) as error:
+    except Exception as error:  # noqa: BLE001 - whatever it was, the queue is asked again
         _log.warning("the queue cannot be read: %s", type(error).__name__)
         return None
 

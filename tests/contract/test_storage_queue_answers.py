@@ -1,17 +1,23 @@
 """What a storage account answers to a send is told apart: this event never, or all events later, and why."""
 
+import asyncio
 import socket
 from http.server import BaseHTTPRequestHandler
 from typing import Any, ClassVar
 
 import pytest
 
+from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.publisher import Outcome, Refused, Unknown
 from cosmos_outbox.settings.connections import Connection
+from cosmos_outbox.storagequeue.claims import ClaimReader
 from cosmos_outbox.storagequeue.client import queue_service
+from cosmos_outbox.storagequeue.messages import Messages
 from cosmos_outbox.storagequeue.publisher import StorageQueuePublisher
+from cosmos_outbox.telemetry.work import Work
+from devstack.testing import eventually
 from tests.support.publishing import event, publish
 from tests.support.serving import serving
 
@@ -25,16 +31,24 @@ class Answering(BaseHTTPRequestHandler):
     sent: ClassVar[list[str]]
     missing: ClassVar[str] = ""
     """A queue that is not there, whatever the others answer."""
+    body: ClassVar[bytes | None] = None
+    """In the place of what the service says."""
+
+    def do_GET(self) -> None:
+        self.do_POST()
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
         queue = self.path.split("/")[2]
         self.sent.append(queue)
         status, code = (404, "QueueNotFound") if queue == self.missing else (self.status, self.code)
-        body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>no</Message></Error>".encode()
+        body = self.body
+        if body is None:
+            body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>no</Message></Error>".encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/xml")
-        self.send_header("x-ms-error-code", code)
+        if self.body is None:
+            self.send_header("x-ms-error-code", code)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -122,3 +136,34 @@ async def test_an_event_is_accepted_only_when_each_queue_has_it() -> None:
     assert isinstance(outcome, Unknown)
     assert "the queue missing (STORAGEQUEUE_QUEUES) does not exist" in outcome.reason
     assert {*kind.sent} == {"there", "missing"}
+
+
+@pytest.mark.parametrize(
+    ("status", "body"), [(201, b""), (201, b"<QueueMess"), (403, "gesperrt für Sie".encode("latin-1"))]
+)
+async def test_what_no_storage_account_answers_makes_events_and_messages_wait(
+    status: int, body: bytes
+) -> None:
+    """A proxy says it, or half of an answer arrives: the SDK raises what is no error of its own."""
+    kind = type("Kind", (Answering,), {"status": status, "code": "", "sent": [], "body": body})
+    with serving(kind) as address:
+        [outcome] = await outcomes(address, 1)
+        assert isinstance(outcome, Unknown)
+        assert "the queue q (STORAGEQUEUE_QUEUES)" in outcome.reason
+        account = Connection(
+            connection_string=f"DefaultEndpointsProtocol=http;AccountName=a;AccountKey=AA==;QueueEndpoint={address}/a;"
+        )
+        async with queue_service(account, None) as client:
+            stop, work = asyncio.Event(), Work()
+            queue, poison = client.get_queue_client("q"), client.get_queue_client("q-poison")
+            serves = asyncio.create_task(
+                Messages(queue, poison, ClaimReader(None)).serve(_nobody, stop, work, slots=2)
+            )
+            await eventually(lambda: work.waiting_for or serves.done())
+            stop.set()
+            await serves
+    assert "the queue q" in str(work.waiting_for)
+
+
+async def _nobody(_: Delivery) -> None:
+    raise AssertionError("there was no message")

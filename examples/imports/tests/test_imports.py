@@ -1,7 +1,9 @@
 """A task in memory: what each attempt may come to, and what comes twice, late or from the dead."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
@@ -11,6 +13,7 @@ import pytest
 from cosmos_outbox import Origin
 from cosmos_outbox.errors import IdempotencyKeyReused
 from cosmos_outbox.testing import InMemory, in_memory
+from examples.imports import worker
 from examples.imports.accepting import Import, Imports
 from examples.imports.jobs import Jobs
 from examples.imports.service import service
@@ -164,3 +167,23 @@ def test_a_job_ends_before_the_host_would_end_its_process_with_all_else_in_it() 
     host = json.loads((Path(__file__).parents[1] / "host.json").read_text())
     hours, minutes, seconds = map(int, host["functionTimeout"].split(":"))
     assert timedelta(hours=hours, minutes=minutes, seconds=seconds) >= RUN_FOR + timedelta(minutes=1)
+
+
+async def test_whatever_the_queue_answers_it_is_asked_again(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop, answers = asyncio.Event(), iter([SyntaxError("half of an answer"), OSError("away")])
+
+    class Queue(AbstractAsyncContextManager["Queue"]):
+        async def __aexit__(self, *_: object) -> None: ...
+
+        async def receive_message(self, **_: object) -> None:
+            if error := next(answers, None):
+                raise error
+            stop.set()
+
+    monkeypatch.setattr(worker, "_queue", lambda *_: Queue())
+    monkeypatch.setattr(worker, "REST_SECONDS", 0.01)
+    async with asyncio.timeout(10):
+        await worker.work(jobs, stop, {})
+    assert stop.is_set()
