@@ -24,6 +24,7 @@ _EXAMPLES = {
     "date": "2026-03-01",
     "time": "12:00:00Z",
     "email": "jane.doe@example.org",
+    "idn-email": "jane.doe@example.org",
     "uri": "https://example.org/",
 }
 """By the format."""
@@ -105,6 +106,10 @@ class Components:
         found = {key: value for key, value in node.items() if key not in _LEFT_OUT[form]}
         if found.get("default", ...) is None:  # it only says that the property may be left out
             del found["default"]
+        if (
+            found.get("format") == "email"
+        ):  # which has ASCII alone: what pydantic takes has letters of any script
+            found["format"] = "idn-email"
         for key, value in found.items():
             inner = SchemaForm.INPUT if form is SchemaForm.PATCH and key in ("items", "prefixItems") else form
             if key == "properties":
