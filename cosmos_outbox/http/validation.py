@@ -118,7 +118,10 @@ def _checked(
         details = validated(model, document)
     except InvalidRequest as invalid:
         kept = {name for name in document if name in stored and _same(document[name], stored[name])}
-        wrong += [error for error in invalid.errors if not _is_about(error.field, kept)]
+        others = document.keys() - kept  # one of them may be called as a part of what is kept: name.x
+        wrong += [
+            error for error in invalid.errors if error.field in others or not _is_about(error.field, kept)
+        ]
     else:
         if not wrong:
             return details

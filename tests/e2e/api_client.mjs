@@ -67,5 +67,5 @@ seen.paged = [paged.length - ids.length, new Set(paged).size === paged.length, m
 const look = await changed("2026-01-01T00:00:00+00:00");
 await rival(more[0], { description: "after the look" });
 const next = await changed(look.since);
-seen.changed = [look.items.length === paged.length, more.every((id) => look.items.some((each) => each.id === id)), next.items.at(-1).description, next.since >= look.since];
+seen.changed = [look.items.length === paged.length, more.every((id) => look.items.some((each) => each.id === id)), next.items.find((each) => each.id === more[0]).description, next.since >= look.since];
 console.log(JSON.stringify(seen));

@@ -149,6 +149,8 @@ def test_what_was_read_may_be_sent_back_whole(by: Any, sent: dict[str, Any], tit
         (SHOWN | {"sequence": "3", "colour": "red", "place": {"room": ""}}, ["sequence", "place.room", "colour"]),
         (SHOWN | {"title": "x" * 101}, ["title"]),
         ({"id": None, "title": "x"}, ["id"]),
+        ({"title": TASK.state.title, "title.x": 1}, ["title.x"]),
+        (SHOWN | {"title.x": 1, "place.room": 2}, ["title.x", "place.room"]),
     ],
 )  # fmt: skip
 def test_what_cannot_be_set_and_is_changed_is_refused_by_name(
