@@ -20,7 +20,8 @@ from cosmos_outbox.lists import continuation
 from cosmos_outbox.telemetry.tracing import writing
 
 _ID = "effects"
-_ALL = "SELECT * FROM c WHERE c.subscriber = @subscriber"
+_ALL = "SELECT * FROM c WHERE c.subscriber = @subscriber AND IS_DEFINED(c.unfinished)"
+_UNFINISHED = "SELECT * FROM c WHERE c.subscriber = @subscriber AND c.unfinished = true"
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,9 @@ class CosmosEffects:
         self, size: int, position: str | None, *, unfinished: bool
     ) -> tuple[Sequence[tuple[AggregateKey, EffectItem]], str | None]:
         """A page of them, or of those with something open or running. Raises UnknownContinuation, StoreAway."""
-        query = f"{_ALL} AND c.unfinished = true" if unfinished else f"{_ALL} AND c.type = 'effects'"
         try:
             items, position = await self.container.page(
-                query, {"@subscriber": self.subscriber}, size, position
+                _UNFINISHED if unfinished else _ALL, {"@subscriber": self.subscriber}, size, position
             )
         except StoreFailed as error:
             if position is not None and error.failure.kind is Kind.INVALID:
