@@ -223,12 +223,13 @@ async def act_as_another_version(others: Others, contact: str) -> None:
     with suppress(AzureError, TimeoutError):
         async with asyncio.timeout(30), others.feed() as container:
             item = await container.read_item(contact, contact)
-            outcome = "unknown"
-            changes = operations(item, name)
-            if others.large and int(name[-1], 16) % 2:
-                changes[1][1][0]["data"]["scan"] = name * _SCAN
-            await container.execute_item_batch(changes, contact)
-            outcome = "acknowledged"
+            if not item["data"]["deleted"]:
+                outcome = "unknown"
+                changes = operations(item, name)
+                if others.large and int(name[-1], 16) % 2:
+                    changes[1][1][0]["data"]["scan"] = name * _SCAN
+                await container.execute_item_batch(changes, contact)
+                outcome = "acknowledged"
     body = {"id": contact, "email": value_of(name, "email")} if outcome == "acknowledged" else None
     others.history.add([Answered(at=others.time(), operation=name, number=1, outcome=outcome, body=body)])
 

@@ -78,6 +78,8 @@ async def _changed(stack: Stack, contact: str, operation: str) -> Outcome:
     try:
         async with _contacts(stack) as container:
             item = await container.read_item(contact, contact)
+            if item["data"]["deleted"]:
+                return outcome
             outcome = "unknown"
             await container.execute_item_batch(operations(item, operation), contact)
     except _ERRORS:
