@@ -18,6 +18,7 @@ from pathlib import Path
 
 from cosmos_outbox.settings.transports import Name
 from tests.simulation.planted_bugs import ALSO_SEEN_BY, FULL, MEETING, ONLY_WITH, OVER
+from tests.simulation.planted_reading import CANARY
 from tests.torture.planted import copy_tracked, plant
 from tests.torture.planted_bugs import PLANTED, Planted
 
@@ -72,6 +73,7 @@ def _hunted(name: str, copy: Path, seconds: float, first: int) -> Hunt:
         *(["--full"] if name in FULL else []),
         *(["--only-with", ONLY_WITH[name]] if name in ONLY_WITH else []),
         *(["--over", OVER[name]] if name in OVER else []),
+        *(["--sings"] if name in {bug.name for bug in CANARY} else []),
     ]
     done = subprocess.run(
         command,
@@ -89,18 +91,21 @@ def _hunted(name: str, copy: Path, seconds: float, first: int) -> Hunt:
     return Hunt(name, None, time.monotonic() - began, (), output)
 
 
-def simulate(seconds: float, first: int, *, full: bool, only_with: str | None, over: Name) -> int:
+def simulate(
+    seconds: float, first: int, *, full: bool, only_with: str | None, over: Name, sings: bool
+) -> int:
     """In the copy: run seeds until one breaks a promise."""
     from cosmos_outbox.testing.simulation.plan import SimulationPlan  # noqa: PLC0415 - those of the copy
     from cosmos_outbox.testing.simulation.world import run  # noqa: PLC0415
     from tests.simulation.contacts import CONTACTS  # noqa: PLC0415
+    from tests.simulation.singing import sing  # noqa: PLC0415
 
     began = time.process_time()
     for seed in count(first):
         plan = SimulationPlan.drawn(seed, full=full, transport=over)
         if only_with not in {None, *plan.faults}:
             continue
-        result = run(plan, CONTACTS)
+        result = sing(seed) if sings else run(plan, CONTACTS)
         passed = time.process_time() - began
         if result.violations:
             rules = "; ".join(sorted({each.rule for each in result.violations}))
@@ -124,8 +129,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parse(arguments, known)
     if given.seeds_for is not None:
         return simulate(
-            given.seeds_for, given.first, full=given.full, only_with=given.only_with, over=given.over
-        )
+            given.seeds_for, given.first,
+            full=given.full, only_with=given.only_with, over=given.over, sings=given.sings,
+        )  # fmt: skip
     print("| bug | seed | CPU | seen by |", "| --- | --- | --- | --- |", sep="\n", flush=True)
     missed = [name for name in given.names or known if not _tell(known[name], given.seconds, given.first)]
     if missed:
@@ -149,6 +155,7 @@ def _parse(arguments: Sequence[str] | None, known: Iterable[str]) -> argparse.Na
     parser.add_argument("--seeds-for", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--full", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--only-with", help=argparse.SUPPRESS)
+    parser.add_argument("--sings", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--over", default="servicebus", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if unknown := set(given.names) - set(known):

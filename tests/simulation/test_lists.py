@@ -1,10 +1,11 @@
-"""What the operators' lists show while all fails was so; a list that shows something else is seen."""
+"""What the lists of operators and read models show while all fails was so; one that shows something else is seen."""
 
 import dataclasses
 from typing import Any
 
 import pytest
 
+from cosmos_outbox.cosmos.inbox.listing import CosmosItems
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.outbox.parking_lot import ParkedPage
 from cosmos_outbox.testing.simulation import lists
@@ -40,9 +41,9 @@ def test_under_faults_what_is_listed_was_so(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(lists._Walk, "judged", counted)
     for seed in SEEDS:
         assert _run(seed).violations == []
-        if any(shown for container, shown in seen if container == "parked-events"):
+        if {"parked-events", "directory"} <= {container for container, shown in seen if shown}:
             return
-    pytest.fail("nothing parked was ever listed")
+    pytest.fail("nothing parked was ever listed, or no entry of the directory")
 
 
 @pytest.mark.long
@@ -71,6 +72,25 @@ def test_a_list_that_shows_something_else_is_seen(
         return changed
 
     monkeypatch.setattr(CosmosParkingLot, "page", page)
+    assert any(told in each for seed in SEEDS for each in _told(_run(seed)))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [(lambda items: items[1:], "directory leaves"), (lambda items: [*items, *items], "times")],
+)
+def test_a_page_of_a_read_model_that_goes_on_elsewhere_is_seen(
+    wrong: Any, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = CosmosItems.first
+
+    async def first(self: CosmosItems, conditions: Any, by: Any, most: int, after: Any) -> Any:
+        found = await right(self, conditions, by, most, after)
+        return found if after is None else wrong(found)
+
+    monkeypatch.setattr(CosmosItems, "first", first)
     assert any(told in each for seed in SEEDS for each in _told(_run(seed)))
 
 

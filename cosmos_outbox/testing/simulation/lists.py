@@ -1,8 +1,10 @@
-"""Somebody leafs through the operators' lists all the time, also while the store fails: what a list shows was so.
+"""Somebody leafs through lists all the time, the operators' and the read models', also while the store fails: what a
+list shows was so.
 
 A page that fails is told as a failure that passes, and is asked for again with the same token, which leads on. A walk
 shows nothing twice and nothing that never was; what was there all the time, and for longer than a replica lags, is in
-it, and what has been gone for as long is not.
+it, and what has been gone for as long is not. A read model is walked in any of its orders: what is written
+meanwhile may move to where the walk has been, or is yet to come.
 """
 
 import asyncio
@@ -19,6 +21,7 @@ from cosmos_outbox.testing.simulation.deployment import Deployment
 from cosmos_outbox.testing.simulation.http import SentRequest, StoreResponse
 from cosmos_outbox.testing.simulation.plan import SimulationPlan
 from cosmos_outbox.testing.simulation.watching import written
+from cosmos_outbox.wiring.declared import ReadModelOf
 from cosmos_outbox.wiring.service import Wired
 
 RULE = "a list"
@@ -40,6 +43,8 @@ class _Lasted:
     since: float
     until: float | None = None
     times: int = 1
+    written: float = 0.0
+    """When it was last."""
 
 
 @dataclass
@@ -69,9 +74,11 @@ class ListedDocuments:
         if not self.shows(document):
             self._gone(name, at)
         elif known is None:
-            self.documents[name] = _Lasted(at)
+            self.documents[name] = _Lasted(at, written=at)
         elif known.until is not None:
-            self.documents[name] = _Lasted(at, times=known.times + 1)
+            self.documents[name] = _Lasted(at, times=known.times + 1, written=at)
+        else:
+            known.written = at
 
     def _gone(self, name: str, at: float) -> None:
         known = self.documents.get(name)
@@ -95,7 +102,16 @@ class ListReader:
         self._aside = ListedDocuments(
             settings.cosmos_set_aside_container, lambda each: each.get("state") in _OPEN
         )
-        self._ground.store.saw += [self._parked.saw, self._aside.saw]
+        self._read_models = {
+            each.name: (
+                each,
+                ListedDocuments(settings.name(each.container), lambda each: each.get("deleted") is False),
+            )
+            for each in self._ground.service.subscribers
+            if isinstance(each, ReadModelOf)
+        }
+        entries = [each for _, each in self._read_models.values()]
+        self._ground.store.saw += [each.saw for each in (self._parked, self._aside, *entries)]
         self.walks = 0
 
     async def go_on(self, over: Callable[[], bool]) -> None:
@@ -107,12 +123,20 @@ class ListReader:
             lists += [
                 (self._aside, each.subscriber.retrier.page) for each in desk.wired.subscriptions.values()
             ]
+            lists += [(of, self._sorted(name, desk.wired)) for name, (_, of) in self._read_models.items()]
             of, page = self._chance.choice(lists)
-            work = _Walk(of, page, self._chance.choice(_SIZES), self._ground.loop.time, over)
+            moves = of not in (self._parked, self._aside)
+            work = _Walk(of, page, self._chance.choice(_SIZES), self._ground.loop.time, over, moves=moves)
             await self._ground.loop.begin(desk.instance, work.go_on())
-            self._wrong += work.judged(self._lags, whole=of is self._parked)
+            self._wrong += work.judged(self._lags, whole=of is not self._aside)
             self._wrong += await self._ground.loop.begin(desk.instance, _status(desk.wired))
             self.walks += work.ended
+
+    def _sorted(self, name: str, wired: Wired) -> Page:
+        """Of a read model, in one of its orders."""
+        declared, _ = self._read_models[name]
+        kept, sort = wired.read_model(declared), self._chance.choice(declared.form.orders)
+        return lambda size, token: kept.listing.page([], sort, size, token)
 
 
 @dataclass
@@ -124,6 +148,8 @@ class _Walk:
     size: int
     now: Callable[[], float]
     over: Callable[[], bool]
+    moves: bool = False
+    """Whether what is written has another place in the list then."""
     shown: list[tuple[float, str]] = field(default_factory=list)
     wrong: list[Violation] = field(default_factory=list)
     began: float = 0.0
@@ -155,7 +181,7 @@ class _Walk:
         for name, times in Counter(name for _, name in self.shown).items():
             if name not in documents:
                 found.append(Violation(RULE, f"{self.of.container} shows {name}, which never was in it"))
-            elif times > documents[name].times:
+            elif times > documents[name].times and not self._has_moved(documents[name], lags):
                 found.append(Violation(RULE, f"{self.of.container} shows {name} {times} times"))
         for at, name in self.shown if whole else ():
             known = documents.get(name)
@@ -163,9 +189,13 @@ class _Walk:
                 found.append(Violation(RULE, f"{self.of.container} shows {name}, which is long gone"))
         names = {name for _, name in self.shown}
         for name, known in documents.items() if whole and self.ended else ():
-            if known.since < self.began - lags and known.until is None and name not in names:
+            lasts = known.since < self.began - lags and known.until is None
+            if lasts and name not in names and not self._has_moved(known, lags):
                 found.append(Violation(RULE, f"{self.of.container} leaves {name} out"))
         return found
+
+    def _has_moved(self, known: _Lasted, lags: float) -> bool:
+        return self.moves and known.written > self.began - lags
 
 
 async def _status(wired: Wired) -> list[Violation]:
