@@ -23,7 +23,6 @@ ONLY_WITH: Mapping[str, str] = {
     "publishes-again-under-the-first-id": "then.publish again",
     "rebuild-after-a-restore-only-heals": "then.restore",
     "replay-leaves-the-event-in-the-way": "plot.two hands",
-    **{bug.name: "lists" for bug in LISTS},
     **{bug.name: kind for kind, bugs in DEPLOYMENTS.items() for bug in bugs},
 }
 """The seeds that do not draw this are left out: they run none of the code."""

@@ -1,4 +1,4 @@
-"""Bugs of what is only read: what listens to the canary, hunted where it sings, and the lists of read models."""
+"""Bugs of what is only read: what listens to the canary, hunted where it sings, and pages of lists."""
 
 from tests.torture.planted_bugs import Planted
 
@@ -13,10 +13,9 @@ LISTS: tuple[Planted, ...] = (
         '    return f"{path} {sign}= @key AND ({path} {sign} @key OR c.id {sign} @after)"\n',
         '    return f"{path} {sign} @key AND ({path} {sign} @key OR c.id {sign} @after)"\n',
         _NO_PROFILE,
-        ("a list",),
+        ("a list", "read model"),
     ),
 )
-"""They are hunted where somebody leafs through lists."""
 
 CANARY: tuple[Planted, ...] = (
     Planted(
