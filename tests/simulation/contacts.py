@@ -40,6 +40,7 @@ _READS = 0.2
 """Of what clients want of a contact that there is."""
 _SCAN = 4_000
 """So often its name is in what another version scans: more than a Storage queue takes."""
+_PAGES = (2, 5, 100)
 _FINAL = {404, 409, 410, 412, 413, 415, 422}
 """No repetition changes these."""
 
@@ -260,12 +261,12 @@ async def listed(wired: Wired, now: float) -> list[FinallyListed]:
 
 
 async def shown(wired: Wired, now: float) -> list[SeenEntry]:
-    """All entries of the directory, in an order by the seed's time, on one page: no seed decides what a token is."""
+    """All entries of the directory, in an order and on pages by the seed's time, each by the token before it."""
     found: list[SeenEntry] = []
     token: str | None = None
-    sort = FORM.orders[int(now * 1000) % len(FORM.orders)]
+    size, sort = _PAGES[int(now * 100) % len(_PAGES)], FORM.orders[int(now * 1000) % len(FORM.orders)]
     while True:
-        page = await Application(wired).directory.search(Search({}, sort), 100, token)
+        page = await Application(wired).directory.search(Search({}, sort), size, token)
         for entry in page.items:
             data = entry.state.model_dump(mode="json", by_alias=True)
             found.append(

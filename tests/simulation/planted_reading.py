@@ -1,22 +1,10 @@
-"""Bugs of what is only read: what listens to the canary, hunted where it sings, and the lists of read models."""
+"""Bugs of what listens to the canary. They are hunted where it sings."""
 
 from tests.torture.planted_bugs import Planted
 
 _LISTENER = "cosmos_outbox/inbox/canary.py"
 _NO_PROFILE = "the simulation alone"
 _LOST = ("lost, says the canary",)
-
-LISTS: tuple[Planted, ...] = (
-    Planted(
-        "next-page-is-after-the-key-alone",  # a walk by what several entries have in common
-        "cosmos_outbox/cosmos/store/paging.py",
-        '    return f"{path} {sign}= @key AND ({path} {sign} @key OR c.id {sign} @after)"\n',
-        '    return f"{path} {sign} @key AND ({path} {sign} @key OR c.id {sign} @after)"\n',
-        _NO_PROFILE,
-        ("a list",),
-    ),
-)
-"""They are hunted where somebody leafs through lists."""
 
 CANARY: tuple[Planted, ...] = (
     Planted(
