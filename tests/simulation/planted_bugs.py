@@ -280,14 +280,6 @@ MEETING: tuple[Planted, ...] = (
         ("read went back",),
     ),
     Planted(
-        "forgets-with-the-sdk-what-a-read-has-shown",  # a read, another key's 404/1002, and a replica that lags
-        "cosmos_outbox/cosmos/store/container.py",
-        '            self._saw(partition_key, headers.get("x-ms-session-token"))\n',
-        '            self._saw(partition_key, token and headers.get("x-ms-session-token"))\n',
-        _NO_PROFILE,
-        ("read went back",),
-    ),
-    Planted(
         "publishes-again-under-the-first-id",  # within the topic's window
         "cosmos_outbox/outbox/republish.py",
         "replace(event, message_id=self.message_id(event.id)) if isinstance(event, OutboxEvent) else event\n",
