@@ -165,8 +165,9 @@ PLANTED = (
         "examples/receiver/inbox.py",
         "                if event.sequence <= last:\n                    return Taken.KNOWN\n"
         "                if event.sequence > last + 1:\n                    return Taken.TOO_EARLY\n"
-        '            database.execute("INSERT INTO seen (id) VALUES (?)", [event.id])\n',
-        "                if event.sequence > last + 1:\n                    return Taken.TOO_EARLY\n",
+        "            sequence = event.sequence or last or 0\n",
+        "                if event.sequence > last + 1:\n                    return Taken.TOO_EARLY\n"
+        "            sequence = event.sequence or last or 0\n",
         "servicebus",
         ("receiver",),
     ),

@@ -93,8 +93,6 @@ NOT_OVER: Mapping[Name, Set[str]] = {
     "webhook": {
         *("bus.stolen", "bus.lock_lost", "meet.theft", "partner", "plot.absent", "sessions", "triggers"),
         *("then.restore", "then.away"),
-        # The receiver to copy asks nobody for what is missing:
-        *("discards", PARKING, "plot.again", "plot.two hands"),
     },
 }
 """What a transport has not, or the simulation has not over it."""
