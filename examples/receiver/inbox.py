@@ -84,7 +84,7 @@ class Inbox:
             if event.sequence is not None and last is not None:
                 if event.sequence <= last:
                     return Taken.KNOWN
-                if event.sequence > last + 1:
+                if event.sequence > last + 1 and not is_notice:  # a notice's read shows what is missing, too
                     return Taken.TOO_EARLY
             sequence = event.sequence or last or 0
             if not is_notice:

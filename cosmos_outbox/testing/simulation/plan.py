@@ -91,7 +91,10 @@ KINDS = frozenset(
 NOT_OVER: Mapping[Name, Set[str]] = {
     "storagequeue": {"bus.refuse_mix", "partner", "sessions", "triggers"},
     "webhook": {
+        # There are no queues, no locks and no subscribers; it is the only destination:
         *("bus.stolen", "bus.lock_lost", "meet.theft", "partner", "plot.absent", "sessions", "triggers"),
+        # The receiver to copy looks at an aggregate when something of it comes; nothing goes through all of them, as a
+        # sweep or a rebuild does. Where the last event expired unsent, or the store went back, nobody would tell it:
         *("then.restore", "then.away"),
     },
 }
