@@ -126,7 +126,7 @@ class EffectInbox:
 
     async def _go(self, key: AggregateKey, call: EffectCall, *, fenced: bool) -> bool:
         """Raises RecordChanged: the item was changed, or is an old one."""
-        made = False
+        made, room_at = False, self.time() + HOLD_SECONDS
         while (step := call.step()) is not None:
             if isinstance(step, Settled) and made:
                 break
@@ -138,6 +138,9 @@ class EffectInbox:
                 item, made = await self._carry_out(key, call, step), True
                 if call.by is By.OPERATOR and step.run is call.event:
                     break
+                fetched = step.run is not None and step.run is not call.event
+                if fetched and call.by is By.MESSAGE and self.time() >= room_at:  # makes-room
+                    raise EffectRunning("the effects before it take long: it is tried again")
                 call = call.over(item, self.clock())
         return made
 

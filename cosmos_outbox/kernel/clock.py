@@ -12,9 +12,11 @@ A thread that is not begun by ``asyncio.to_thread`` has an empty context, so the
 thread that runs our code, that of :mod:`cosmos_outbox.sqlite.database`, gets the context of its caller. OpenTelemetry
 reads gauges in a thread of its own: what is reported there is as old as the system's clock says.
 
-What guards a secret (a key, a nonce) is not drawn here: that has to be unforeseeable whatever a test wants.
+What guards a secret (a key, a nonce) is no luck: :func:`secret` gives it, by the operating system, whatever a test sets
+for luck. Only a simulation, where nothing is to be guarded, draws it from its seed.
 """
 
+import os
 import random
 import socket
 import time
@@ -47,6 +49,8 @@ class Sources:
     """Chooses among what is equally right."""
     machine: Callable[[], str] = socket.gethostname
     """The machine's name, for people."""
+    secret: Callable[[int], bytes] = os.urandom
+    """So many bytes that nobody can foresee."""
 
 
 SYSTEM = Sources(_system_now, time.monotonic, uuid4, random.SystemRandom())
@@ -93,6 +97,11 @@ def new_id() -> UUID:
 def randomness() -> random.Random:
     """Draws lots, where every outcome is right; nothing that has to be unforeseeable."""
     return _sources.get().random
+
+
+def secret(size: int) -> bytes:
+    """So many bytes that nobody can foresee, for a key or a nonce."""
+    return _sources.get().secret(size)
 
 
 def machine() -> str:

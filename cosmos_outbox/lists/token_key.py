@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from cosmos_outbox.kernel.clock import randomness
+from cosmos_outbox.kernel.clock import secret
 from cosmos_outbox.lists import continuation
 
 _NONCE_BYTES = 12
@@ -19,8 +19,8 @@ _KEY_BYTES = 32
 
 
 def new_key() -> str:
-    """A key as a store keeps it. A deployed service's luck, which draws it, is the operating system's."""
-    return base64.b64encode(randomness().randbytes(_KEY_BYTES)).decode()
+    """A key as a store keeps it."""
+    return base64.b64encode(secret(_KEY_BYTES)).decode()
 
 
 @dataclass
@@ -33,7 +33,7 @@ class TokenKey:
 
     async def close(self, scope: str, position: str) -> str:
         """The position in the list that ``scope`` names, as clients get it. Raises what the store raises."""
-        nonce = randomness().randbytes(_NONCE_BYTES)
+        nonce = secret(_NONCE_BYTES)
         closed = (await self._key()).encrypt(nonce, position.encode(), scope.encode())
         return base64.urlsafe_b64encode(nonce + closed).decode().rstrip("=")
 

@@ -7,7 +7,7 @@ import pytest
 from cosmos_outbox.cosmos.aggregates.batch import MAX_BYTES, MAX_OPERATIONS
 from cosmos_outbox.cosmos.aggregates.once import PATIENCE_SECONDS
 from cosmos_outbox.http.request import DEFAULT_PAGE_SIZE, MAX_BODY_BYTES, MAX_PAGE_SIZE
-from cosmos_outbox.inbox.receiver import HOLD_SECONDS, LONGEST_CALL_SECONDS, PATIENT_SECONDS, WAIT_SECONDS
+from cosmos_outbox.inbox.receiver import HOLD_SECONDS, LONGEST_CALL_SECONDS, WAIT_SECONDS
 from cosmos_outbox.operations import shedding
 from cosmos_outbox.outbox.aggregates import ATTEMPTS
 from cosmos_outbox.preflight.servicebus_rules import MOST_DELIVERIES
@@ -44,7 +44,6 @@ TOLD = {
     ],
     "docs/use/messages.md": [
         f"| {HOLD_SECONDS:.0f} s; then it is set aside",
-        f"up to {PATIENT_SECONDS:.0f} s where it brings missing events",
     ],
     "docs/use/when-to-use.md": [f"A batch holds {MAX_OPERATIONS} documents and {MAX_BYTES >> 20} MB"],
     "docs/operate/deploy.md": [

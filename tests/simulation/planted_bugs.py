@@ -274,8 +274,16 @@ MEETING: tuple[Planted, ...] = (
     Planted(
         "read-goes-on-with-writes-alone",  # another instance's write, a read of it, and a replica that lags
         "cosmos_outbox/cosmos/store/container.py",
-        "            if token:  # it went in the place of the SDK's own, which goes on with each read\n",
-        "            if False:\n",
+        '            self._saw(partition_key, headers.get("x-ms-session-token"))\n',
+        "            pass\n",
+        _NO_PROFILE,
+        ("read went back",),
+    ),
+    Planted(
+        "forgets-with-the-sdk-what-a-read-has-shown",  # a read, another key's 404/1002, and a replica that lags
+        "cosmos_outbox/cosmos/store/container.py",
+        '            self._saw(partition_key, headers.get("x-ms-session-token"))\n',
+        '            self._saw(partition_key, token and headers.get("x-ms-session-token"))\n',
         _NO_PROFILE,
         ("read went back",),
     ),

@@ -175,8 +175,6 @@ NAMES = {
 ATTRIBUTES = {each for names in NAMES.values() for each in names}
 
 EXCEPTIONS = {
-    ("cosmos_outbox/lists/token_key.py", "os.urandom"): "a nonce that comes twice opens the list's tokens",
-    ("cosmos_outbox/lists/token_key.py", "AESGCM.generate_key"): "a key that can be foreseen is none",
     (
         "domain/contact.py",
         "uuid.uuid4",

@@ -38,7 +38,10 @@ class World:
     ended: list[tuple[str, int | None, float]] = field(default_factory=list)
     records: FakeSetAside = field(default_factory=FakeSetAside)
     items: FakeItems = field(default_factory=FakeItems)
+    source: FakeEvents = field(default_factory=FakeEvents)
     away_until: float = 0.0
+    takes: float = 0.0
+    """How many seconds an effect of a sick aggregate takes beside."""
 
     hot: bool = False
     """The store is throttled where the sick aggregate's item is, and nowhere else."""
@@ -48,7 +51,7 @@ class World:
             return NOON + timedelta(seconds=self.loop.time())
 
         self.inbox = EffectInbox(
-            self.items, FakeEvents(), self.effect, RULES, clock, self.loop.time, asyncio.sleep
+            self.items, self.source, self.effect, RULES, clock, self.loop.time, asyncio.sleep
         )
         self.receiver = Receiver(
             read,
@@ -74,6 +77,7 @@ class World:
         here = received.aggregate.id, received.sequence
         self.began.append((*here, round(self.loop.time())))
         if received.aggregate != WELL:
+            await asyncio.sleep(self.takes)
             await self.goes_on.wait()
         self.ended.append((*here, round(self.loop.time())))
 
@@ -108,6 +112,27 @@ def test_an_effect_that_hangs_makes_room_and_runs_once() -> None:
     assert [each[:2] for each in world.began if each[0] == "sick"] == [("sick", 1), ("sick", 2)]
     assert [each[:2] for each in world.ended if each[0] == "sick"] == [("sick", 1), ("sick", 2)]
     assert {state for _, _, state in world.states} == {RecordState.APPLIED}
+
+
+def test_lost_events_whose_effects_are_slow_make_room_between_two_of_them() -> None:
+    world = World(takes=3.0)
+    world.goes_on.set()
+
+    async def session() -> None:
+        for sequence in range(1, 5):
+            await world.source.put(mailed(SICK, sequence))
+        await world.receive(mailed(SICK, 5), 1)
+        await world.receive(mailed(WELL, 1), 2)
+        assert world.ended == [("sick", 1, 3), ("sick", 2, 6), ("well", 1, 6)]
+        assert world.states == [("sick", 5, RecordState.WAITING)]
+        for _ in range(3):
+            await world.retrier.run(seconds=600)
+
+    world.loop.run(session())
+    assert [each[:2] for each in world.ended if each[0] == "sick"] == [
+        ("sick", place) for place in range(1, 6)
+    ]
+    assert world.states == [("sick", 5, RecordState.APPLIED)]
 
 
 def test_a_service_that_says_that_it_is_away_hits_everybody_and_makes_no_room() -> None:

@@ -188,7 +188,7 @@ class Afterwards:
         by_others = {*history.unsequenced, *(each.document for each in history.poisons)}
         if item.get("type") in kinds:
             return isinstance(data, dict) and not data.get("deleted")
-        return item.get("type") in {"note", "progress"} or item["id"] in by_others
+        return item.get("type") in {"note", "progress", "continuationKey"} or item["id"] in by_others
 
     async def _restore(self) -> list[Violation]:
         """The store is as it was at a moment before, and subscribers have seen more: docs/operate/restore.md."""

@@ -73,6 +73,7 @@ class Ground:
             new_id=lambda: UUID(int=chance.getrandbits(128), version=4),
             random=chance,
             machine=lambda: name,
+            secret=chance.randbytes,
         )
 
     def clients(self) -> Clients:
