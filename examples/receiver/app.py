@@ -1,30 +1,33 @@
 """The receiver: an event is verified, then applied and committed, then answered.
 
 ``WEBHOOK_SECRETS``: the sender's secrets, separated by spaces; any of them will do, so they are changed without a gap.
-The answers are those that the sender knows: 401 stops it, 400 parks the event's aggregate, 409 makes it try again.
+``SOURCE``: where an aggregate is read when one of its events was given up, with ``{type}`` and ``{id}``.
+The answers are those that the sender knows: 401 stops it, 400 parks the aggregate, after 409 and 5xx it tries again.
 """
 
 import json
 import os
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import httpx
 from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from examples.receiver.inbox import CloudEvent, Inbox, Taken
+from examples.receiver.inbox import CloudEvent, Current, Inbox, ReadAgain, Taken
 
 LONGEST_BODY = 1_000_000
 STRUCTURED = "application/cloudevents+json"
 
 
-def application(file: Path, secrets: str) -> FastAPI:
+def application(file: Path, secrets: str, read_again: ReadAgain) -> FastAPI:
     """A receiver that keeps its data in this file. Raises ValueError: there is no secret."""
     verifiers = [Webhook(secret) for secret in secrets.split()]
     if not verifiers:
         raise ValueError("WEBHOOK_SECRETS is not set: unsigned requests could be anybody's")
-    inbox = Inbox(file)
+    inbox = Inbox(file, read_again)
     app = FastAPI(title="Receiver")
 
     @app.post("/events")
@@ -40,7 +43,7 @@ def application(file: Path, secrets: str) -> FastAPI:
         except (ValueError, KeyError, TypeError):
             return Response("no structured CloudEvent", 400)
         taken = await run_in_threadpool(inbox.take, event)
-        return Response(status_code=409 if taken is Taken.TOO_EARLY else 204)
+        return Response(status_code=status_of(taken))
 
     @app.get("/entries/{kind}/{name}")
     async def entry(kind: str, name: str) -> dict[str, Any] | None:
@@ -85,8 +88,29 @@ def event_of(body: bytes, content_type: str) -> CloudEvent:
     return CloudEvent(str(said["id"]), str(said["type"]), aggregate, sequence, dict(said["data"]))
 
 
+def status_of(taken: Taken) -> int:
+    """What the sender is told."""
+    return {Taken.TOO_EARLY: 409, Taken.UNREAD: 503}.get(taken, 204)
+
+
+def reading(source: str) -> ReadAgain:
+    """Reads at the service whose events these are. Raises ValueError: there is no such address."""
+    if "{id}" not in source:
+        raise ValueError("SOURCE is not set: nobody could tell what an event was that is given up")
+
+    def read_again(kind: str, name: str) -> Current | None:
+        url = source.format(type=quote(kind, safe=""), id=quote(name, safe=""))
+        answer = httpx.get(url, headers={"Cache-Control": "no-cache"})  # no older state than that of the call
+        if answer.status_code in {404, 410}:
+            return None
+        shown = answer.raise_for_status().json()
+        return Current(shown["sequence"], shown)  # in the form that your own state has
+
+    return read_again
+
+
 def from_environment() -> FastAPI:
     """For ``uvicorn --factory examples.receiver.app:from_environment``."""
-    return application(
-        Path(os.environ.get("RECEIVER_DATABASE", "receiver.db")), os.environ.get("WEBHOOK_SECRETS", "")
-    )
+    settings = os.environ
+    file = Path(settings.get("RECEIVER_DATABASE", "receiver.db"))
+    return application(file, settings.get("WEBHOOK_SECRETS", ""), reading(settings.get("SOURCE", "")))

@@ -1,16 +1,19 @@
 """Each event is applied once, in its aggregate's order, in the transaction that remembers it.
 
 A copy is known by its id, and a late one by its sequence. What comes too early is not taken: the sender tries it again.
+In the place of an event that was given up comes a notice without its content: the aggregate is read at its source.
 """
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
+
+NOTICE = "EventDiscarded"
 
 KEPT_DAYS = 90
 """Longer than a sender may try: what is older cannot come again."""
@@ -29,6 +32,7 @@ class Taken(Enum):
     APPLIED = "applied"
     KNOWN = "it was applied before, or a later one was"
     TOO_EARLY = "one before it is missing"
+    UNREAD = "its source shows an older state"
 
 
 @dataclass(frozen=True)
@@ -42,17 +46,31 @@ class CloudEvent:
     data: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class Current:
+    """An aggregate as its source shows it, in the receiver's own form, and its newest event."""
+
+    sequence: int
+    state: dict[str, Any]
+
+
+ReadAgain = Callable[[str, str], Current | None]
+"""By type and id, no older than the call; None: it is gone. What it raises makes the sender try the notice again."""
+
+
 class Inbox:
     """The receiver's own data, and what it has got, in one file."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+    def __init__(self, file: Path, read_again: ReadAgain) -> None:
+        self._file, self._read_again = file, read_again
         with closing(self._open()) as database, database:
             database.executescript(_TABLES)
             database.execute("DELETE FROM seen WHERE at < datetime('now', ?)", [f"-{KEPT_DAYS} days"])
 
     def take(self, event: CloudEvent) -> Taken:
         """Apply an event, and commit. Only then it may be answered with a 2xx."""
+        is_notice = event.type == NOTICE
+        current = self._read_again(*event.aggregate) if is_notice else None  # it may last: no lock is held
         with closing(self._open()) as database, database:
             database.execute("BEGIN IMMEDIATE")
             if database.execute("SELECT 1 FROM seen WHERE id = ?", [event.id]).fetchone():
@@ -61,20 +79,31 @@ class Inbox:
                 "SELECT sequence, state FROM entry WHERE type = ? AND id = ?", event.aggregate
             ).fetchone()
             last, state = (row[0], json.loads(row[1])) if row else (None, {})
+            if state is None:  # it was gone
+                return Taken.KNOWN
             if event.sequence is not None and last is not None:
                 if event.sequence <= last:
                     return Taken.KNOWN
-                if event.sequence > last + 1:
+                if event.sequence > last + 1 and not is_notice:  # a notice's read shows what is missing, too
                     return Taken.TOO_EARLY
+            sequence = event.sequence or last or 0
+            if not is_notice:
+                state = changed(state, event)
+            elif current is None:
+                state = None
+            elif current.sequence < sequence:
+                return Taken.UNREAD
+            else:
+                sequence, state = current.sequence, replaced(state, event, current)
             database.execute("INSERT INTO seen (id) VALUES (?)", [event.id])
             database.execute(
                 "INSERT OR REPLACE INTO entry (type, id, sequence, state) VALUES (?, ?, ?, ?)",
-                [*event.aggregate, event.sequence or last or 0, json.dumps(changed(state, event))],
+                [*event.aggregate, sequence, json.dumps(state)],
             )
         return Taken.APPLIED
 
     def state(self, kind: str, name: str) -> dict[str, Any] | None:
-        """The state of an aggregate, as its events tell it."""
+        """The state of an aggregate, as its events tell it; None: it is not known, or gone."""
         with closing(self._open()) as database:
             row = database.execute(
                 "SELECT state FROM entry WHERE type = ? AND id = ?", [kind, name]
@@ -88,3 +117,8 @@ class Inbox:
 def changed(state: dict[str, Any], event: CloudEvent) -> dict[str, Any]:
     """The state after an event: yours goes here. An event of an unknown type leaves it as it is."""
     return {**state, **event.data, "events": [*state.get("events", []), event.type]}
+
+
+def replaced(state: dict[str, Any], notice: CloudEvent, current: Current) -> dict[str, Any]:
+    """The state after a notice. Events up to the one that was read may still come: they are known then."""
+    return {**current.state, "events": [*state.get("events", []), notice.type]}

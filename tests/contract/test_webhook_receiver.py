@@ -61,6 +61,11 @@ def unreliable(inbox: Inbox, luck: random.Random, late: set[asyncio.Task[None]])
     return answer
 
 
+def nothing_is_given_up(kind: str, name: str) -> None:
+    """There is no notice."""
+    raise AssertionError(kind, name)
+
+
 @dataclass
 class Time:
     """The wall clock of the relay and of the upkeep."""
@@ -76,7 +81,8 @@ async def test_each_event_is_applied_once_and_in_order(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pace, "FIRST_PAUSE_SECONDS", 0.005)
-    inbox, luck, late = Inbox(tmp_path / "receiver.db"), random.Random(seed), set[asyncio.Task[None]]()
+    inbox = Inbox(tmp_path / "receiver.db", nothing_is_given_up)
+    luck, late = random.Random(seed), set[asyncio.Task[None]]()
     clock, lot = Time(), FakeParkingLot()
     async with receiving(unreliable(inbox, luck, late)) as receiver:
         publisher = WebhookPublisher(

@@ -28,7 +28,7 @@ from domain.errors import ContactDeleted
 from domain.values import ContactDetails
 from infra.bootstrap import Application, service
 from infra.directory import FORM
-from tests.simulation.receiver import SimulatedReceiver
+from tests.simulation.receiver import SimulatedReceiver, read
 from tests.support.contacts_http import revised, view
 from tests.support.use_cases import contacts_of
 from tests.torture.contacts import UPDATED, Contacts, expected, value_of
@@ -294,6 +294,7 @@ POSTING = SimulatedService(
     errors={ContactDeleted: 404},
     others=act_as_another_version,
     receiver=SimulatedReceiver,
+    read=read,
 )
 """The same without its directory: another team's receiver takes the events."""
 

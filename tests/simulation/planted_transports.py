@@ -96,6 +96,14 @@ TRANSPORTS: Mapping[Name, tuple[Planted, ...]] = {
             ("order", "lost event"),
         ),
         Planted(
+            "notice-is-an-event-like-any-other",  # in the receiver that is copied: an operator gives an event up
+            "examples/receiver/inbox.py",
+            "        is_notice = event.type == NOTICE\n",
+            "        is_notice = False\n",
+            _NO_PROFILE,
+            ("entry differs from the events", "read model"),
+        ),
+        Planted(
             "stopped-target-is-never-asked-again",
             _WEBHOOK,
             "            if monotonic() < self._asked_again_at:\n"

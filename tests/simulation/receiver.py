@@ -1,4 +1,4 @@
-"""The receiver that a team copies, in memory: its own code checks and orders; what it keeps is judged."""
+"""The receiver that a team copies, in memory: its own code checks, orders and reads; what it keeps is judged."""
 
 import json
 import sqlite3
@@ -6,16 +6,36 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from cosmos_outbox.testing.judging.records import SeenEntry
-from cosmos_outbox.testing.simulation.posts import SECRET
-from examples.receiver.app import event_of, is_signed
-from examples.receiver.inbox import Inbox, Taken
+from cosmos_outbox import Origin
+from cosmos_outbox.outbox.errors import AggregateNotFound
+from cosmos_outbox.testing.judging.records import FinallyListed, SeenEntry
+from cosmos_outbox.testing.simulation.posts import SECRET, Current
+from cosmos_outbox.wiring.service import Wired
+from examples.receiver import inbox as copied
+from examples.receiver.app import event_of, is_signed, status_of
+from examples.receiver.inbox import NOTICE, Inbox, Taken
+from infra.bootstrap import Application
+from tests.support.contacts_http import view
+from tests.support.use_cases import contacts_of
 from tests.torture.contacts import CREATED, DELETED, UPDATED, Contacts
 
 _TOLERATED = timedelta(minutes=5)
+_LAST = 2**62
+"""Nothing comes after what was read as gone."""
+
+
+async def read(wired: Wired, contact: str) -> FinallyListed | None:
+    """A contact, as GET with ``Cache-Control: no-cache`` shows it."""
+    try:
+        found = await contacts_of(Application(wired)).read(UUID(contact), Origin("receiver"), newest=True)
+    except AggregateNotFound:
+        return None
+    body = view(found.aggregate)
+    return FinallyListed(at=0.0, aggregate=contact, sequence=body["sequence"], body=body)
 
 
 class _Kept(sqlite3.Connection):
@@ -28,7 +48,16 @@ class _Kept(sqlite3.Connection):
 class _InboxInMemory(Inbox):
     def __init__(self) -> None:
         self.database = sqlite3.connect(":memory:", isolation_level=None, factory=_Kept)
-        super().__init__(Path())
+        self.current: Current
+        super().__init__(Path(), self._shown)
+
+    def _shown(self, _kind: str, _name: str) -> copied.Current | None:
+        """In the form that the events make of it."""
+        found = self.current()
+        if found is None:
+            return None
+        assert found.sequence is not None, "a contact has one"
+        return copied.Current(found.sequence, {"contact": found.body})
 
     def _open(self) -> sqlite3.Connection:
         return self.database
@@ -57,8 +86,9 @@ class SimulatedReceiver:
         self._modified_at: dict[str, Any] = {}
         """By aggregate: when its last change was, of those that have a place among the others."""
 
-    def take(self, headers: Mapping[str, str], body: bytes, now: float) -> int:
+    def take(self, headers: Mapping[str, str], body: bytes, now: float, current: Current) -> int:
         """As the application's route does."""
+        self._inbox.current = current
         self._verifier.now = now
         if not is_signed([self._verifier], body, dict(headers)):
             return 401
@@ -70,9 +100,12 @@ class SimulatedReceiver:
         if taken is Taken.APPLIED:
             name = event.aggregate[1]
             self._applied[name] = (event.id, self._applied.get(name, ("", 0))[1] + 1)
-            if event.sequence is not None and event.type != CREATED:
+            if event.type == NOTICE:
+                found = current()
+                self._modified_at[name] = found and found.body.get("modifiedAt")
+            elif event.sequence is not None and event.type != CREATED:
                 self._modified_at[name] = event.data.get("createdAt")
-        return 409 if taken is Taken.TOO_EARLY else 204
+        return status_of(taken)
 
     def entry(self, aggregate: str, at: float) -> SeenEntry | None:
         """What it shows of a contact, as the directory would."""
@@ -89,10 +122,14 @@ class SimulatedReceiver:
     def _entry(self, aggregate: str, row: Sequence[Any], at: float) -> SeenEntry:
         sequence, text = row
         state = json.loads(text)
+        event, applied = self._applied[aggregate]
+        if state is None:
+            return SeenEntry(
+                at=at, aggregate=aggregate, sequence=_LAST, event=event, applied_at=str(applied), data=None
+            )
         contact = {**state.get("contact", {}), **{name: state[name] for name in UPDATED if name in state}}
         contact["modifiedAt"] = self._modified_at.get(aggregate)
-        alive = CREATED in state["events"] and DELETED not in state["events"]
-        event, applied = self._applied[aggregate]
+        alive = "contact" in state and DELETED not in state["events"]
         return SeenEntry(
             at=at, aggregate=aggregate, sequence=sequence, event=event, applied_at=str(applied),
             data=Contacts().entry(contact) if alive else None,

@@ -91,10 +91,11 @@ KINDS = frozenset(
 NOT_OVER: Mapping[Name, Set[str]] = {
     "storagequeue": {"bus.refuse_mix", "partner", "sessions", "triggers"},
     "webhook": {
+        # There are no queues, no locks and no subscribers; it is the only destination:
         *("bus.stolen", "bus.lock_lost", "meet.theft", "partner", "plot.absent", "sessions", "triggers"),
+        # The receiver to copy looks at an aggregate when something of it comes; nothing goes through all of them, as a
+        # sweep or a rebuild does. Where the last event expired unsent, or the store went back, nobody would tell it:
         *("then.restore", "then.away"),
-        # The receiver to copy asks nobody for what is missing:
-        *("discards", PARKING, "plot.again", "plot.two hands"),
     },
 }
 """What a transport has not, or the simulation has not over it."""

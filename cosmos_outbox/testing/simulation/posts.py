@@ -7,8 +7,9 @@ fails at one aggregate for a while, or refuses everything for a while. Who takes
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from email.utils import format_datetime
+from functools import partial
 from random import Random
 from typing import Any, Protocol, cast
 
@@ -16,7 +17,7 @@ import aiohttp
 from multidict import CIMultiDict
 
 from cosmos_outbox.testing.judging.language import NOTICE
-from cosmos_outbox.testing.judging.records import SeenEntry
+from cosmos_outbox.testing.judging.records import FinallyListed, SeenEntry
 from cosmos_outbox.testing.judging.violation import Violation
 from cosmos_outbox.testing.messages import Message
 from cosmos_outbox.testing.simulation.befallen import Befallen
@@ -44,12 +45,22 @@ _TRIED = 3
 """Who has failed so often is set aside with good reason."""
 _TOO_EARLY = 409
 
+Current = Callable[[], FinallyListed | None]
+"""What was read of the aggregate; None: it is gone. Raises NotRead."""
+
+
+class NotRead(Exception):
+    """Nobody knows how an aggregate is."""
+
 
 class TakesPosts(Protocol):
     """A team's own receiver, with its own data."""
 
-    def take(self, headers: Mapping[str, str], body: bytes, now: float) -> int:
-        """The status of its answer. ``now``: seconds since 1970."""
+    def take(self, headers: Mapping[str, str], body: bytes, now: float, current: Current) -> int:
+        """The status of its answer. ``now``: seconds since 1970; ``current``: of a notice's aggregate.
+
+        Raises what ``current`` does: it has taken nothing then.
+        """
 
     def entry(self, aggregate: str, at: float) -> SeenEntry | None:
         """What it shows of one."""
@@ -70,12 +81,15 @@ class Posts(Befallen):
         """Events that came before the one before them was accepted."""
         self.saw: Callable[[SeenEntry], None] = lambda _entry: None
         """Takes each version of what the receiver shows."""
+        self.source: Callable[[str], Awaitable[FinallyListed | None]] = _unread
+        """Reads an aggregate at the service. Raises NotRead."""
         self._receiver = receiver
         self._failures: dict[str, int] = {}
         """By event, since it was accepted last."""
         self._sick: dict[str, float] = {}
         """Until when the receiver fails at an aggregate."""
         self._closed_until = 0.0
+        self._reading = set[asyncio.Task[None]]()
         self._seen: dict[str, tuple[int, str | None]] = {}
         self._luck = Random(self._random.random())  # noqa: S311 - no secret
 
@@ -98,7 +112,7 @@ class Posts(Befallen):
         elif self.befall(chances.cut):
             late = self._luck.uniform(0.0, _LATEST_SECONDS)
             self.note("post is late", sent.aggregate, f"{sent.message.id}: {late:.1f} s, and unanswered")
-            self.later(there + late, lambda: (self._served(request, sent), None)[1])
+            self.later(there + late, lambda: self._serve(request, sent))
         else:
             self.later(there, lambda: self._arrive(request, sent, waiting))
         try:
@@ -113,9 +127,18 @@ class Posts(Befallen):
         return response
 
     def _arrive(self, request: SentRequest, sent: Sent, waiting: "asyncio.Future[StoreResponse]") -> None:
-        response, chances = self._served(request, sent), self.befalls
+        self._serve(request, sent, lambda response: self._answer(request, sent, waiting, response))
+
+    def _answer(
+        self,
+        request: SentRequest,
+        sent: Sent,
+        waiting: "asyncio.Future[StoreResponse]",
+        response: StoreResponse,
+    ) -> None:
+        chances = self.befalls
         if self.befall(chances.again):
-            self.later(self._luck.uniform(0.0, 5.0), lambda: (self._served(request, sent), None)[1])
+            self.later(self._luck.uniform(0.0, 5.0), lambda: self._serve(request, sent))
         if self.befall(chances.lost_after):
             self.later(self.way_seconds(), lambda: fail(waiting, aiohttp.ServerDisconnectedError()))
         else:
@@ -127,7 +150,32 @@ class Posts(Befallen):
 
     # -- at the receiver
 
-    def _served(self, request: SentRequest, sent: Sent) -> StoreResponse:
+    def _serve(
+        self, request: SentRequest, sent: Sent, then: Callable[[StoreResponse], None] = lambda _response: None
+    ) -> None:
+        """``then`` takes the answer; nobody waits for that of a copy. A notice's aggregate is read first."""
+        if sent.message.data.get("action") != NOTICE:
+            then(self._served(request, sent, _nothing_to_read))
+            return
+
+        async def read_first() -> None:
+            current = await self._current(sent.aggregate)
+            then(self._served(request, sent, current))
+
+        reading = asyncio.get_running_loop().create_task(read_first(), context=self._context.copy())
+        self._reading.add(reading)
+        reading.add_done_callback(self._reading.discard)
+
+    async def _current(self, aggregate: str) -> Current:
+        try:
+            found = await self.source(aggregate)
+        except NotRead as error:
+            self.note("is not read", aggregate, str(error))
+            return partial(_fails, error)
+        self.note("is read", aggregate, "gone" if found is None else f"at {found.sequence}")
+        return lambda: found
+
+    def _served(self, request: SentRequest, sent: Sent, current: Current) -> StoreResponse:
         refusal = self._refusal(sent)
         if refusal is not None:
             status, headers = refusal
@@ -135,7 +183,11 @@ class Posts(Befallen):
             if status in _OF_THE_EVENT:
                 self.note("bus refuses", sent.aggregate, str(sent.message.data.get("id")))
             return StoreResponse(status, CIMultiDict(headers), b"no")
-        status = self._receiver.take(request.headers, request.body, self.wall(self.now()).timestamp())
+        try:
+            now = self.wall(self.now()).timestamp()
+            status = self._receiver.take(request.headers, request.body, now, current)
+        except NotRead:
+            status = 500
         if status == _TOO_EARLY:
             self.wrong.append(
                 Violation("order", f"{sent.aggregate}: {sent.message.id} was posted before its turn")
@@ -191,6 +243,18 @@ class Posts(Befallen):
         if entry is not None and self._seen.get(aggregate) != (entry.sequence, entry.applied_at):
             self._seen[aggregate] = (entry.sequence, entry.applied_at)
             self.saw(entry)
+
+
+async def _unread(aggregate: str) -> FinallyListed | None:
+    raise NotRead(f"nobody reads {aggregate}")
+
+
+def _nothing_to_read() -> FinallyListed | None:
+    raise AssertionError("it is no notice")
+
+
+def _fails(error: NotRead) -> FinallyListed | None:
+    raise error
 
 
 def _sent(request: SentRequest) -> Sent:

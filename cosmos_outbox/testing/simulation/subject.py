@@ -202,6 +202,10 @@ ActAsOthers = Callable[[Others, str], Awaitable[None]]
 """Another version of the service changes the aggregate of this id, past the service. Raises nothing."""
 
 
+ReadOne = Callable[[Wired, str], Coroutine[Any, Any, FinallyListed | None]]
+"""One aggregate by its id, no older than the call; None: it is gone. Raises OutboxError."""
+
+
 @dataclass(frozen=True)
 class SimulatedService:
     """A service under simulation."""
@@ -223,6 +227,8 @@ class SimulatedService:
     """As the release before has it; None: only settings differ."""
     receiver: Callable[[], TakesPosts] | None = None
     """Makes who takes the events, over a webhook; then the service has no subscribers, nor read models."""
+    read: ReadOne | None = None
+    """What that receiver reads of the service on a notice; None: it knows no more than events tell."""
     posting: "SimulatedService | None" = None
     """The same over a webhook."""
     over: Sequence[Name] = ("servicebus",)

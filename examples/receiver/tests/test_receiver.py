@@ -13,14 +13,34 @@ import httpx
 import pytest
 from standardwebhooks import Webhook
 
-from examples.receiver.app import STRUCTURED, application
+from examples.receiver.app import STRUCTURED, application, reading
+from examples.receiver.inbox import Current
 
 OLD, NEW, STRANGE = (f"whsec_{base64.b64encode(letter * 32).decode()}" for letter in (b"o", b"n", b"s"))
 
 
+class Source:
+    """What the service shows of the one aggregate that is read again. ``current``: an error is raised."""
+
+    def __init__(self) -> None:
+        self.current: Current | Exception | None = AssertionError("nothing is read again")
+
+    def __call__(self, kind: str, name: str) -> Current | None:
+        assert (kind, name) == ("contact", "a")
+        if isinstance(self.current, Exception):
+            raise self.current
+        return self.current
+
+
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(app=application(tmp_path / "receiver.db", f"{NEW} {OLD}"))
+def source() -> Source:
+    return Source()
+
+
+@pytest.fixture
+async def api(tmp_path: Path, source: Source) -> AsyncIterator[httpx.AsyncClient]:
+    app = application(tmp_path / "receiver.db", f"{NEW} {OLD}", source)
+    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://receiver") as client:
         yield client
 
@@ -31,6 +51,10 @@ def event(sequence: int | None, name: str = "a", **data: Any) -> dict[str, Any]:
         "subject": name, "sequence": sequence, "data": data,
     }  # fmt: skip
     return {key: value for key, value in said.items() if value is not None}
+
+
+def notice(sequence: int | None) -> dict[str, Any]:
+    return event(sequence, discardedEventId="x") | {"id": f"notice-{sequence}", "type": "EventDiscarded"}
 
 
 async def post(
@@ -134,9 +158,96 @@ async def test_a_body_whose_length_nobody_told_is_read_as_far_as_it_may_go(api: 
     assert await applied(api) == ["E1"]
 
 
-async def test_what_was_answered_is_there_after_a_restart(tmp_path: Path, api: httpx.AsyncClient) -> None:
+async def test_on_a_notice_the_aggregate_is_read_and_events_up_to_what_was_read_are_known(
+    api: httpx.AsyncClient, source: Source
+) -> None:
+    await post(api, event(1, text="t1", lost=True))
+    source.current = Current(4, {"text": "t4"})
+    assert [await post(api, each) for each in (notice(2), event(3), event(4), notice(2))] == [204] * 4
+    assert (await api.get("/entries/contact/a")).json() == {"text": "t4", "events": ["E1", "EventDiscarded"]}
+    assert await post(api, event(5, text="t5")) == 204
+    assert (await api.get("/entries/contact/a")).json()["text"] == "t5"
+
+
+async def test_a_notice_in_the_place_of_the_first_event_and_one_without_a_place(
+    api: httpx.AsyncClient, source: Source
+) -> None:
+    source.current = Current(1, {"text": "t1"})
+    assert await post(api, notice(1)) == 204
+    source.current = Current(1, {"text": "by others"})
+    assert await post(api, notice(None)) == 204
+    assert (await api.get("/entries/contact/a")).json()["text"] == "by others"
+    assert await post(api, event(2, text="t2")) == 204
+
+
+async def test_as_long_as_the_source_cannot_be_read_or_is_behind_the_notice_is_not_taken(
+    api: httpx.AsyncClient, source: Source
+) -> None:
+    await post(api, event(1, text="t1"))
+    source.current = TimeoutError("no answer")
+    assert await post(api, notice(2)) == 500
+    source.current = Current(1, {"text": "old"})
+    assert await post(api, notice(2)) == 503
+    assert (await api.get("/entries/contact/a")).json() == {"text": "t1", "events": ["E1"]}
+    source.current = Current(2, {"text": "t2"})
+    assert await post(api, notice(2)) == 204
+    assert (await api.get("/entries/contact/a")).json()["text"] == "t2"
+
+
+async def test_what_is_gone_at_the_source_is_not_brought_back_by_what_is_still_on_its_way(
+    api: httpx.AsyncClient, source: Source
+) -> None:
     await post(api, event(1))
-    again = httpx.ASGITransport(app=application(tmp_path / "receiver.db", NEW))
+    source.current = None
+    assert await post(api, notice(2)) == 204
+    for each in (event(3, text="t3"), event(None, text="of others"), notice(4)):
+        assert await post(api, each) == 204
+        assert (await api.get("/entries/contact/a")).json() is None
+
+
+async def test_where_events_are_missing_for_good_an_operator_ends_the_wait_with_a_notice(
+    api: httpx.AsyncClient, source: Source
+) -> None:
+    """As where they expired unsent: else the aggregate would be refused as too early for ever."""
+    await post(api, event(1))
+    assert await post(api, event(4)) == 409
+    source.current = Current(4, {"text": "t4"})
+    assert await post(api, notice(4)) == 204
+    assert (await api.get("/entries/contact/a")).json()["text"] == "t4"
+    assert await post(api, event(5)) == 204
+
+
+def test_the_source_is_asked_for_no_older_state_and_404_means_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[httpx.Request] = []
+    answers = [
+        httpx.Response(200, json={"sequence": 3, "text": "t"}),
+        httpx.Response(404),
+        httpx.Response(502),
+    ]
+
+    def get(url: str, headers: dict[str, str]) -> httpx.Response:
+        request = httpx.Request("GET", url, headers=headers)
+        asked.append(request)
+        answers[0].request = request
+        return answers.pop(0)
+
+    monkeypatch.setattr(httpx, "get", get)
+    read_again = reading("http://service/api/{type}s/{id}")
+    assert read_again("contact", "a/b") == Current(3, {"sequence": 3, "text": "t"})
+    assert str(asked[0].url) == "http://service/api/contacts/a%2Fb"
+    assert asked[0].headers["Cache-Control"] == "no-cache"
+    assert read_again("contact", "a") is None
+    with pytest.raises(httpx.HTTPStatusError):
+        read_again("contact", "a")
+    with pytest.raises(ValueError, match="SOURCE"):
+        reading("")
+
+
+async def test_what_was_answered_is_there_after_a_restart(
+    tmp_path: Path, api: httpx.AsyncClient, source: Source
+) -> None:
+    await post(api, event(1))
+    again = httpx.ASGITransport(app=application(tmp_path / "receiver.db", NEW, source))
     async with httpx.AsyncClient(transport=again, base_url="http://receiver") as restarted:
         assert await applied(restarted) == ["E1"]
         assert await post(restarted, event(1)) == 204
@@ -145,4 +256,4 @@ async def test_what_was_answered_is_there_after_a_restart(tmp_path: Path, api: h
 
 def test_no_secret_no_receiver(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="WEBHOOK_SECRETS"):
-        application(tmp_path / "receiver.db", " ")
+        application(tmp_path / "receiver.db", " ", Source())

@@ -61,4 +61,5 @@ def _receiver(azure: LocalAzure, folder: Path, port: int) -> Program:
     return azure.program(
         *command, "--port", str(port), ready="Uvicorn running on", folder=ROOT, name="receiver",
         WEBHOOK_SECRETS=SECRET, RECEIVER_DATABASE=str(folder / "receiver.db"),
+        SOURCE=f"{azure.functions.address}api/{{type}}s/{{id}}",
     )  # fmt: skip

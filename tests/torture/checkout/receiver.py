@@ -43,6 +43,7 @@ class Receiver:
             *("--port", self._address.rpartition(":")[2]),
             ready="Uvicorn running on", name="receiver", folder=ROOT,
             WEBHOOK_SECRETS=_SECRET, RECEIVER_DATABASE=str(self._database),
+            SOURCE="http://127.0.0.1:1/{type}/{id}",  # nothing is given up here
         )  # fmt: skip
 
     async def judge(self, found: LeftBehind) -> list[Violation]:
