@@ -14,6 +14,7 @@ from cosmos_outbox.testing.judging.records import Poisoned
 from cosmos_outbox.testing.judging.violation import Violation
 from cosmos_outbox.testing.simulation import sdk_clock
 from cosmos_outbox.testing.simulation.afterwards import Afterwards
+from cosmos_outbox.testing.simulation.aggregate_reads import AggregateReads
 from cosmos_outbox.testing.simulation.amqp_bus import AmqpBus
 from cosmos_outbox.testing.simulation.bus_queue import Rules
 from cosmos_outbox.testing.simulation.deployment import Deployment, Size
@@ -32,7 +33,6 @@ from cosmos_outbox.testing.simulation.posts import Posts
 from cosmos_outbox.testing.simulation.processes import EPOCH, KEY, Ground, SimulatedProcess, Version
 from cosmos_outbox.testing.simulation.reaching import import_all, other_side
 from cosmos_outbox.testing.simulation.rollout import Rollout
-from cosmos_outbox.testing.simulation.source import Source
 from cosmos_outbox.testing.simulation.store import Saw, SimulatedStore
 from cosmos_outbox.testing.simulation.strikes import Strikes
 from cosmos_outbox.testing.simulation.subject import SimulatedClient, SimulatedService, Subject
@@ -151,7 +151,7 @@ class World:
         self.ground = Ground(loop, trace, history, store, bus, of.service, begins_with, others=others)
         self.deployment = Deployment(plan, self.ground, self._settings)
         if isinstance(bus, Posts) and isinstance(of, SimulatedService) and of.read is not None:
-            bus.source = Source(self.deployment, of.read, plan.chance("source"))
+            bus.source = AggregateReads(self.deployment, of.read, plan.chance("source"))
         self._rollout = Rollout(
             plan, self.deployment, Version(of.service, after or plan.settings), self._over
         )

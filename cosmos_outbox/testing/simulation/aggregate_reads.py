@@ -15,7 +15,7 @@ _PATIENCE_SECONDS = 5.0
 """Of httpx, unless it is told otherwise."""
 
 
-class Source:
+class AggregateReads:
     """Of one run."""
 
     def __init__(self, deployment: Deployment, read: ReadOne, chance: random.Random) -> None:
