@@ -87,7 +87,9 @@ def http_function(handler: Handler) -> HttpFunction:
         with invoked(context):
             return response(await handler(received(req)))
 
-    # The host gives its context to a function whose signature has it, and looks through a decorator.
+    # The host gives its context to a function whose signature has it, and looks through a decorator. Where it finds
+    # another annotation than the class alone, it loads no function of the app.
+    served.__annotations__["context"] = func.Context
     served.__signature__ = inspect.signature(served, follow_wrapped=False)  # type: ignore[attr-defined]  # any function may have it
     return served
 

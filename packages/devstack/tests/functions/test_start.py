@@ -70,6 +70,18 @@ async def test_two_functions_of_one_name(refusal: Refusal) -> None:
     [
         ('@app.route(route="x")\nasync def f(other): ...\n', 'f has no parameter "req"'),
         ('@app.route(route="x")\nasync def f(req, other): ...\n', "nothing fills the parameter other of f"),
+        (
+            '@app.route(route="x")\nasync def f(req, context: func.Context | None = None): ...\n',
+            'the parameter "context" of f has to be annotated as azure.functions.Context',
+        ),
+        (
+            '@app.route(route="x")\nasync def f(req: func.TimerRequest): ...\n',
+            'the annotation of the parameter "req" of f does not fit an httpTrigger',
+        ),
+        (
+            '@app.route(route="x")\nasync def f(req: func.HttpRequest | None): ...\n',
+            'the annotation of the parameter "req" of f does not fit an httpTrigger',
+        ),
         ('@app.route(route="a{b}c")\nasync def f(req): ...\n', '"a{b}c" in the route'),
         ('@app.route(route="/x")\nasync def f(req): ...\n', 'no slashes next to each other in "api//x"'),
         (

@@ -2,7 +2,7 @@
 first.
 
 What cannot be run is refused before anything is: a second function of the same name, a binding that is not
-here, a parameter that nothing fills.
+here, a parameter that nothing fills, or one whose annotation the worker of the real host does not take.
 """
 
 import importlib.util
@@ -12,9 +12,10 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import ModuleType, UnionType
+from typing import Any, get_origin, get_type_hints
 
+from azure.functions import meta
 from azure.functions.decorators.function_app import Function, FunctionRegister
 
 from devstack.functions.retry import RetryPolicy
@@ -108,6 +109,7 @@ def _read(function: Function) -> LoadedFunction:
     call = function.get_user_function()
     parameters = set(inspect.signature(call).parameters)
     _check_parameters(name, parameters, str(trigger.name))
+    _check_annotations(name, get_type_hints(call), str(trigger.name), str(trigger.type))
     info = FunctionInfo(
         name=name,
         trigger=dict(trigger.get_dict_repr()),
@@ -130,6 +132,27 @@ def _check_parameters(name: str, parameters: set[str], trigger_argument: str) ->
     unknown = parameters - {trigger_argument, CONTEXT}
     if unknown:
         raise CannotStart(f"functions: nothing fills the parameter {min(unknown)} of {name}; remove it")
+
+
+def _check_annotations(name: str, annotations: Mapping[str, Any], argument: str, trigger: str) -> None:
+    """As the worker does (``functions.py`` of azure-functions-runtime), which else loads no function of the app."""
+    context = annotations.get(CONTEXT)
+    if context is not None and getattr(context, "__name__", None) != "Context":
+        raise CannotStart(
+            f'functions: the parameter "{CONTEXT}" of {name} has to be annotated as azure.functions.Context, '
+            "and as nothing else, or not at all"
+        )
+    given = annotations.get(argument)
+    if given is None:
+        return
+    binding = meta.get_binding_registry().get("generic" if given in (str, bytes) else trigger)
+    origin = get_origin(given)
+    fits = isinstance(given, type) or (isinstance(origin, type) and origin is not UnionType)
+    if not fits or binding is None or not binding.check_input_type_annotation(given):
+        raise CannotStart(
+            f'functions: the annotation of the parameter "{argument}" of {name} does not fit an {trigger}: '
+            "use the class of azure.functions for it"
+        )
 
 
 def _read_retry(function: Function, name: str) -> RetryPolicy | None:
