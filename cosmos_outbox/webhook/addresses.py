@@ -24,8 +24,8 @@ _PRIVATE = [
 ]
 """Where a network's own machines are."""
 
-_OF_PROTOCOLS = ipaddress.IPv4Network("192.0.0.0/24")
-"""Not all of it is known to each version of Python; one cloud has its metadata there."""
+_OF_PROTOCOLS = [ipaddress.ip_network(text) for text in ("192.0.0.0/24", "2001::/23")]
+"""Each version of Python takes another part of them for public; one cloud has its metadata there."""
 
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
 """All that IPv6 has given out. Outside of it are forms of IPv4 addresses that a network translates as it likes."""
@@ -42,7 +42,9 @@ def is_allowed(text: str, target: Webhook) -> bool:
     address = _meant(ipaddress.ip_address(text))
     if target.is_loopback:
         return address.is_loopback
-    if address in _OF_A_PLATFORM or address in _OF_PROTOCOLS or address.is_multicast:
+    if address in _OF_A_PLATFORM or address.is_multicast:
+        return False
+    if any(address in network for network in _OF_PROTOCOLS):
         return False
     if any(address in network for network in _PRIVATE):
         return target.private

@@ -260,6 +260,13 @@ class Loop(asyncio.BaseEventLoop):
         """There is one thread."""
         return self.call_soon(callback, *args, context=context)
 
+    def _asyncgen_finalizer_hook(self, agen: AsyncGeneratorType[Any, Any]) -> None:
+        """As its base does; when the world is over, nobody would await what closes it."""
+        if self._over:
+            self._asyncgens.discard(agen)
+        else:
+            super()._asyncgen_finalizer_hook(agen)  # type: ignore[misc]  # the stubs do not have it
+
     # -- what there is not
 
     def run_in_executor(

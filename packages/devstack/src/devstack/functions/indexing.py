@@ -145,7 +145,8 @@ def _check_annotations(name: str, annotations: Mapping[str, Any], argument: str,
     given = annotations.get(argument)
     if given is None:
         return
-    binding = meta.get_binding_registry().get("generic" if given in (str, bytes) else trigger)
+    registry = meta.get_binding_registry()  # type: ignore[no-untyped-call]  # the library does not annotate it
+    binding = registry.get("generic" if given in (str, bytes) else trigger)
     origin = get_origin(given)
     fits = isinstance(given, type) or (isinstance(origin, type) and origin is not UnionType)
     if not fits or binding is None or not binding.check_input_type_annotation(given):
