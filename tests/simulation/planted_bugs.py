@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from cosmos_outbox.settings.transports import Name
 from tests.simulation.planted_deployments import DEPLOYMENTS
 from tests.simulation.planted_reading import CANARY
+from tests.simulation.planted_together import TOGETHER
 from tests.simulation.planted_transports import TRANSPORTS
 from tests.torture.planted_bugs import Planted
 
@@ -50,6 +51,7 @@ _CHANGE_ONCE = "cosmos_outbox/outbox/change_once.py"
 
 MEETING: tuple[Planted, ...] = (
     *CANARY,
+    *TOGETHER,
     *(bug for bugs in DEPLOYMENTS.values() for bug in bugs),
     *(bug for bugs in TRANSPORTS.values() for bug in bugs),
     Planted(

@@ -31,6 +31,14 @@ def test_under_faults_every_promise_is_kept(seed: int) -> None:
     assert len(told.history.stored) > 5
 
 
+@pytest.mark.timeout(300)
+def test_what_an_operator_gives_up_the_receiver_reads() -> None:
+    kinds = frozenset({"discards", "meet.parking", "bus.refuse_one", "plot.again"})
+    told = simulated(replace(SimulationPlan.drawn(201, transport="webhook"), faults=kinds))
+    assert [str(each) for each in told.violations] == []
+    assert [step.what for step in told.trace if step.what in {"is read", "is not read"}] == ["is read"]
+
+
 @dataclass(frozen=True)
 class OneFails(SimulationPlan):
     """The receiver fails at some aggregates, more slowly than a page lasts, and at nothing else."""

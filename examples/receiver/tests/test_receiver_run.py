@@ -1,15 +1,18 @@
 """As the README has it: a new service, and this receiver, which is away at times."""
 
+import asyncio
 import base64
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from uuid import uuid4
 
 import httpx
 import pytest
 
 from cosmos_outbox.testing import LocalAzure, Program, eventually
+from examples.receiver.app import reading
 
 ROOT = Path(__file__).parents[3]
 SECRET = f"whsec_{base64.b64encode(b'a secret of 32 bytes for a test.').decode()}"
@@ -54,6 +57,11 @@ async def test_what_a_new_service_changes_is_applied_once_though_the_receiver_is
                 assert answer.status_code == 200, answer.text
             receiver.start()
             await eventually(lambda: has("BookingCreated", *["BookingTitleChanged"] * 2), within=90)
+            read_again = reading(_source(azure))
+            current = await asyncio.to_thread(read_again, "booking", booking["id"])
+            assert current is not None
+            assert (current.sequence, current.state["title"]) == (3, "The third"), "as on a notice"
+            assert await asyncio.to_thread(read_again, "booking", str(uuid4())) is None
 
 
 def _receiver(azure: LocalAzure, folder: Path, port: int) -> Program:
@@ -61,5 +69,9 @@ def _receiver(azure: LocalAzure, folder: Path, port: int) -> Program:
     return azure.program(
         *command, "--port", str(port), ready="Uvicorn running on", folder=ROOT, name="receiver",
         WEBHOOK_SECRETS=SECRET, RECEIVER_DATABASE=str(folder / "receiver.db"),
-        SOURCE=f"{azure.functions.address}api/{{type}}s/{{id}}",
+        SOURCE=_source(azure),
     )  # fmt: skip
+
+
+def _source(azure: LocalAzure) -> str:
+    return f"{azure.functions.address}api/{{type}}s/{{id}}"
