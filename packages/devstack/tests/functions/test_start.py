@@ -65,6 +65,12 @@ async def test_two_functions_of_one_name(refusal: Refusal) -> None:
     assert "Function twice does not have a unique function name" in await refusal(source)
 
 
+MANY = """
+@app.service_bus_queue_trigger("m", "q", "C", cardinality=func.Cardinality.MANY)
+async def f(m: {}): ...
+"""
+
+
 @pytest.mark.parametrize(
     ("function", "said"),
     [
@@ -76,11 +82,19 @@ async def test_two_functions_of_one_name(refusal: Refusal) -> None:
         ),
         (
             '@app.route(route="x")\nasync def f(req: func.TimerRequest): ...\n',
-            'the annotation of the parameter "req" of f does not fit an httpTrigger',
+            'the annotation of the parameter "req" of f does not fit a httpTrigger',
+        ),
+        (
+            '@app.route(route="x")\nasync def f(req: "nowhere.Request"): ...\n',
+            "the annotations of f cannot be read: name 'nowhere' is not defined",
         ),
         (
             '@app.route(route="x")\nasync def f(req: func.HttpRequest | None): ...\n',
-            'the annotation of the parameter "req" of f does not fit an httpTrigger',
+            'the annotation of the parameter "req" of f does not fit a httpTrigger',
+        ),
+        (
+            MANY.format("list[func.ServiceBusMessage]"),
+            'the annotation of the parameter "m" of f does not fit a serviceBusTrigger: use',
         ),
         ('@app.route(route="a{b}c")\nasync def f(req): ...\n', '"a{b}c" in the route'),
         ('@app.route(route="/x")\nasync def f(req): ...\n', 'no slashes next to each other in "api//x"'),

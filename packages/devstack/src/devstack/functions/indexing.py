@@ -109,7 +109,13 @@ def _read(function: Function) -> LoadedFunction:
     call = function.get_user_function()
     parameters = set(inspect.signature(call).parameters)
     _check_parameters(name, parameters, str(trigger.name))
-    _check_annotations(name, get_type_hints(call), str(trigger.name), str(trigger.type))
+    try:
+        annotations = get_type_hints(call)
+    except (NameError, TypeError) as error:
+        raise CannotStart(
+            f"functions: the annotations of {name} cannot be read: {error}; mend them"
+        ) from error
+    _check_annotations(name, annotations, str(trigger.name), str(trigger.type))
     info = FunctionInfo(
         name=name,
         trigger=dict(trigger.get_dict_repr()),
@@ -151,8 +157,8 @@ def _check_annotations(name: str, annotations: Mapping[str, Any], argument: str,
     fits = isinstance(given, type) or (isinstance(origin, type) and origin is not UnionType)
     if not fits or binding is None or not binding.check_input_type_annotation(given):
         raise CannotStart(
-            f'functions: the annotation of the parameter "{argument}" of {name} does not fit an {trigger}: '
-            "use the class of azure.functions for it"
+            f'functions: the annotation of the parameter "{argument}" of {name} does not fit a {trigger}: '
+            "use the class of azure.functions for it, of several typing.List of it"
         )
 
 

@@ -7,7 +7,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, List  # noqa: UP035 - the worker takes no list[...]
 
 import azure.functions as func
 
@@ -87,7 +87,7 @@ if "many" in _wanted:
     @app.service_bus_queue_trigger(
         arg_name="messages", queue_name="%MANY%", connection="SERVICEBUS", cardinality=func.Cardinality.MANY
     )
-    async def many(messages: list[func.ServiceBusMessage]) -> None:
+    async def many(messages: List[func.ServiceBusMessage]) -> None:  # noqa: UP006 - as above
         await _handle("many", *messages)
 
 
