@@ -65,3 +65,12 @@ def test_what_befalls_next_waits_for_the_timer_of_the_host_to_make_a_lost_lease_
     """Five minutes later its part of the feed comes once more: no second run, and no alarm that comes too early."""
     faults = frozenset({"host", "lost lease", then})
     assert run(SimulationPlan(3, faults, aggregates=2, seconds=5.0), CONTACTS).violations == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_lease_that_was_lost_at_the_last_moment_is_made_again_before_the_relays_go_away() -> None:
+    """A partition without a lease counts as at risk: what was asked then, was told rightly."""
+    faults = frozenset({"host", "plot.again", "then.away"})
+    told = run(SimulationPlan(102067, faults, aggregates=1, seconds=5.0, shuffled=False), CONTACTS)
+    assert told.violations == []

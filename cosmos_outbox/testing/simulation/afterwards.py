@@ -177,9 +177,10 @@ class Afterwards:
 
     async def _go_away(self) -> list[Violation]:
         """No relay runs for longer than an event lives, or nearly."""
-        return (
-            [] if self._plan.full else await expire(self._deployment, self._watcher, self._chance, self._work)
-        )
+        if self._plan.full:
+            return []
+        await self._patiently(self._nothing_waits)  # without a lease everything is at risk
+        return await expire(self._deployment, self._watcher, self._chance, self._work)
 
     def _lives(self, item: Document) -> bool:
         """Whether it is an aggregate or an entry that was not deleted, the one of its kind, or written by others."""
