@@ -84,9 +84,8 @@ def document(
         operations.append(ToldCall(route.name, route.method, route.path, told, _KEYS.get(route.level, [])))
     found = openapi.document(title, operations, components, base=base)
     tags = dict.fromkeys(tag for each in operations for tag in each.told["tags"])
-    found["tags"] = [
-        {"name": tag} for tag in sorted(tags, key=lambda tag: tag == _OPERATORS)
-    ]  # a page's order
+    # The order in which a page shows them: the service's own calls first.
+    found["tags"] = [{"name": tag} for tag in sorted(tags, key=lambda tag: tag == _OPERATORS)]
     found["components"]["securitySchemes"] = {
         "functionKey": _key("A function key; a local stack asks for none, unless told to."),
         "adminKey": _key("The admin (master) key."),

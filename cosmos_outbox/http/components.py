@@ -106,10 +106,8 @@ class Components:
         found = {key: value for key, value in node.items() if key not in _LEFT_OUT[form]}
         if found.get("default", ...) is None:  # it only says that the property may be left out
             del found["default"]
-        if (
-            found.get("format") == "email"
-        ):  # which has ASCII alone: what pydantic takes has letters of any script
-            found["format"] = "idn-email"
+        if found.get("format") == "email":
+            found["format"] = "idn-email"  # pydantic takes letters of any script; "email" means ASCII alone
         for key, value in found.items():
             inner = SchemaForm.INPUT if form is SchemaForm.PATCH and key in ("items", "prefixItems") else form
             if key == "properties":
