@@ -226,15 +226,19 @@ class WebhookPublisher:
 
     async def _ask(self, request: Signed) -> _Answer:
         """The answer to one request, which goes to a new connection where the others have answers of nobody's."""
-        while True:
+        for _ in range(self._target.concurrency):  # so many were kept, and each may have one
             with contextlib.suppress(Unasked):
-                async with self._open().post(
-                    self._target.url,
-                    data=io.BytesIO(request.body),  # sent in parts: a large body holds up no other task
-                    headers=request.signed(self._target.secrets, utc_now()),
-                    allow_redirects=False,
-                ) as response:
-                    return await self._read(response)
+                return await self._ask_once(request)
+        return await self._ask_once(request)
+
+    async def _ask_once(self, request: Signed) -> _Answer:
+        async with self._open().post(
+            self._target.url,
+            data=io.BytesIO(request.body),  # sent in parts: a large body holds up no other task
+            headers=request.signed(self._target.secrets, utc_now()),
+            allow_redirects=False,
+        ) as response:
+            return await self._read(response)
 
     @staticmethod
     async def _read(response: aiohttp.ClientResponse) -> _Answer:

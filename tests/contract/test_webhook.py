@@ -23,6 +23,7 @@ from cosmos_outbox.outbox.publisher import Accepted, Failing, Outcome, Refused, 
 from cosmos_outbox.settings.webhook import Mode, Webhook
 from cosmos_outbox.webhook import pace, tries
 from cosmos_outbox.webhook.publisher import FAILING_ALIKE, WebhookPublisher
+from cosmos_outbox.webhook.session import Unasked
 from cosmos_outbox.webhook.tries import ATTEMPTS
 from devstack.testing import eventually
 from tests.support.publishing import event, publish
@@ -273,6 +274,25 @@ async def test_an_answer_that_nobody_asked_for_is_no_events_answer(receiver: Rec
         assert await publish(publisher, [event("a", 2)]) == [Accepted()]
     assert receiver.ids() == ["a-1", "a-2"], "also on the connection that is new"
     assert receiver.connections == 2
+
+
+async def test_who_answers_before_he_is_asked_gets_few_connections(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each new connection may have such an answer; no session of ours asks him for as long as a request may take."""
+    asked = 0
+
+    async def refuses(self: object, conn: object) -> None:
+        nonlocal asked
+        asked += 1
+        raise Unasked
+
+    monkeypatch.setattr("cosmos_outbox.webhook.session._Request.send", refuses)
+    async with publishing(receiver.target(concurrency=2)) as publisher:
+        [outcome] = await publish(publisher, [event("a", 1)])
+    assert isinstance(outcome, Failing)
+    assert asked == ATTEMPTS * 3
+    assert receiver.ids() == []
 
 
 @pytest.mark.parametrize(
