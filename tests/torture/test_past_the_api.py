@@ -59,6 +59,19 @@ def test_an_event_without_a_sequence_that_is_lost_doubled_or_out_of_its_place_is
     assert late.delivered_without_sequence("u").found(email="b").rules() == {"order in time"}
 
 
+def test_an_event_without_a_sequence_that_was_discarded_is_excused_by_its_notice() -> None:
+    def refused() -> Story:
+        told = Story().created("a").stored("a", "Created", 1, event="event-1").unsequenced("u")
+        told.delivered("a", "Created", 1)
+        return told.poisoned("refused:u", contact=CONTACT, stored=None).parked("u", contact=CONTACT)
+
+    assert refused().discarding("u").discarded("u").noticed("u").found().rules() == set()
+    assert refused().discarding("u").noticed("u").found().rules() == set()  # its answer was lost
+    assert refused().discarding("u").found().rules() == {"lost event"}
+    back = refused().discarding("u").discarded("u").noticed("u").delivered_without_sequence("u").found()
+    assert back.rules() == {"sent after it was discarded"}
+
+
 def test_an_event_without_a_sequence_says_so_and_names_itself() -> None:
     silent = imported().delivered("a", "Created", 1).delivered_without_sequence("u", says_so=False)
     assert silent.delivered("b", "EmailUpdated", 2).found(email="b").rules() == {"message and body differ"}

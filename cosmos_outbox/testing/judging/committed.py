@@ -56,7 +56,12 @@ def _sent(history: History, events: Sequence[SeenEvent]) -> Iterator[Violation]:
             yield Violation("sent, and never stored", str(event))
         if event.id in history.expired:
             yield Violation("sent, and expired", str(event))
-        if event.id in notices and event.first.broker_number > notices[event.id][0].first.broker_number:
-            yield Violation("sent after it was discarded", str(event))
-        elif any(each.at > history.gone.get(event.id, each.at) for each in event.deliveries):
-            yield Violation("sent after it was discarded", f"{event}: an operator was told that it was done")
+        yield from discarded_before(event, notices.get(event.id, ()), history)
+
+
+def discarded_before(event: SeenEvent, notices: Sequence[SeenEvent], history: History) -> Iterator[Violation]:
+    """It came, and its notice had come already, or an operator knew that it never would."""
+    if notices and event.first.broker_number > notices[0].first.broker_number:
+        yield Violation("sent after it was discarded", str(event))
+    elif any(each.at > history.gone.get(event.id, each.at) for each in event.deliveries):
+        yield Violation("sent after it was discarded", f"{event}: an operator was told that it was done")

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from math import inf
 
+from cosmos_outbox.testing.judging.committed import discarded_before
 from cosmos_outbox.testing.judging.history import History, Operation, SeenEvent
 from cosmos_outbox.testing.judging.violation import Violation
 
@@ -13,8 +14,13 @@ REFUSED = "refused:"
 
 
 def unsequenced(history: History, operations: Mapping[str, Operation]) -> Iterator[Violation]:
-    """An event without a sequence is delivered once, says that it has none, and has its place by the time."""
+    """An event without a sequence is delivered once, says that it has none, and has its place by the time.
+
+    One that was discarded is excused by its notice, as one that expired is.
+    """
     delivered = {event.id: event for event in history.events()}
+    notices = history.notices()
+    excused = history.expired | (notices.keys() & history.discarding)
     by_aggregate: defaultdict[str, list[SeenEvent]] = defaultdict(list)
     for each in delivered.values():
         by_aggregate[each.aggregate].append(each)
@@ -22,12 +28,13 @@ def unsequenced(history: History, operations: Mapping[str, Operation]) -> Iterat
         event = delivered.get(document)
         stored_at = next((record.at for record in written if record.stored), None)
         if event is None:
-            if stored_at is not None and document not in history.expired:
+            if stored_at is not None and document not in excused:
                 yield Violation("lost event", f"{document}, which has no sequence", may_pass=True)
             continue
         told = (event.aggregate, event.body.get("id"), event.first.unsequenced, event.sequence)
         if told != (written[0].aggregate, document, True, -1):
             yield Violation("message and body differ", f"{event}, which has no sequence")
+        yield from discarded_before(event, notices.get(document, ()), history)
         for other in by_aggregate[event.aggregate]:
             operation = operations.get(other.operation)
             if operation and _is_out_of_place(event, other, operation, written[0].at, stored_at):
