@@ -4,7 +4,7 @@
 SHELL = /bin/sh
 BIN = .venv/bin/python
 # More processes than cores: most tests wait for sockets. The tests of one file share their servers: --dist loadfile.
-JOBS = 6
+JOBS = 8
 ARGS =
 APP = .
 SECONDS = 60

@@ -3,7 +3,8 @@
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -50,7 +51,13 @@ _LONG = (
     "packages/devstack/tests/functions/test_start",
     "packages/devstack/tests/testing/test_stack",
 )
-"""Files that take long: begun first, so that at the end no worker is left alone with one."""
+"""Files that take long, most of it waiting for sockets and timers."""
+
+_COMPUTES = ("tests/simulation/", "tests/models/")
+"""Those that never wait."""
+
+_BEGUN_BY: Mapping[bool | None, float] = {True: 0.7, False: 0.9, None: 1.0}
+"""When the last of those that wait begins, of those that compute, and of all others: so no worker is left alone."""
 
 # How long an example takes says how busy the machine is. New examples are drawn at each run; make test-all draws more.
 _busy = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -79,12 +86,26 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     emulators.expect_failures(items)
-    items.sort(key=lambda item: not _takes_long(item))  # stable: else the order stays
+    places = _places(items)
+    items.sort(key=lambda item: places[item.path])  # stable: else the order stays
 
 
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+
+
+def _places(items: list[pytest.Item]) -> dict[Path, float]:
+    """The place of each file: those that wait lie between those that compute, so that no core has nothing to do."""
+    of: dict[bool | None, dict[Path, None]] = {waits: {} for waits in _BEGUN_BY}
+    for item in items:
+        waits = True if _takes_long(item) else False if item.nodeid.startswith(_COMPUTES) else None
+        of[waits].setdefault(item.path)
+    return {
+        file: _BEGUN_BY[waits] * place / len(files)
+        for waits, files in of.items()
+        for place, file in enumerate(files)
+    }
 
 
 def _takes_long(item: pytest.Item) -> bool:
