@@ -9,18 +9,16 @@ import asyncio
 import contextvars
 import gc
 import heapq
-import logging
 import random
-import sys
-import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Executor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import AsyncGeneratorType, CoroutineType
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 from weakref import WeakKeyDictionary, WeakSet
 
+from cosmos_outbox.testing.simulation.burial import close, last_words_unheard
 from cosmos_outbox.testing.simulation.guard import Guard, guarded
 from cosmos_outbox.testing.simulation.instance import SimulatedInstance, current
 
@@ -29,9 +27,6 @@ Ts = TypeVarTuple("Ts")
 
 STEPS_WITHOUT_TIME = 200_000
 """So many steps at one moment are a loop that never waits."""
-
-_CLOSINGS = 20
-"""A coroutine that awaits in its ``finally`` is closed again, so often at most."""
 
 _CANCELLED_TIMERS = 500
 
@@ -132,7 +127,7 @@ class Loop(asyncio.BaseEventLoop):
                 finally:
                     self._bury()
         finally:
-            with _last_words_unheard():
+            with last_words_unheard():
                 for forget in self.at_the_end:
                     forget()
                 self.close()
@@ -223,12 +218,12 @@ class Loop(asyncio.BaseEventLoop):
         # What a generator awaits is not closed with the coroutine that goes through the generator.
         generators = list(self._asyncgens)
         awaited = [waits for each in generators if isinstance(waits := each.ag_await, CoroutineType)]
-        with _last_words_unheard(), self._as_the_running_one():
+        with last_words_unheard(), self._as_the_running_one():
             for task in asyncio.all_tasks(self):
                 task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
-                self._contexts[task].run(_close, task.get_coro())  # what it has set is set back there
+                self._contexts[task].run(close, task.get_coro())  # what it has set is set back there
             for coroutine in awaited:
-                _close(coroutine)
+                close(coroutine)
 
     @contextmanager
     def _as_the_running_one(self) -> Iterator[None]:
@@ -301,41 +296,6 @@ def _of_an_sdk(task: object) -> bool:
     """azure-cosmos forgets its look for endpoints when it begins the next one (``_global_endpoint_manager_async``)."""
     code = getattr(task.get_coro(), "cr_code", None) if isinstance(task, asyncio.Task) else None
     return code is not None and "azure" in Path(code.co_filename).parts
-
-
-@contextmanager
-def _last_words_unheard() -> Iterator[None]:
-    """What is closed amid its work would await more in a ``finally``, and leaves open what it had opened."""
-    disabled, hook = logging.root.manager.disable, sys.unraisablehook
-    logging.disable()
-    sys.unraisablehook = lambda _: None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)
-            warnings.simplefilter("ignore", ResourceWarning)
-            yield
-    finally:
-        sys.unraisablehook = hook
-        logging.disable(disabled)
-
-
-def _close(coroutine: Any) -> None:
-    """From the inside out: who awaits one that goes on in its ``finally`` is told of an error, and leaves it so."""
-    for _ in range(_CLOSINGS):
-        for each in reversed(_awaiting(coroutine)):
-            with suppress(BaseException):  # the last words of what is dead
-                each.close()
-        if coroutine.cr_frame is None:
-            return
-
-
-def _awaiting(coroutine: Any) -> list[Any]:
-    """It, the coroutine that it awaits, and so on."""
-    chain = []
-    while isinstance(coroutine, CoroutineType):
-        chain.append(coroutine)
-        coroutine = coroutine.cr_await
-    return chain
 
 
 def _drawn(ready: list[asyncio.Handle], pick: random.Random) -> asyncio.Handle:
