@@ -24,7 +24,7 @@ from cosmos_outbox.outbox.errors import (
     Unpublishable,
 )
 from cosmos_outbox.outbox.on_commit import OnCommit
-from cosmos_outbox.outbox.unit_of_work import Origin, Receipt
+from cosmos_outbox.outbox.unit_of_work import ChangeRecord, Origin, Receipt
 from cosmos_outbox.settings.errors import Misconfigured
 from domain.contact import Contact
 from domain.values import Name
@@ -119,6 +119,19 @@ async def test_more_than_a_batch_holds_is_refused_and_not_tracked_any_more(
             await work.get(Contact, str(contact.id))
         with pytest.raises(ValueError, match="nothing is tracked"):
             await work.commit()
+
+
+async def test_the_record_of_a_request_is_stored_with_its_own_change_alone(cosmos_store: CosmosStore) -> None:
+    first, second = Contact.create(DETAILS, at=NOON), Contact.create(DETAILS, at=NOON)
+    record = ChangeRecord("of the first", "fingerprint", 1, None)
+    async with cosmos_store.open() as work:
+        work.add(first)
+        work.changes.add(record)
+        await work.commit()
+        work.add(second)
+        await work.commit()
+        assert await work.changes.find(record.name, str(first.id)) == record
+        assert await work.changes.find(record.name, str(second.id)) is None
 
 
 class Tenanted(ImportTask):

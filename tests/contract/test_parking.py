@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.kernel.clock import SYSTEM, using, utc_now
 from cosmos_outbox.outbox.errors import (
     BeingReplayed,
     NotDelivered,
@@ -211,16 +212,35 @@ async def test_a_notice_has_the_discarded_events_sequence_and_nothing_else_of_it
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("later", [0.0, 1.1 * READING_SECONDS - 0.5])
 async def test_a_discarding_is_repeatable_and_waits_for_relays_that_read_before_the_block(
-    world: World,
+    world: World, later: float
 ) -> None:
     await world.feed(large(1), event(2))
     first = await world.parked(1)
     began = world.now
+    world.now += timedelta(seconds=later)
     await world.parking.discard(first.id, "r")
-    assert world.now - began >= timedelta(seconds=READING_SECONDS)
+    assert (world.now - began).total_seconds() == pytest.approx(1.1 * READING_SECONDS, abs=0.01)
     await world.parking.discard(first.id, "another reason")
     assert [one.is_notice for one in await world.listed()].count(True) == 1
+    assert [one.discarding.reason for one in await world.listed(discarded=True) if one.discarding] == ["r"]
+
+
+async def test_what_is_gone_or_discarded_is_not_discarded_at_the_newest_version_either(
+    cosmos_lot: CosmosParkingLot,
+) -> None:
+    world = World(cosmos_lot, BusPublisher(limit=1000))
+    await world.feed(large(1), event(2))
+    first = await world.parked(1)
+    told = Notice(A, first.event_id, 1, world.now)
+    marker = (await world.lot.markers([A]))[A]
+    with pytest.raises(PreconditionFailed):
+        await world.lot.discard(marker, replace(first, id="gone"), told, "r")
+    await world.parking.discard(first.id, "r")
+    marker = (await world.lot.markers([A]))[A]
+    with pytest.raises(PreconditionFailed):
+        await world.lot.discard(marker, first, replace(told, sequence=7), "another reason")
     assert [one.discarding.reason for one in await world.listed(discarded=True) if one.discarding] == ["r"]
 
 
@@ -540,6 +560,19 @@ async def test_however_many_replays_get_no_answer_no_aggregate_waits_for_ever() 
     assert {owner for owner, _ in topic.sent} == {contact_key(f"g{number}").id for number in range(6)}
 
 
+async def test_aggregates_have_their_turns_in_an_order_that_is_new_each_time() -> None:
+    first = set()
+    for seed in range(20):
+        world = World(FakeParkingLot(), BusPublisher(limit=1000))
+        await world.feed(*(poison_document(name, lsn) for lsn, name in enumerate("abc")))
+        for one in await world.listed():
+            await world.parking.discard(one.id, "r")
+        with using(replace(SYSTEM, random=random.Random(seed))):
+            await world.parking.upkeep()
+        first.add(world.topic.sent[0][0])
+    assert first == {contact_key(name).id for name in "abc"}
+
+
 async def test_a_long_replay_takes_turns_with_the_others_and_goes_on_with_the_time_that_is_left(
     world: World,
 ) -> None:
@@ -814,6 +847,49 @@ async def test_the_markers_of_a_page_of_many_contacts_are_found_whether_there_ar
     await world.feed(*(event(2, name) for name in names))
     assert [name for name in names if world.sent(name)] == names[4:]
     assert len(await world.listed()) == 8
+
+
+async def test_each_parked_event_tells_why_it_is_parked(cosmos_lot: CosmosParkingLot) -> None:
+    world = World(cosmos_lot, BusPublisher(limit=1000))
+    await world.feed(large(1), event(2))
+    behind = f"waits behind event {ids(1)[0]}"
+    assert {one.sequence: one.reason for one in await world.listed()} == {1: "too large", 2: behind}
+    await world.parking.discard((await world.parked(1)).id, "r")
+    await world.parking.upkeep()
+    assert [one.reason for one in await world.listed(discarded=True)] == ["too large"]
+
+
+async def test_an_operator_is_told_of_what_a_lagging_replica_does_not_know(cosmos_server: Service) -> None:
+    async with (
+        contacts_database(cosmos_server) as database,
+        CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client,
+    ):
+        documents = ParkedDocuments(EVENTS)
+        lot = CosmosParkingLot(Container(client, database.id, PARKED), "test", documents, ttl_seconds=60)
+        world = World(lot, BusPublisher(limit=1000))
+        await world.feed(large(1))
+        there = await world.parked(1)
+        lagging = Failing(client, database.id, PARKED)
+        lagging.fate = Fate(Loss.NO_ANSWER, write=0)
+        elsewhere = CosmosParkingLot(lagging, "test", documents, ttl_seconds=60)
+        found = await elsewhere.get(there.id)
+        assert (found and found.event_id, await elsewhere.get("nobody")) == (there.event_id, None)
+
+
+@pytest.mark.parametrize(("kind", "told"), [(Kind.INVALID, UnknownContinuation), (Kind.PASSING, Unavailable)])
+async def test_a_token_is_at_fault_only_where_the_store_says_so(
+    cosmos_lot: CosmosParkingLot, monkeypatch: pytest.MonkeyPatch, kind: Kind, told: type[Exception]
+) -> None:
+    world = World(cosmos_lot, BusPublisher(limit=1000))
+    await world.feed(large(1), event(2))
+    token = (await world.parking.page(1, None)).continuation_token
+
+    async def fails(*_: object, **__: object) -> None:
+        raise StoreFailed(Failure(kind, "on purpose"))
+
+    monkeypatch.setattr(Container, "page", fails)
+    with pytest.raises(told):
+        await world.parking.page(1, token)
 
 
 async def test_a_foreign_token_is_refused(cosmos_lot: CosmosParkingLot) -> None:

@@ -44,6 +44,17 @@ async def change(store: Store, contact_id: UUID, *changes: Callable[[Contact], N
         await work.commit()
 
 
+async def test_a_unit_of_work_that_is_over_stores_nothing(store: Store) -> None:
+    async with store.open() as work:
+        contact = Contact.create(DETAILS, at=NOON)
+        work.add(contact)
+    with pytest.raises(ValueError, match="nothing is tracked"):
+        await work.commit()
+    async with store.open() as work:
+        with pytest.raises(AggregateNotFound):
+            await work.get(Contact, str(contact.id))
+
+
 async def test_a_stored_aggregate_is_read_again(store: Store) -> None:
     async with store.open() as work:
         contact = Contact.create(DETAILS, at=NOON)

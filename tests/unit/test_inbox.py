@@ -43,6 +43,15 @@ async def test_events_in_order_are_applied_and_the_source_is_read_for_the_first_
     assert (entries.reads, entries.fences) == (1, 0), "what the process itself wrote it need not read"
 
 
+@pytest.mark.parametrize("away", [0, 1])
+async def test_it_is_well_only_while_both_stores_answer(away: int) -> None:
+    faults = Faults({away: (StoreAway, False)})
+    inbox, _, _ = made(entries=FakeEntries(faults), source=FakeSource(faults))
+    with pytest.raises(StoreAway):
+        await inbox.check()
+    await inbox.check()
+
+
 TOMBSTONES = timedelta(days=10)
 
 

@@ -79,6 +79,20 @@ async def test_a_page_that_is_refused_alike_waits_and_parks_nobody_while_somebod
     assert (await bench.forward("a", "b", "c")).sent == 3
 
 
+async def test_another_reason_has_a_patience_of_its_own() -> None:
+    bench = Bench()
+    bench.publisher.refuse("a", "b", reason="the first reason")
+    with pytest.raises(NotDelivered, match="the first reason"):
+        await bench.forward("a", "b")
+    bench.publisher.refuse("a", "b")
+    for bench.now in (60.0, 360.0, 60.0 + PATIENCE_SECONDS - 1):
+        await bench.waits("a", "b")
+    assert bench.parked == set()
+    bench.now += 1
+    await bench.waits("a", "b")
+    assert bench.parked == {"a"}
+
+
 async def test_a_page_of_poison_alone_ends_one_aggregate_at_a_time() -> None:
     bench = Bench()
     bench.publisher.refuse("a", "b", "c")
