@@ -59,9 +59,11 @@ class QueueTrigger:
         self._poison = service.get_queue_client(name) if has_poison else None
         self._options = options
         self._uniform = uniform
-        self._outage = Outage(f"Queue Storage ({self._settings.queue})")
+        self._outage = Outage(
+            f"Queue Storage ({self._settings.queue})", lambda: asyncio.get_running_loop().time()
+        )
         self._stopped = asyncio.Event()
-        self._processing: set[asyncio.Task[None]] = set()
+        self._processing: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
         with logged_as(self._function.name):
@@ -77,9 +79,9 @@ class QueueTrigger:
         self._stopped.set()
         self._executor.stop_retrying()
         for seconds in (stop.seconds, _CLOSE_SECONDS):
-            if tasks := set(self._processing):
+            if tasks := [*self._processing]:
                 await asyncio.wait(tasks, timeout=seconds)
-            for task in self._processing:
+            for task in [*self._processing]:
                 task.cancel()
 
     async def _take(self) -> bool:
@@ -95,8 +97,8 @@ class QueueTrigger:
         self._outage.over()
         for message in messages:
             task = asyncio.create_task(self._process(message))
-            self._processing.add(task)
-            task.add_done_callback(self._processing.discard)
+            self._processing.append(task)
+            task.add_done_callback(self._processing.remove)
         return bool(messages)
 
     async def _page(self) -> list[QueueMessage]:
