@@ -21,6 +21,7 @@ FULL = frozenset(
 ONLY_WITH: Mapping[str, str] = {
     "marker-of-a-free-aggregate-stays": "then.days",
     "claim-is-stored-after-its-message": "others",
+    "function-returns-before-its-message-is-handled": "triggers",
     "publishes-again-under-the-first-id": "then.publish again",
     "rebuild-after-a-restore-only-heals": "then.restore",
     "replay-leaves-the-event-in-the-way": "plot.two hands",
