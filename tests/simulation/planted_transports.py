@@ -57,6 +57,16 @@ TRANSPORTS: Mapping[Name, tuple[Planted, ...]] = {
             _UNSEEN,
         ),
         Planted(
+            "function-keeps-quiet-of-what-it-could-not-do",  # the store is away for longer than a call waits
+            _TRIGGER,
+            "handling(subscriber.subscription, delivery, found.correlation_id, STORAGEQUEUE):\n"
+            "        await subscriber.receiver.receive(delivery)\n",
+            "handling(subscriber.subscription, delivery, found.correlation_id, STORAGEQUEUE):\n"
+            "        await asyncio.gather(subscriber.receiver.receive(delivery), return_exceptions=True)\n",
+            _NO_PROFILE,
+            _UNSEEN,
+        ),
+        Planted(
             "poison-is-deleted-before-its-record",
             _MESSAGES,
             '                    await keep(delivery, "poison: it came too often")\n'
