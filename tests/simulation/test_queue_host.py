@@ -1,9 +1,9 @@
-"""The Functions host over a storage queue: what its trigger does with a message, and what the service makes of it."""
+"""The simulation's Functions host over a storage queue: each message is settled by what its function did."""
 
 import asyncio
 import base64
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -13,22 +13,14 @@ from typing import Any, cast
 import azure.functions as func
 import pytest
 
-from cosmos_outbox.inbox import receiver
 from cosmos_outbox.testing.simulation import host
 from cosmos_outbox.testing.simulation.http import SentRequest, StoreResponse
 from cosmos_outbox.testing.simulation.instance import SimulatedInstance
 from cosmos_outbox.testing.simulation.loop import Loop
-from cosmos_outbox.testing.simulation.plan import SimulationPlan
 from cosmos_outbox.testing.simulation.queue_host import QueueHost
 from cosmos_outbox.testing.simulation.storage_queues import CONNECTION, StorageQueues
 from cosmos_outbox.testing.simulation.trace import RunTrace
-from cosmos_outbox.testing.simulation.world import SimulatedRun, World, run
 from devstack.functions.host_json import QueuesOptions
-from tests.simulation.contacts import CONTACTS
-
-pytestmark = pytest.mark.filterwarnings(  # the world imports all of the SDK
-    "ignore:azure.cosmos.errors module:DeprecationWarning"
-)
 
 NAME = "jobs"
 
@@ -243,61 +235,3 @@ def test_an_empty_queue_is_asked_less_and_less_often(stage: Stage) -> None:
     assert pauses == sorted(pauses)
     assert pauses[-1] == pytest.approx(60.0, abs=0.5)
     assert len(pauses) < 20
-
-
-# -- around the service's own functions
-
-
-def _plans(hosts: int, *faults: str) -> Iterator[SimulationPlan]:
-    for seed in range(60):
-        plan = SimulationPlan(
-            seed, frozenset({"triggers", *faults}), aggregates=3, seconds=30.0, transport="storagequeue"
-        )
-        if plan.subscriber_hosts == hosts:
-            yield plan
-
-
-def _what(told: SimulatedRun, what: str) -> list[str]:
-    return [each.instance for each in told.trace if each.what == what]
-
-
-@pytest.mark.parametrize("hosts", [1, 2])
-def test_the_host_receives_alone_and_beside_a_worker(hosts: int) -> None:
-    told = run(next(_plans(hosts)), CONTACTS)
-    assert told.violations == []
-    begun = {each for each in _what(told, "begins") if each.startswith(("trigger", "subscriber"))}
-    workers = {f"subscriber-{n}.1" for n in range(hosts, 2)}
-    assert begun == {*workers, *(f"trigger-{n}.1" for n in range(hosts))}
-    assert told.history.shown.keys() == {each.aggregate for each in told.history.stored.values()}
-
-
-@pytest.fixture
-def soon_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receiver, "WAIT_SECONDS", 2.0)
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.usefixtures("soon_raised")
-def test_what_a_function_raises_is_given_back_and_comes_again() -> None:
-    for plan in _plans(2, "store away"):
-        told = run(plan, CONTACTS)
-        assert told.violations == []
-        if any("StoreAway" in each.detail for each in told.trace if each.what == "host abandons"):
-            return
-    pytest.fail("in no seed the store is away for as long as a call waits for it")
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.usefixtures("soon_raised")
-def test_a_host_that_deletes_what_could_not_be_applied_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    invoke = QueueHost.invoke
-
-    async def content(self: QueueHost, function: Any, *arguments: object) -> None:
-        await invoke(self, function, *arguments)
-
-    monkeypatch.setattr(QueueHost, "invoke", content)
-    found = (
-        run(plan, CONTACTS, type("Impatient", (World,), {"patience_seconds": 120.0})).violations
-        for plan in _plans(2, "store away")
-    )
-    assert "completed, and not applied" in {each.rule for each in next(filter(None, found))}

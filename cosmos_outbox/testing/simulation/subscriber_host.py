@@ -6,7 +6,7 @@ There is no retry but the transport's. Which messages a function gets, and when 
 
 import asyncio
 import os
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ _TIMERS = {"watch_": 60.0, "sweep_": 600.0}
 
 
 @dataclass(kw_only=True)
-class SubscriberHost(Host):
+class SubscriberHost(Host, ABC):
     """One that receives."""
 
     environment: Mapping[str, str]
