@@ -21,6 +21,8 @@ FULL = frozenset(
 ONLY_WITH: Mapping[str, str] = {
     "marker-of-a-free-aggregate-stays": "then.days",
     "claim-is-stored-after-its-message": "others",
+    "function-keeps-quiet-of-what-it-could-not-do": "triggers",
+    "function-returns-before-its-message-is-handled": "triggers",
     "publishes-again-under-the-first-id": "then.publish again",
     "rebuild-after-a-restore-only-heals": "then.restore",
     "replay-leaves-the-event-in-the-way": "plot.two hands",
@@ -28,11 +30,16 @@ ONLY_WITH: Mapping[str, str] = {
 }
 """The seeds that do not draw this are left out: they run none of the code."""
 
-FIRST: Mapping[str, int] = {"read-goes-on-with-writes-alone": 100011}
-"""The hunt begins here, at the seed that found it: one in some four hundred does.
+FIRST: Mapping[str, int] = {
+    "function-keeps-quiet-of-what-it-could-not-do": 61,
+    "read-goes-on-with-writes-alone": 100011,
+}
+"""The hunt begins here, at the seed that found it.
 
-A process must read a key that it never wrote, another key must meet 404/1002, and no answer of that partition may come
-before the next read. A contract test (``test_sessions_of_splits``) does that step by step.
+The first: the store must go away for longer than a call waits, while a message is in hand: in one seed of some thirty.
+The second, in some four hundred: a process must read a key that it never wrote, another key must meet 404/1002, and no
+answer of that partition may come before the next read. A contract test (``test_sessions_of_splits``) does that step by
+step.
 """
 
 OVER: Mapping[str, Name] = {bug.name: over for over, bugs in TRANSPORTS.items() for bug in bugs}

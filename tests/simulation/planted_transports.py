@@ -7,6 +7,7 @@ from tests.torture.planted_bugs import Planted
 
 _NO_PROFILE = "the simulation alone"
 _MESSAGES, _QUEUES = "cosmos_outbox/storagequeue/messages.py", "cosmos_outbox/storagequeue/publisher.py"
+_TRIGGER = "cosmos_outbox/functions/receiving.py"
 _WEBHOOK = "cosmos_outbox/webhook/publisher.py"
 _UNSEEN = ("completed, and not applied", "read model")
 
@@ -44,6 +45,26 @@ TRANSPORTS: Mapping[Name, tuple[Planted, ...]] = {
             "                return told if isinstance(told, Refused) else Accepted()\n",
             _NO_PROFILE,
             ("lost event", "order", "order in time"),
+        ),
+        Planted(
+            "function-returns-before-its-message-is-handled",  # the host deletes it, and then comes a crash
+            _TRIGGER,
+            "handling(subscriber.subscription, delivery, found.correlation_id, STORAGEQUEUE):\n"
+            "        await subscriber.receiver.receive(delivery)\n",
+            "handling(subscriber.subscription, delivery, found.correlation_id, STORAGEQUEUE):\n"
+            "        asyncio.ensure_future(subscriber.receiver.receive(delivery))\n",
+            _NO_PROFILE,
+            _UNSEEN,
+        ),
+        Planted(
+            "function-keeps-quiet-of-what-it-could-not-do",  # the store is away for longer than a call waits
+            _TRIGGER,
+            "handling(subscriber.subscription, delivery, found.correlation_id, STORAGEQUEUE):\n"
+            "        await subscriber.receiver.receive(delivery)\n",
+            "handling(subscriber.subscription, delivery, found.correlation_id, STORAGEQUEUE):\n"
+            "        await asyncio.gather(subscriber.receiver.receive(delivery), return_exceptions=True)\n",
+            _NO_PROFILE,
+            _UNSEEN,
         ),
         Planted(
             "poison-is-deleted-before-its-record",

@@ -1,11 +1,12 @@
 """The Functions host in a simulated run: the service's own functions as it runs them, beside workers or alone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
 from cosmos_outbox.inbox import receiver
+from cosmos_outbox.settings.transports import Name
 from cosmos_outbox.testing.simulation import host
 from cosmos_outbox.testing.simulation.plan import SimulationPlan
 from cosmos_outbox.testing.simulation.subscriber_host import SubscriberHost
@@ -13,10 +14,14 @@ from cosmos_outbox.testing.simulation.world import SimulatedRun, World, run
 from tests.simulation.contacts import CONTACTS
 
 
-def _subscribing(hosts: int, *faults: str, first: int = 0) -> Iterator[SimulationPlan]:
+def _subscribing(
+    hosts: int, *faults: str, over: Name = "servicebus", first: int = 0
+) -> Iterator[SimulationPlan]:
     """With so many hosts in the place of subscriber workers; from the seed on that shows it."""
     for seed in range(first, first + 60):
-        plan = SimulationPlan(seed, frozenset({"triggers", *faults}), aggregates=3, seconds=30.0)
+        plan = SimulationPlan(
+            seed, frozenset({"triggers", *faults}), aggregates=3, seconds=30.0, transport=over
+        )
         if plan.subscriber_hosts == hosts:
             yield plan
 
@@ -79,9 +84,10 @@ def test_a_call_that_lasts_too_long_ends_its_process_and_another_begins(
     assert again in _what(told, "begins")
 
 
+@pytest.mark.parametrize("over", ["servicebus", "storagequeue"])
 @pytest.mark.parametrize("hosts", [1, 2])
-def test_the_host_subscribes_alone_and_beside_a_worker(hosts: int) -> None:
-    told = run(next(_subscribing(hosts)), CONTACTS)
+def test_the_host_subscribes_alone_and_beside_a_worker(hosts: int, over: Name) -> None:
+    told = run(next(_subscribing(hosts, over=over)), CONTACTS)
     assert told.violations == []
     begun = {each for each in _what(told, "begins") if each.startswith(("trigger", "subscriber"))}
     workers = {f"subscriber-{n}.1" for n in range(hosts, 2)}
@@ -94,10 +100,15 @@ def soon_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receiver, "WAIT_SECONDS", 2.0)
 
 
+STORE_AWAY: Mapping[Name, int] = {"servicebus": 47, "storagequeue": 7}
+"""The first seeds in which the store is away for as long as a call waits."""
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("soon_raised")
-def test_what_a_trigger_raises_is_abandoned_and_comes_again() -> None:
-    for plan in _subscribing(2, "store away", first=47):
+@pytest.mark.parametrize(("over", "first"), STORE_AWAY.items())
+def test_what_a_trigger_raises_is_abandoned_and_comes_again(over: Name, first: int) -> None:
+    for plan in _subscribing(2, "store away", over=over, first=first):
         told = run(plan, CONTACTS)
         assert told.violations == []
         if any("StoreAway" in each.detail for each in told.trace if each.what == "host abandons"):
@@ -107,8 +118,9 @@ def test_what_a_trigger_raises_is_abandoned_and_comes_again() -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("soon_raised")
+@pytest.mark.parametrize(("over", "first"), STORE_AWAY.items())
 def test_a_trigger_that_completes_what_it_could_not_apply_is_found_out(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, over: Name, first: int
 ) -> None:
     invoke = SubscriberHost.invoke
 
@@ -118,6 +130,6 @@ def test_a_trigger_that_completes_what_it_could_not_apply_is_found_out(
     monkeypatch.setattr(SubscriberHost, "invoke", content)
     found = (
         run(plan, CONTACTS, type("Impatient", (World,), {"patience_seconds": 120.0})).violations
-        for plan in _subscribing(2, "store away", first=47)
+        for plan in _subscribing(2, "store away", over=over, first=first)
     )
     assert "completed, and not applied" in {each.rule for each in next(filter(None, found))}

@@ -6,9 +6,10 @@ which there are.
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from azure.cosmos import PartitionKey
@@ -29,6 +30,8 @@ from cosmos_outbox.testing.simulation.processes import (
     serve_requests,
     subscriber,
 )
+from cosmos_outbox.testing.simulation.session_host import SessionHost
+from cosmos_outbox.testing.simulation.storage_queues import StorageQueues
 from cosmos_outbox.testing.simulation.subscriber_host import SubscriberHost
 from cosmos_outbox.wiring.service import Wired
 
@@ -79,7 +82,7 @@ class Deployment:
         self.relays += [self._process(f"relay-{n}", relay) for n in range(hosts, size.relays)]
         subscribers = size.subscribers if self.ground.service.subscribers else 0
         hosts = min(self._plan.subscriber_hosts, subscribers)
-        self.subscribers = [self._host(f"trigger-{n}", SubscriberHost) for n in range(hosts)]
+        self.subscribers = [self._host(f"trigger-{n}", self._receives()) for n in range(hosts)]
         self.subscribers += [
             self._process(f"subscriber-{n}", subscriber(size.slots)) for n in range(hosts, subscribers)
         ]
@@ -138,7 +141,17 @@ class Deployment:
         finally:
             await client.close()
 
-    def _host(self, name: str, kind: type[RelayHost | SubscriberHost]) -> SimulatedProcess:
+    def _receives(self) -> Callable[..., SubscriberHost]:
+        """The Functions host with the trigger that the transport has."""
+        bus, environment = self.ground.bus, self._plan.settings
+        if not isinstance(bus, StorageQueues):
+            return partial(SessionHost, environment=environment)
+        from cosmos_outbox.testing.simulation.queue_host import HOST_JSON, QueueHost  # noqa: PLC0415 - of an extra
+
+        options = self._plan.chance("host.json").choice(HOST_JSON)
+        return partial(QueueHost, environment=environment, http=bus.http, options=options)
+
+    def _host(self, name: str, kind: Callable[..., RelayHost | SubscriberHost]) -> SimulatedProcess:
         chance, loop = self._plan.chance(f"{name} host"), self.ground.loop
 
         async def work(wired: Wired, stop: asyncio.Event) -> None:
@@ -153,6 +166,13 @@ class Deployment:
 
     def _process(self, name: str, work: Work) -> SimulatedProcess:
         return SimulatedProcess(self.ground, name, work, self._plan.chance(name))
+
+
+def import_host() -> None:
+    """Before a run: to import is to open files. Raises ModuleNotFoundError."""
+    from cosmos_outbox.functions import relay, subscription  # noqa: F401, PLC0415 - of an extra
+    from cosmos_outbox.testing.simulation import queue_host  # noqa: F401, PLC0415
+    from devstack.functions import retry, rewriting  # noqa: F401, PLC0415
 
 
 def _indexing(need: Needed) -> Any:

@@ -176,12 +176,6 @@ class RelayHost(Host):
             await processor.stop(drain=False)
 
 
-def import_host() -> None:
-    """Before a run: to import is to open files. Raises ModuleNotFoundError."""
-    from cosmos_outbox.functions import relay, subscription  # noqa: F401, PLC0415 - of an extra
-    from devstack.functions import retry, rewriting  # noqa: F401, PLC0415
-
-
 def _functions(service: Service) -> Mapping[str, Any]:
     """The relay's functions, by their names."""
     import azure.functions as func  # noqa: PLC0415 - of an extra

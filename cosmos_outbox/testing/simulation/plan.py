@@ -89,7 +89,7 @@ KINDS = frozenset(
 )
 
 NOT_OVER: Mapping[Name, Set[str]] = {
-    "storagequeue": {"bus.refuse_mix", "partner", "sessions", "triggers"},
+    "storagequeue": {"bus.refuse_mix", "partner", "sessions"},
     "webhook": {
         # There are no queues, no locks and no subscribers; it is the only destination:
         *("bus.stolen", "bus.lock_lost", "meet.theft", "partner", "plot.absent", "sessions", "triggers"),

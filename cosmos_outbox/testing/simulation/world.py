@@ -17,8 +17,7 @@ from cosmos_outbox.testing.simulation.afterwards import Afterwards
 from cosmos_outbox.testing.simulation.aggregate_reads import AggregateReads
 from cosmos_outbox.testing.simulation.amqp_bus import AmqpBus
 from cosmos_outbox.testing.simulation.bus_queue import Rules
-from cosmos_outbox.testing.simulation.deployment import Deployment, Size
-from cosmos_outbox.testing.simulation.host import import_host
+from cosmos_outbox.testing.simulation.deployment import Deployment, Size, import_host
 from cosmos_outbox.testing.simulation.last_look import LastLook, drain
 from cosmos_outbox.testing.simulation.lists import ListReader
 from cosmos_outbox.testing.simulation.log_lines import logged_to

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from azure.cosmos.aio import CosmosClient
@@ -64,7 +64,10 @@ class Clients:
     :meth:`close`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, queue_options: Mapping[str, Any] | None = None) -> None:
+        """``queue_options``: of the SDK for queues, in the place of ours and beside them."""
+        self._queue_options = {"retry_total": 0, **(queue_options or {})}
+        """As the Service Bus client's: the listeners retry by themselves."""
         self._cosmos: dict[Connection, CosmosClient] = {}
         self._servicebus: dict[Connection, ServiceBusClient] = {}
         self._queues: dict[Connection, QueueServiceClient] = {}
@@ -115,11 +118,11 @@ class Clients:
     def _make_queues(self, connection: Connection) -> "QueueServiceClient":
         from azure.storage.queue.aio import QueueServiceClient  # noqa: PLC0415 - for apps with a queue trigger alone
 
-        # As the Service Bus client: the listeners retry by themselves.
-        options: dict[str, Any] = {"retry_total": 0}
         if connection.connection_string is not None:
-            return QueueServiceClient.from_connection_string(connection.connection_string, **options)
-        return QueueServiceClient(connection.address, self._credential(connection), **options)
+            return QueueServiceClient.from_connection_string(
+                connection.connection_string, **self._queue_options
+            )
+        return QueueServiceClient(connection.address, self._credential(connection), **self._queue_options)
 
     def _credential(self, connection: Connection) -> "DefaultAzureCredential | ManagedIdentityCredential":
         from azure.identity.aio import (  # noqa: PLC0415 - slow to import, and not needed with connection strings

@@ -59,9 +59,11 @@ class QueueTrigger:
         self._poison = service.get_queue_client(name) if has_poison else None
         self._options = options
         self._uniform = uniform
-        self._outage = Outage(f"Queue Storage ({self._settings.queue})")
+        self._outage = Outage(
+            f"Queue Storage ({self._settings.queue})", lambda: asyncio.get_running_loop().time()
+        )
         self._stopped = asyncio.Event()
-        self._processing: set[asyncio.Task[None]] = set()
+        self._processing: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
         with logged_as(self._function.name):
@@ -77,9 +79,9 @@ class QueueTrigger:
         self._stopped.set()
         self._executor.stop_retrying()
         for seconds in (stop.seconds, _CLOSE_SECONDS):
-            if tasks := set(self._processing):
+            if tasks := [*self._processing]:
                 await asyncio.wait(tasks, timeout=seconds)
-            for task in self._processing:
+            for task in [*self._processing]:
                 task.cancel()
 
     async def _take(self) -> bool:
@@ -95,8 +97,8 @@ class QueueTrigger:
         self._outage.over()
         for message in messages:
             task = asyncio.create_task(self._process(message))
-            self._processing.add(task)
-            task.add_done_callback(self._processing.discard)
+            self._processing.append(task)
+            task.add_done_callback(self._processing.remove)
         return bool(messages)
 
     async def _page(self) -> list[QueueMessage]:
@@ -111,9 +113,7 @@ class QueueTrigger:
     async def _rest(self, empty: int) -> None:
         longest = self._options.max_polling_interval
         pause = min(longest, SHORTEST_POLL_SECONDS * 2.0 ** min(empty - 1, 32) * self._uniform(0.8, 1.2))
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(pause, SHORTEST_POLL_SECONDS)):
-                await self._stopped.wait()
+        await _comes_within(max(pause, SHORTEST_POLL_SECONDS), self._stopped)
 
     async def _until_few(self) -> None:
         while len(self._processing) > self._options.new_batch_threshold and not self._stopped.is_set():
@@ -172,17 +172,17 @@ class QueueTrigger:
 
     @contextlib.asynccontextmanager
     async def _kept_out_of_sight(self, message: QueueMessage) -> AsyncIterator[None]:
-        renewing = asyncio.create_task(self._renew(message))
+        ended = asyncio.Event()
+        renewing = asyncio.create_task(self._renew(message, ended))
         try:
             yield
         finally:
-            renewing.cancel()
-            await asyncio.wait([renewing])
+            ended.set()
+            await asyncio.wait([renewing])  # one that is under way changes the receipt
 
-    async def _renew(self, message: QueueMessage) -> None:
+    async def _renew(self, message: QueueMessage, ended: asyncio.Event) -> None:
         """Half-way, each time. The message's own receipt is the newest: an earlier one settles nothing."""
-        while True:
-            await asyncio.sleep(VISIBILITY_SECONDS / 2)
+        while not await _comes_within(VISIBILITY_SECONDS / 2, ended):
             try:
                 renewed = await self._queue.update_message(
                     message.id, message.pop_receipt, visibility_timeout=VISIBILITY_SECONDS
@@ -191,6 +191,13 @@ class QueueTrigger:
                 _log.warning("%s may come again while it is worked on: %s", message.id, first_line(error))
             else:
                 message.pop_receipt = renewed.pop_receipt
+
+
+async def _comes_within(seconds: float, event: asyncio.Event) -> bool:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()
 
 
 def _count(message: QueueMessage) -> int:
