@@ -21,6 +21,7 @@ from cosmos_outbox.testing.simulation.deployment import Deployment, Size
 from cosmos_outbox.testing.simulation.host import import_host
 from cosmos_outbox.testing.simulation.last_look import LastLook, drain
 from cosmos_outbox.testing.simulation.lists import ListReader
+from cosmos_outbox.testing.simulation.lists_at_rest import ListsAtRest
 from cosmos_outbox.testing.simulation.log_lines import logged_to
 from cosmos_outbox.testing.simulation.loop import Loop, Stuck
 from cosmos_outbox.testing.simulation.meetings import Meetings
@@ -219,6 +220,8 @@ class World:
                 plan, self.of, deployment,
                 strikes=self._strikes, watcher=self._watcher, clients=clients, drain=self._drain,
             ).go_on()  # fmt: skip
+        if not found and "lists" in plan.faults:
+            found = await ListsAtRest(plan, deployment).look()
         self.trace.end()
         self.ended_at = self.loop.time()
         return found
