@@ -36,6 +36,14 @@ LISTS: tuple[Planted, ...] = (
         _LIST,
     ),
     Planted(
+        "list-of-what-is-set-aside-ends-with-its-second-page",
+        "cosmos_outbox/cosmos/inbox/set_aside.py",
+        "continuation.seal(self.scope, token) if token else None",
+        "continuation.seal(self.scope, token) if token and not continuation_token else None",
+        _NO_PROFILE,
+        _LIST,
+    ),
+    Planted(
         "key-of-tokens-is-each-processs-own",  # a page that another process is asked for
         "cosmos_outbox/cosmos/store/token_key.py",
         "item = await container.read(ITEM, PARTITION) or await _make(container)\n",

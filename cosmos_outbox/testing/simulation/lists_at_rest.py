@@ -3,17 +3,21 @@
 Nothing befalls anybody any more, replicas are as new as what was written, and nobody writes: nothing is forgiven. The
 containers are read past the service. Each page is asked for at one of two desks: the one that was there all the time,
 and one that has just begun, which knows nothing of what was written, and opens the tokens of the other.
+
+The operators' lists are empty at rest. So then, when all else has been judged, the broker refuses whatever clients do,
+and messages come that are none.
 """
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from cosmos_outbox.cosmos.relay.parked_documents import EVENT, partition_of
 from cosmos_outbox.inbox.form import EntryForm
-from cosmos_outbox.inbox.set_aside import RecordState
+from cosmos_outbox.inbox.set_aside import Delivery, RecordState
 from cosmos_outbox.lists.listing import Sorted
 from cosmos_outbox.testing.judging.violation import Violation
 from cosmos_outbox.testing.simulation.deployment import Deployment
@@ -27,6 +31,10 @@ _SIZES = (1, 2, 3, 5, 100)
 _MOST_PAGES = 500
 _LOOKS = 5
 """So often a list is walked whose container is written to meanwhile, by what happens by itself."""
+_DONE_MOST, _NONE_MOST = 3, 6
+"""By each client, and of messages that are none for each subscription."""
+_PARKS_SECONDS = 20.0
+"""After so long a relay has read what was written and parked what was refused."""
 _OPEN = [state.value for state in RecordState if state.is_open]
 
 Document = Mapping[str, Any]
@@ -51,12 +59,29 @@ class ListsAtRest:
         self._deployment, self._ground = deployment, deployment.ground
         self._chance = plan.chance("lists at rest")
 
-    async def look(self) -> list[Violation]:
-        """What is wrong with each list."""
+    async def look(self, clients: Sequence[Callable[[], Awaitable[None]]]) -> list[Violation]:
+        """What is wrong with each list. ``clients``: each does one more thing."""
         anew = SimulatedProcess(self._ground, "reader", serve_requests, self._chance)
         desks = [self._deployment.desks[0], anew]
+        found = await self._look_at(self._read_models(), desks)
+        await self._fill(clients, desks[0])
+        return [*found, *await self._look_at(self._of_operators(), desks)]
+
+    async def _fill(self, clients: Sequence[Callable[[], Awaitable[None]]], desk: SimulatedProcess) -> None:
+        """What operators have to look at."""
+        self._ground.bus.refuses = lambda _aggregate, _event: True
+        for _ in range(self._chance.randint(1, _DONE_MOST)):
+            await asyncio.gather(*(act() for act in clients))
+        for each in desk.wired.subscriptions.values():
+            of = each.subscriber
+            for number in range(self._chance.randint(1, _NONE_MOST)):
+                none = Delivery(of.subscription, f"none-{number}", number, b"", {})
+                await self._ground.loop.begin(desk.instance, of.receiver.keep(none, "nobody can read it"))
+        await asyncio.sleep(_PARKS_SECONDS)
+
+    async def _look_at(self, lists: Iterable[_List], desks: Sequence[SimulatedProcess]) -> list[Violation]:
         found = list[Violation]()
-        for of in self._lists():
+        for of in lists:
             for _ in range(_LOOKS):
                 size, held = self._chance.choice(_SIZES), await self._held(of)
                 told = f"at rest, by pages of {size}: {of.container}"
@@ -70,7 +95,15 @@ class ListsAtRest:
                     break
         return found
 
-    def _lists(self) -> Iterator[_List]:
+    def _read_models(self) -> Iterator[_List]:
+        for each in self._ground.service.subscribers:
+            if isinstance(each, ReadModelOf):
+                sort = self._chance.choice(each.form.orders)
+                container = self._deployment.settings.name(each.container)
+                holds = partial(_living, each.form, Sorted.of(sort))
+                yield _List(container, partial(_entries, each, sort), holds, sort)
+
+    def _of_operators(self) -> Iterator[_List]:
         settings, service = self._deployment.settings, self._ground.service
         for name in ("", *(each.of.name for each in service.destinations)):
             wanted = {"type": [EVENT], "partitionKey": [partition_of(name)]}
@@ -79,10 +112,6 @@ class ListsAtRest:
             wanted = {"state": _OPEN, "partitionKey": [settings.name(each.subscription)]}
             page = partial(_set_aside, each.name)
             yield _List(settings.cosmos_set_aside_container, page, partial(_have, wanted))
-            if isinstance(each, ReadModelOf):
-                sort = self._chance.choice(each.form.orders)
-                holds = partial(_living, each.form, Sorted.of(sort))
-                yield _List(settings.name(each.container), partial(_entries, each, sort), holds, sort)
 
     async def _held(self, of: _List) -> list[str]:
         async with self._deployment.container(of.container) as proxy:

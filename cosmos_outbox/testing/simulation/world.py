@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from cosmos_outbox.kernel import clock
 from cosmos_outbox.testing.judging.history import History
@@ -221,7 +222,8 @@ class World:
                 strikes=self._strikes, watcher=self._watcher, clients=clients, drain=self._drain,
             ).go_on()  # fmt: skip
         if not found and "lists" in plan.faults:
-            found = await ListsAtRest(plan, deployment).look()
+            acts = [partial(self.of.act, each) for each in clients]
+            found = await ListsAtRest(plan, deployment).look(acts)
         self.trace.end()
         self.ended_at = self.loop.time()
         return found
