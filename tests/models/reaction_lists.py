@@ -47,6 +47,8 @@ class Model:
 
     rules: frozenset[str] = RULES | {GIVING_UP}
     operator: bool = True
+    lists: tuple[frozenset[str], ...] = LISTS
+    sent: int = SENT
 
     def successors(self, state: State) -> Iterator[tuple[str, State]]:
         if state.problem:
@@ -54,7 +56,7 @@ class Model:
         for number, process in enumerate(state.processes):
             for step, reached in self._process(state, number, process):
                 yield f"{number + 1}: {step}", reached
-        if state.newest + 1 < len(LISTS):
+        if state.newest + 1 < len(self.lists):
             yield "the list changes", state._replace(newest=state.newest + 1)
         if self.operator and not state.given_up and not state.completed:
             yield "an operator gives it up", self._given_up(state)
@@ -82,12 +84,32 @@ class Model:
             case "create":
                 yield from _create(state, number, process)
             case "apply":
-                yield from _apply(state, number, process)
+                yield from self._apply(state, number, process)
 
     def _looked_up(self, state: State) -> Iterator[tuple[str, frozenset[str]]]:
         oldest = state.newest if "list_fenced" in self.rules else 0
         for place in range(oldest, state.newest + 1):
-            yield f"looks up {'the' if place == state.newest else 'an old'} list", LISTS[place]
+            yield f"looks up {'the' if place == state.newest else 'an old'} list", self.lists[place]
+
+    def _apply(self, state: State, number: int, process: Process) -> Iterator[tuple[str, State]]:
+        left = process.targets - state.applied - state.passed
+        for target in sorted(left):
+            yield f"changes {target}", self._applied(state, target)
+        if not left:
+            yield "completes it", _put(self._completed(state), number, process._replace(at="idle"))
+
+    def _applied(self, state: State, target: str) -> State:
+        applied = state.applied | {target}
+        if state.given_up:
+            return state._replace(applied=applied, problem=GIVEN_UP)
+        of_a_time = any(applied <= each for each in self.lists[self.sent :])
+        return state._replace(applied=applied, problem="" if of_a_time else OF_NO_TIME)
+
+    def _completed(self, state: State) -> State:
+        done = state._replace(completed=True)
+        if state.given_up or any(each <= state.applied for each in self.lists[self.sent :]):
+            return done
+        return done._replace(problem=LACKS)
 
 
 def _put(state: State, number: int, process: Process) -> State:
@@ -102,29 +124,6 @@ def _create(state: State, number: int, process: Process) -> Iterator[tuple[str, 
     stored = state._replace(stored=process.targets)
     yield "stores the list", _put(stored, number, applies)
     yield "stores the list, answer lost", _put(stored, number, process)
-
-
-def _apply(state: State, number: int, process: Process) -> Iterator[tuple[str, State]]:
-    left = process.targets - state.applied - state.passed
-    for target in sorted(left):
-        yield f"changes {target}", _applied(state, target)
-    if not left:
-        yield "completes it", _put(_completed(state), number, process._replace(at="idle"))
-
-
-def _applied(state: State, target: str) -> State:
-    applied = state.applied | {target}
-    if state.given_up:
-        return state._replace(applied=applied, problem=GIVEN_UP)
-    of_a_time = any(applied <= each for each in LISTS[SENT:])
-    return state._replace(applied=applied, problem="" if of_a_time else OF_NO_TIME)
-
-
-def _completed(state: State) -> State:
-    done = state._replace(completed=True)
-    if state.given_up or any(each <= state.applied for each in LISTS[SENT:]):
-        return done
-    return done._replace(problem=LACKS)
 
 
 def wrong(state: State) -> str | None:

@@ -26,6 +26,7 @@ class Model:
     """The protocol under these rules: a refusal, as any outcome, stops no other."""
 
     rules: frozenset[str] = RULES
+    targets: tuple[tuple[str, str], ...] = TARGETS
 
     def successors(self, state: State) -> Iterator[tuple[str, State]]:
         if state.at is None:
@@ -33,13 +34,13 @@ class Model:
                 yield "receives the message", state._replace(at=0, comes=state.comes - 1)
             return
         yield "dies", state._replace(at=None)
-        if state.at == len(TARGETS):
+        if state.at == len(self.targets):
             yield "completes it", state._replace(at=None, completed=True)
             return
         if state.at and "complete_after_all" not in self.rules:
             yield "completes it", state._replace(at=None, completed=True)
         after = state._replace(at=state.at + 1)
-        record = self._id(*TARGETS[state.at])
+        record = self._id(*self.targets[state.at])
         if record in state.records:
             yield "the record is there", after
             return

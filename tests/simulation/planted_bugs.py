@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from cosmos_outbox.settings.transports import Name
 from tests.simulation.planted_deployments import DEPLOYMENTS
-from tests.simulation.planted_reading import CANARY
+from tests.simulation.planted_reading import CANARY, LISTS
 from tests.simulation.planted_together import TOGETHER
 from tests.simulation.planted_transports import TRANSPORTS
 from tests.torture.planted_bugs import Planted
@@ -26,6 +26,7 @@ ONLY_WITH: Mapping[str, str] = {
     "publishes-again-under-the-first-id": "then.publish again",
     "rebuild-after-a-restore-only-heals": "then.restore",
     "replay-leaves-the-event-in-the-way": "plot.two hands",
+    **{bug.name: "lists" for bug in LISTS},
     **{bug.name: kind for kind, bugs in DEPLOYMENTS.items() for bug in bugs},
 }
 """The seeds that do not draw this are left out: they run none of the code."""
@@ -65,6 +66,7 @@ _CHANGE_ONCE = "cosmos_outbox/outbox/change_once.py"
 
 MEETING: tuple[Planted, ...] = (
     *CANARY,
+    *LISTS,
     *TOGETHER,
     *(bug for bugs in DEPLOYMENTS.values() for bug in bugs),
     *(bug for bugs in TRANSPORTS.values() for bug in bugs),

@@ -59,13 +59,19 @@ for _order in ("any", "each", "newest"):
     _react(_order)
 
 
+def _last(marks: Sequence[str]) -> Sequence[str]:
+    return [f"newest-{each}" for each in list(dict.fromkeys(reversed(marks)))[:3]]
+
+
 async def _the_last(newest: Newest, event: Event) -> Sequence[str]:
     one = await newest(Heap, "any-one")
-    return (
-        []
-        if one is None
-        else [f"newest-{each}" for each in list(dict.fromkeys(reversed(one.state.marks)))[:3]]
-    )
+    return [] if one is None else _last(one.state.marks)
+
+
+def listed_by(document: Mapping[str, Any]) -> frozenset[str] | None:
+    """What the look-up tells once this document is stored; None: it does not go by it."""
+    heap = document.get("type") == Heap.aggregate_type and document["id"] == "any-one"
+    return frozenset(_last(document["data"]["marks"])) if heap else None
 
 
 @service.reaction("marks-listed", of=Pile, to=Heap, look_up=_the_last, order="any")

@@ -8,8 +8,9 @@ import pytest
 from cosmos_outbox.cosmos.inbox.listing import CosmosItems
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.outbox.parking_lot import ParkedPage
-from cosmos_outbox.testing.simulation import lists
+from cosmos_outbox.testing.simulation import lists, lists_at_rest
 from cosmos_outbox.testing.simulation.lists import ListReader
+from cosmos_outbox.testing.simulation.lists_at_rest import ListsAtRest, _difference
 from cosmos_outbox.testing.simulation.plan import SimulationPlan
 from cosmos_outbox.testing.simulation.world import SimulatedRun, run
 from tests.simulation.contacts import CONTACTS
@@ -97,4 +98,48 @@ def test_a_page_of_a_read_model_that_goes_on_elsewhere_is_seen(
 
 def test_a_reader_is_there_only_where_the_plan_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ListReader, "go_on", lambda *_: pytest.fail("there is a reader"))
+    monkeypatch.setattr(ListsAtRest, "look", lambda *_: pytest.fail("lists are walked at rest"))
     run(SimulationPlan(1, frozenset(), aggregates=2, seconds=2.0), CONTACTS)
+
+
+def test_the_walk_at_rest_changes_nothing_that_came_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = SimulationPlan(1, frozenset({"lists"}), aggregates=4, seconds=10.0)
+    held, walk = list[tuple[str, int]](), ListsAtRest._walk
+
+    async def told(self: ListsAtRest, of: Any, *more: Any) -> list[str]:
+        shown = await walk(self, of, *more)
+        held.append((of.container, len(shown)))
+        return shown
+
+    monkeypatch.setattr(lists_at_rest, "_SIZES", (1,))
+    monkeypatch.setattr(ListsAtRest, "_walk", told)
+    walked = run(plan, CONTACTS)
+    assert walked.violations == []
+
+    async def nothing(*_: Any) -> list[Any]:
+        return []
+
+    monkeypatch.setattr(ListsAtRest, "look", nothing)
+    before = run(plan, CONTACTS).trace.steps
+    after = walked.trace.steps[len(before) :]
+    assert walked.trace.steps[: len(before)] == before
+    for desk in ("operator.1", "reader.1"):
+        assert any(each.instance == desk and each.what != "begins" for each in after)
+    assert [container for container, shown in held if shown < 2] == []
+    assert {container for container, _ in held} == {"directory", "parked-events", "set-aside"}
+
+
+@pytest.mark.parametrize(
+    ("shown", "told"),
+    [
+        ("abc", ""),
+        ("ab", "leaves c out"),
+        ("abbc", "shows b 2 times, which is there 1 times"),
+        ("abcd", "shows d 1 times, which is there 0 times"),
+        ("acb", "is not sorted by name"),
+    ],
+)
+def test_at_rest_nothing_is_forgiven(shown: str, told: str) -> None:
+    assert _difference("abc", shown, sort="name") == told
+    if shown == "acb":
+        assert _difference("abc", shown, sort="") == ""

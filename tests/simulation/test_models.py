@@ -1,6 +1,6 @@
 """What the real code writes in a run are steps of the models, whatever befalls it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -14,6 +14,10 @@ from cosmos_outbox.inbox.decision import Put, mend
 from cosmos_outbox.inbox.effect import EffectItem
 from cosmos_outbox.inbox.effect_decision import EffectChange
 from cosmos_outbox.inbox.effects import EffectInbox
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.reaction import ReactionInbox
+from cosmos_outbox.inbox.reaction_decision import TargetPlace
+from cosmos_outbox.inbox.reaction_targets import LookedUp, by_id
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.change_once import Wanted
 from cosmos_outbox.outbox.marker import Marker
@@ -23,13 +27,16 @@ from cosmos_outbox.testing.simulation.plan import SimulationPlan
 from tests.simulation import reacting, ringing
 from tests.simulation.contacts import CONTACTS
 from tests.simulation.replayed.claims import claim_steps
+from tests.simulation.replayed.commits import Commit, Ended
 from tests.simulation.replayed.effects import EffectsReplayed, Ran
 from tests.simulation.replayed.inbox import inbox_steps
 from tests.simulation.replayed.keyed import keyed_steps
+from tests.simulation.replayed.lists import ListsReplayed
 from tests.simulation.replayed.mirror import Mirror
 from tests.simulation.replayed.parking import parking_steps
 from tests.simulation.replayed.reactions import reaction_steps
-from tests.simulation.replayed.runs import kept, kept_of_piles
+from tests.simulation.replayed.runs import calls_kept, kept, kept_of_piles
+from tests.simulation.replayed.targets import TargetsReplayed
 from tests.support.azure import CLAIMS, DIRECTORY, PARKED
 from tests.torture.contacts import Contacts
 
@@ -94,18 +101,36 @@ def test_every_write_of_a_run_is_a_step_of_its_model(over: Name) -> None:
     assert written(told.claims.commits, "changeRecord") >= 5
 
 
-def reactions(seed: int) -> tuple[list[str], int]:
-    """What the model does not allow, and how many records there are."""
-    mirror = Mirror()
-    kept_of_piles(seed, reacting.service, reacting.commands(), {"piles": mirror})
+def reactions(seed: int) -> Sequence[Commit | Ended]:
+    """What was written of the reactions of a run, and each call of one that ended well."""
+    steps = list[Commit | Ended]()
+    mirror = Mirror(steps)
+    with calls_kept(steps):
+        kept_of_piles(seed, reacting.service, reacting.commands(), {"piles": mirror})
     assert mirror.unread == []
-    records = written(mirror.commits, "reactionRecord")
-    return [*map(str, reaction_steps(mirror.commits, reacting.service))], records
+    return steps
 
 
-def test_every_transaction_of_a_reaction_is_a_step_of_its_model() -> None:
-    told, records = reactions(FIRST)
-    assert (told, records >= 20) == ([], True)
+def not_allowed(steps: Sequence[Commit | Ended]) -> dict[str, list[str]]:
+    """By model."""
+    lists = ListsReplayed(reacting.service, "marks-listed", reacting.listed_by)
+    return {
+        "reactions": [*map(str, reaction_steps(commits_of(steps), reacting.service))],
+        "lists": [*lists.not_allowed(steps)],
+        "targets": [*TargetsReplayed(reacting.service).not_allowed(steps)],
+    }
+
+
+def commits_of(steps: Sequence[Commit | Ended]) -> list[Commit]:
+    return [each for each in steps if isinstance(each, Commit)]
+
+
+def test_every_transaction_of_a_reaction_is_a_step_of_its_models() -> None:
+    steps = reactions(FIRST)
+    assert not_allowed(steps) == {"reactions": [], "lists": [], "targets": []}
+    assert written(commits_of(steps), "reactionRecord") >= 20
+    assert written(commits_of(steps), "reactionTargets") >= 10
+    assert sum(isinstance(each, Ended) for each in steps) >= 50
 
 
 def effects(seed: int) -> tuple[list[str], int]:
@@ -164,8 +189,36 @@ def test_a_reaction_whose_cursor_stays_is_found(monkeypatch: pytest.MonkeyPatch)
         return beside(self, *arguments)[:1]
 
     monkeypatch.setattr(CosmosReactions, "_beside", alone)
-    told, _ = reactions(FIRST)
+    told = not_allowed(reactions(FIRST))["reactions"]
     assert any("no step leads from" in each for each in told)
+
+
+@pytest.mark.long  # test_replayed_lists shows that a target that no list has is seen
+def test_targets_that_are_looked_up_anew_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule ``list_stored_once``: seen by what comes of it only where a message comes again and its list has changed."""
+
+    async def of(self: LookedUp, event: Event, until: float) -> Mapping[str, str]:
+        return by_id(await self.look_up(self.lists.newest, event))
+
+    monkeypatch.setattr(LookedUp, "of", of)
+    told = not_allowed(reactions(FIRST))
+    assert any("whose list is {}" in each for each in told["lists"])
+    assert any("has no list" in each for each in told["lists"])
+    assert any("none of its targets" in each for each in told["targets"])
+
+
+@pytest.mark.long  # test_replayed_targets shows that a call that leaves a target out is seen
+def test_a_call_that_ends_before_its_last_target_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule ``complete_after_all``."""
+    places = ReactionInbox._places
+
+    def first(self: ReactionInbox[Any], event: Event, targets: Mapping[str, str]) -> list[TargetPlace]:
+        return places(self, event, targets)[:1]
+
+    monkeypatch.setattr(ReactionInbox, "_places", first)
+    told = not_allowed(reactions(FIRST))
+    assert any("has no outcome" in each for each in told["lists"])
+    assert any("complete_after_all" in each for each in told["targets"])
 
 
 def test_an_effect_that_runs_after_its_record_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

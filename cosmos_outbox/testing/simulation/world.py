@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from cosmos_outbox.kernel import clock
 from cosmos_outbox.testing.judging.history import History
@@ -20,6 +21,7 @@ from cosmos_outbox.testing.simulation.bus_queue import Rules
 from cosmos_outbox.testing.simulation.deployment import Deployment, Size, import_host
 from cosmos_outbox.testing.simulation.last_look import LastLook, drain
 from cosmos_outbox.testing.simulation.lists import ListReader
+from cosmos_outbox.testing.simulation.lists_at_rest import ListsAtRest
 from cosmos_outbox.testing.simulation.log_lines import logged_to
 from cosmos_outbox.testing.simulation.loop import Loop, Stuck
 from cosmos_outbox.testing.simulation.meetings import Meetings
@@ -218,6 +220,9 @@ class World:
                 plan, self.of, deployment,
                 strikes=self._strikes, watcher=self._watcher, clients=clients, drain=self._drain,
             ).go_on()  # fmt: skip
+        if not found and "lists" in plan.faults:
+            acts = [partial(self.of.act, each) for each in clients]
+            found = await ListsAtRest(plan, deployment).look(acts)
         self.trace.end()
         self.ended_at = self.loop.time()
         return found

@@ -1,4 +1,4 @@
-"""What a store saw of a run: each transaction, with its documents before and after."""
+"""What a store saw of a run: each transaction, with its documents before and after; and what it cannot see."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +17,17 @@ class Commit:
     """Each document as it was and as it is; None: it was, or is, not there, deleted or expired."""
     by: str = ""
     """Whose it is."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A call of a reaction has returned: ``how`` is "handled" or "gave up"."""
+
+    how: str
+    reaction: str
+    event: str
+    by: str
+    """Whose process it was."""
 
 
 @dataclass(frozen=True)

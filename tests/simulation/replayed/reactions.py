@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cosmos_outbox.cosmos.aggregates.documents import (
     EVENT_TYPE,
@@ -20,15 +20,12 @@ from cosmos_outbox.cosmos.aggregates.documents import (
     REACTION_TYPE,
     request_id,
 )
-from cosmos_outbox.cosmos.inbox.reactions import record_id
-from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.reaction_decision import InOrder, ReactionOutcome, TargetPlace
+from cosmos_outbox.inbox.reaction_decision import InOrder, ReactionOutcome
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
-from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.wiring.reactions import ReactionOf
 from cosmos_outbox.wiring.service import Service
 from tests.models.reactions import Model, Process, State, Story, Thing
 from tests.simulation.replayed.commits import Commit, Document, NotAllowed
+from tests.simulation.replayed.messages import Messages, Recorded
 
 _ANSWERS = ("adds", "makes", "needs-other", "wants-other")
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
@@ -90,25 +87,22 @@ class _Partition:
 
 def reaction_steps(commits: Iterable[Commit], service: Service) -> Iterator[NotAllowed]:
     """The writes that the model does not allow."""
-    replayed = _Replayed(
-        {each.name: each for each in service.subscribers if isinstance(each, ReactionOf)}, service.name
-    )
+    replayed = _Replayed(service)
     for commit in commits:
         names = dict.fromkeys(str((now or was or {})["partitionKey"]) for was, now in commit.changes)
         for name in names:
             changes = [each for each in commit.changes if (each[1] or each[0] or {})["partitionKey"] == name]
             for why in replayed.not_allowed(name, commit.at, changes):
                 yield NotAllowed(commit, name, why)
+        replayed.messages.saw(commit)
 
 
 class _Replayed:
     """A run, up to now."""
 
-    def __init__(self, reactions: dict[str, ReactionOf[Any]], source: str) -> None:
-        self._reactions, self._source = reactions, f"/{source}"
+    def __init__(self, service: Service) -> None:
+        self.messages = Messages(service)
         self._partitions: dict[str, _Partition] = {}
-        self._messages: dict[str, Event] = {}
-        """By id."""
 
     def not_allowed(
         self, name: str, at: datetime, changes: list[tuple[Document | None, Document | None]]
@@ -118,55 +112,35 @@ class _Replayed:
         written = [now for _, now in changes if now is not None]
         records = [each for each in written if each.get("type") == REACTION_TYPE]
         cursors = {each["id"]: each for each in written if each.get("type") == REACTION_CURSOR_TYPE}
-        kinds = {each.to.aggregate_type for each in self._reactions.values()}
+        kinds = {each.to.aggregate_type for each in self.messages.reactions.values()}
         target = next((each for each in written if each.get("type") in kinds), None)
         recorded = set[str]()
         for record in records:
-            reaction = self._reactions[record["data"]["reaction"]]
-            message, place = self._message(reaction, name, record["id"])
-            recorded.add(message.id)
-            yield from self._no_step(partition, reaction, message, place, record, cursors, target, at)
+            found = self.messages.of(record)
+            assert found is not None, f"{record['id']} at {name} is of no message that was stored"
+            recorded.add(found.message.id)
+            yield from self._no_step(partition, found, record, cursors, target, at)
             partition.records[record["id"]] = (
                 record["data"]["outcome"],
                 at + timedelta(seconds=record["ttl"]),
             )
         causes = {each["data"].get("causationId") for each in written if each.get("type") == EVENT_TYPE}
-        if causes & self._messages.keys() - recorded:
+        if causes & self.messages.by_id.keys() - recorded:
             yield "a message changes it without a record (one_batch)"
         partition.cursors |= {each: item["data"]["last"] for each, item in cursors.items()}
         if target is not None:
             partition.targets.append((at, _Target.of(target)))
-        self._messages |= {
-            each["data"]["id"]: self._event(each) for each in written if each.get("type") == EVENT_TYPE
-        }
-
-    def _event(self, item: Document) -> Event:
-        data, key = item["data"], AggregateKey(item["aggregateType"], item["partitionKey"])
-        return Event(
-            data["id"], key, data["action"], data["sequence"], datetime.now(UTC), data, source=self._source
-        )
-
-    def _message(self, reaction: ReactionOf[Any], target: str, record: str) -> tuple[Event, TargetPlace]:
-        for message in self._messages.values():
-            if message.aggregate.type == reaction.aggregate_type:
-                place = TargetPlace.of(
-                    reaction.name, reaction.to.aggregate_type, target, target, message, reaction.order
-                )
-                if record_id(place) == record:
-                    return message, place
-        raise AssertionError(f"{record} at {target} is of no message that was stored")
 
     def _no_step(
         self,
         partition: _Partition,
-        reaction: ReactionOf[Any],
-        message: Event,
-        place: TargetPlace,
+        found: Recorded,
         record: Document,
         cursors: dict[str, Document],
         target: Document | None,
         at: datetime,
     ) -> Iterator[str]:
+        reaction, message, place = found
         cursor = request_id(f"cursor-{place.cursor}")
         said, until = partition.records.get(record["id"], ("", at))
         moved = cursors[cursor]["data"]["last"] if cursor in cursors else None

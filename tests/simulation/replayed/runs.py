@@ -1,21 +1,29 @@
 """A run whose writes are kept, to be held against the models."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableSequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
+import pytest
+
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.reaction import ReactionInbox
 from cosmos_outbox.testing import simulating
 from cosmos_outbox.testing.deriving.commands import Commands
 from cosmos_outbox.testing.deriving.derived import subject
 from cosmos_outbox.testing.deriving.resting_world import RestingWorld
 from cosmos_outbox.testing.simulation.http import SentRequest, StoreResponse
+from cosmos_outbox.testing.simulation.instance import name_of_current
 from cosmos_outbox.testing.simulation.plan import THEN, SimulationPlan
 from cosmos_outbox.testing.simulation.processes import EPOCH
 from cosmos_outbox.testing.simulation.subject import Subject
 from cosmos_outbox.testing.simulation.world import MakeWorld, SimulatedRun, run
 from cosmos_outbox.wiring.service import Service
 from tests.simulation.reacting import Pile
+from tests.simulation.replayed.commits import Ended
 from tests.simulation.replayed.mirror import Mirror
 
 
@@ -41,3 +49,22 @@ def kept_of_piles(
     plan = simulating._plan(seed, None)
     with simulating._ids_by_luck():
         return kept(plan, subject(service, [commands]), mirrors, partial(RestingWorld, None))
+
+
+@contextmanager
+def calls_kept(steps: MutableSequence[Any]) -> Iterator[None]:
+    """Between the commits, each call of a reaction that ends well."""
+
+    def told(name: str, how: str) -> Callable[..., Awaitable[None]]:
+        call = getattr(ReactionInbox, name)
+
+        async def called(self: ReactionInbox[Any], event: Event, *more: Any) -> None:
+            await call(self, event, *more)
+            steps.append(Ended(how, self.rules.name, event.id, name_of_current()))
+
+        return called
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, how in (("handle", "handled"), ("apply", "handled"), ("give_up", "gave up")):
+            patch.setattr(ReactionInbox, name, told(name, how))
+        yield
