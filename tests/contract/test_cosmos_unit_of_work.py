@@ -24,7 +24,7 @@ from cosmos_outbox.outbox.errors import (
     Unpublishable,
 )
 from cosmos_outbox.outbox.on_commit import OnCommit
-from cosmos_outbox.outbox.unit_of_work import ChangeRecord, Origin, Receipt
+from cosmos_outbox.outbox.unit_of_work import ChangeRecord, Origin, Receipt, RequestRecord
 from cosmos_outbox.settings.errors import Misconfigured
 from domain.contact import Contact
 from domain.values import Name
@@ -123,15 +123,19 @@ async def test_more_than_a_batch_holds_is_refused_and_not_tracked_any_more(
 
 async def test_the_record_of_a_request_is_stored_with_its_own_change_alone(cosmos_store: CosmosStore) -> None:
     first, second = Contact.create(DETAILS, at=NOON), Contact.create(DETAILS, at=NOON)
-    record = ChangeRecord("of the first", "fingerprint", 1, None)
+    made = RequestRecord("of the creation", "fingerprint", first, 600)
+    changed = ChangeRecord("of the change", "fingerprint", 1, None)
     async with cosmos_store.open() as work:
         work.add(first)
-        work.changes.add(record)
+        work.requests.add(made)
+        work.changes.add(changed)
         await work.commit()
         work.add(second)
         await work.commit()
-        assert await work.changes.find(record.name, str(first.id)) == record
-        assert await work.changes.find(record.name, str(second.id)) is None
+        assert await work.changes.find(changed.name, str(first.id)) == changed
+        assert await work.changes.find(changed.name, str(second.id)) is None
+        assert await work.requests.get(first, made.name, newest=True) is not None
+        assert await work.requests.get(second, made.name, newest=True) is None
 
 
 class Tenanted(ImportTask):

@@ -237,6 +237,9 @@ async def test_what_is_gone_or_discarded_is_not_discarded_at_the_newest_version_
     marker = (await world.lot.markers([A]))[A]
     with pytest.raises(PreconditionFailed):
         await world.lot.discard(marker, replace(first, id="gone"), told, "r")
+    await world.feed(event(3))
+    with pytest.raises(PreconditionFailed):
+        await world.lot.discard(marker, first, told, "r")
     await world.parking.discard(first.id, "r")
     marker = (await world.lot.markers([A]))[A]
     with pytest.raises(PreconditionFailed):

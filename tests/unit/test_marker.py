@@ -1,8 +1,10 @@
-"""A marker counts how often the broker refused the event in the way, and of no other."""
+"""A marker counts how often the broker refused the event in the way, and of no other, and is found under its id."""
 
 from dataclasses import replace
 from datetime import timedelta
 
+from cosmos_outbox.cosmos.relay.marker_documents import marker_id
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.marker import Fate, Marker
 from tests.support.contacts import NOON
 from tests.support.feed import contact_key
@@ -54,3 +56,13 @@ def test_up_to_the_transaction_of_an_erasing_nothing_is_sent_or_parked_whatever_
                 "an LSN tells nothing of another partition"
             )
     assert replace(BLOCKED, erased={"p": 7}).claimed("r", NOON).given_back().freed().erased == {"p": 7}
+
+
+def test_a_marker_is_found_under_its_id_whatever_version_has_stored_it() -> None:
+    assert marker_id(AggregateKey("contact", "a-1.b_2")) == "contact-a-1.b_2"
+    odd = [marker_id(AggregateKey(*key)) for key in (("contact", "a/1"), ("con-tact", "a"), ("contact", ""))]
+    assert odd == [
+        "aggregate.8c3efe35ae4ce6598c46c9983d7145f1",
+        "aggregate.020a5b6f045b41ae81c69c9738f47227",
+        "aggregate.5311f7b654aa59ebafd1c62a28a095b3",
+    ]
