@@ -101,16 +101,16 @@ class ListsAtRest:
                 sort = self._chance.choice(each.form.orders)
                 container = self._deployment.settings.name(each.container)
                 holds = partial(_living, each.form, Sorted.of(sort))
-                yield _List(container, partial(_entries, each, sort), holds, sort)
+                yield _List(container, partial(_list_entries, each, sort), holds, sort)
 
     def _of_operators(self) -> Iterator[_List]:
         settings, service = self._deployment.settings, self._ground.service
         for name in ("", *(each.of.name for each in service.destinations)):
             wanted = {"type": [EVENT], "partitionKey": [partition_of(name)]}
-            yield _List(settings.cosmos_parked_container, partial(_parked, name), partial(_have, wanted))
+            yield _List(settings.cosmos_parked_container, partial(_list_parked, name), partial(_have, wanted))
         for each in service.subscribers:
             wanted = {"state": _OPEN, "partitionKey": [settings.name(each.subscription)]}
-            page = partial(_set_aside, each.name)
+            page = partial(_list_set_aside, each.name)
             yield _List(settings.cosmos_set_aside_container, page, partial(_have, wanted))
 
     async def _held(self, of: _List) -> list[str]:
@@ -129,15 +129,15 @@ class ListsAtRest:
         raise AssertionError(f"it has no end after {_MOST_PAGES} pages")
 
 
-async def _parked(destination: str, wired: Wired, size: int, token: str | None) -> Any:
+async def _list_parked(destination: str, wired: Wired, size: int, token: str | None) -> Any:
     return await wired.outbox.towards(destination or None).parking.page(size, token)
 
 
-async def _set_aside(name: str, wired: Wired, size: int, token: str | None) -> Any:
+async def _list_set_aside(name: str, wired: Wired, size: int, token: str | None) -> Any:
     return await wired.subscriptions[name].subscriber.retrier.page(size, token)
 
 
-async def _entries(of: ReadModelOf[Any], sort: str, wired: Wired, size: int, token: str | None) -> Any:
+async def _list_entries(of: ReadModelOf[Any], sort: str, wired: Wired, size: int, token: str | None) -> Any:
     return await wired.read_model(of).listing.page([], sort, size, token)
 
 
