@@ -684,6 +684,14 @@ async def test_a_replay_while_the_broker_is_away_keeps_everything(world: World) 
 
 
 @pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
+async def test_what_is_parked_anew_is_told_and_what_was_parked_before_is_not(world: World) -> None:
+    await world.feed(large(1))
+    for parked, new in (((2, 3), (2, 3)), ((3, 4), (4,))):
+        marker = await world.marker()
+        assert marker is not None
+        assert {*await world.lot.park(marker, [read(event(each)) for each in parked])} == {*ids(*new)}
+
+
 async def test_parking_needs_the_newest_version(world: World) -> None:
     first = Marker(A).block(read(large(1)), "too large", [], NOON)
     await world.lot.park(first, [read(large(1))])
@@ -860,6 +868,9 @@ async def test_each_parked_event_tells_why_it_is_parked(cosmos_lot: CosmosParkin
     await world.parking.discard((await world.parked(1)).id, "r")
     await world.parking.upkeep()
     assert [one.reason for one in await world.listed(discarded=True)] == ["too large"]
+    await world.feed(large(1, "b"), poison_document("b", 7))
+    [broken] = [one for one in await world.listed() if one.event_id == "poison-7"]
+    assert "waits" not in broken.reason, "of what nobody can read, its own fault is told"
 
 
 async def test_an_operator_is_told_of_what_a_lagging_replica_does_not_know(cosmos_server: Service) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from cosmos_outbox.cosmos.relay.marker_documents import marker_id
+from cosmos_outbox.cosmos.relay.marker_documents import MarkerDocuments, marker_id
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.marker import Fate, Marker
 from tests.support.contacts import NOON
@@ -66,3 +66,20 @@ def test_a_marker_is_found_under_its_id_whatever_version_has_stored_it() -> None
         "aggregate.020a5b6f045b41ae81c69c9738f47227",
         "aggregate.5311f7b654aa59ebafd1c62a28a095b3",
     ]
+
+
+def test_only_what_is_tried_by_itself_waits_longer_after_a_replay_in_vain() -> None:
+    passing = Marker(contact_key("a")).block(event("a", 2), "its receiver fails", [], NOON, passing=True)
+    later = NOON + timedelta(hours=1)
+    again = passing.claimed("replay", later).in_vain(later)
+    assert (attempts(again), again.refusal and again.refusal.at, again.replay) == (2, later, None)
+    refused = BLOCKED.claimed("replay", later).in_vain(later)
+    assert (refused.refusal, refused.replay) == (BLOCKED.refusal, None)
+    assert BLOCKED.freed().claimed("replay", later).in_vain(later).refusal is None
+
+
+def test_a_marker_is_read_as_it_was_stored() -> None:
+    documents = MarkerDocuments(600)
+    for marker in (BLOCKED, BLOCKED.freed(), BLOCKED.claimed("replay", NOON), Marker(contact_key("b"))):
+        item = {**documents.item(marker, "parked", NOON), "_etag": "7"}
+        assert documents.marker(item) == replace(marker, version="7")
