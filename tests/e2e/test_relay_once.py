@@ -28,10 +28,9 @@ async def test_it_ends_when_all_is_forwarded_whether_there_is_much_or_nothing(tm
     with stack(tmp_path) as started:
         assert started.functions.terminate() == 0
 
-        nothing = await once(started)
-        assert (nothing.code, nothing.out) == (
-            0, f"relay: {ALL}; 0 event(s) forwarded by this relay\n"
-        )  # fmt: skip
+        nothing = await once(started)  # a busy host may have ended with a lease that it was just getting
+        assert nothing.code == 0
+        assert nothing.out.startswith(f"relay: {ALL}; 0 event(s) forwarded by this relay")
 
         async with service(started) as contacts:
             ids = [await create(contacts) for _ in range(30)]

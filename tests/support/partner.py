@@ -49,7 +49,7 @@ class World:
         if (event["subject"], int(event["sequence"])) in self.refused:
             # Where several are refused alike in one page, the relay waits for ten minutes: each has a word of its own.
             word = str(zlib.crc32(event["subject"].encode())).translate(_LETTERS)
-            return says(422, body=f"no, says {word}".encode())
+            return says(422, body=f"no such person, says {word}".encode())
         self.taken.append((event["subject"], int(event["sequence"])))
         return OK
 
