@@ -88,3 +88,9 @@ def commands() -> Commands[Pile]:
         pile.grow(luck.randint(1, 9), at)
 
     return Commands(Pile, create=make, change=[grow])
+
+
+def first_of_a_pile() -> dict[str, Any]:
+    """The document of the first event of the pile ``p``."""
+    data = {"id": "p-1", "action": "PileGrown", "sequence": 1}
+    return {"id": "p-1", "partitionKey": "p", "type": "domainEvent", "aggregateType": "pile", "data": data}

@@ -11,7 +11,7 @@ from cosmos_outbox.cosmos.inbox.reactions import record_id
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.reaction_decision import InOrder, TargetPlace, list_name
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from tests.simulation.reacting import listed_by, service
+from tests.simulation.reacting import first_of_a_pile, listed_by, service
 from tests.simulation.replayed.commits import Commit, Document, Ended
 from tests.simulation.replayed.lists import ListsReplayed
 
@@ -34,15 +34,7 @@ class Told:
         return self.writes({"id": "any-one", "partitionKey": "any-one", "type": "heap", "data": data})
 
     def sent(self) -> "Told":
-        data = {"id": "p-1", "action": "PileGrown", "sequence": 1}
-        item = {
-            "id": "p-1",
-            "partitionKey": "p",
-            "type": "domainEvent",
-            "aggregateType": "pile",
-            "data": data,
-        }
-        return self.writes(item)
+        return self.writes(first_of_a_pile())
 
     def stores(self, *piles: str, reason: str = "") -> "Told":
         name = document_id(list_name(REACTION, MESSAGE))

@@ -11,7 +11,7 @@ from cosmos_outbox.cosmos.inbox.reactions import record_id
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.reaction_decision import InOrder, TargetPlace
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from tests.simulation.reacting import Pile
+from tests.simulation.reacting import Pile, first_of_a_pile
 from tests.simulation.replayed.commits import Commit, Document, Ended
 from tests.simulation.replayed.targets import TargetsReplayed
 from tests.support.reactions import Heap
@@ -36,16 +36,8 @@ class Told:
 
     def __init__(self) -> None:
         self.steps: list[Commit | Ended] = []
-        data = {"id": "p-1", "action": "PileGrown", "sequence": 1}
         self.documents: dict[str, Document] = {}
-        item = {
-            "id": "p-1",
-            "partitionKey": "p",
-            "type": "domainEvent",
-            "aggregateType": "pile",
-            "data": data,
-        }
-        self.writes(item)
+        self.writes(first_of_a_pile())
 
     def records(
         self, reaction: str, target: str, outcome: str = "applied", *, id_of: tuple[str, str] | None = None
