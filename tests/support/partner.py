@@ -2,7 +2,6 @@
 
 import json
 import socket
-import zlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -20,8 +19,7 @@ from tests.support.azure import Topic
 from tests.support.receiver import OK, SECRET, Answer, Got, receiving, says
 
 ORIGIN = Origin("test")
-_LETTERS = str.maketrans("0123456789", "abcdefghij")
-"""What a receiver says is told without numbers."""
+_REFUSALS = (422, 400, 413, 431)
 
 
 @dataclass
@@ -35,7 +33,8 @@ class World:
     taken: list[tuple[str, int]] = field(default_factory=list)
     """What the partner has taken, by aggregate and sequence."""
     refused: set[tuple[str, int]] = field(default_factory=set)
-    """What it never takes, likewise."""
+    """What it never takes, likewise: the first person's with 422, the next one's with 400, and so on."""
+    _refused_people: dict[str, int] = field(default_factory=dict)
 
     def service(self, **chosen: object) -> Service:
         return declared(**chosen)
@@ -47,9 +46,9 @@ class World:
     def answer(self, got: Got) -> Answer:
         event = json.loads(got.body)
         if (event["subject"], int(event["sequence"])) in self.refused:
-            # Where several are refused alike in one page, the relay waits for ten minutes: each has a word of its own.
-            word = str(zlib.crc32(event["subject"].encode())).translate(_LETTERS)
-            return says(422, body=f"no such person, says {word}".encode())
+            # Where several are refused with one status and none is taken, the relay waits for ten minutes.
+            of_its_own = self._refused_people.setdefault(event["subject"], len(self._refused_people))
+            return says(_REFUSALS[of_its_own], body=b"no such person")
         self.taken.append((event["subject"], int(event["sequence"])))
         return OK
 
