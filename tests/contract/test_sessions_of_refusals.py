@@ -1,0 +1,52 @@
+"""A session token of one container is never sent to another, whatever the first answer of each was.
+
+The SDK files the token of an answer without an item in it under a name that is the same for all containers that it
+knows nothing of yet: a container that has seen less would then be asked for more than it has, and answer 404/1002.
+"""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from azure.core.exceptions import HttpResponseError
+from azure.cosmos.aio import ContainerProxy
+
+from cosmos_outbox.cosmos.store.client import cosmos_client
+from cosmos_outbox.settings.connections import Connection
+from devstack.testing import Service
+from tests.support.azure import CONTACTS, contacts_database
+
+ITEM = {"id": "there", "partitionKey": "ada", "type": "note"}
+
+
+async def conflicts(container: ContainerProxy) -> None:
+    with pytest.raises(HttpResponseError, match="Conflict"):
+        await container.create_item(ITEM)
+
+
+async def is_missing(container: ContainerProxy) -> None:
+    with pytest.raises(HttpResponseError, match="NotFound"):
+        await container.read_item("not there", "ada", session_token="0:-1#1")
+
+
+async def deletes(container: ContainerProxy) -> None:
+    await container.delete_item("to go", "ada")
+
+
+@pytest.mark.parametrize("answered", [conflicts, is_missing, deletes])
+async def test_what_has_seen_less_is_asked_for_no_more(
+    cosmos_server: Service, answered: Callable[[ContainerProxy], Awaitable[None]]
+) -> None:
+    async with contacts_database(cosmos_server) as database:
+        for name, more in ((CONTACTS, 5), ("parked-events", 0)):
+            container = database.get_container_client(name)
+            for item in (ITEM, ITEM | {"id": "to go"}, *[ITEM | {"id": f"{each}"} for each in range(more)]):
+                await container.create_item(item)
+        async with cosmos_client(Connection(cosmos_server.connection_string), None) as client:
+            mine = client.get_database_client(database.id)
+            much, little = map(mine.get_container_client, (CONTACTS, "parked-events"))
+            await answered(much)
+            await answered(little)
+            found = [
+                item["id"] async for item in little.query_items("SELECT c.id FROM c WHERE c.id = 'there'")
+            ]
+    assert found == ["there"]
