@@ -3,7 +3,7 @@
 # JOBS sets the number of test processes.
 SHELL = /bin/sh
 BIN = .venv/bin/python
-# More processes than cores: most tests wait for sockets. The tests of one file share their servers: --dist loadfile.
+# More processes than cores: many tests wait for sockets.
 JOBS = 8
 ARGS =
 APP = .
@@ -34,7 +34,7 @@ run: ## start the local Azure and the app (APP=examples/orders: another one); Ct
 	@scripts/bootstrap run
 	@PYTHONPATH=. exec $(BIN) -m devstack --app "$(APP)" $(ARGS)
 
-PYTEST = $(BIN) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+PYTEST = $(BIN) -m pytest -p tests.support.processes --processes $(JOBS)
 
 test: venv ## run the tests that are quick, as .ci/run does
 	@exec $(PYTEST) -m "not long and not deep" --simulate-seeds=3 $(ARGS)

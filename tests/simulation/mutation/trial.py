@@ -22,7 +22,7 @@ _MORE_PATIENCE = 120.0
 _TEST_SECONDS = 40.0
 """Of one core, for one file."""
 _SLOW = "tests/unit/test_fuzz.py"
-_PYTEST = "-x", "-q", "-p", "no:xdist", "-W", "ignore", "--timeout", "60", "-m", "not long and not deep"
+_PYTEST = "-x", "-q", "-W", "ignore", "--timeout", "60", "-m", "not long and not deep"
 _OTHER_TESTS = 3
 """Files of tests that are no unit tests: slower."""
 _FOLDERS = ("tests/unit", "tests/simulation", "tests/testing", "tests/changefeed", "tests/contract")

@@ -4,8 +4,8 @@ A service that is begun so is a process like any other: of its own session, with
 streams, to be paused and killed. Only its command line is that of the process that it was forked from. Where a
 ``conftest.py`` calls :func:`import_ahead`, every ``python -m module`` that a test starts is begun so.
 
-One warm process for each process of tests, begun with the first service. It ends when the process of tests does,
-however that ends.
+One warm process for each process of tests and for those that are forked from it, begun with the first service or with
+:func:`begin`. It ends when the last of them does, however that ends.
 """
 
 import atexit
@@ -123,6 +123,19 @@ def can_start(environment: Mapping[str, str], module: str = "devstack") -> bool:
     )
 
 
+def begin() -> None:
+    """Begin the warm process now: what is forked from this process from now on shares it."""
+    _begun()
+
+
+def _begun() -> _Starter:
+    global _starter  # noqa: PLW0603 - one for a process
+    with _starting:
+        if _starter is None:
+            _starter = _Starter()
+    return _starter
+
+
 def start(  # noqa: PLR0913 - a process, most of it by name
     arguments: Sequence[str],
     environment: Mapping[str, str],
@@ -136,8 +149,4 @@ def start(  # noqa: PLR0913 - a process, most of it by name
 
     ``speaks``: its standard output is for the test, and not for the log too.
     """
-    global _starter  # noqa: PLW0603 - one for a process
-    with _starting:
-        if _starter is None:
-            _starter = _Starter()
-    return _starter.start([module, *arguments], environment, log, folder or Path.cwd(), speaks=speaks)
+    return _begun().start([module, *arguments], environment, log, folder or Path.cwd(), speaks=speaks)

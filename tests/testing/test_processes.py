@@ -1,0 +1,103 @@
+"""What tests are told in several processes is what one process would tell, and a process that dies hides no test."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.support.paths import ROOT
+
+FILES = {
+    "conftest.py": """
+        import os, pathlib, pytest
+
+        @pytest.fixture(scope="session")
+        def shared():
+            yield os.getpid()
+            with (pathlib.Path(__file__).parent / "ended").open("a") as ended:
+                print(os.getpid(), file=ended)
+
+        @pytest.fixture(scope="session")
+        def ends_badly():
+            yield
+            raise OSError("still in use")
+    """,
+    "test_a.py": """
+        def test_shares(shared): pass
+        def test_prints_and_fails(shared):
+            print("what it printed")
+            assert shared == 0
+    """,
+    "test_b.py": """
+        import os, signal
+        def test_before(shared): pass
+        def test_dies(): os.kill(os.getpid(), signal.SIGKILL)
+        def test_after(): pass
+    """,
+    "test_c.py": """
+        import warnings
+        def test_warns(): warnings.warn("old")
+        def test_last(ends_badly): pass
+    """,
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        lines = text.strip("\n").splitlines()
+        (tmp_path / name).write_text("\n".join(line.removeprefix(" " * 8) for line in lines))
+    return tmp_path
+
+
+def run(
+    folder: Path, *arguments: str
+) -> tuple[subprocess.CompletedProcess[str], Mapping[str, Sequence[str]]]:
+    """The run, and for each test what went wrong, as a report for machines has it."""
+    report = folder / "report.xml"
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "tests.support.processes", "-p", "no:cacheprovider", "--processes=3",
+         f"--junitxml={report}", f"--rootdir={folder}", *arguments, str(folder)],
+        cwd=ROOT, env={**os.environ, "PYTEST_ADDOPTS": "-c /dev/null"},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    cases = ET.parse(report).iter("testcase")
+    told: dict[str, list[str]] = {}
+    for case in cases:
+        told.setdefault(case.attrib["name"], []).extend(str(each.text) for each in case if each.text)
+    return ended, told
+
+
+def test_each_test_is_told_once_and_the_failure_of_each_says_why(folder: Path) -> None:
+    ended, told = run(folder)
+    assert ended.returncode == 1
+    died = "its process ended by SIGKILL before the test did"
+    assert {name: wrong for name, wrong in told.items() if name in ("test_shares", "test_before", "test_warns")} == {
+        "test_shares": [], "test_before": [], "test_warns": [],
+    }  # fmt: skip
+    assert (told["test_dies"], told["test_after"]) == ([died], [died])
+    assert "assert shared == 0" in told["test_prints_and_fails"][0]
+    assert "OSError: still in use" in told["test_last"][0]
+    assert len(told) == 7
+    for line in ("what it printed", "UserWarning: old"):
+        assert line in ended.stdout
+    assert "3 failed, 4 passed, 1 warning, 1 error" in ended.stdout
+    # Of the one that was killed nothing is torn down; the one that shares with it is.
+    assert len((folder / "ended").read_text().split()) == 1
+
+
+def test_with_x_the_first_failure_ends_the_run_and_its_processes(folder: Path) -> None:
+    ended, told = run(folder, "-x", "-k", "test_a or test_before")
+    assert ended.returncode == 1
+    assert "stopping after 1 failures" in ended.stdout
+    assert len([wrong for wrong in told.values() if wrong]) == 1
+
+
+def test_one_process_is_pytest_itself(folder: Path) -> None:
+    ended, told = run(folder, "--processes=1", "-k", "test_shares")
+    assert (ended.returncode, told) == (0, {"test_shares": []})
+    assert (folder / "ended").read_text().split()
