@@ -3,14 +3,14 @@
 import gc
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from devstack.testing import Service, running, warm
-from tests.support import emulators
+from tests.contract.in_memory import runs_in_memory
+from tests.support import emulators, processes
 
 _OURS = (
     "COSMOS",
@@ -25,39 +25,34 @@ _OURS = (
     "OTEL_",
     "APPLICATIONINSIGHTS_",
 )
-_LONG = (
-    "tests/torture/test_runs",
-    "tests/browser/test_real",
-    "tests/e2e/",
-    "tests/commands/",
-    "tests/changefeed/test_instances",
-    "tests/contract/test_effects",
-    "tests/contract/test_export",
-    "tests/contract/test_idle_costs",
-    "tests/contract/test_own_container",
-    "tests/contract/test_parking",
-    "tests/contract/test_publisher",
-    "tests/contract/test_receiving_sessions",
-    "tests/contract/test_republish",
-    "tests/contract/test_subscriber_service",
-    "tests/simulation/test_models",
-    "tests/simulation/test_planted",
-    "tests/simulation/test_seeds",
-    "tests/testing/test_",
+_WAITING = (
     "examples/",
+    "packages/devstack/tests/functions/",
+    "packages/devstack/tests/servicebus/",
     "packages/devstack/tests/supervisor/",
-    "packages/devstack/tests/cosmos/test_durability",
-    "packages/devstack/tests/functions/test_servicebus_trigger",
-    "packages/devstack/tests/functions/test_start",
-    "packages/devstack/tests/testing/test_stack",
+    "packages/devstack/tests/testing/",
+    "tests/browser/",
+    "tests/changefeed/",
+    "tests/commands/",
+    "tests/contract/",
+    "tests/deploy/",
+    "tests/e2e/",
+    "tests/generated/",
+    "tests/preflight/",
+    "tests/testing/",
+    "tests/torture/",
 )
-"""Files that take long, most of it waiting for sockets and timers."""
+"""Whose tests wait for sockets, timers and other processes, most of their time, unless they run in memory."""
 
-_COMPUTES = ("tests/simulation/", "tests/models/")
-"""Those that never wait."""
+_FIRST = (
+    "packages/devstack/tests/functions/test_servicebus_trigger",
+    "tests/contract/test_subscriber_service",
+    "tests/e2e/test_erasing",
+)
+"""Those that wait for longest: begun later, one of them would run alone at the end."""
 
-_BEGUN_BY: Mapping[bool | None, float] = {True: 0.7, False: 0.9, None: 1.0}
-"""When the last of those that wait begins, of those that compute, and of all others: so no worker is left alone."""
+_LAST = ("tests/simulation/", "tests/models/")
+"""Whose tests wait for nothing, so that both cores have something to do up to the end."""
 
 # How long an example takes says how busy the machine is. New examples are drawn at each run; make test-all draws more.
 _busy = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -71,7 +66,9 @@ for _name in [name for name in os.environ if name.startswith(_OURS)]:
     del os.environ[_name]
 os.environ["DEVSTACK_NO_FSYNC"] = "1"
 
-warm.import_ahead("infra.bootstrap", "cosmos_outbox.functions", "cosmos_outbox.cli.work")
+warm.import_ahead(
+    "infra.bootstrap", "cosmos_outbox.functions", "cosmos_outbox.cli.work", "fastapi", "uvicorn"
+)
 
 
 def pytest_report_header() -> str:
@@ -84,35 +81,21 @@ def pytest_configure(config: pytest.Config) -> None:
     emulators.register(config)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     emulators.expect_failures(items)
-    places = _places(items)
-    items.sort(key=lambda item: places[item.path])  # stable: else the order stays
+    items.sort(key=_place)
+    waiting = {item.path for item in items if item.nodeid.startswith(_WAITING)}
+    config.stash[processes.WAITING] = waiting - {item.path for item in items if runs_in_memory(item)}
+
+
+def _place(item: pytest.Item) -> int:
+    return 2 if item.nodeid.startswith(_LAST) else 0 if item.nodeid.startswith(_FIRST) else 1
 
 
 def pytest_collection_finish() -> None:
     gc.freeze()
-    gc.set_threshold(
-        100_000, 20, 50
-    )  # a test makes much and ends soon: looking for garbage takes a fifteenth of its time
+    gc.set_threshold(20_000, 10, 20)  # a test makes much and ends soon
     gc.enable()
-
-
-def _places(items: list[pytest.Item]) -> dict[Path, float]:
-    """The place of each file: those that wait lie between those that compute, so that no core has nothing to do."""
-    of: dict[bool | None, dict[Path, None]] = {waits: {} for waits in _BEGUN_BY}
-    for item in items:
-        waits = True if _takes_long(item) else False if item.nodeid.startswith(_COMPUTES) else None
-        of[waits].setdefault(item.path)
-    return {
-        file: _BEGUN_BY[waits] * place / len(files)
-        for waits, files in of.items()
-        for place, file in enumerate(files)
-    }
-
-
-def _takes_long(item: pytest.Item) -> bool:
-    return item.nodeid.startswith(_LONG) or any(map(item.get_closest_marker, ("long", "deep")))
 
 
 @pytest.fixture(scope="session")

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceivedMessage
-from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.preflight.containers import Needed, needed
 from cosmos_outbox.servicebus.buckets import session_of
+from cosmos_outbox.servicebus.client import servicebus_client
+from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.transports import SESSIONS, servicebus_of
 from cosmos_outbox.testing.messages import Message
 from cosmos_outbox.wiring.reactions import ReactionOf
@@ -179,7 +180,7 @@ class LocalAzure(Stack):
         session = NEXT_AVAILABLE_SESSION if of is None else session_of(AggregateKey(*of), SESSIONS)
         text = self.servicebus.connection_string
         # That no session has a message is an answer: the SDK would ask three times more, with pauses between.
-        async with ServiceBusClient.from_connection_string(text, retry_total=0) as client:
+        async with servicebus_client(Connection(text), None, retries=0) as client:
             until = time.monotonic() + within
             while len(taken) < count and (left := until - time.monotonic()) > 0:
                 try:
@@ -211,7 +212,7 @@ class LocalAzure(Stack):
             application_properties={str(name): value for name, value in message.properties.items()},
         )  # fmt: skip
         async with (
-            ServiceBusClient.from_connection_string(self.servicebus.connection_string) as client,
+            servicebus_client(Connection(self.servicebus.connection_string), None) as client,
             client.get_topic_sender(topic or self._topic) as sender,
         ):
             await sender.send_messages(sent)

@@ -26,6 +26,7 @@ from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import Publisher
 from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork
+from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.webhook import Webhook
@@ -208,7 +209,7 @@ class ServiceBusBroker:
     async def away(self) -> AsyncIterator[Publisher]:
         connection = servicebus_connection(self.topic.service)
         nowhere = connection.replace(f":{self.topic.service.port};", ":1;")
-        async with ServiceBusClient.from_connection_string(nowhere, retry_total=0) as client:
+        async with servicebus_client(Connection(nowhere), None, retries=0) as client:
             publisher = _to(client, "topic")
             yield publisher
             await publisher.close()
@@ -354,7 +355,7 @@ async def servicebus_server(request: pytest.FixtureRequest) -> AsyncIterator[Ser
 @asynccontextmanager
 async def _service_bus(topic: Topic) -> AsyncIterator[ServiceBusBroker]:
     await topic.create()
-    async with ServiceBusClient.from_connection_string(servicebus_connection(topic.service)) as client:
+    async with servicebus_client(Connection(servicebus_connection(topic.service)), None) as client:
         publisher = ServiceBusPublisher(
             client, topic.name, service=CloudEvents("/test"), partitioned=False, senders=6
         )

@@ -50,12 +50,21 @@ def loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.Abstr
     return {**sockets, "memory": MemoryLoop}
 
 
+def runs_in_memory(item: pytest.Item) -> bool:
+    """Whether this is the second time, without a socket."""
+    return MemoryLoop in _values(item)
+
+
+def _values(item: pytest.Item) -> list[object]:
+    parameters = getattr(item, "callspec", None)
+    return [] if parameters is None else [*parameters.params.values()]
+
+
 def choose(items: list[pytest.Item]) -> list[pytest.Item]:
     """Mark what is run in memory too; returns those of no use: what they are about is in memory, or in a file."""
     needless = []
     for item in items:
-        parameters = getattr(item, "callspec", None)
-        values = [] if parameters is None else [*parameters.params.values()]
+        values = _values(item)
         beside = not {"fake", "sqlite", "memory", "storagequeue", "webhook"}.isdisjoint(map(str, values))
         if MemoryLoop in values and beside:
             needless.append(item)

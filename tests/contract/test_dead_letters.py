@@ -15,8 +15,10 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 from cosmos_outbox.inbox.deliveries import Collected
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.servicebus.dead_letters import DeadLetters
 from cosmos_outbox.servicebus.received import delivery_of
+from cosmos_outbox.settings.connections import Connection
 from devstack.administration import administration_client
 from devstack.testing import Service, eventually
 from tests.support.azure import Topic
@@ -36,7 +38,7 @@ async def queue(servicebus_server: Service) -> AsyncIterator[DeadLetters]:
             max_delivery_count=1,
             lock_duration=timedelta(seconds=5),
         )
-    async with ServiceBusClient.from_connection_string(servicebus_server.connection_string) as client:
+    async with servicebus_client(Connection(servicebus_server.connection_string), None) as client:
         yield DeadLetters(client, topic.name, SUBSCRIPTION)
     await topic.delete()
 

@@ -14,9 +14,11 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import Accepted, Refused, Unknown
+from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.servicebus.errors import IMPOSSIBLE
 from cosmos_outbox.servicebus.message import exact_size, message_from_event
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
+from cosmos_outbox.settings.connections import Connection
 from devstack.administration import administration_client
 from devstack.testing import Service, eventually, running
 from tests.support.azure import Topic, servicebus_connection
@@ -69,7 +71,7 @@ class Bench:
         """The sequences that a subscriber gets, contact by contact."""
         got: dict[str, list[int]] = {}
         async with (
-            ServiceBusClient.from_connection_string(self.service.connection_string) as client,
+            servicebus_client(Connection(self.service.connection_string), None) as client,
             client.get_subscription_receiver(self.topic.name, EVERYTHING) as receiver,
         ):
             while messages := await receiver.peek_messages(

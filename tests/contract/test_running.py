@@ -28,6 +28,12 @@ from examples.fastapi.directory import FORM, Entry, entry_of, project
 from examples.fastapi.person import Details, Person
 from tests.support.azure import Topic
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:.*StreamWriter:pytest.PytestUnraisableExceptionWarning"),
+]
+"""The SDK leaves the socket open of an opening that is cancelled, as a stop does."""
+
 ORIGIN = Origin("test")
 SELDOM = {"RELAY_POLL_DELAY_MS": "60000"}
 """A poll that no test lives to see."""

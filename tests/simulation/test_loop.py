@@ -32,6 +32,13 @@ from cosmos_outbox.testing.simulation.loop import Loop, Stuck
 from cosmos_outbox.testing.simulation.trace import RunTrace
 
 
+@pytest.fixture(autouse=True, scope="module")
+def what_others_left() -> None:
+    """Is not looked through by each test that looks for garbage."""
+    gc.collect()
+    gc.freeze()
+
+
 def test_time_jumps_to_the_next_timer() -> None:
     loop, began = Loop(), time.monotonic()
 

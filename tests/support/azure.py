@@ -19,6 +19,8 @@ from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.preflight.containers import needed
 from cosmos_outbox.servicebus.buckets import session_of
+from cosmos_outbox.servicebus.client import servicebus_client
+from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.transports import SESSIONS
 from cosmos_outbox.wiring.service import Service as Declared
 from devstack.administration import administration_client
@@ -187,7 +189,7 @@ class Topic:
     async def _take(self, session: str, enough: Callable[[], bool], within: float) -> list[tuple[str, str]]:
         """Of which aggregates there is more in the session then."""
         async with (
-            ServiceBusClient.from_connection_string(self.service.connection_string) as client,
+            servicebus_client(Connection(self.service.connection_string), None) as client,
             self._open(client, session_id=session, max_wait_time=within) as receiver,
         ):
             while not enough():

@@ -1,8 +1,11 @@
 """Tests run in processes that are forked from the one that has imported and collected them all, and only once.
 
 Each takes the next file of tests until none is left, since the tests of a file share their servers, and all share what
-was imported and the process that forks the servers. A process that ends before its tests have is told as the failure of
-each of them. Where Python cannot fork, ``--processes 1`` is all there is.
+was imported and the process that forks the servers. As many processes as there are cores begin with the files that
+compute; all others have those that wait, and no other: so no core has nothing to do, nor more than it does well.
+
+A process that ends before its tests have is told as the failure of each of them. Where Python cannot fork,
+``--processes 1`` is all there is.
 """
 
 import contextlib
@@ -14,15 +17,19 @@ import signal
 import struct
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
 from devstack.testing import warm
+
+WAITING = pytest.StashKey[set[Path]]()
+"""Of the configuration: the files whose tests wait, most of their time."""
 
 _PLACE = struct.Struct("I")
 _ENDS_WITHIN_SECONDS = 30.0
@@ -94,27 +101,41 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     if option.processes < 2 or option.collectonly or session.testsfailed:
         return None
     files = [list(items) for _, items in itertools.groupby(session.items, key=lambda item: item.path)]
-    take, give = os.pipe()
-    os.write(give, b"".join(_PLACE.pack(place) for place in range(len(files))))
-    os.close(give)
-    warm.begin()
+    waiting = session.config.stash.get(WAITING, set())
+    kinds = [file[0].path in waiting for file in files]
+    computes, waits = (
+        _queue(place for place, kind in enumerate(kinds) if kind is each) for each in (False, True)
+    )
+    if warm.imports_ahead():
+        warm.begin()
     processes: list[_Process] = []
     try:
-        processes.extend(_fork(session, files, take) for _ in range(min(option.processes, len(files))))
+        for number in range(min(option.processes, len(files))):
+            computing = number < (os.cpu_count() or 1)
+            processes.append(_fork(session, files, (computes, waits) if computing else (waits,)))
         _hear(session, files, processes)
-        for place in _places(take):
+        for place in _places((computes, waits)):
             _fail(session, files[place], "every process of tests had ended before")
     finally:
-        os.close(take)
+        os.close(computes)
+        os.close(waits)
         for each in processes:
             _end(each.process)
     return True
 
 
-def _fork(session: pytest.Session, files: Sequence[File], take: int) -> _Process:
+def _queue(places: Iterable[int]) -> int:
+    """What is read from this descriptor, no other process reads."""
+    take, give = os.pipe()
+    os.write(give, b"".join(map(_PLACE.pack, places)))
+    os.close(give)
+    return take
+
+
+def _fork(session: pytest.Session, files: Sequence[File], queues: Sequence[int]) -> _Process:
     context = multiprocessing.get_context("fork")
     told, tell = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(session, files, take, tell))
+    process = context.Process(target=_work, args=(session, files, queues, tell))
     process.start()
     tell.close()
     return _Process(process, told)
@@ -199,20 +220,21 @@ def _end(process: ForkProcess) -> None:
         process.join()
 
 
-def _places(take: int) -> Iterator[int]:
+def _places(queues: Sequence[int]) -> Iterator[int]:
     """Those of the files that nobody has taken yet."""
-    while place := os.read(take, _PLACE.size):
-        yield _PLACE.unpack(place)[0]
+    for queue in queues:
+        while place := os.read(queue, _PLACE.size):
+            yield _PLACE.unpack(place)[0]
 
 
-def _work(session: pytest.Session, files: Sequence[File], take: int, to: Connection) -> None:
+def _work(session: pytest.Session, files: Sequence[File], queues: Sequence[int], to: Connection) -> None:
     """In a process of its own: run file after file."""
     teller = _Teller(session.config, to)
     _take_over(session.config, teller)
     place = 0
     with contextlib.suppress(KeyboardInterrupt):
         try:
-            for place in _places(take):
+            for place in _places(queues):
                 teller.tell("begins", place=place)
                 # As if the session came after the last: what all tests share is kept, whatever this process runs then.
                 for item, following in itertools.pairwise([*files[place], session]):

@@ -95,9 +95,3 @@ def test_with_x_the_first_failure_ends_the_run_and_its_processes(folder: Path) -
     assert ended.returncode == 1
     assert "stopping after 1 failures" in ended.stdout
     assert len([wrong for wrong in told.values() if wrong]) == 1
-
-
-def test_one_process_is_pytest_itself(folder: Path) -> None:
-    ended, told = run(folder, "--processes=1", "-k", "test_shares")
-    assert (ended.returncode, told) == (0, {"test_shares": []})
-    assert (folder / "ended").read_text().split()

@@ -113,6 +113,11 @@ def import_ahead(*modules: str) -> None:
     _ahead.extend(module for module in modules if module not in _ahead)
 
 
+def imports_ahead() -> bool:
+    """Whether these tests have called :func:`import_ahead`."""
+    return bool(_ahead)
+
+
 def can_start(environment: Mapping[str, str], module: str = "devstack") -> bool:
     """Whether a process that is forked is as one that is started: not with another environment for Python itself."""
     if sys.platform != "linux" or (module != "devstack" and not _ahead):
