@@ -221,7 +221,7 @@ class RelayObserver:
                 return (await self.feed.read()).get("defaultTtl") is None
 
     async def _feed_lag(self, session_token: str | None = None, samples: int = 0) -> "changefeed.FeedLag":
-        with _errors_of_ours(session_token):
+        with _errors_of_ours():
             async with asyncio.timeout(DEADLINE_SECONDS):
                 return await changefeed.estimate_lag(
                     self.feed,
@@ -265,14 +265,10 @@ class RelayObserver:
 
 
 @contextmanager
-def _errors_of_ours(session_token: str | None = None) -> Iterator[None]:
+def _errors_of_ours() -> Iterator[None]:
     try:
         yield
     except SDK_ERRORS as error:
-        raise classify(error).error() from error
-    except KeyError as error:
-        if session_token is None:  # without a token of ours a KeyError is a bug, not a replica that lags
-            raise
         raise classify(error).error() from error
     except changefeed.FeedRangeGone as error:
         raise Unavailable("the store is splitting the container's partitions: try again later") from error

@@ -10,7 +10,6 @@ from typing import Protocol
 from uuid import uuid4
 
 import pytest
-from azure.cosmos.aio import CosmosClient
 from azure.servicebus.aio import ServiceBusClient
 from azure.storage.queue.aio import QueueServiceClient
 
@@ -18,6 +17,7 @@ from cosmos_outbox.cosmos.aggregates import batch
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
 from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
+from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.writes import Write, size_in_bytes
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -124,7 +124,7 @@ class CosmosStore:
 @pytest.fixture
 async def cosmos_store(cosmos_server: Service) -> AsyncIterator[CosmosStore]:
     async with contacts_database(cosmos_server) as database:
-        client = CosmosClient.from_connection_string(cosmos_connection(cosmos_server))
+        client = cosmos_client(Connection(cosmos_connection(cosmos_server)), None)
         yield CosmosStore(Container(client, database.id, CONTACTS), database.id, CONTACTS)
         await client.close()
 

@@ -425,7 +425,7 @@ async def test_a_session_token_that_no_replica_can_satisfy_fails_one_request_and
     assert await read()
 
 
-async def test_a_key_error_without_a_session_token_is_a_bug_and_no_outage(
+async def test_a_key_error_is_a_bug_and_no_outage(
     cosmos_store: CosmosStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: object, **__: object) -> None:

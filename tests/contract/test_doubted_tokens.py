@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from uuid import uuid4
 
 import pytest
-from azure.cosmos.aio import CosmosClient
 
+from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.unit_of_work import Receipt
+from cosmos_outbox.settings.connections import Connection
 from devstack.testing import Service, running
 from domain.contact import Contact
 from tests.contract.conftest import CosmosStore
@@ -56,7 +57,7 @@ def cosmos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 @pytest.fixture
 async def store(cosmos: Service) -> AsyncIterator[CosmosStore]:
     async with contacts_database(cosmos) as database:
-        client = CosmosClient.from_connection_string(cosmos.connection_string)
+        client = cosmos_client(Connection(cosmos.connection_string), None)
         yield CosmosStore(Container(client, database.id, CONTACTS), database.id, CONTACTS)
         await client.close()
     await cosmos.faults.clear()
@@ -100,4 +101,5 @@ async def test_an_own_commit_is_recognized(store: CosmosStore, cosmos: Service) 
         await cosmos.faults.add("drop-after-commit", operation="batch", container=CONTACTS)
         receipt = (await work.commit()).receipt(contact)
     assert receipt.etag not in (None, etag)
+    await cosmos.faults.clear()
     assert [event.sequence for event in await store.events(contact.key)] == [1, 2]

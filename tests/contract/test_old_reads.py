@@ -6,11 +6,11 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox.cosmos.inbox.entries import newest_item
 from cosmos_outbox.cosmos.relay.parked_documents import PARTITION, ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.item import Item
@@ -21,6 +21,7 @@ from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.errors import AggregateNotFound, PreconditionFailed
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.unit_of_work import Receipt
+from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from devstack.testing import Service, running
 from domain.contact import Contact
@@ -172,7 +173,7 @@ async def test_no_event_slips_past_a_marker_that_another_instance_has_just_writt
 ) -> None:
     async with (
         contacts_database(cosmos_server) as database,
-        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+        cosmos_client(Connection(cosmos_server.connection_string), None) as client,
     ):
         documents = ParkedDocuments(EVENTS)
         lagging = LaggingLot(client, database.id, PARKED)
@@ -211,8 +212,8 @@ async def test_a_read_that_fails_takes_from_no_other_page_the_fence_that_it_goes
     """A token that no replica in reach can satisfy may be bad, as after a restore, or only new: a fence tells."""
     async with (
         contacts_database(faulty) as database,
-        CosmosClient.from_connection_string(faulty.connection_string) as client,
-        CosmosClient.from_connection_string(faulty.connection_string) as another,
+        cosmos_client(Connection(faulty.connection_string), None) as client,
+        cosmos_client(Connection(faulty.connection_string), None) as another,
     ):
         documents = ParkedDocuments(EVENTS)
         shared = Shared(another, database.id, PARKED)
@@ -230,7 +231,7 @@ async def test_a_read_that_fails_takes_from_no_other_page_the_fence_that_it_goes
 async def test_the_fence_of_a_parking_lot_costs_one_refused_write_a_page(cosmos_server: Service) -> None:
     async with (
         contacts_database(cosmos_server) as database,
-        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+        cosmos_client(Connection(cosmos_server.connection_string), None) as client,
     ):
         container = Container(client, database.id, PARKED)
         lot = CosmosParkingLot(container, "t", ParkedDocuments(EVENTS), ttl_seconds=60)

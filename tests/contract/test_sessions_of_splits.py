@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
-from azure.cosmos.aio import CosmosClient
 
+from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.settings.connections import Connection
 from devstack.testing import Service, running
 from tests.support.azure import CONTACTS, contacts_database
 
@@ -49,7 +50,7 @@ def cosmos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 @pytest.fixture
 async def container(cosmos: Service) -> AsyncIterator[LateOnce]:
     async with contacts_database(cosmos) as database:
-        client = CosmosClient.from_connection_string(cosmos.connection_string)
+        client = cosmos_client(Connection(cosmos.connection_string), None)
         container = LateOnce(client, database.id, CONTACTS)
         container.cosmos, container.database = cosmos, database.id
         yield container
@@ -71,7 +72,7 @@ async def another(container: LateOnce) -> AsyncIterator[Container]:
     await container.cosmos.faults.clear()
     container.writes = 1
     await container.execute("key", [note("first", "key")])
-    async with CosmosClient.from_connection_string(container.cosmos.connection_string) as client:
+    async with cosmos_client(Connection(container.cosmos.connection_string), None) as client:
         yield Container(client, container.database, CONTACTS)
 
 

@@ -83,7 +83,6 @@ class Container:
             raise
         try:
             headers = item.get_response_headers()
-            # The SDK's own is forgotten for all keys where one meets a replica that is behind.
             self._saw(partition_key, headers.get("x-ms-session-token"))
             return dict(item), age(item, headers.get("Date"))
         except UNREADABLE as error:
@@ -313,10 +312,6 @@ class Container:
                 yield self._proxy
         except SDK_ERRORS as error:
             failure = replace(classify(error), container=self._name)
-        except KeyError as error:
-            if token is None:  # without a token of ours a KeyError is a bug, not a replica that lags
-                raise
-            failure = classify(error)
         else:
             return
         if failure.kind is Kind.BEHIND and partition_key is not None:

@@ -111,10 +111,7 @@ class Failure:
 
 
 def classify(error: BaseException) -> Failure:
-    """What an error out of ``SDK_ERRORS`` means.
-
-    A KeyError comes out of azure-cosmos 4.17 in place of 404/1002 where a token was given that the SDK never had.
-    """
+    """What an error out of ``SDK_ERRORS`` means."""
     detail = type(error).__name__
     if isinstance(error, CosmosHttpResponseError | CosmosBatchOperationError):
         status, sub_status = int(error.status_code or 0), int(error.sub_status or 0)
@@ -130,8 +127,6 @@ def classify(error: BaseException) -> Failure:
             container=f"container {unquote(asked[2])} of database {unquote(asked[1])}" if asked else "",
             index=getattr(error, "error_index", None),
         )
-    if isinstance(error, KeyError):
-        return Failure(Kind.BEHIND, detail)
     if isinstance(error, ClientAuthenticationError):
         return Failure(Kind.DENIED, detail)
     return Failure(Kind.PASSING, detail)

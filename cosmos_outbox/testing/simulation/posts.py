@@ -112,7 +112,7 @@ class Posts(Befallen):
         elif self.befall(chances.cut):
             late = self._luck.uniform(0.0, _LATEST_SECONDS)
             self.note("post is late", sent.aggregate, f"{sent.message.id}: {late:.1f} s, and unanswered")
-            self.later(there + late, lambda: self._serve(request, sent))
+            self.later(there + late, lambda: self._arrive_late(request, sent))
         else:
             self.later(there, lambda: self._arrive(request, sent, waiting))
         try:
@@ -125,6 +125,11 @@ class Posts(Befallen):
         elif response.status in {*_PASSING, _TOO_EARLY}:
             self._failed(sent)
         return response
+
+    def _arrive_late(self, request: SentRequest, sent: Sent) -> None:
+        """What was refused since is refused: what is wrong with it is in this copy too."""
+        if str(sent.message.data.get("id")) not in self.refused:
+            self._serve(request, sent)
 
     def _arrive(self, request: SentRequest, sent: Sent, waiting: "asyncio.Future[StoreResponse]") -> None:
         self._serve(request, sent, lambda response: self._answer(request, sent, waiting, response))

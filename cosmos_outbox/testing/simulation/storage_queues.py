@@ -94,7 +94,7 @@ class StorageQueues(Befallen):
         elif self.befall(chances.cut) or self.befall(chances.lost_after):
             late = self._random.uniform(0.0, _LATEST_SECONDS) if self.one_of(2) else 0.0
             self.note("answer lost", queue_of(request), f"{request.method}, and it arrives {late:.1f} s late")
-            self.later(there + late, lambda: (self._carry_out(request), None)[1])
+            self.later(there + late, lambda: self._arrive_late(request))
             self.later(there, lambda: fail(waiting, aiohttp.ServerDisconnectedError()))
         elif self.befall(chances.busy):
             self.later(there + back, lambda: answer(waiting, failure(503, "ServerBusy")))
@@ -109,6 +109,12 @@ class StorageQueues(Befallen):
     def _arrive(self, request: SentRequest, back: float, waiting: "asyncio.Future[StoreResponse]") -> None:
         response = self._carry_out(request)
         self.later(back, lambda: answer(waiting, response))
+
+    def _arrive_late(self, request: SentRequest) -> None:
+        """What was refused since is refused: what is wrong with it is in this copy too."""
+        text = text_of(request) if queue_of(request) in self.queues else None
+        if text is None or str(self._sent(text).message.data.get("id")) not in self.refused:
+            self._carry_out(request)
 
     # -- at the service
 
