@@ -32,6 +32,7 @@ from tests.contract.conftest import CosmosStore
 from tests.support.contacts import DETAILS, LATER, NOON, ORIGIN
 from tests.support.emulators import Gap
 from tests.support.imports import ImportTask, TaskState
+from tests.support.reactions import Heap
 from tests.support.telemetry import recording
 
 JANE = Name(first_name="Jane", last_name="Doe")
@@ -196,6 +197,16 @@ async def test_aggregates_of_two_partitions_do_not_fit_one_transaction(cosmos_st
             await work.commit()
 
 
+async def test_two_aggregates_of_one_id_would_be_one_document(cosmos_store: CosmosStore) -> None:
+    contact = Contact.create(DETAILS, at=NOON)
+    async with cosmos_store.open() as work:
+        work.add(contact)
+        work.add(Heap.make(contact.aggregate_id))
+        with pytest.raises(ValueError, match="the same id"):
+            await work.commit()
+    assert await cosmos_store.container.read(contact.aggregate_id, contact.partition_key) is None
+
+
 class Unreliable(Container):
     """Fails as told, before the batch is sent or after it was stored."""
 
@@ -279,6 +290,23 @@ async def test_a_lost_answer_overtaken_by_a_rival_claims_no_version(
         event.data["name"]["firstName"] for event in (await cosmos_store.events(created.aggregate.key))[1:]
     ]
     assert names == ["Jane", "Rival"]
+
+
+async def test_a_lost_answer_to_a_deletion_whose_document_has_expired_since_is_found_out(
+    cosmos_store: CosmosStore, unreliable: Unreliable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created = await create(cosmos_store)
+    execute, name = Unreliable.execute, str(created.aggregate.id)
+
+    async def expires(self: Unreliable, partition_key: str, writes: Sequence[Write]) -> list[str]:
+        monkeypatch.setattr(Unreliable, "execute", execute)
+        await execute(self, partition_key, writes)
+        await self._proxy.delete_item(name, name)
+        raise StoreFailed(Failure(Kind.PASSING, "the answer was lost", answer_lost=True))
+
+    monkeypatch.setattr(Unreliable, "execute", expires)
+    receipt = await rename(cosmos_store, created.aggregate.id)
+    assert (receipt.aggregate.state.name, receipt.etag) == (JANE, None)
 
 
 @pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)

@@ -7,7 +7,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
@@ -22,7 +22,7 @@ from cosmos_outbox.cosmos.upkeep.erasure import PartitionEraser, Remains
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox.aggregates import ATTEMPTS, Aggregates
 from cosmos_outbox.outbox.change_once import ChangeAnswer
-from cosmos_outbox.outbox.claims import LONGEST_REQUEST_SECONDS
+from cosmos_outbox.outbox.claims import LONGEST_REQUEST_SECONDS, Claims
 from cosmos_outbox.outbox.errors import (
     AggregateNotFound,
     ChangeTooLarge,
@@ -32,9 +32,10 @@ from cosmos_outbox.outbox.errors import (
     RefusedBefore,
     Throttled,
     Unavailable,
+    Unpublishable,
 )
 from cosmos_outbox.outbox.idempotency import KeyedRequest
-from cosmos_outbox.outbox.unit_of_work import Origin
+from cosmos_outbox.outbox.unit_of_work import Commit, Origin
 from devstack.testing import Service, eventually
 from tests.support.azure import CONTACTS, contacts_database
 from tests.support.emulators import Gap
@@ -503,3 +504,72 @@ async def test_after_a_deletion_and_after_erasing_a_repetition_gets_the_first_an
         assert (await eraser.look(name)).foreign == []
         await eraser.erase(name)  # erased_keeps_records
     assert len(await heaps.records(name)) == 2
+
+
+async def test_a_change_that_changes_nothing_is_an_answer_too_and_its_repetition_says_so(
+    heaps: Instances,
+) -> None:
+    name = await heaps.made()
+    asking = Asking(name, change=lambda _: None)
+    first, again = await heaps.until_answered(asking), await heaps.until_answered(asking)
+    assert (first.sequence, first.replayed, again.sequence, again.replayed) == (1, False, 1, True)
+    for each in (first, again):
+        assert each.receipt is not None
+        assert each.receipt.etag == await heaps.version(name)
+
+
+class Contended(CosmosUnitOfWork):
+    """``meets``: what each commit of the request meets, one after the other; then they go on."""
+
+    meets: list[Exception]
+    looks: list[bool]
+    """Whether each reading of the state was behind a fence."""
+
+    async def get(self, *given: Any, newest: bool = False, **named: Any) -> Any:
+        self.looks.append(newest)
+        return await super().get(*given, newest=newest, **named)
+
+    async def commit(self, *, until: float | None = None) -> Commit:
+        if self.meets:
+            self._clear()
+            raise self.meets.pop(0)
+        return await super().commit(until=until)
+
+
+async def contended(
+    heaps: Instances, name: str, *errors: Exception
+) -> tuple[Aggregates, list[Exception], list[bool]]:
+    left, looks, container, unused = list[Exception](), list[bool](), heaps.container(), cast(Claims, None)
+
+    def opened(origin: Origin) -> Contended:
+        work = Contended(container, "test", origin, heaps.lifetimes)
+        work.meets, work.looks = left, looks
+        return work
+
+    aggregates = Aggregates(opened, unused)
+    await aggregates.read(Heap, name, ORIGIN, newest=True)  # from then on no replica is too old for it
+    left += errors
+    looks.clear()
+    return aggregates, left, looks
+
+
+async def test_it_is_tried_so_often_and_looks_once_more_for_its_duplicate(heaps: Instances) -> None:
+    name, changed = await heaps.made(), [PreconditionFailed("by another")] * 9
+    aggregates, left, looks = await contended(heaps, name, *changed)
+    with pytest.raises(ConcurrentChange, match=f"at each of {ATTEMPTS} attempts"):
+        await Asking(name).ask(aggregates)
+    assert len(changed) - len(left) == ATTEMPTS
+    assert looks == [False] + [True] * ATTEMPTS, "only what may be a no costs a fence"
+
+
+@pytest.mark.parametrize("no", [ChangeTooLarge("over 100"), Unpublishable("a lone surrogate")])
+async def test_what_is_too_large_for_an_old_state_may_not_be_for_the_newest(
+    heaps: Instances, no: Exception
+) -> None:
+    name = await heaps.made()
+    aggregates, _, _ = await contended(heaps, name, no)
+    assert (await Asking(name).ask(aggregates)).sequence == 2
+    aggregates, left, _ = await contended(heaps, name, no, no, no)
+    with pytest.raises(type(no)):
+        await Asking(name).ask(aggregates)
+    assert left == [no], "behind a fence it is the answer"

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from cosmos_outbox.inbox.decision import Because, Complete, Done, Put
+from cosmos_outbox.inbox.decision import Because, Complete, Done, Heal, Put, mend
 from cosmos_outbox.inbox.entry import Entry, Found
 from cosmos_outbox.inbox.errors import Contended, EntryChanged, SourceBehind, StoreAway
 from cosmos_outbox.inbox.event import Event
@@ -177,8 +177,15 @@ async def test_the_entries_that_were_written_last_are_remembered() -> None:
     assert entries.reads == len(keys)
 
 
-@pytest.mark.parametrize("received", [event(4), notice(2), event(2, action="Renamed")])
-async def test_what_cannot_be_applied_is_read_from_the_source(received: Event) -> None:
+@pytest.mark.parametrize(
+    ("received", "because"),
+    [
+        (event(4), Because.GAP),
+        (notice(2), Because.NOTICE),
+        (event(2, action="Renamed"), Because.UNKNOWN),
+    ],
+)
+async def test_what_cannot_be_applied_is_read_from_the_source(received: Event, because: Because) -> None:
     source = source_at(1)
     inbox, entries, _ = made(source=source)
     await inbox.handle(event(1))
@@ -186,6 +193,7 @@ async def test_what_cannot_be_applied_is_read_from_the_source(received: Event) -
     await inbox.handle(received)
     assert entries.of(KEY) == Entry(4, None, (1, 2, 3, 4), healed=1)
     assert (source.reads, source.fences) == (1, 1)
+    assert inbox.counts[because] == 1
     assert entries.stamps[KEY].late_seconds is None, (
         "the state is newer than this event: its age says nothing of it"
     )
@@ -427,3 +435,10 @@ async def test_healing_is_counted_by_its_reason() -> None:
     source.change(KEY, Found(6, (1, 2, 3, 4, 5, 6)))
     await inbox.heal(KEY)
     assert inbox.counts == {Because.NEW: 1, Because.GAP: 1, Because.SWEEP: 1}
+
+
+@pytest.mark.parametrize("found", [None, Found(9, (1, 9))])
+def test_an_entry_that_was_deleted_while_its_source_was_read_stays_so(found: Found[State] | None) -> None:
+    deleted: Entry[State] = Entry(2, "7/2/Deleted", None)
+    for fenced in (False, True):
+        assert mend(deleted, Heal(Because.GAP, 9), found, fenced=fenced) == Complete(Done.DELETED)

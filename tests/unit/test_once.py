@@ -100,3 +100,10 @@ def test_the_last_attempt_begins_so_early_that_it_ends_in_time() -> None:
     assert at(0.0) == at(100.0 - DEADLINE_SECONDS) == 100.0 - DEADLINE_SECONDS
     with pytest.raises(Unavailable):
         at(100.1 - DEADLINE_SECONDS)
+
+
+async def test_each_pause_is_twice_as_long_and_none_is_begun_that_would_end_too_late(store: Store) -> None:
+    with pytest.raises(Unavailable):
+        await stored(store, *[AWAY] * 100)
+    assert store.asked == pytest.approx([0.0, 0.1, 0.3, 0.7, 1.5, 3.1, 6.3])
+    assert store.now == store.asked[-1], "who waits is told at once, not when a pause in vain is over"

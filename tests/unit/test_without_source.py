@@ -117,3 +117,9 @@ async def test_an_entry_of_another_form_is_made_anew_when_all_is_published_again
         assert await delivered(inbox, received)
     assert entries.of(KEY) == Entry(4, event(4).id, (1, 2, 3, 4))
     assert inbox.counts[Because.FORM] == 1
+
+
+def test_an_entry_that_is_made_anew_remembers_how_often_it_was_healed() -> None:
+    again = decide(Entry[State](3, "7", None, healed=2, other_form=True), event(1), project, first)
+    assert again == Put(Entry(1, event(1).id, (1,), healed=2), Because.FORM)
+    assert decide(None, event(1), project, first) == Put(Entry(1, event(1).id, (1,)), Because.NEW)
