@@ -5,6 +5,7 @@ brought to an end by the upkeep.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -100,19 +101,14 @@ class Parking:
             NotInTheWay: the event waits behind another one, or its aggregate is being replayed.
             ConcurrentChange: others changed the aggregate each time.
         """
-        races = 0
-        while races < _RACES:
+        for _ in range(_RACES):
             event = await self.show(parking_id)
             if event.state is ParkedState.DISCARDED:
                 return
-            try:
-                if await self._discard(event, reason):
-                    _log.warning(
-                        "discarded event %s of %s", event.event_id, event.aggregate or "no aggregate"
-                    )
-                    return
-            except PreconditionFailed:  # the relay has parked more, or another operator was faster
-                races += 1
+            with contextlib.suppress(PreconditionFailed):  # the relay has parked more, or others were faster
+                await self._discard(event, reason)
+                _log.warning("discarded event %s of %s", event.event_id, event.aggregate or "no aggregate")
+                return
         raise ConcurrentChange("others changed the parked aggregate each time: discard the event again")
 
     async def upkeep(self) -> None:
@@ -186,25 +182,23 @@ class Parking:
         """Rule ``fresh-reading``: for so many seconds a relay may act on a reading from before the block."""
         assert marker.blocked_since is not None, "something is in the way of a blocked aggregate only"
         age = (self.clock() - marker.blocked_since).total_seconds()
-        return _CLOCKS_DIFFER * self.reading_seconds - age
+        return max(0.0, _CLOCKS_DIFFER * self.reading_seconds - age)
 
-    async def _discard(self, event: ParkedEvent, reason: str) -> bool:
-        """Rule ``notice``. False: it was too early: try again. Raises PreconditionFailed, NotInTheWay."""
+    async def _discard(self, event: ParkedEvent, reason: str) -> None:
+        """Rule ``notice``. Raises PreconditionFailed, NotInTheWay."""
         if event.aggregate is None:
             await self.lot.discard_alone(event, reason)
-            return True
+            return
         marker = await self._marker_of(event, event.aggregate)
-        if (wait := self._relays_may_send_for(marker)) > 0:
-            await self.pause(wait)
-            return False
+        await self.pause(self._relays_may_send_for(marker))
         now = self.clock()
         notice = Notice(marker.aggregate, event.event_id, event.sequence, now)
         await self.lot.discard(marker.with_discarded(event.event_id, now), event, notice, reason)
-        return True
 
 
 def _turn(marker: Marker) -> float:
-    return randomness().random() * (marker.refusal.attempts if marker.refusal else 1)
+    assert marker.refusal is not None, "a parked aggregate has one"
+    return randomness().random() * marker.refusal.attempts
 
 
 def tried_again_at(refusal: Refusal) -> datetime:

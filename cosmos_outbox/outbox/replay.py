@@ -194,12 +194,9 @@ class Replay:
                 refused.event_id, block.told, now, passing=block.passing
             ),
         )
-        again = "Discard the event, or remove the reason, then replay again"
-        if block.passing:
-            again = "It is tried again by itself; or discard the event"
         raise StillUnsendable(
             f"event {refused.event_id} (parked as {refused.id}) cannot be sent: {block.told}. {len(out)} event(s) "
-            f"before it were sent. {again}"
+            f"before it were sent. {_what_helps(block.passing)}"
         )
 
     async def _give_back(self, marker: Marker) -> None:
@@ -213,11 +210,17 @@ class Replay:
         if marker.blocked and marker.in_the_way is not None and marker.refusal is not None:
             raise StillUnsendable(
                 f"event {marker.in_the_way} cannot be sent: {marker.refusal.reason}. "
-                "Discard the event, or remove the reason, then replay again"
+                f"{_what_helps(marker.refusal.passing)}"
             )
         if marker.blocked:
             raise _being_replayed(aggregate)
         return marker
+
+
+def _what_helps(passing: bool) -> str:
+    if passing:
+        return "It is tried again by itself; or discard the event"
+    return "Discard the event, or remove the reason, then replay again"
 
 
 def _being_replayed(aggregate: AggregateKey) -> BeingReplayed:

@@ -78,6 +78,15 @@ def test_only_what_is_tried_by_itself_waits_longer_after_a_replay_in_vain() -> N
     assert BLOCKED.freed().claimed("replay", later).in_vain(later).refusal is None
 
 
+def test_a_free_marker_has_nothing_left_of_the_block_and_goes_on_telling_what_was_done() -> None:
+    known = Marker(
+        contact_key("a"), version="7", accepted=5, tail=8, discarded={"d": NOON}, passed={"p": NOON}, erased={"x": 3}
+    )  # fmt: skip
+    for blocked in (known.block(event("a", 9), "too large", [], NOON), known):
+        assert blocked.freed() == known
+        assert blocked.claimed("replay", NOON).freed() == known
+
+
 def test_a_marker_is_read_as_it_was_stored() -> None:
     documents = MarkerDocuments(600)
     for marker in (BLOCKED, BLOCKED.freed(), BLOCKED.claimed("replay", NOON), Marker(contact_key("b"))):

@@ -1,14 +1,18 @@
-"""A discarding that loses a race is decided anew, a few times; then the operator is told to ask again."""
+"""A discarding that loses a race is decided anew, a few times; the upkeep leaves alone what others have to do."""
 
-from dataclasses import dataclass
-from datetime import timedelta
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from random import Random
 
 import pytest
 
+from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox.errors import ConcurrentChange, PreconditionFailed
-from cosmos_outbox.outbox.marker import Marker
+from cosmos_outbox.outbox.marker import Marker, Refusal
 from cosmos_outbox.outbox.notice import Notice
-from cosmos_outbox.outbox.parking import Parking
+from cosmos_outbox.outbox.parking import MAX_AGE_SECONDS, Parking, tried_again_at
 from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedState
 from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from tests.support.contacts import NOON
@@ -16,6 +20,7 @@ from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import contact_key, event_document, read
 
 CONTACT = contact_key("a")
+MONTH = timedelta(seconds=MAX_AGE_SECONDS)
 
 
 @dataclass
@@ -39,8 +44,8 @@ async def _parked(lot: FakeParkingLot) -> ParkedEvent:
     return event
 
 
-def _parking(lot: FakeParkingLot) -> Parking:
-    return Parking(lot, BusPublisher(), clock=lambda: NOON + timedelta(hours=1))
+def _parking(lot: FakeParkingLot, topic: BusPublisher | None = None) -> Parking:
+    return Parking(lot, topic or BusPublisher(), clock=lambda: NOON + timedelta(hours=1))
 
 
 async def test_a_discarding_that_lost_a_race_is_decided_anew() -> None:
@@ -65,3 +70,83 @@ async def test_a_discarding_that_loses_every_race_says_so_and_changes_nothing() 
     left = await lot.get(event.id)
     assert left is not None
     assert left.state is ParkedState.IN_THE_WAY
+
+
+@dataclass
+class _OldList(FakeParkingLot):
+    """Its list of what is parked is as it was some time ago."""
+
+    listed: Sequence[Marker] = field(default_factory=list)
+
+    async def list_blocked(self) -> Sequence[Marker]:
+        return self.listed
+
+
+@pytest.mark.parametrize("found", ["nothing", "a replay", "a replay of what is too old"])
+async def test_an_upkeep_that_comes_second_does_nothing_and_tells_nobody_of_a_fault(
+    found: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    lot, topic = _OldList(), BusPublisher()
+    with using(replace(SYSTEM, now=lambda: NOON)):
+        await _parked(lot)
+    now, seen = NOON + MONTH + timedelta(hours=1), lot.stored[CONTACT]
+    lot.listed = [seen if found == "a replay of what is too old" else seen.claimed("dead", NOON)]
+    lot.stored[CONTACT] = seen.freed() if found == "nothing" else seen.claimed("other", now + MONTH)
+
+    await Parking(lot, topic, clock=lambda: now).upkeep()
+
+    assert topic.sent == []
+    assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
+
+
+async def _left_alone(lot: FakeParkingLot, now: datetime) -> bool:
+    before, topic = lot.stored[CONTACT], BusPublisher()
+    await Parking(lot, topic, clock=lambda: now).upkeep()
+    return topic.sent == [] and lot.stored[CONTACT] == before
+
+
+async def test_what_an_operator_has_to_look_at_is_left_alone_whatever_was_parked_before_it() -> None:
+    """An event of a lower sequence that came later, after a failover say, has its place before the one in the way."""
+    lot, refused = FakeParkingLot(), read(event_document("a", 2))
+    await lot.park(Marker(CONTACT).block(refused, "refused", [], NOON), [refused])
+    await lot.park(lot.stored[CONTACT], [read(event_document("a", 1))])
+
+    assert await _left_alone(lot, NOON + MONTH - timedelta(hours=1))
+
+
+async def test_an_event_is_not_tried_for_the_age_of_the_one_that_was_in_its_way() -> None:
+    lot = FakeParkingLot()
+    with using(replace(SYSTEM, now=lambda: NOON + MONTH)):
+        await _parked(lot)
+
+    assert await _left_alone(lot, NOON + MONTH + timedelta(hours=1))
+
+
+async def _has_the_first_turn(seed: int) -> str:
+    """Of one that was tried once, and one that was tried four times."""
+    lot, topic = FakeParkingLot(), BusPublisher()
+    for contact, attempts in (("once", 1), ("often", 4)):
+        refused = read(event_document(contact, 1))
+        marker = Marker(contact_key(contact)).block(refused, "refused", [], NOON)
+        for _ in range(attempts - 1):
+            marker = marker.refused(refused.id, "refused", NOON)
+        await lot.park(marker.claimed("dead", NOON), [refused])
+    with using(replace(SYSTEM, random=Random(seed))):
+        await _parking(lot, topic).upkeep()
+    owners = [owner for owner, _ in topic.sent]
+    assert len(owners) == 2
+    return "often" if owners[0] == contact_key("often").id else "once"
+
+
+async def test_who_was_tried_more_often_comes_later_mostly_and_not_always() -> None:
+    first = [await _has_the_first_turn(seed) for seed in range(40)]
+    assert 0 < first.count("often") < 10
+
+
+@pytest.mark.parametrize(("attempts", "pause"), [(1, 60.0), (3, 240.0), (100, 3600.0)])
+def test_what_failed_at_one_time_is_tried_again_at_many(attempts: int, pause: float) -> None:
+    refusal = Refusal("e", "its receiver fails", attempts, NOON, passing=True)
+    with using(replace(SYSTEM, random=Random(7))):
+        pauses = sorted((tried_again_at(refusal) - NOON).total_seconds() for _ in range(100))
+    assert 0.75 * pause <= pauses[0] <= 0.8 * pause
+    assert 1.2 * pause <= pauses[-1] <= 1.25 * pause

@@ -15,13 +15,14 @@ from cosmos_outbox.outbox.accepted import AcceptedEvents
 from cosmos_outbox.outbox.errors import NotDelivered, PreconditionFailed, Unavailable
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, Unread, in_order
 from cosmos_outbox.outbox.marker import Marker
-from cosmos_outbox.outbox.publisher import AggregateEvents, Guarantees, Outcome, Unknown
+from cosmos_outbox.outbox.publisher import AggregateEvents, Failing, Guarantees, Outcome, Refused, Unknown
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.ttl_guard import TtlGuard
 from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from tests.support.contacts import NOON
 from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import contact_id, contact_key, event_document, poison_document, read
+from tests.support.kept_originals import KeptOriginals
 
 
 def event(contact: str, sequence: int) -> OutboxEvent:
@@ -178,6 +179,32 @@ async def test_an_aggregate_that_others_change_again_and_again_waits_and_holds_u
     assert sent_of(publisher, "b") == ids("b", 1)
 
 
+async def test_what_comes_again_after_its_data_was_erased_is_neither_sent_nor_parked() -> None:
+    for marker in (Marker(contact_key("a")), Marker(contact_key("a")).block(event("a", 2), "r", [], NOON)):
+        publisher, lot = BusPublisher(), FakeParkingLot()
+        lot.stored[contact_key("a")] = replace(marker, version="7", erased={"p": 2})
+        erased = [replace(event("a", sequence), partition="p") for sequence in (1, 2)]
+        result = await relay(publisher, lot).forward([*erased, event("b", 1)])
+        assert (result.sent, result.parked, result.dropped) == (1, 0, 2)
+        assert (sent_of(publisher, "a"), lot.parked) == ([], {})
+
+
+@pytest.mark.parametrize(
+    ("passing", "level", "told"),
+    [(True, "WARNING", "It is tried again by itself"), (False, "ERROR", "Remove the reason and replay")],
+)
+async def test_an_operator_is_told_whether_a_parked_event_needs_somebody(
+    caplog: pytest.LogCaptureFixture, passing: bool, level: str, told: str
+) -> None:
+    class Stopping(BusPublisher):
+        async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
+            return [Failing(0, "500") if passing else Refused(0, "too large")]
+
+    assert (await relay(Stopping()).forward([event("a", 1), event("a", 2)])).parked == 2
+    [found] = [record for record in caplog.records if record.getMessage().startswith("parked")]
+    assert (found.levelname, told in found.getMessage()) == (level, True)
+
+
 async def test_more_events_than_races_may_be_refused_that_the_broker_has_already(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -236,6 +263,17 @@ async def test_a_memory_that_is_lost_at_any_time_costs_a_second_sending_and_noth
     assert publisher.offered.count(contact_id("a")) == 3
     assert sent_of(publisher, "a") == ids("a", 1)
     assert [one.sequence for one, _ in await lot.waiting(contact_key("a"), 10)] == [2]
+
+
+async def test_what_was_read_of_a_page_is_kept_while_it_waits_and_read_anew_when_it_is_done() -> None:
+    publisher, originals = BusPublisher(fail_for={contact_id("a")}), KeptOriginals()
+    waiting = replace(relay(publisher), originals=originals)
+    with pytest.raises(NotDelivered):
+        await waiting.forward([event("a", 1)])
+    assert originals.kept == {event("a", 1).id: event("a", 1)}
+    publisher.fail_for.clear()
+    await waiting.forward([event("a", 1)])
+    assert originals.kept == {}
 
 
 def test_a_full_memory_of_accepted_events_forgets_the_oldest() -> None:
@@ -403,6 +441,8 @@ async def test_waiting_events_are_logged_once_a_minute_and_at_once_after_a_succe
 
     assert await attempt() == 1
     now = 59.0
+    assert await attempt() == 0
+    await waiting.forward([])  # another partition's page has none of its events: that is no success
     assert await attempt() == 0
     now = 60.0
     assert await attempt() == 1
