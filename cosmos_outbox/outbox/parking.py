@@ -197,8 +197,7 @@ class Parking:
 
 
 def _turn(marker: Marker) -> float:
-    assert marker.refusal is not None, "a parked aggregate has one"
-    return randomness().random() * marker.refusal.attempts
+    return randomness().random() * (marker.refusal.attempts if marker.refusal else 1)
 
 
 def tried_again_at(refusal: Refusal) -> datetime:

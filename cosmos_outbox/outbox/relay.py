@@ -247,8 +247,8 @@ class Relay:
         del page.open[key]
         page.parked += len(behind)
         refusal = marker.refusal
-        assert refusal is not None, "a parked aggregate has one"
-        refused, passing = [event for event in behind if event.id == refusal.event_id], refusal.passing
+        refused = [event for event in behind if refusal and event.id == refusal.event_id]
+        passing = refusal is not None and refusal.passing
         for event in behind:
             if event.id in new:  # the page may come again, because of others on it
                 telemetry.parked(_why(event, passing) if event in refused else telemetry.Why.BEHIND)
@@ -259,8 +259,8 @@ class Relay:
             ", or discard that event%s",
             len(behind),
             key,
-            refusal.event_id,
-            refusal.reason,
+            refusal.event_id if refusal else "that is being replayed",
+            refusal.reason if refusal else "it is being replayed",
             caused_by(*behind),
         )
 

@@ -148,7 +148,8 @@ def _discarding(item: Mapping[str, Any]) -> Discarding | None:
 def _reason(event: FeedEvent, marker: Marker) -> str:
     if isinstance(event, Poison):
         return event.reason
-    assert marker.refusal is not None, "a parked aggregate has one"
+    if marker.refusal is None:
+        return "waits until the aggregate is replayed"
     if marker.refusal.event_id == event.id:
         return marker.refusal.reason
     return f"waits behind event {marker.refusal.event_id}"
