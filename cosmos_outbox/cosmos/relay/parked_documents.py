@@ -148,8 +148,7 @@ def _discarding(item: Mapping[str, Any]) -> Discarding | None:
 def _reason(event: FeedEvent, marker: Marker) -> str:
     if isinstance(event, Poison):
         return event.reason
-    if marker.refusal is None:
-        return "waits until the aggregate is replayed"
+    assert marker.refusal is not None, "an aggregate is blocked by an event that was refused"
     if marker.refusal.event_id == event.id:
         return marker.refusal.reason
     return f"waits behind event {marker.refusal.event_id}"
