@@ -10,7 +10,12 @@ from typing import Any
 
 import pytest
 
-from cosmos_outbox.cosmos.relay.parked_documents import PARTITION, ParkedDocuments, destination_of
+from cosmos_outbox.cosmos.relay.parked_documents import (
+    PARTITION,
+    ParkedDocuments,
+    destination_of,
+    partition_of,
+)
 from cosmos_outbox.cosmos.relay.parking_lot import FEW_AGGREGATES, CosmosParkingLot
 from cosmos_outbox.cosmos.store.container import StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
@@ -49,10 +54,16 @@ class Partition(MemoryContainer):
             raise StoreFailed(Failure(self.refuses.pop(0), "on purpose"))
         return await super().execute(partition_key, writes)
 
+    async def fence(self, partition_key: Key) -> None:
+        self._answer()
+
     async def read(self, item_id: str, partition_key: Key) -> Item | None:
+        self._answer()
+        return await super().read(item_id, partition_key)
+
+    def _answer(self) -> None:
         if self.is_away:
             raise StoreFailed(Failure(Kind.PASSING, "away"))
-        return await super().read(item_id, partition_key)
 
     async def page(
         self,
@@ -242,6 +253,12 @@ async def test_an_operator_is_not_told_that_something_is_gone_when_nobody_could_
         await lot.discard_alone(event, "r")
 
 
+async def test_no_aggregate_is_free_while_no_fence_proves_it(store: Partition, lot: CosmosParkingLot) -> None:
+    store.is_away = True
+    with pytest.raises(Unavailable):
+        await lot.markers([A])
+
+
 @pytest.mark.parametrize(("kind", "told"), MAY_PASS)
 async def test_a_replay_is_not_told_that_another_one_is_under_way_when_the_store_fails(
     store: Partition, lot: CosmosParkingLot, kind: Kind, told: type[Exception]
@@ -299,4 +316,5 @@ async def test_a_token_of_the_parked_events_is_none_of_the_discarded_ones(lot: C
 
 
 def test_the_name_of_a_partition_tells_whose_parked_events_are_in_it() -> None:
+    assert [partition_of(each) for each in ("", "partner")] == ["parked", "parked.partner"]
     assert [destination_of(each) for each in ("parked", "parked.partner")] == ["", "partner"]
