@@ -54,7 +54,7 @@ class Lot:
 
     def settles(self, *sequences: int, free: bool = False, keeps: bool = False, **values: Any) -> "Lot":
         ended = {} if keeps else {"replay": None, "replayUntil": None}
-        freed = {"type": "freedAggregate", "stands": False, "blockedBy": ""} if free else {}
+        freed = {"type": "freedAggregate", "stands": False, "blockedBy": None} if free else {}
         waiting = self.marker["waiting"] - len(sequences)
         accepted = max(self.marker["accepted"], *sequences, 0)
         after = self.changed(**(ended | freed | {"waiting": waiting, "accepted": accepted} | values))
@@ -74,7 +74,7 @@ class Lot:
 
 def marker() -> dict[str, Any]:
     return {
-        "id": "marker", "type": "freedAggregate", "aggregateType": "thing", "aggregateId": "1", "blockedBy": "",
+        "id": "marker", "type": "freedAggregate", "aggregateType": "thing", "aggregateId": "1", "blockedBy": None,
         "stands": False, "replay": None, "replayUntil": None, "accepted": 0, "waiting": 0, "discarded": {},
     }  # fmt: skip
 

@@ -30,7 +30,7 @@ from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.republish import Republishing, RepublishingProgress, Span, Window
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from cosmos_outbox.servicebus.senders import Limits
-from tests.support.any_document import any_document, drawn
+from tests.support.any_document import any_document, drawn, nested
 from tests.support.contacts import NOON
 from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import EVENTS, contact_id, contact_key, event_document
@@ -218,6 +218,22 @@ async def test_an_event_under_a_key_that_is_none_is_poison_that_can_be_parked_an
         json.dumps(notice, ensure_ascii=False, allow_nan=False).encode()
         assert is_as_committed(notice["document"], of)
         assert isinstance(reader.event(notice["document"]), OutboxEvent)
+
+
+@pytest.mark.parametrize("value", [nested(200_000), 10**5_000], ids=["nested too deep", "a number too long"])
+async def test_a_document_that_no_text_can_be_made_of_is_parked_without_its_content_and_stops_nobody(
+    value: object,
+) -> None:
+    topic, lot = Topic(), Lot()
+    items = [event_document("a", 1, odd=value), event_document("a", 2), event_document("b", 1)]
+    originals = CosmosOriginals(cast(Any, Stored(items)), EVENTS)
+    forwarded = await Relay(publisher(topic), lot, originals).forward(EVENTS.events(items))
+    assert (forwarded.sent, forwarded.parked) == (1, 2)
+    assert [event_id for _, event_id in topic.stored] == [items[2]["id"]]
+    [(first, event), _] = await lot.waiting(contact_key("a"), 10)
+    [place] = Marker(contact_key("a")).with_parked([event])[1]
+    kept = DOCUMENTS.event_item(event, lot.stored[contact_key("a")], place, at=NOON)["document"]
+    assert kept == {"id": first.event_id, "partitionKey": contact_id("a")}
 
 
 def desk(lot: FakeParkingLot, topic: Topic, originals: Originals) -> Parking:

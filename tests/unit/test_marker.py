@@ -92,3 +92,28 @@ def test_a_marker_is_read_as_it_was_stored() -> None:
     for marker in (BLOCKED, BLOCKED.freed(), BLOCKED.claimed("replay", NOON), Marker(contact_key("b"))):
         item = {**documents.item(marker, "parked", NOON), "_etag": "7"}
         assert documents.marker(item) == replace(marker, version="7")
+
+
+def test_only_a_free_marker_expires_and_its_type_tells_that_it_is_free() -> None:
+    """A blocked one that expired would let later events overtake; the list of what is parked goes by the type."""
+    documents = MarkerDocuments(600)
+    blocked, free = (documents.item(marker, "parked", NOON) for marker in (BLOCKED, BLOCKED.freed()))
+    assert (blocked["type"], blocked.get("ttl")) == ("parkedAggregate", None)
+    assert (free["type"], free.get("ttl")) == ("freedAggregate", 600)
+
+
+def test_ids_are_kept_as_long_as_events_are() -> None:
+    """An event that was discarded, or accepted without a sequence, may be delivered again until it expires."""
+    times = {str(age): NOON - timedelta(seconds=age) for age in (0, 599, 601)}
+    for marker in (replace(BLOCKED, discarded=times, passed=times), Marker(contact_key("b"), passed=times)):
+        read = MarkerDocuments(600).marker(
+            {**MarkerDocuments(600).item(marker, "parked", NOON), "_etag": "7"}
+        )
+        kept = {"0": NOON, "599": NOON - timedelta(seconds=599)}
+        assert (read.discarded, read.passed) == (kept if marker.discarded else {}, kept)
+
+
+def test_of_more_ids_than_a_marker_has_room_for_the_oldest_are_forgotten() -> None:
+    times = {f"{age:04}": NOON - timedelta(seconds=age) for age in range(5_002)}
+    item = MarkerDocuments(864_000).item(replace(BLOCKED, passed=times), "parked", NOON)
+    assert {*times} - {*item["passed"]} == {"5000", "5001"}

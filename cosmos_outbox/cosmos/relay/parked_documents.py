@@ -148,7 +148,7 @@ def _discarding(item: Mapping[str, Any]) -> Discarding | None:
 def _reason(event: FeedEvent, marker: Marker) -> str:
     if isinstance(event, Poison):
         return event.reason
-    if marker.refusal is None:
+    if marker.refusal is None:  # somebody edited the marker
         return "waits until the aggregate is replayed"
     if marker.refusal.event_id == event.id:
         return marker.refusal.reason

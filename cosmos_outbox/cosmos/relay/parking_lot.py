@@ -216,10 +216,10 @@ class CosmosParkingLot:
 
     async def page(self, size: int, continuation_token: str | None, *, discarded: bool = False) -> ParkedPage:
         """A page of parked events, or of the discarded ones, oldest first. Raises UnknownContinuation."""
-        scope = f"{self._scope}/discarded" if discarded else self._scope
+        listed = DISCARDED if discarded else EVENT
+        scope = f"{self._scope}/{listed}"
         token = continuation.unseal(scope, continuation_token) if continuation_token else None
-        parameters = {"@type": DISCARDED if discarded else EVENT}
-        items, token = await self._partition.page(_EVENTS, parameters, size, token)
+        items, token = await self._partition.page(_EVENTS, {"@type": listed}, size, token)
         owners = {owner for item in items if (owner := named(item))}
         found = await self._partition.read_many([marker_id(owner) for owner in owners])
         markers = {marker.aggregate: marker for marker in map(self._markers.marker, found)}
