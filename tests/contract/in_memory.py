@@ -65,7 +65,9 @@ def choose(items: list[pytest.Item]) -> list[pytest.Item]:
     needless = []
     for item in items:
         values = _values(item)
-        beside = not {"fake", "sqlite", "memory", "storagequeue", "webhook"}.isdisjoint(map(str, values))
+        beside = not {"fake", "sqlite", "memory", "storagequeue", "webhook"}.isdisjoint(
+            each for each in values if isinstance(each, str)
+        )
         if MemoryLoop in values and beside:
             needless.append(item)
         elif asyncio.new_event_loop in values and not beside and len(loop_factories(item)) > 1:

@@ -94,6 +94,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--processes", type=int, default=1, help="how many processes run the tests")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """What all processes share imports what the servers need while the tests are collected."""
+    if config.option.processes > 1 and not config.option.collectonly and warm.imports_ahead():
+        warm.begin()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Run the tests in so many processes; None: in this one."""
@@ -106,8 +112,6 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     computes, waits = (
         _queue(place for place, kind in enumerate(kinds) if kind is each) for each in (False, True)
     )
-    if warm.imports_ahead():
-        warm.begin()
     processes: list[_Process] = []
     try:
         for number in range(min(option.processes, len(files))):
