@@ -17,7 +17,7 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 from cosmos_outbox.cosmos.store.account import read_account
 from cosmos_outbox.cosmos.store.answers import NO_ANSWER, UNREADABLE, age, etags
 from cosmos_outbox.cosmos.store.attempts import noted
-from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, Failure, Kind, classify
+from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, Failure, Kind, classify, is_of_the_session
 from cosmos_outbox.cosmos.store.item import FENCE, Item
 from cosmos_outbox.cosmos.store.paging import PageQuery, named, one_page, told_twice
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, Key, PartitionKeyPaths
@@ -83,6 +83,7 @@ class Container:
             raise
         try:
             headers = item.get_response_headers()
+            # The SDK's own is forgotten for all keys where one meets a replica that is behind.
             self._saw(partition_key, headers.get("x-ms-session-token"))
             return dict(item), age(item, headers.get("Date"))
         except UNREADABLE as error:
@@ -312,6 +313,10 @@ class Container:
                 yield self._proxy
         except SDK_ERRORS as error:
             failure = replace(classify(error), container=self._name)
+        except KeyError as error:
+            if not is_of_the_session(error):
+                raise
+            failure = classify(error)
         else:
             return
         if failure.kind is Kind.BEHIND and partition_key is not None:

@@ -2,12 +2,6 @@
 
 It repeats a write after a broken connection, and after a 503, which does not tell the outcome either. The first answer
 that a caller sees may then be the answer to a repetition: a 429 to a batch that was committed before.
-
-The session tokens that a request carries are ours alone (:mod:`cosmos_outbox.cosmos.store.sessions`). The SDK would
-keep some of its own, by the container's name in an answer, which is taken out here. It learns nothing from a batch; it
-files the tokens of all containers whose ids it does not know in one place, so that a read of one asks for what another
-has seen; where a replica lags (404/1002) it forgets what it knows of whatever container answered last, or raises
-KeyError.
 """
 
 from typing import Any
@@ -27,9 +21,15 @@ class NotingTransport(AioHttpTransport):  # type: ignore[misc]  # azure.core exp
     """The SDK's own transport, which tells :func:`cosmos_outbox.cosmos.store.attempts.noted` what it sees."""
 
     async def send(self, request: Any, **options: Any) -> Any:
-        """Send the request. Raises as its base does."""
+        """Send the request. Raises as its base does.
+
+        The SDK learns the session token of an answer by the item in it. Of one without it only knows the container's
+        name, and files the tokens of all containers that it has no id of in one place: a read of one may then ask for
+        what another has seen, and fails (404/1002). Without the name it lets such a token be. We know it ourselves.
+        """
         response = await self._send(request, **options)
-        response.headers.pop(_CONTAINER, None)
+        if response.status_code >= 400 or request.method == "DELETE":
+            response.headers.pop(_CONTAINER, None)
         return response
 
     async def _send(self, request: Any, **options: Any) -> Any:
