@@ -293,19 +293,19 @@ async def test_a_lost_answer_overtaken_by_a_rival_claims_no_version(
     assert names == ["Jane", "Rival"]
 
 
-async def test_a_lost_answer_to_a_deletion_whose_document_has_expired_since_is_found_out(
+async def test_a_lost_answer_is_found_out_although_the_document_is_gone_since(
     cosmos_store: CosmosStore, unreliable: Unreliable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     created = await create(cosmos_store)
     execute, name = Unreliable.execute, str(created.aggregate.id)
 
-    async def expires(self: Unreliable, partition_key: str, writes: Sequence[Write]) -> list[str]:
+    async def gone_after_us(self: Unreliable, partition_key: str, writes: Sequence[Write]) -> list[str]:
         monkeypatch.setattr(Unreliable, "execute", execute)
         await execute(self, partition_key, writes)
         await self._proxy.delete_item(name, name)
         raise StoreFailed(Failure(Kind.PASSING, "the answer was lost", answer_lost=True))
 
-    monkeypatch.setattr(Unreliable, "execute", expires)
+    monkeypatch.setattr(Unreliable, "execute", gone_after_us)
     receipt = await rename(cosmos_store, created.aggregate.id)
     assert (receipt.aggregate.state.name, receipt.etag) == (JANE, None)
 

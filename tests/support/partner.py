@@ -20,6 +20,7 @@ from tests.support.receiver import OK, SECRET, Answer, Got, receiving, says
 
 ORIGIN = Origin("test")
 _REFUSALS = (422, 400, 413, 431)
+"""Each speaks of the event, and of nothing else."""
 
 
 @dataclass
