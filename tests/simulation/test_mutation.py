@@ -1,15 +1,17 @@
 """What a mutant is; that the simulation and a module's tests see one; that what is called harmless is still there."""
 
 import ast
+from collections.abc import Callable
 from textwrap import dedent
 
 import pytest
 
 from tests.simulation.mutation.__main__ import harmless
-from tests.simulation.mutation.forks import forked, warm
+from tests.simulation.mutation.covering import Covering
+from tests.simulation.mutation.forks import Told, forked, warm
 from tests.simulation.mutation.mutants import Mutant, mutants, mutated
 from tests.simulation.mutation.reached import Reached
-from tests.simulation.mutation.trial import files_of_tests, seen_by_tests, simulated
+from tests.simulation.mutation.trial import CollectedTests, run_collected, simulated
 from tests.support.paths import ROOT
 
 PAGE = "cosmos_outbox/outbox/page.py"
@@ -93,18 +95,22 @@ def test_a_rule_sees_that_an_open_event_is_forgotten_and_a_test_sees_a_wrong_num
     lines = {PAGE: {each.line: {6: 10} for each in (lost, counted)}}
     reach = Reached({6: 2.0}, {6: ""}, {6: 50.0}, lines)
 
-    def work(tell: object) -> None:
-        assert callable(tell)
-        warm()
-        tell(simulated(lost, reach, 1.0))
-        tell(simulated(counted, reach, 1.0))
-        tell({"tests": seen_by_tests(counted, files_of_tests(PAGE))})
+    def work(tell: Callable[[Told], None]) -> None:
+        def judge(session: pytest.Session) -> None:
+            warm()
+            tell(simulated(lost, reach, 1.0))
+            tell(simulated(counted, reach, 1.0))
+            ids = [item.nodeid for item in session.items]
+            tests = CollectedTests(session, Covering(dict.fromkeys(ids, 0.1), {PAGE: {counted.line: ids}}))
+            tell({"tests": tests.seen(counted)})
+
+        run_collected(judge, ["tests/unit/test_refused_alike.py"])
 
     (seen, unseen, tests), code = forked(work)
     assert code == 0
     assert (seen["by"], seen["seed"]) == ("simulation", 6)
     assert unseen["by"] is None
-    assert tests["tests"] == "tests/unit/test_refused_alike.py"
+    assert tests["tests"].startswith("tests/unit/test_refused_alike.py::")
 
 
 def test_what_is_called_harmless_is_a_mutant_of_the_code_as_it_is() -> None:

@@ -110,7 +110,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     waiting = session.config.stash.get(WAITING, set())
     kinds = [file[0].path in waiting for file in files]
     computes, waits = (
-        _queue(place for place, kind in enumerate(kinds) if kind is each) for each in (False, True)
+        queue_of(place for place, kind in enumerate(kinds) if kind is each) for each in (False, True)
     )
     processes: list[_Process] = []
     try:
@@ -118,7 +118,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
             computing = number < (os.cpu_count() or 1)
             processes.append(_fork(session, files, (computes, waits) if computing else (waits,)))
         _hear(session, files, processes)
-        for place in _places((computes, waits)):
+        for place in places_of((computes, waits)):
             _fail(session, files[place], "every process of tests had ended before")
     finally:
         os.close(computes)
@@ -128,7 +128,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     return True
 
 
-def _queue(places: Iterable[int]) -> int:
+def queue_of(places: Iterable[int]) -> int:
     """What is read from this descriptor, no other process reads."""
     take, give = os.pipe()
     os.write(give, b"".join(map(_PLACE.pack, places)))
@@ -224,7 +224,7 @@ def _end(process: ForkProcess) -> None:
         process.join()
 
 
-def _places(queues: Sequence[int]) -> Iterator[int]:
+def places_of(queues: Sequence[int]) -> Iterator[int]:
     """Those of the files that nobody has taken yet."""
     for queue in queues:
         while place := os.read(queue, _PLACE.size):
@@ -234,11 +234,11 @@ def _places(queues: Sequence[int]) -> Iterator[int]:
 def _work(session: pytest.Session, files: Sequence[File], queues: Sequence[int], to: Connection) -> None:
     """In a process of its own: run file after file."""
     teller = _Teller(session.config, to)
-    _take_over(session.config, teller)
+    take_over(session.config, teller)
     place = 0
     with contextlib.suppress(KeyboardInterrupt):
         try:
-            for place in _places(queues):
+            for place in places_of(queues):
                 teller.tell("begins", place=place)
                 # As if the session came after the last: what all tests share is kept, whatever this process runs then.
                 for item, following in itertools.pairwise([*files[place], session]):
@@ -251,7 +251,7 @@ def _work(session: pytest.Session, files: Sequence[File], queues: Sequence[int],
         teller.tell("ended")
 
 
-def _take_over(config: pytest.Config, teller: _Teller) -> None:
+def take_over(config: pytest.Config, teller: object) -> None:
     """What a test prints goes to a file of this process, and nothing of the tests is printed here."""
     plugins = config.pluginmanager
     capture = plugins.getplugin("capturemanager")

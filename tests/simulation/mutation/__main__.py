@@ -12,28 +12,34 @@ if __name__ == "__main__":
     installed.require("mutate")
 
 import argparse
-import gc
-import importlib
 import json
+import multiprocessing
 import os
 import random
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+import pytest
+
+from tests.simulation.mutation.covering import the_tests
 from tests.simulation.mutation.forks import Told, forked, warm
 from tests.simulation.mutation.mutants import Mutant, mutants
 from tests.simulation.mutation.reached import KEPT, Reached, files_in, hash_of, the_map
-from tests.simulation.mutation.trial import files_of_tests, seen_by_tests, simulated
+from tests.simulation.mutation.trial import (
+    CollectedTests,
+    ImportedTests,
+    Misfit,
+    Tests,
+    run_collected,
+    simulated,
+)
 from tests.support.paths import ROOT
+from tests.support.processes import places_of, queue_of
 
 HARMLESS = Path(__file__).with_name("harmless.toml")
-_IMPORTED_BEFORE = (
-    "azure.cosmos.aio", "azure.servicebus.aio", "azure.functions", "opentelemetry.sdk.trace",
-    "devstack.cosmos.in_memory", "pytest", "pytest_asyncio.plugin", "pytest_timeout", "devstack.testing.fixtures",
-)  # fmt: skip
 
 
 class Results:
@@ -78,31 +84,77 @@ def harmless() -> dict[tuple[str, str, str], str]:
 
 
 def judge(
-    todo: Sequence[Mutant], reach: Reached, results: Results, seconds: float, *, tests_first: bool
-) -> list[Mutant]:
-    """Try each. Returns those whose change does not fit a live function."""
-    tests = {file: files_of_tests(file) for file in {each.file for each in todo}}
-    misfits = []
-    drawn = random.Random(0).sample(todo, len(todo))  # one that is broken off has looked at a fair part
-    for at, mutant in enumerate(drawn, start=1):
-        told: Told = {"by": "tests"}
-        if tests_first:
-            told["tests"] = seen_by_tests(mutant, tests[mutant.file])
-        if not told.get("tests"):
-            told |= simulated(mutant, reach, seconds)
-        if told["by"] == "misfit":
-            misfits.append(mutant)
-            continue
-        if told["by"] != "simulation" and "tests" not in told:
-            told["tests"] = seen_by_tests(mutant, tests[mutant.file])
+    todo: Iterable[Mutant], reach: Reached, tests: Tests, results: Results, given: argparse.Namespace
+) -> None:
+    """Try each."""
+    for mutant in todo:
+        try:
+            told = _judged(mutant, reach, tests, given)
+        except Misfit:
+            told = {"by": "misfit"}
         results.add(mutant, told)
         why = told.get("why") or told.get("tests") or told.get("seeds")
-        print(f"{at}/{len(todo)} {_verdict(told)}: {mutant} ({why})", flush=True)
-    return misfits
+        print(f"{_verdict(told)}: {mutant} ({why})", flush=True)
+
+
+def _judged(mutant: Mutant, reach: Reached, tests: Tests, given: argparse.Namespace) -> Told:
+    if given.tests_first and (test := tests.seen(mutant)):
+        return {"by": "tests", "tests": test}
+    told = simulated(mutant, reach, given.seconds)
+    if told["by"] != "simulation":
+        told["tests"] = None if given.tests_first else tests.seen(mutant)
+    return told
+
+
+def _judge_all(todo: Sequence[Mutant], results: Results, given: argparse.Namespace) -> None:
+    """In as many processes as there are cores, drawn: one that is broken off has looked at a fair part."""
+    files = sorted({each.file for each in todo})
+    reach, covering = the_map(files), the_tests(files, given.processes)
+    drawn = random.Random(0).sample(todo, len(todo))
+
+    def judge_collected(session: pytest.Session) -> None:
+        warm()
+        _in_parallel(
+            [each for each in drawn if each.warm],
+            lambda todo: judge(todo, reach, CollectedTests(session, covering), results, given),
+            given.processes,
+        )
+
+    print(f"{len(todo)} mutants", flush=True)
+    forked(lambda _: _exit_unless_ok(run_collected(judge_collected)))
+    results.read()
+    cold = [each for each in drawn if not each.warm or _misfits(results.of(each))]
+    _in_parallel(
+        cold, lambda todo: judge(todo, reach, ImportedTests(covering), results, given), given.processes
+    )
+    results.read()
+
+
+def _in_parallel(todo: Sequence[Mutant], work: Callable[[Iterator[Mutant]], None], processes: int) -> None:
+    """Each process takes the next one until none is left."""
+    queue = queue_of(range(len(todo)))
+    fork = multiprocessing.get_context("fork").Process
+    children = [
+        fork(target=lambda: work(todo[place] for place in places_of([queue]))) for _ in range(processes)
+    ]
+    for each in children:
+        each.start()
+    for each in children:
+        each.join()
+    os.close(queue)
+
+
+def _exit_unless_ok(code: int) -> None:
+    if code:
+        raise SystemExit(code)
+
+
+def _misfits(told: Told | None) -> bool:
+    return told is not None and told["by"] == "misfit"
 
 
 def _verdict(told: Told) -> str:
-    if told["by"] in {"simulation", "tests"}:
+    if told["by"] in {"simulation", "tests", "misfit"}:
         return str(told["by"])
     reached = "not reached" if told["by"] == "not reached" else "survives"
     return f"{reached}, tests" if told["tests"] else reached
@@ -125,7 +177,7 @@ def report(chosen: Sequence[Mutant], results: Results) -> list[Mutant]:
     known, left = harmless(), []
     counts: dict[str, Counter[str]] = {}
     for mutant in chosen:
-        if (told := results.of(mutant)) is None:
+        if (told := results.of(mutant)) is None or _misfits(told):
             continue
         verdict = _verdict(told)
         if verdict in {"survives", "not reached"}:
@@ -157,40 +209,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--again", action="store_true", help="forget what is known from before")
     parser.add_argument("--survivors", action="store_true", help="try those that survived again")
     parser.add_argument("--tests-first", action="store_true", help="simulate only what no test sees: quicker")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--report", action="store_true", help="try nothing: tell what is known")
     given = parser.parse_args(arguments)
     os.environ["PYTHONHASHSEED"] = "0"
     files = [each for name in given.files for each in files_in(Path(name).resolve())]
     chosen = [each for file in files for each in _chosen(file, given.sample)]
     results = Results(given.again)
-    if not given.report:
-        todo = [each for each in chosen if _is_open(results.of(each), given.survivors)]
-        reach = the_map(files)
-        for name in _IMPORTED_BEFORE:
-            importlib.import_module(name)
-        gc.freeze()
-        cold = [each for each in todo if not each.warm]
-
-        def work(tell: Callable[[Told], None]) -> None:
-            warm()
-            for misfit in judge(
-                [each for each in todo if each.warm],
-                reach,
-                results,
-                given.seconds,
-                tests_first=given.tests_first,
-            ):
-                tell({"misfit": misfit.number, "file": misfit.file})
-
-        misfits = {(each["file"], each["misfit"]) for each in forked(work)[0]}
-        results.read()
-        cold += [each for each in todo if (each.file, each.number) in misfits]
-        judge(cold, reach, results, given.seconds, tests_first=given.tests_first)
+    todo = [each for each in chosen if _is_open(results.of(each), given.survivors)]
+    if todo and not given.report:
+        _judge_all(todo, results, given)
     return 1 if report(chosen, results) else 0
 
 
 def _is_open(told: Told | None, survivors: bool) -> bool:
-    return told is None or (survivors and told["by"] != "simulation" and not told["tests"])
+    if told is None or _misfits(told):
+        return True
+    return survivors and told["by"] != "simulation" and not told["tests"]
 
 
 def _chosen(file: str, sample: int | None) -> list[Mutant]:

@@ -4,10 +4,14 @@ import ast
 import gc
 import importlib
 import importlib.machinery
+import inspect
 import json
 import os
+import select
+import signal
 import sys
 from collections.abc import Callable, Iterator
+from functools import _lru_cache_wrapper
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -19,9 +23,18 @@ Told = dict[str, Any]
 _functions: dict[str, list[FunctionType]] = {}
 """All that there are in a process that has imported the world, by their file."""
 
+_caches: dict[str, list[Any]] = {}
+"""What remembers answers of functions, by their file."""
+
+_changed: dict[str, CodeType] = {}
+"""What files are, to whoever imports them, by their paths."""
+
 
 def forked(work: Callable[[Callable[[Told], None]], None]) -> tuple[list[Told], int]:
-    """Do the work in a fork. What it told, and its exit code: negative, a signal's."""
+    """Do the work in a fork. What it told, and its exit code: negative, a signal's.
+
+    After it has told ``within`` it tells something in so many seconds, or is killed.
+    """
     reading, writing = os.pipe()
     sys.stdout.flush()
     child = os.fork()
@@ -37,9 +50,25 @@ def forked(work: Callable[[Callable[[Told], None]], None]) -> tuple[list[Told], 
         finally:
             os._exit(code)
     os.close(writing)
-    with os.fdopen(reading) as answers:
-        told = [json.loads(line) for line in answers]
+    told = [*_heard(reading, child)]
+    os.close(reading)
     return told, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _heard(reading: int, child: int) -> Iterator[Told]:
+    within, text = None, b""
+    while True:
+        if not select.select([reading], [], [], within)[0]:
+            os.kill(child, signal.SIGKILL)
+            return
+        elif new := os.read(reading, 65536):
+            *lines, text = (text + new).split(b"\n")
+            for line in lines:
+                told = json.loads(line)
+                within = told.get("within")
+                yield told
+        else:
+            return
 
 
 def warm() -> None:
@@ -49,11 +78,21 @@ def warm() -> None:
     for name in ("relay", "subscriber"):
         importlib.import_module(f"cosmos_outbox.worker.{name}")
     importlib.import_module("cosmos_outbox.servicebus.sessions")
+    find_functions()
+
+
+def find_functions() -> None:
+    """From now on the code of what is imported can be exchanged."""
+    _functions.clear()
+    _caches.clear()
     gc.unfreeze()  # what is frozen is not listed
     gc.collect()
     for each in gc.get_objects():
         if isinstance(each, FunctionType) and each.__code__.co_filename.startswith(str(ROOT)):
             _functions.setdefault(each.__code__.co_filename, []).append(each)
+        elif isinstance(each, _lru_cache_wrapper):
+            code = getattr(inspect.unwrap(each), "__code__", None)
+            _caches.setdefault(code.co_filename if code else "", []).append(each)
     gc.freeze()
 
 
@@ -72,6 +111,8 @@ def exchange(file: str, tree: ast.Module, line: int) -> bool:
             function.__code__ = new[function.__code__.co_qualname, function.__code__.co_firstlineno]
     except (ValueError, KeyError):  # other variables are shared with an outer function
         return False
+    for cache in _caches.get(path, ()):
+        cache.cache_clear()
     return bool(around)
 
 
@@ -89,8 +130,10 @@ def _spans(code: CodeType, line: int) -> bool:
 def before_import(file: str, code: CodeType) -> None:
     """When that file is imported, it is this code."""
     loader: Any = importlib.machinery.SourceFileLoader
-    get, path = loader.get_code, str(ROOT / file)
-    loader.get_code = lambda self, name: code if self.path == path else get(self, name)
+    if not _changed:
+        get = loader.get_code
+        loader.get_code = lambda self, name: _changed.get(self.path) or get(self, name)
+    _changed[str(ROOT / file)] = code
 
 
 def install(mutant: Mutant) -> bool:

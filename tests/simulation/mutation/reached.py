@@ -79,13 +79,7 @@ def counted(files: Sequence[str], seeds: Iterable[int]) -> list[Told]:
     """Run the unchanged code, and count statements."""
 
     def work(tell: Callable[[Told], None]) -> None:
-        counts: dict[str, Counter[int]] = {}
-        for number, file in enumerate(files):
-            name = f"__ran_{number}__"
-            counts[file] = Counter()
-            setattr(builtins, name, counts[file])
-            tree = _Counting(name).visit(ast.parse((ROOT / file).read_text()))
-            before_import(file, compile(ast.fix_missing_locations(tree), str(ROOT / file), "exec"))
+        counts = count(files)
         warm()
         for seed in seeds:
             began = time.process_time()
@@ -109,6 +103,18 @@ def counted(files: Sequence[str], seeds: Iterable[int]) -> list[Told]:
     return told
 
 
+def count(files: Sequence[str]) -> dict[str, Counter[int]]:
+    """From when they are imported on, these files count how often each statement of a function runs, by its line."""
+    counts: dict[str, Counter[int]] = {}
+    for number, file in enumerate(files):
+        name = f"__ran_{number}__"
+        counts[file] = Counter()
+        setattr(builtins, name, counts[file])
+        tree = _Counting(name).visit(ast.parse((ROOT / file).read_text()))
+        before_import(file, compile(ast.fix_missing_locations(tree), str(ROOT / file), "exec"))
+    return counts
+
+
 class _Counting(ast.NodeTransformer):
     """Each statement inside a function counts itself."""
 
@@ -123,11 +129,15 @@ class _Counting(ast.NodeTransformer):
             for block in ("body", "orelse", "finalbody"):
                 body = getattr(node, block, None)
                 if isinstance(body, list) and body:
-                    setattr(node, block, [each for one in body for each in (*self._count(one.lineno), one)])
+                    setattr(node, block, [each for one in body for each in (*self._count(one), one)])
             if isinstance(node, ast.ExceptHandler):
-                node.body[:0] = self._count(node.lineno)
+                node.body[:0] = self._count(node)
         self._depth -= inside
         return node
 
-    def _count(self, line: int) -> list[ast.stmt]:
-        return ast.parse(f"{self._name}[{line}] += 1").body
+    def _count(self, node: ast.stmt | ast.ExceptHandler) -> list[ast.stmt]:
+        if isinstance(node, ast.Expr) and isinstance(
+            node.value, ast.Constant
+        ):  # what is first, stays the docstring
+            return []
+        return ast.parse(f"{self._name}[{node.lineno}] += 1").body

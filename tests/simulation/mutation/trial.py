@@ -1,17 +1,23 @@
-"""A mutant before its judges: the rules of the simulation, then the module's own tests."""
+"""A mutant before its judges: the rules of the simulation, and the tests that run its line."""
 
 import os
 import re
 import signal
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Protocol
 
-from tests.simulation.mutation.forks import Told, can_be_exchanged, forked, install, run_seed
+import pytest
+from hypothesis import Phase, settings
+
+from tests.simulation.mutation.covering import PYTEST, Covering
+from tests.simulation.mutation.forks import Told, forked, install, run_seed
 from tests.simulation.mutation.mutants import Mutant
 from tests.simulation.mutation.reached import Reached
 from tests.support.paths import ROOT
+from tests.support.processes import take_over
 
 _MOST_SECONDS = 4.0, 3.0
 """A seed that takes more than these seconds and so many times what it takes unchanged does not end."""
@@ -19,17 +25,23 @@ _MOST_SECONDS = 4.0, 3.0
 _MORE_PATIENCE = 120.0
 """Twice the drain of the unchanged code, and so many seconds of virtual time: then what is missing is lost."""
 
-_TEST_SECONDS = 40.0
-"""Of one core, for one file."""
-_SLOW = "tests/unit/test_fuzz.py"
-_PYTEST = "-x", "-q", "-W", "ignore", "--timeout", "60", "-m", "not long and not deep"
-_OTHER_TESTS = 3
-"""Files of tests that are no unit tests: slower."""
-_FOLDERS = ("tests/unit", "tests/simulation", "tests/testing", "tests/changefeed", "tests/contract")
+_TESTS_SECONDS = 20.0
+"""As many tests as take so long unchanged."""
+
+_TEST_WITHIN = 10.0, 10.0
+"""A test that takes more than these seconds and so many times what it takes unchanged does not end."""
+
+_COLD_SECONDS = 6.0
+_COLLECTS_WITHIN = 60.0
+_HYPOTHESIS = "mutants"
+
+
+class Misfit(Exception):
+    """The change does not fit a live function: it is to be tried where nothing is imported."""
 
 
 def simulated(mutant: Mutant, reach: Reached, seconds: float) -> Told:
-    """What the simulation says of a mutant."""
+    """What the simulation says of a mutant. Raises Misfit."""
     seeds = reach.seeds(mutant)
     if not seeds:
         return {"by": "not reached"}
@@ -38,7 +50,7 @@ def simulated(mutant: Mutant, reach: Reached, seconds: float) -> Told:
     if told and told[-1].get("by"):
         return told[-1]
     if told and "does" in told[-1]:
-        return {"by": "misfit"}
+        raise Misfit
     if code:
         if mutant.warm and not told:
             raise SystemExit(f"could not be tried: {mutant}")
@@ -77,70 +89,110 @@ def _run_all(
             return
 
 
-def files_of_tests(file: str) -> list[str]:
-    """The files of tests that import it; else those of whatever imports it."""
-    importers: dict[str, set[str]] = {}
-    for path in [
-        *(ROOT / "cosmos_outbox").rglob("*.py"),
-        *(ROOT / "cosmos_changefeed").rglob("*.py"),
-        *(ROOT / "tests").rglob("*.py"),
-    ]:
-        for name in re.findall(r"^\s*(?:from|import) ([\w.]+)", path.read_text(), flags=re.MULTILINE):
-            importers.setdefault(name, set()).add(path.relative_to(ROOT).as_posix())
-        for package, names in re.findall(
-            r"^\s*from ([\w.]+) import \(?([\w, \n]+)", path.read_text(), flags=re.MULTILINE
-        ):
-            for name in re.split(r"[,\s]+", names):
-                importers.setdefault(f"{package}.{name}", set()).add(path.relative_to(ROOT).as_posix())
-    seen, level = {file}, {file}
-    while level:
-        level = {each for one in level for each in importers.get(one[:-3].replace("/", "."), ())} - seen
-        seen |= level
-        found = [
-            each
-            for each in level
-            if Path(each).name.startswith("test_") and each.startswith(_FOLDERS) and each != _SLOW
-        ]
-        if found:
-            return _best(file, found)
-    return []
+class Tests(Protocol):
+    """Asks the tests."""
+
+    def seen(self, mutant: Mutant) -> str | None:
+        """The first test that fails with it; None: none does. Raises Misfit."""
 
 
-def _best(file: str, found: Iterable[str]) -> list[str]:
-    """The unit tests, then those few of the others that use most of its names."""
-    names = re.findall(
-        r"^ *(?:async )?(?:def|class) ([A-Za-z]\w+)", (ROOT / file).read_text(), flags=re.MULTILINE
-    )
+class CollectedTests:
+    """All tests are imported: a mutant is a fork of this process."""
 
-    def used(test: str) -> int:
-        return sum((ROOT / test).read_text().count(name) for name in names)
+    def __init__(self, session: pytest.Session, covering: Covering) -> None:
+        self._session, self._covering = session, covering
+        self._items = {item.nodeid: item for item in session.items}
+        self._saw = deque[str](maxlen=5)
+        """They saw the mutants before, and are asked first."""
 
-    unit = sorted(each for each in found if each.startswith("tests/unit"))
-    others = sorted({*found} - {*unit}, key=lambda each: (-used(each), each))
-    return [*sorted(unit, key=used, reverse=True), *others[:_OTHER_TESTS]]
+    def seen(self, mutant: Mutant) -> str | None:
+        tests = [each for each in self._covering.tests(mutant) if each in self._items]
+        tests.sort(key=lambda each: each not in self._saw)
+        chosen = _within(tests, self._covering, _TESTS_SECONDS)
+        if not chosen:
+            return None
+
+        def work(tell: Callable[[Told], None]) -> None:
+            if install(mutant):
+                _run([self._items[each] for each in chosen], self._session, self._covering, tell)
+            else:
+                tell({"does": "not fit"})
+
+        told, code = forked(work)
+        if told and "does" in told[0]:
+            raise Misfit
+        test = _first_failure(told, code)
+        if test is not None:
+            self._saw.appendleft(test.removesuffix(_NO_END))
+        return test
 
 
-_imported: dict[str, bool] = {}
-"""Files of tests that this process has run with the code as it is: whether they pass. Forks find them imported."""
+class ImportedTests:
+    """For what is changed before it is imported: this process has imported nothing."""
+
+    def __init__(self, covering: Covering) -> None:
+        self._covering = covering
+
+    def seen(self, mutant: Mutant) -> str | None:
+        named = re.compile(r"\b" + re.escape(mutant.where.rpartition(".")[2]) + r"\b")
+        tests = self._covering.tests(mutant)
+        tests.sort(key=lambda each: not named.search(_source_of(each)))
+        chosen = _within(tests, self._covering, _COLD_SECONDS)
+
+        def work(tell: Callable[[Told], None]) -> None:
+            tell({"began": "the tests' importing", "within": _COLLECTS_WITHIN})
+            _be_quiet()
+            install(mutant)
+            if run_collected(lambda session: _run(session.items, session, self._covering, tell), chosen) == 2:
+                tell({"failed": "the tests' importing"})
+
+        return _first_failure(*forked(work)) if chosen else None
 
 
-def _worth_running(files: Sequence[str]) -> Iterator[str]:
-    for file in files:
-        if file not in _imported and file.startswith("tests/unit") and can_be_exchanged():
-            _imported[file] = _unchanged(file)
-        if _imported.get(file, True):
-            yield file
+def _source_of(test: str) -> str:
+    return (ROOT / test.partition("::")[0]).read_text()
 
 
-def _unchanged(file: str) -> bool:
-    kept = os.dup(1), os.dup(2)
-    sys.stdout.flush()
-    _be_quiet()
-    try:
-        return _passes(file)
-    finally:
-        for number, descriptor in enumerate(kept, start=1):
-            os.dup2(descriptor, number)
+def _within(tests: Sequence[str], covering: Covering, seconds: float) -> list[str]:
+    chosen: list[str] = []
+    for test in tests:
+        seconds -= covering.seconds[test]
+        if seconds < 0 and chosen:
+            break
+        chosen.append(test)
+    return chosen
+
+
+_NO_END = ", which does not end"
+
+
+def _first_failure(told: Sequence[Told], code: int) -> str | None:
+    failed = next((each["failed"] for each in told if "failed" in each), None)
+    if failed is None and code and told:
+        return f"{told[-1]['began']}{_NO_END if code == -signal.SIGKILL else f', broken off with {code}'}"
+    return failed
+
+
+class _Failed(Exception):
+    """A test has."""
+
+
+def _run(
+    items: Sequence[pytest.Item], session: pytest.Session, covering: Covering, tell: Callable[[Told], None]
+) -> None:
+    class Teller:
+        """Ends the run with the first failure."""
+
+        def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+            if report.failed:
+                tell({"failed": report.nodeid})
+                os._exit(0)
+
+    take_over(session.config, Teller())
+    for item, following in pairwise([*items, session]):
+        usual = covering.seconds.get(item.nodeid, 1.0)
+        tell({"began": item.nodeid, "within": _TEST_WITHIN[0] + _TEST_WITHIN[1] * usual})
+        session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
 
 
 def _be_quiet() -> None:
@@ -149,31 +201,21 @@ def _be_quiet() -> None:
     os.dup2(nothing, 2)
 
 
-def _passes(file: str) -> bool:
-    import pytest  # noqa: PLC0415 - slow to import
+def run_collected(work: Callable[[pytest.Session], None], tests: Sequence[str] = ()) -> int:
+    """Collect these tests, or all, and give them to the work. Pytest's exit code."""
+    # An example that fails is not made shorter, and nothing is kept of it.
+    phases = Phase.explicit, Phase.generate
+    settings.register_profile(_HYPOTHESIS, deadline=None, max_examples=40, phases=phases, database=None)
 
-    return pytest.main([*_PYTEST, file]) in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}
+    class Loop:
+        """Instead of pytest's own."""
 
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_runtestloop(self, session: pytest.Session) -> bool:
+            if session.testsfailed:
+                raise session.Interrupted("not all tests could be collected")
+            session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # one for all forks
+            work(session)
+            return True
 
-def seen_by_tests(mutant: Mutant, files: Sequence[str]) -> str | None:
-    """The first file of tests that fails with the mutant; None: none does."""
-
-    def work(tell: Callable[[Told], None]) -> None:
-        _be_quiet()
-        install(mutant)
-        for file in worth:
-            tell({"began": file})
-            signal.setitimer(signal.ITIMER_PROF, _TEST_SECONDS)
-            if not _passes(file):
-                tell({"failed": file})
-                return
-            tell({"passed": file})
-
-    if not (worth := [*_worth_running(files)]):
-        return None
-    told, _ = forked(work)
-    failed = next((each["failed"] for each in told if "failed" in each), None)
-    if failed:
-        return str(failed)
-    began, passed = ({each[kind] for each in told if kind in each} for kind in ("began", "passed"))
-    return f"{next(iter(began - passed))}, which does not end" if began - passed else None
+    return int(pytest.main([*PYTEST, f"--hypothesis-profile={_HYPOTHESIS}", *tests], plugins=[Loop()]))
