@@ -16,7 +16,7 @@ from datetime import datetime
 from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.store.account import read_account
 from cosmos_outbox.cosmos.store.client import ContainerProxy
-from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify, is_of_the_session
+from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailure, RelayFailures
 from cosmos_outbox.kernel.clock import Clock, monotonic, utc_now
@@ -269,10 +269,6 @@ def _errors_of_ours() -> Iterator[None]:
     try:
         yield
     except SDK_ERRORS as error:
-        raise classify(error).error() from error
-    except KeyError as error:
-        if not is_of_the_session(error):
-            raise
         raise classify(error).error() from error
     except changefeed.FeedRangeGone as error:
         raise Unavailable("the store is splitting the container's partitions: try again later") from error

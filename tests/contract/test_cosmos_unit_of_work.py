@@ -6,7 +6,6 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from azure.cosmos._session import SessionContainer
 
 from cosmos_outbox.cosmos.aggregates import unit_of_work
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
@@ -465,24 +464,6 @@ async def test_a_key_error_is_a_bug_and_no_outage(
     monkeypatch.setattr(container._proxy, "read_item", broken)
     with pytest.raises(KeyError):
         await container.read("x", "never-written")
-
-
-async def test_where_the_sdk_forgets_a_session_that_it_does_not_have_a_replica_lags(
-    cosmos_store: CosmosStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Seed 130068: two reads of a new process met 404/1002 at once, and one of them ended in a 500."""
-    known = SessionContainer()
-    known.collection_name_to_rid["dbs/d/colls/c"] = "rid"
-
-    async def forgets(*_: object, **__: object) -> None:
-        known.clear_session_token({"x-ms-alt-content-path": "dbs/d/colls/c"})
-
-    container = cosmos_store.container
-    await container.check()
-    monkeypatch.setattr(container._proxy, "read_item", forgets)
-    with pytest.raises(StoreFailed) as failed:
-        await container.read("x", "never-written")
-    assert failed.value.failure.kind is Kind.BEHIND
 
 
 @pytest.mark.parametrize("foreign", ["x", "AAAA", "bm90IGEgdG9rZW4gb2Ygb3Vycw"])

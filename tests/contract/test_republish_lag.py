@@ -161,7 +161,7 @@ async def test_a_store_that_goes_on_splitting_ends_the_fences_as_unavailable(
 async def test_replicas_that_do_not_catch_up_are_waited_for_and_nothing_is_left_out(world: World) -> None:
     stored = await world.store(*SOME)
     session_token = await fenced(world)
-    await world.cosmos.faults.add("session-not-available", operation="query", count=1, container=CONTACTS)
+    await world.cosmos.faults.add("session-not-available", operation="query", count=None, container=CONTACTS)
     with pytest.raises(Unavailable):
         await world.published(session_token)
     await world.cosmos.faults.clear()

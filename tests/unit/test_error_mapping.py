@@ -65,7 +65,6 @@ def http_error(status: int, **headers: str) -> cosmos.CosmosHttpResponseError:
         (ServiceRequestError("no connection"), Kind.PASSING),
         (ServiceResponseError("answer lost"), Kind.PASSING),
         (ClientAuthenticationError("no token"), Kind.DENIED),
-        (KeyError("rid"), Kind.BEHIND),
         (TimeoutError(), Kind.PASSING),
         (ConnectionResetError(), Kind.PASSING),
     ],

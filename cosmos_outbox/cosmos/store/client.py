@@ -1,6 +1,6 @@
 """The Cosmos client, made from a connection setting without any I/O."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
@@ -14,6 +14,28 @@ __all__ = ["ContainerProxy", "CosmosClient", "cosmos_client"]
 
 _THROTTLE_RETRIES = 3
 _SECONDS = 3
+
+
+class _Tokens(dict[str, Any]):
+    """Of a container that has none, none is deleted."""
+
+    def __delitem__(self, container: str) -> None:
+        self.pop(container, None)
+
+
+class _Client(CosmosClient):
+    """Fails alike at each read that meets a replica that lags.
+
+    After the first one (404/1002) azure-cosmos 4.17 forgets the container's session, and at the next it ends with a
+    KeyError, since there is none left to forget (``SessionContainer.clear_session_token``).
+    """
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        session = self.client_connection.session
+        if session is not None:  # the account's consistency is that of sessions
+            session.session_container.rid_to_session_token = _Tokens()
+        return self
 
 
 def cosmos_client(
@@ -38,6 +60,6 @@ def cosmos_client(
         "connection_timeout": _SECONDS,
     }
     if connection.connection_string:
-        return CosmosClient.from_connection_string(connection.connection_string, **options)
+        return _Client.from_connection_string(connection.connection_string, **options)
     assert credential is not None
-    return CosmosClient(connection.address, credential, **options)
+    return _Client(connection.address, credential, **options)

@@ -17,7 +17,7 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 from cosmos_outbox.cosmos.store.account import read_account
 from cosmos_outbox.cosmos.store.answers import NO_ANSWER, UNREADABLE, age, etags
 from cosmos_outbox.cosmos.store.attempts import noted
-from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, Failure, Kind, classify, is_of_the_session
+from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, Failure, Kind, classify
 from cosmos_outbox.cosmos.store.item import FENCE, Item
 from cosmos_outbox.cosmos.store.paging import PageQuery, named, one_page, told_twice
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, Key, PartitionKeyPaths
@@ -313,10 +313,6 @@ class Container:
                 yield self._proxy
         except SDK_ERRORS as error:
             failure = replace(classify(error), container=self._name)
-        except KeyError as error:
-            if not is_of_the_session(error):
-                raise
-            failure = classify(error)
         else:
             return
         if failure.kind is Kind.BEHIND and partition_key is not None:

@@ -7,7 +7,6 @@ caller that sees CONFLICT, STALE or MISSING must look for its own write before i
 
 import asyncio
 import re
-import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -112,7 +111,7 @@ class Failure:
 
 
 def classify(error: BaseException) -> Failure:
-    """What an error out of ``SDK_ERRORS`` means, or a KeyError that :func:`is_of_the_session`."""
+    """What an error out of ``SDK_ERRORS`` means."""
     detail = type(error).__name__
     if isinstance(error, CosmosHttpResponseError | CosmosBatchOperationError):
         status, sub_status = int(error.status_code or 0), int(error.sub_status or 0)
@@ -128,20 +127,9 @@ def classify(error: BaseException) -> Failure:
             container=f"container {unquote(asked[2])} of database {unquote(asked[1])}" if asked else "",
             index=getattr(error, "error_index", None),
         )
-    if isinstance(error, KeyError):
-        return Failure(Kind.BEHIND, detail)
     if isinstance(error, ClientAuthenticationError):
         return Failure(Kind.DENIED, detail)
     return Failure(Kind.PASSING, detail)
-
-
-def is_of_the_session(error: KeyError) -> bool:
-    """Whether it stands for a 404/1002: azure-cosmos 4.17 fails so where it forgets a session that it does not have.
-
-    Any other KeyError is a bug, and no replica that lags.
-    """
-    frames = traceback.extract_tb(error.__traceback__)
-    return bool(frames) and frames[-1].name == "clear_session_token"
 
 
 def _path(error: CosmosHttpResponseError | CosmosBatchOperationError) -> str:

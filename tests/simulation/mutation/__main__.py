@@ -24,6 +24,7 @@ from pathlib import Path
 
 import pytest
 
+from devstack.testing import warm as servers
 from tests.simulation.mutation.covering import the_tests
 from tests.simulation.mutation.forks import Told, forked, warm
 from tests.simulation.mutation.mutants import Mutant, mutants
@@ -114,6 +115,7 @@ def _judge_all(todo: Sequence[Mutant], results: Results, given: argparse.Namespa
 
     def judge_collected(session: pytest.Session) -> None:
         warm()
+        servers.begin()
         _in_parallel(
             [each for each in drawn if each.warm],
             lambda todo: judge(todo, reach, CollectedTests(session, covering), results, given),

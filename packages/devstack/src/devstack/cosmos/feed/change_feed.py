@@ -57,7 +57,7 @@ def read(service: Service, request: Request) -> Answer:
             later = {other.id: starts[other.id].lsn for other in scope.ranges[index + 1 :]}
             reached |= {part.id: items[-1].lsn, **later}
             return _page(container, part, lasts, reached, items)
-    return Answer(304, None, _headers(scope.ranges[-1], lasts, reached, 0))
+    return Answer(304, None, _headers(container, scope.ranges[-1], lasts, reached, 0))
 
 
 def _page(
@@ -69,11 +69,13 @@ def _page(
 ) -> Answer:
     documents = ",".join(item.rendered(container, with_lsn=True) for item in items)
     body = f'{{"_rid":"{container.rid}","Documents":[{documents}],"_count":{len(items)}}}'
-    headers = _headers(part, lasts, reached, len(items))
+    headers = _headers(container, part, lasts, reached, len(items))
     return Answer(200, body, headers, charge.of_page(len(items), len(body)))
 
 
-def _headers(part: Range, lasts: Mapping[int, int], reached: dict[int, int], count: int) -> dict[str, str]:
+def _headers(
+    container: Container, part: Range, lasts: Mapping[int, int], reached: dict[int, int], count: int
+) -> dict[str, str]:
     pairs = ",".join(f"{number}:{lsn}" for number, lsn in reached.items())
     return {
         "etag": f'"{pairs if len(reached) > 1 else reached[part.id]}"',
@@ -81,6 +83,8 @@ def _headers(part: Range, lasts: Mapping[int, int], reached: dict[int, int], cou
         "lsn": str(lasts[part.id]),
         "x-ms-item-count": str(count),
         "x-ms-documentdb-partitionkeyrangeid": str(part.id),
+        "x-ms-alt-content-path": container.link,
+        "x-ms-content-path": container.rid,
     }
 
 

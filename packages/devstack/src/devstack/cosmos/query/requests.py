@@ -148,6 +148,8 @@ def _page_answer(seen: Reading, scope: Scope, page: Page, binding: str) -> Answe
     headers = {
         "x-ms-session-token": ",".join(tokens),
         "x-ms-item-count": str(len(page.results)),
+        "x-ms-alt-content-path": seen.container.link,
+        "x-ms-content-path": seen.container.rid,
     }
     if len(scope.ranges) == 1:
         headers["x-ms-documentdb-partitionkeyrangeid"] = str(scope.ranges[0].id)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.cosmos.aio import ContainerProxy
+from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.settings.connections import Connection
@@ -32,7 +33,21 @@ async def deletes(container: ContainerProxy) -> None:
     await container.delete_item("to go", "ada")
 
 
-@pytest.mark.parametrize("answered", [conflicts, is_missing, deletes])
+async def lists(container: ContainerProxy) -> None:
+    assert [item async for item in container.query_items("SELECT c.id FROM c WHERE c.id = 'there'")] == [
+        {"id": "there"}
+    ]
+
+
+async def follows(container: ContainerProxy) -> None:
+    assert [item["id"] async for item in container.query_items_change_feed(start_time="Beginning")]
+
+
+async def reads_all(container: ContainerProxy) -> None:
+    assert [item async for item in container.read_all_items()]
+
+
+@pytest.mark.parametrize("answered", [conflicts, is_missing, deletes, lists, follows, reads_all])
 async def test_what_has_seen_less_is_asked_for_no_more(
     cosmos_server: Service, answered: Callable[[ContainerProxy], Awaitable[None]]
 ) -> None:
@@ -50,3 +65,20 @@ async def test_what_has_seen_less_is_asked_for_no_more(
                 item["id"] async for item in little.query_items("SELECT c.id FROM c WHERE c.id = 'there'")
             ]
     assert found == ["there"]
+
+
+async def test_of_two_reads_that_meet_a_lagging_replica_the_second_fails_as_the_first(
+    cosmos_server: Service,
+) -> None:
+    """Seed 130068, a 500: after the first the SDK has no session to forget, and its own client fails (KeyError)."""
+    async with contacts_database(cosmos_server) as database:
+        await database.get_container_client(CONTACTS).create_item(ITEM)
+        async with cosmos_client(Connection(cosmos_server.connection_string), None) as client:
+            container = client.get_database_client(database.id).get_container_client(CONTACTS)
+            await container.read_item("there", "ada")
+            for _ in range(2):
+                with pytest.raises(CosmosHttpResponseError) as behind:
+                    await container.read_item("there", "ada", session_token="0:-1#999")
+                assert (behind.value.status_code, behind.value.sub_status) == (404, 1002)
+                with pytest.raises(HttpResponseError, match="NotFound"):
+                    await container.read_item("not there", "ada")
