@@ -173,10 +173,6 @@ def _first_failure(told: Sequence[Told], code: int) -> str | None:
     return failed
 
 
-class _Failed(Exception):
-    """A test has."""
-
-
 def _run(
     items: Sequence[pytest.Item], session: pytest.Session, covering: Covering, tell: Callable[[Told], None]
 ) -> None:
