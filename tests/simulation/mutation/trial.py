@@ -28,7 +28,7 @@ _MORE_PATIENCE = 120.0
 _TESTS_SECONDS = 10.0
 """As many tests as take so long unchanged."""
 
-_TEST_WITHIN = 10.0, 10.0
+_TEST_WITHIN = 5.0, 4.0
 """A test that takes more than these seconds and so many times what it takes unchanged does not end."""
 
 _COLD_SECONDS = 6.0
