@@ -7,11 +7,12 @@ from textwrap import dedent
 import pytest
 
 from tests.simulation.mutation.__main__ import harmless
+from tests.simulation.mutation.collected import run_collected
 from tests.simulation.mutation.covering import Covering
 from tests.simulation.mutation.forks import Told, forked, warm
 from tests.simulation.mutation.mutants import Mutant, mutants, mutated
 from tests.simulation.mutation.reached import Reached
-from tests.simulation.mutation.trial import CollectedTests, run_collected, simulated
+from tests.simulation.mutation.trial import CollectedTests, simulated
 from tests.support.paths import ROOT
 
 PAGE = "cosmos_outbox/outbox/page.py"

@@ -13,18 +13,18 @@ if __name__ == "__main__":
 
 import argparse
 import json
-import multiprocessing
 import os
 import random
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
 
 from devstack.testing import warm as servers
+from tests.simulation.mutation.collected import in_parallel, run_collected
 from tests.simulation.mutation.covering import the_tests
 from tests.simulation.mutation.forks import Told, forked, warm
 from tests.simulation.mutation.mutants import Mutant, mutants
@@ -34,11 +34,9 @@ from tests.simulation.mutation.trial import (
     ImportedTests,
     Misfit,
     Tests,
-    run_collected,
     simulated,
 )
 from tests.support.paths import ROOT
-from tests.support.processes import places_of, queue_of
 
 HARMLESS = Path(__file__).with_name("harmless.toml")
 
@@ -116,7 +114,7 @@ def _judge_all(todo: Sequence[Mutant], results: Results, given: argparse.Namespa
     def judge_collected(session: pytest.Session) -> None:
         warm()
         servers.begin()
-        _in_parallel(
+        in_parallel(
             [each for each in drawn if each.warm],
             lambda todo: judge(todo, reach, CollectedTests(session, covering), results, given),
             given.processes,
@@ -126,24 +124,10 @@ def _judge_all(todo: Sequence[Mutant], results: Results, given: argparse.Namespa
     forked(lambda _: _exit_unless_ok(run_collected(judge_collected)))
     results.read()
     cold = [each for each in drawn if not each.warm or _misfits(results.of(each))]
-    _in_parallel(
+    in_parallel(
         cold, lambda todo: judge(todo, reach, ImportedTests(covering), results, given), given.processes
     )
     results.read()
-
-
-def _in_parallel(todo: Sequence[Mutant], work: Callable[[Iterator[Mutant]], None], processes: int) -> None:
-    """Each process takes the next one until none is left."""
-    queue = queue_of(range(len(todo)))
-    fork = multiprocessing.get_context("fork").Process
-    children = [
-        fork(target=lambda: work(todo[place] for place in places_of([queue]))) for _ in range(processes)
-    ]
-    for each in children:
-        each.start()
-    for each in children:
-        each.join()
-    os.close(queue)
 
 
 def _exit_unless_ok(code: int) -> None:

@@ -7,24 +7,22 @@ import json
 import os
 import shutil
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO
 
 import pytest
 
-from tests.simulation.mutation.forks import Told, forked
+from devstack.testing import warm as servers
+from tests.simulation.mutation.collected import in_parallel, run_collected, run_in_fork
+from tests.simulation.mutation.forks import Told, forked, warm
 from tests.simulation.mutation.mutants import Mutant
 from tests.simulation.mutation.reached import KEPT, count, hash_of
 from tests.support.paths import ROOT
 
-PYTEST = (
-    "-q", "-W", "ignore", "-p", "no:cacheprovider", "-m", "not long and not deep", "--simulate-seeds=3",
-    "--timeout=60",
-)  # fmt: skip
 _LONGEST_SECONDS = 4.0
 """A test that takes longer is not asked."""
+_ENDS_WITHIN_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -73,6 +71,7 @@ def _product() -> list[str]:
 
 
 def _counted(processes: int) -> Iterator[Told]:
+    """Each test in a fork of its own, as where mutants are: what one has made once, another makes again."""
     folder = KEPT / "covering"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -80,34 +79,20 @@ def _counted(processes: int) -> Iterator[Told]:
     def work(_: Callable[[Told], None]) -> None:
         counts = count(_product())
 
-        class Counting:
-            """Tells what each test has run, in whatever process it runs."""
+        def run_all(session: pytest.Session) -> None:
+            warm()
+            servers.begin()
+            in_parallel(session.items, lambda items: run_each(session, items), processes)
 
-            _out: tuple[int, IO[str]] | None = None
-            _passed = True
+        def run_each(session: pytest.Session, items: Iterator[pytest.Item]) -> None:
+            with (folder / f"{os.getpid()}.jsonl").open("w") as out:
+                for item in items:
+                    told, _ = forked(lambda tell, item=item: tell(_ran(session, item, counts, tell)))  # type: ignore[misc]
+                    print(json.dumps(told[-1]), file=out, flush=True)
 
-            @pytest.hookimpl(wrapper=True)
-            def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-                if self._out is None or self._out[0] != os.getpid():
-                    self._out = os.getpid(), (folder / f"{os.getpid()}.jsonl").open("w")
-                for each in counts.values():
-                    each.clear()
-                self._passed, began = True, time.monotonic()
-                yield
-                told = {
-                    "test": item.nodeid,
-                    "passed": self._passed,
-                    "seconds": round(time.monotonic() - began, 4),
-                    "lines": {file: sorted(lines) for file, lines in counts.items() if lines},
-                }
-                print(json.dumps(told), file=self._out[1], flush=True)
-
-            def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-                self._passed &= report.passed
-
-        pytest.main(
-            [*PYTEST, "-p", "tests.support.processes", f"--processes={processes}"], plugins=[Counting()]
-        )
+        code = run_collected(run_all)
+        if code:
+            raise SystemExit(code)
 
     _, code = forked(work)
     if code:
@@ -115,3 +100,20 @@ def _counted(processes: int) -> Iterator[Told]:
     for each in sorted(folder.iterdir()):
         yield from map(json.loads, each.read_text().splitlines())
     shutil.rmtree(folder)
+
+
+def _ran(
+    session: pytest.Session,
+    item: pytest.Item,
+    counts: Mapping[str, Counter[int]],
+    tell: Callable[[Told], None],
+) -> Told:
+    told: Told = {"test": item.nodeid, "passed": False, "seconds": 0.0, "lines": {}}
+    tell({**told, "within": _ENDS_WITHIN_SECONDS})
+    for each in counts.values():
+        each.clear()
+    failures: list[str] = []
+    began = time.monotonic()
+    run_in_fork(session, [item], lambda _: None, failures.append)
+    lines = {file: sorted(lines) for file, lines in counts.items() if lines}
+    return told | {"passed": not failures, "seconds": round(time.monotonic() - began, 4), "lines": lines}

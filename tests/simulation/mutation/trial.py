@@ -6,18 +6,16 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Protocol
 
 import pytest
-from hypothesis import Phase, settings
 
-from tests.simulation.mutation.covering import PYTEST, Covering
+from tests.simulation.mutation.collected import COULD_NOT, be_quiet, run_collected, run_in_fork
+from tests.simulation.mutation.covering import Covering
 from tests.simulation.mutation.forks import Told, forked, install, run_seed
 from tests.simulation.mutation.mutants import Mutant
 from tests.simulation.mutation.reached import Reached
 from tests.support.paths import ROOT
-from tests.support.processes import take_over
 
 _MOST_SECONDS = 4.0, 3.0
 """A seed that takes more than these seconds and so many times what it takes unchanged does not end."""
@@ -33,7 +31,6 @@ _TEST_WITHIN = 5.0, 4.0
 
 _COLD_SECONDS = 6.0
 _COLLECTS_WITHIN = 60.0
-_HYPOTHESIS = "mutants"
 
 
 class Misfit(Exception):
@@ -141,9 +138,10 @@ class ImportedTests:
 
         def work(tell: Callable[[Told], None]) -> None:
             tell({"began": "the tests' importing", "within": _COLLECTS_WITHIN})
-            _be_quiet()
+            be_quiet()
             install(mutant)
-            if run_collected(lambda session: _run(session.items, session, self._covering, tell), chosen) == 2:
+            code = run_collected(lambda session: _run(session.items, session, self._covering, tell), chosen)
+            if code == COULD_NOT:
                 tell({"failed": "the tests' importing"})
 
         return _first_failure(*forked(work)) if chosen else None
@@ -176,42 +174,14 @@ def _first_failure(told: Sequence[Told], code: int) -> str | None:
 def _run(
     items: Sequence[pytest.Item], session: pytest.Session, covering: Covering, tell: Callable[[Told], None]
 ) -> None:
-    class Teller:
-        """Ends the run with the first failure."""
+    """Up to the first failure."""
 
-        def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-            if report.failed:
-                tell({"failed": report.nodeid})
-                os._exit(0)
-
-    take_over(session.config, Teller())
-    for item, following in pairwise([*items, session]):
+    def begins(item: pytest.Item) -> None:
         usual = covering.seconds.get(item.nodeid, 1.0)
         tell({"began": item.nodeid, "within": _TEST_WITHIN[0] + _TEST_WITHIN[1] * usual})
-        session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
 
+    def failed(test: str) -> None:
+        tell({"failed": test})
+        os._exit(0)
 
-def _be_quiet() -> None:
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 1)
-    os.dup2(nothing, 2)
-
-
-def run_collected(work: Callable[[pytest.Session], None], tests: Sequence[str] = ()) -> int:
-    """Collect these tests, or all, and give them to the work. Pytest's exit code."""
-    # An example that fails is not made shorter, and nothing is kept of it.
-    phases = Phase.explicit, Phase.generate
-    settings.register_profile(_HYPOTHESIS, deadline=None, max_examples=40, phases=phases, database=None)
-
-    class Loop:
-        """Instead of pytest's own."""
-
-        @pytest.hookimpl(tryfirst=True)
-        def pytest_runtestloop(self, session: pytest.Session) -> bool:
-            if session.testsfailed:
-                raise session.Interrupted("not all tests could be collected")
-            session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # one for all forks
-            work(session)
-            return True
-
-    return int(pytest.main([*PYTEST, f"--hypothesis-profile={_HYPOTHESIS}", *tests], plugins=[Loop()]))
+    run_in_fork(session, items, begins, failed)
