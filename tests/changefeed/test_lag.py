@@ -1,10 +1,18 @@
 """The lag over a socket while the processor runs, is late, and is stopped."""
 
 import time
+from dataclasses import replace
+from typing import Any
 
-from cosmos_changefeed import effective_key, estimate_lag
+import pytest
+from azure.cosmos.aio import CosmosClient
+
+from cosmos_changefeed import FeedRangeGone, LeaseLag, effective_key, estimate_lag
+from cosmos_changefeed.feed import FeedPage, FeedReader
+from cosmos_outbox.testing.simulation.http import SentRequest
+from devstack.settings import COSMOS_KEY
 from devstack.testing import eventually
-from tests.changefeed.support import Containers, Recorder
+from tests.changefeed.support import Containers, InMemory, Recorder
 
 
 async def lag(containers: Containers) -> dict[str, int]:
@@ -64,3 +72,83 @@ async def test_the_lag_is_the_number_of_transactions_that_are_not_checkpointed(
 
 async def is_zero(containers: Containers) -> bool:
     return await lag(containers) == {"0": 0}
+
+
+async def handled_and_stopped(memory: InMemory) -> LeaseLag:
+    recorder = Recorder()
+    await memory.write("a", 0)
+    async with recorder.processor(memory, clock=memory.clock):
+        await eventually(lambda: recorder.items)
+        await eventually(lambda: is_zero(memory))
+    [found] = (await estimate_lag(memory.monitored, memory.leases)).leases
+    return found
+
+
+class ReplicasOfTheFeedThatLag:
+    """As far as a session lets them."""
+
+    def befalls(self, request: SentRequest, who: str) -> str | None:
+        return None
+
+    def lag_seconds(self, request: SentRequest) -> float | None:
+        return 600 if request.kind == "feed" else None
+
+
+async def test_with_a_session_token_a_replica_that_lags_hides_nothing_before_it(memory: InMemory) -> None:
+    """The token is of another client: that of this one has not come as far."""
+    await handled_and_stopped(memory)
+    async with CosmosClient(memory.endpoint, COSMOS_KEY) as client:
+        items = client.get_database_client(memory.database).get_container_client("items")
+        written = await items.create_item({"id": "b", "partitionKey": "b"})
+        token = written.get_response_headers()["x-ms-session-token"]
+    memory.cosmos.store.meets = ReplicasOfTheFeedThatLag()
+    assert await lag(memory) == {"0": 0}
+    [found] = (await estimate_lag(memory.monitored, memory.leases, session_token=token)).leases
+    assert (found.lag, found.waiting_since is None) == (1, False)
+
+
+async def test_a_lease_that_does_not_say_its_range_has_the_lag_of_one_without_a_checkpoint(
+    memory: InMemory,
+) -> None:
+    """An old .NET version wrote it; a processor that takes it over writes its range."""
+    before = await handled_and_stopped(memory)
+    document = (await memory.lease_documents())["..0"]
+    await memory.leases.replace_item(document["id"], {**document, "FeedRange": None})
+    estimated = await estimate_lag(memory.monitored, memory.leases)
+    assert estimated.missing == []
+    [found] = estimated.leases
+    assert (found.lease_token, found.lag, found.waiting_since, found.feed_range) == ("0", 1, None, None)
+    assert found.stored_at is not None
+    assert before.stored_at is not None
+    assert found.stored_at >= before.stored_at
+
+
+async def test_where_partitions_are_split_again_and_again_the_caller_is_told_to_ask_again(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await handled_and_stopped(memory)
+
+    async def split(*_: object, **__: object) -> FeedPage:
+        raise FeedRangeGone("split")
+
+    monkeypatch.setattr(FeedReader, "read", split)
+    with pytest.raises(FeedRangeGone, match="try again"):
+        await estimate_lag(memory.monitored, memory.leases)
+
+
+async def test_a_session_token_older_than_what_waits_does_not_end_the_estimate(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No transaction is known to wait then, and yet one does: its time is the mean."""
+    await handled_and_stopped(memory)
+    await memory.write("a", 1)
+    read = FeedReader.read
+
+    async def behind(*arguments: Any, **named: Any) -> FeedPage:
+        return replace(await read(*arguments, **named), session_token="0:-1#1")
+
+    monkeypatch.setattr(FeedReader, "read", behind)
+    [found] = (await estimate_lag(memory.monitored, memory.leases, samples=4)).leases
+    assert found.lag == 0
+    assert found.mean_waiting_since == found.waiting_since
+    assert found.waiting_since is not None

@@ -1,47 +1,25 @@
 """Whoever loses a lease, in whatever moment, says so, leaves it alone and delivers nothing more of it."""
 
 import asyncio
-import gc
-import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
-from cosmos_changefeed import ChangeFeedContext, ChangeFeedProcessor, Changes, LeaseLost
+from cosmos_changefeed import Clock, LeaseLost
 from cosmos_changefeed.lease import Lease
 from cosmos_changefeed.lease_store import LeaseStore
 from devstack.testing import eventually
 from tests.changefeed.support import FAST, InMemory, Recorder
 
-NEVER_LOOKS = replace(FAST, acquire_interval=10**6, expiration_interval=10**6, renew_interval=10**5)
-"""After its start an instance takes no lease, and renews none: what it does it does at once."""
-
-Meanwhile = Callable[[str, Mapping[str, Any]], Awaitable[object]]
+ONE_LOOK = replace(FAST, acquire_interval=10**6, expiration_interval=10**6, renew_interval=10**5)
+"""After its first look an instance takes no lease, and it renews none: what it notices it notices by its work."""
 
 
-@pytest.fixture
-def meanwhile(memory: InMemory, monkeypatch: pytest.MonkeyPatch) -> Callable[[Meanwhile], None]:
-    """Somebody does this right before, or after, a document of the lease container is read."""
-    read = memory.leases.read_item
-
-    def set_up(before: Meanwhile | None = None, after: Meanwhile | None = None) -> None:
-        async def noted(item: str, **named: Any) -> Any:
-            if before is not None:
-                await before(item, await read(item, partition_key=item))
-            document = await read(item, **named)
-            if after is not None:
-                await after(item, document)
-            return document
-
-        monkeypatch.setattr(memory.leases, "read_item", noted)
-
-    return set_up
-
-
-async def the_lease(memory: InMemory) -> tuple[LeaseStore, Lease]:
-    """With an owner."""
+async def held_lease(memory: InMemory) -> tuple[LeaseStore, Lease]:
     async with Recorder().processor(memory, clock=memory.clock):
         pass
     store = await memory.lease_store()
@@ -53,6 +31,216 @@ async def delete(memory: InMemory, item: str) -> None:
     await memory.leases.delete_item(item, item)
 
 
-async def touch(memory: InMemory, item: str) -> None:
-    """Its ETag changes, and nothing else."""
-    await memory.leases.replace_item(item, await memory.leases.read_item(item, item))
+async def write_again(memory: InMemory, item: str) -> None:
+    """Nothing but its ETag is another one then."""
+    [document] = [each async for each in memory.leases.read_all_items() if each["id"] == item]
+    await memory.leases.replace_item(item, document)
+
+
+Meanwhile = Callable[[InMemory, str], Awaitable[None]]
+
+
+def around_reads(
+    memory: InMemory,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    before: Meanwhile | None = None,
+    after: Meanwhile | None = None,
+) -> None:
+    """Somebody does this to a document right before, or right after, it is read."""
+    read = memory.leases.read_item
+
+    async def noted(item: str, partition_key: str) -> Any:
+        if before is not None:
+            await before(memory, item)
+        document = await read(item, partition_key)
+        if after is not None:
+            await after(memory, item)
+        return document
+
+    monkeypatch.setattr(memory.leases, "read_item", noted)
+
+
+async def test_a_lease_whose_document_was_deleted_is_lost_and_not_made_again(memory: InMemory) -> None:
+    store, lease = await held_lease(memory)
+    await delete(memory, lease.id)
+    with pytest.raises(LeaseLost, match="lease 0.*its document was deleted"):
+        await store.renew(lease)
+    assert set(await memory.lease_documents()) == {".info"}
+
+
+async def test_a_lease_that_is_deleted_between_two_steps_of_a_write_is_lost(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, lease = await held_lease(memory)
+    await write_again(memory, lease.id)
+    around_reads(memory, monkeypatch, before=delete)
+    with pytest.raises(LeaseLost, match="lease 0.*its document was deleted"):
+        await store.checkpoint(lease, '"7"')
+
+
+async def test_a_lease_that_others_write_again_and_again_is_given_up(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, lease = await held_lease(memory)
+    await write_again(memory, lease.id)
+    around_reads(memory, monkeypatch, after=write_again)
+    with pytest.raises(LeaseLost, match="keep writing"):
+        await store.checkpoint(lease, '"7"')
+
+
+async def test_a_lock_that_vanishes_while_it_is_looked_at_is_another_instances_all_the_same(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start does not fail because another instance has just made the leases."""
+    store = await memory.lease_store()
+    async with store.initialization_lock() as first:
+        around_reads(memory, monkeypatch, before=delete)
+        async with store.initialization_lock() as second:
+            assert (first, second) == (True, False)
+
+
+async def test_a_stale_lock_that_is_made_anew_meanwhile_is_left_to_its_owner(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await memory.lease_store()
+    late = replace(memory, clock=Clock(lambda: memory.clock.now() + timedelta(seconds=60)))
+    async with store.initialization_lock() as first:
+        around_reads(memory, monkeypatch, after=write_again)
+        async with (await late.lease_store()).initialization_lock() as second:
+            assert (first, second) == (True, False)
+        assert set(await memory.lease_documents()) == {".lock"}
+
+
+@pytest.fixture
+def released(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tokens of the leases that were given back."""
+    release, tokens = LeaseStore.release, list[str]()
+
+    async def noted(store: LeaseStore, lease: Lease) -> None:
+        tokens.append(lease.token)
+        await release(store, lease)
+
+    monkeypatch.setattr(LeaseStore, "release", noted)
+    return tokens
+
+
+async def test_whose_lease_was_taken_during_a_batch_gives_up_at_its_end_and_touches_it_no_more(
+    memory: InMemory, released: list[str]
+) -> None:
+    """By then it may be this instance's again: to give it back would take it from its own worker."""
+    recorder = Recorder()
+    recorder.go_on.clear()
+    await memory.write("a", 1)
+    async with recorder.processor(memory, options=ONE_LOOK, clock=memory.clock) as processor:
+        await eventually(lambda: recorder.batches)
+        store = await memory.lease_store()
+        [lease] = await store.all()
+        await store.acquire(lease, "thief")
+        began = memory.clock.monotonic()
+        recorder.go_on.set()
+        await eventually(lambda: not processor.owned_leases)
+        assert memory.clock.monotonic() - began < 1
+        assert recorder.errors == []
+    assert released == []
+    taken = (await memory.lease_documents())["..0"]
+    assert (taken["Owner"], taken["ContinuationToken"]) == ("thief", None)
+
+
+async def test_an_old_lease_without_a_range_is_taken_over_with_that_of_its_partition(
+    memory: InMemory,
+) -> None:
+    first, second = Recorder(), Recorder()
+    await memory.write("a", 1)
+    async with first.processor(memory, clock=memory.clock):
+        await eventually(lambda: first.ids == ["a-1"])
+    document = (await memory.lease_documents())["..0"]
+    without = {name: value for name, value in document.items() if name not in {"FeedRange", "LeaseToken"}}
+    await memory.leases.replace_item(document["id"], {**without, "PartitionId": "0"})
+    await memory.write("a", 2)
+    async with second.processor(memory, clock=memory.clock):
+        await eventually(lambda: second.ids == ["a-2"])
+    assert second.errors == []
+    assert (await memory.lease_documents())["..0"]["FeedRange"] == {"Range": {"min": "", "max": "FF"}}
+
+
+async def test_a_split_that_could_not_be_followed_leaves_the_lease_to_whoever_looks_next(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: object) -> None:
+        raise ValueError("it cannot be deleted")
+
+    recorder, heir = Recorder(), Recorder()
+    async with recorder.processor(memory, options=ONE_LOOK, clock=memory.clock) as processor:
+        await eventually(lambda: processor.owned_leases)
+        monkeypatch.setattr(LeaseStore, "delete", refused)
+        memory.split("0")
+        await eventually(lambda: recorder.errors)
+        await eventually(partial(is_free, memory, "..0"))
+        monkeypatch.undo()
+        async with heir.processor(memory, name="heir", options=ONE_LOOK, clock=memory.clock):
+            await memory.write("a", 1)
+            await eventually(lambda: heir.ids == ["a-1"])
+    assert [(token, str(error)) for token, error in recorder.errors] == [("0", "it cannot be deleted")]
+
+
+async def is_free(memory: InMemory, name: str) -> bool:
+    return (await memory.lease_documents())[name]["Owner"] is None
+
+
+async def test_a_lease_that_arrives_during_a_stop_is_given_back_and_nothing_is_delivered_after_it(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A split is followed at that moment: its halves are taken by no loop that the stop ends first."""
+    acquire, asked, go_on = LeaseStore.acquire, asyncio.Event(), asyncio.Event()
+
+    async def answered_late(store: LeaseStore, lease: Lease, owner: str) -> Lease:
+        acquired = await acquire(store, lease, owner)
+        if lease.token != "0":
+            asked.set()
+            await go_on.wait()
+        return acquired
+
+    monkeypatch.setattr(LeaseStore, "acquire", answered_late)
+    recorder = Recorder()
+    processor = recorder.processor(memory, options=ONE_LOOK, clock=memory.clock)
+    await processor.start()
+    await eventually(lambda: processor.owned_leases)
+    memory.split("0")
+    await asked.wait()
+    stopping = asyncio.create_task(processor.stop())
+    await asyncio.sleep(5)
+    go_on.set()
+    await stopping
+    await memory.write("a", 1)
+    await asyncio.sleep(60)
+
+    documents = await memory.lease_documents()
+    assert {name: document.get("Owner") for name, document in documents.items()} == {
+        ".info": None,
+        "..1": None,
+        "..2": None,
+    }
+    assert (recorder.batches, recorder.errors) == ([], [])
+
+
+async def test_a_stop_ends_a_look_for_leases_that_does_not_end_by_itself(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looking = asyncio.Event()
+
+    async def unanswered(_: LeaseStore) -> list[Lease]:
+        looking.set()
+        await asyncio.Event().wait()
+        return []
+
+    monkeypatch.setattr(LeaseStore, "all", unanswered)
+    before = asyncio.all_tasks()
+    processor = Recorder().processor(memory, clock=memory.clock)
+    await processor.start()
+    await looking.wait()
+    began = memory.clock.monotonic()
+    await processor.stop()
+    await asyncio.sleep(1)
+    assert asyncio.all_tasks() == before
+    assert memory.clock.monotonic() - began < 10

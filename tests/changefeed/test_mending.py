@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 
 import pytest
 
@@ -15,7 +16,7 @@ from cosmos_changefeed.lease import EpkRange, Lease
 from cosmos_changefeed.lease_store import LeaseStore
 from cosmos_changefeed.mending import LeaseMender
 from devstack.testing import Service, eventually, running
-from tests.changefeed.support import FAST, MENDING, Containers, Recorder, containers_at
+from tests.changefeed.support import FAST, MENDING, Containers, InMemory, Recorder, containers_at
 
 KEYS = [f"key {number}" for number in range(12)]
 QUICK = replace(MENDING, expiration_interval=0.8, renew_interval=0.2)
@@ -226,6 +227,30 @@ async def test_a_gap_that_was_not_there_at_every_look_is_left_alone(containers: 
     await mender.look(without)
     assert await lease_names(containers) == {"..0", "..1", "..2", "..3"}
     assert mender.missing == []
+
+
+async def test_of_two_gaps_the_one_that_was_not_there_at_every_look_is_left_alone(
+    memory: InMemory,
+) -> None:
+    memory.split("0")
+    async with Recorder().processor(memory, clock=memory.clock):
+        pass
+    reader, store = await FeedReader.open(memory.monitored), await memory.lease_store()
+    lower, upper = sorted(await store.all(), key=attrgetter("token"))
+    await memory.delete_leases()
+    mender = LeaseMender(reader, store, patience=10, clock=memory.clock)
+
+    for leases, missing in (
+        ([], EpkRange("", "FF")),
+        ([lower], upper.feed_range),
+        ([], upper.feed_range),
+        ([], upper.feed_range),
+    ):
+        await mender.look(leases)
+        assert mender.missing == [missing]
+        await asyncio.sleep(3)
+    await mender.look([])
+    assert await lease_names(memory) == {f"..{upper.token}"}
 
 
 async def test_a_lease_that_is_there_keeps_its_checkpoint(containers: Containers) -> None:

@@ -1,0 +1,32 @@
+"""The partitions are told as they are now, or not at all."""
+
+import asyncio
+
+import pytest
+
+from cosmos_changefeed import ChangeFeedProcessor, EpkRange, LeasesUnusable
+from cosmos_changefeed.feed import FeedPage, FeedReader
+from tests.changefeed.support import InMemory, Recorder
+
+
+async def test_after_a_split_the_ranges_are_those_of_the_halves(memory: InMemory) -> None:
+    """Though the client has asked for them before, and read nothing since."""
+    reader = await FeedReader.open(memory.monitored)
+    assert await reader.ranges() == [EpkRange("", "FF")]
+    memory.split("0")
+    lower, upper = await reader.ranges()
+    assert (lower.min, lower.max, upper.max) == ("", upper.min, "FF")
+
+
+async def test_where_the_service_does_not_name_a_partition_a_start_fails_and_makes_no_lease(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lease of a partition without a name would be found by nobody."""
+
+    async def nameless(*_: object, **__: object) -> FeedPage:
+        return FeedPage([], '"0"', "", 0)
+
+    monkeypatch.setattr(FeedReader, "read", nameless)
+    with pytest.raises(LeasesUnusable, match="did not tell which partition"):
+        await Recorder().processor(memory, clock=memory.clock).start()
+    assert await memory.lease_documents() == {}
