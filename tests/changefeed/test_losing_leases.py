@@ -64,7 +64,7 @@ def around_reads(
 async def test_a_lease_whose_document_was_deleted_is_lost_and_not_made_again(memory: InMemory) -> None:
     store, lease = await held_lease(memory)
     await delete(memory, lease.id)
-    with pytest.raises(LeaseLost, match="lease 0.*its document was deleted"):
+    with pytest.raises(LeaseLost, match=r"lease 0.*its document was deleted"):
         await store.renew(lease)
     assert set(await memory.lease_documents()) == {".info"}
 
@@ -75,7 +75,7 @@ async def test_a_lease_that_is_deleted_between_two_steps_of_a_write_is_lost(
     store, lease = await held_lease(memory)
     await write_again(memory, lease.id)
     around_reads(memory, monkeypatch, before=delete)
-    with pytest.raises(LeaseLost, match="lease 0.*its document was deleted"):
+    with pytest.raises(LeaseLost, match=r"lease 0.*its document was deleted"):
         await store.checkpoint(lease, '"7"')
 
 

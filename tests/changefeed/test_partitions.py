@@ -1,10 +1,8 @@
 """The partitions are told as they are now, or not at all."""
 
-import asyncio
-
 import pytest
 
-from cosmos_changefeed import ChangeFeedProcessor, EpkRange, LeasesUnusable
+from cosmos_changefeed import EpkRange, LeasesUnusable
 from cosmos_changefeed.feed import FeedPage, FeedReader
 from tests.changefeed.support import InMemory, Recorder
 
