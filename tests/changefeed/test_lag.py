@@ -1,5 +1,6 @@
 """The lag over a socket while the processor runs, is late, and is stopped."""
 
+import json
 import time
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ from azure.cosmos.aio import CosmosClient
 
 from cosmos_changefeed import FeedRangeGone, LeaseLag, effective_key, estimate_lag
 from cosmos_changefeed.feed import FeedPage, FeedReader
-from cosmos_outbox.testing.simulation.http import SentRequest
+from cosmos_outbox.testing.simulation.http import SentRequest, StoreResponse
 from devstack.settings import COSMOS_KEY
 from devstack.testing import eventually
 from tests.changefeed.support import Containers, InMemory, Recorder
@@ -82,6 +83,21 @@ async def handled_and_stopped(memory: InMemory) -> LeaseLag:
         await eventually(lambda: is_zero(memory))
     [found] = (await estimate_lag(memory.monitored, memory.leases)).leases
     return found
+
+
+async def test_the_lag_of_a_lease_costs_the_read_of_one_change_however_many_wait(memory: InMemory) -> None:
+    await handled_and_stopped(memory)
+    for sequence in range(1, 6):
+        await memory.write("a", sequence)
+    answers: list[int] = []
+
+    def count(_: float, request: SentRequest, answer: StoreResponse) -> None:
+        if request.kind == "feed" and answer.status == 200:
+            answers.append(json.loads(answer.body)["_count"])
+
+    memory.cosmos.store.saw.append(count)
+    assert await lag(memory) == {"0": 5}
+    assert answers == [1]
 
 
 class ReplicasOfTheFeedThatLag:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from azure.core.exceptions import ServiceRequestError
 
 from cosmos_changefeed import Clock, LeaseLost
 from cosmos_changefeed.lease import Lease
@@ -64,8 +65,9 @@ def around_reads(
 async def test_a_lease_whose_document_was_deleted_is_lost_and_not_made_again(memory: InMemory) -> None:
     store, lease = await held_lease(memory)
     await delete(memory, lease.id)
-    with pytest.raises(LeaseLost, match=r"lease 0.*its document was deleted"):
+    with pytest.raises(LeaseLost, match=r"lease 0.*its document was deleted") as raised:
         await store.renew(lease)
+    assert raised.value.lease_token == "0"
     assert set(await memory.lease_documents()) == {".info"}
 
 
@@ -145,6 +147,43 @@ async def test_whose_lease_was_taken_during_a_batch_gives_up_at_its_end_and_touc
     assert released == []
     taken = (await memory.lease_documents())["..0"]
     assert (taken["Owner"], taken["ContinuationToken"]) == ("thief", None)
+
+
+async def test_a_lease_that_was_taken_before_a_stop_is_left_to_its_new_owner(memory: InMemory) -> None:
+    """The instance has not noticed: that is no error."""
+    recorder = Recorder()
+    async with recorder.processor(memory, options=ONE_LOOK, clock=memory.clock) as processor:
+        await eventually(lambda: processor.owned_leases)
+        store = await memory.lease_store()
+        [lease] = await store.all()
+        await store.acquire(lease, "thief")
+    assert recorder.errors == []
+    assert (await memory.lease_documents())["..0"]["Owner"] == "thief"
+
+
+async def test_a_lease_that_cannot_be_given_back_is_told_and_ends_the_stop_all_the_same(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: object) -> None:
+        raise ServiceRequestError("the store is away")
+
+    recorder = Recorder()
+    async with recorder.processor(memory, options=ONE_LOOK, clock=memory.clock) as processor:
+        await eventually(lambda: processor.owned_leases)
+        monkeypatch.setattr(LeaseStore, "release", refused)
+    assert [(token, str(error)) for token, error in recorder.errors] == [("0", "the store is away")]
+    assert processor.owned_leases == frozenset()
+
+
+async def test_the_halves_of_a_split_are_taken_at_once(memory: InMemory) -> None:
+    """The next look for leases may be far."""
+    recorder = Recorder()
+    async with recorder.processor(memory, options=ONE_LOOK, clock=memory.clock) as processor:
+        await eventually(lambda: processor.owned_leases == {"0"})
+        memory.split("0")
+        began = memory.clock.monotonic()
+        await eventually(lambda: processor.owned_leases == {"1", "2"})
+        assert memory.clock.monotonic() - began < 5
 
 
 async def test_an_old_lease_without_a_range_is_taken_over_with_that_of_its_partition(

@@ -52,6 +52,7 @@ async def test_a_wake_by_key_finds_the_change_and_leaves_nothing_behind(
             began = memory.clock.monotonic()
             await eventually(lambda: len(recorder.ids) == number + 1)  # noqa: B023 - awaited here
             assert memory.clock.monotonic() - began < 1
+            await asyncio.sleep(1)
             assert complaints() == []
             assert waking() is None
 
@@ -70,6 +71,24 @@ async def test_a_wake_by_key_reads_the_lease_of_the_key_alone(memory: InMemory) 
         processor.wake()
         await asyncio.sleep(5)
         assert reads.count("feed") == 1 + 2, "without a key: all of them"
+
+
+async def test_a_stop_ends_a_wake_that_waits_for_the_place_of_its_key(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unanswered(*_: object) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    monkeypatch.setattr("cosmos_changefeed.processor.effective_key", unanswered)
+    memory.split("0")
+    before = asyncio.all_tasks()
+    async with Recorder().processor(memory, options=SELDOM, clock=memory.clock) as processor:
+        await eventually(lambda: len(processor.owned_leases) == 2)
+        processor.wake("a")
+        await asyncio.sleep(1)
+    await asyncio.sleep(1)
+    assert asyncio.all_tasks() == before
 
 
 async def test_the_task_of_a_lease_that_was_lost_is_kept_by_nobody(memory: InMemory) -> None:
@@ -106,6 +125,47 @@ async def test_a_page_that_failed_ahead_of_one_that_failed_too_is_no_error_that_
         await eventually(lambda: recorder.ids == ["a-0", "a-1"])
         assert complaints() == []
     assert [str(error) for _, error in recorder.errors] == ["told to fail"]
+
+
+async def test_a_page_that_failed_ahead_is_read_anew_when_its_turn_has_come(memory: InMemory) -> None:
+    """By then the failure is old: nothing is told, and nobody waits for the pause after a failure."""
+    recorder, prepared = Recorder(), list[str]()
+    recorder.go_on.clear()
+
+    async def prepare(changes: Changes) -> Changes:
+        prepared.append(changes[0]["id"])
+        if prepared == ["a-0", "a-1"]:
+            raise ValueError("it cannot be prepared yet")
+        return changes
+
+    for sequence in range(2):
+        await memory.write("a", sequence)
+    steps = TwoSteps(prepare, recorder)
+    options = replace(SELDOM, max_items=1)
+    async with recorder.processor(memory, options=options, handler=steps, clock=memory.clock):
+        await eventually(lambda: prepared == ["a-0", "a-1"])
+        began = memory.clock.monotonic()
+        recorder.go_on.set()
+        await eventually(lambda: recorder.ids == ["a-0", "a-1"])
+        assert memory.clock.monotonic() - began < 1
+    assert recorder.errors == []
+
+
+async def test_what_is_written_while_the_last_page_is_handled_is_found_at_once(memory: InMemory) -> None:
+    """What was read ahead was empty, and says nothing of the time since."""
+    recorder, reads = Recorder(), list[str]()
+    recorder.go_on.clear()
+    await memory.write("a", 0)
+    memory.cosmos.store.saw.append(lambda _, request, __: reads.append(request.kind))
+    async with recorder.processor(memory, options=SELDOM, clock=memory.clock):
+        await eventually(lambda: recorder.batches)
+        await asyncio.sleep(1)
+        assert "feed" in reads
+        await memory.write("a", 1)
+        began = memory.clock.monotonic()
+        recorder.go_on.set()
+        await eventually(lambda: recorder.ids == ["a-0", "a-1"])
+        assert memory.clock.monotonic() - began < 1
 
 
 async def test_each_page_is_prepared_while_the_one_before_is_handled(memory: InMemory) -> None:
