@@ -14,7 +14,10 @@ from devstack.testing import eventually
 from tests.changefeed.support import FAST, InMemory, Recorder
 from tests.contract.in_memory import MemoryLoop
 
-SELDOM = replace(FAST, poll_interval=10_000, expiration_interval=10**6, renew_interval=10**5)
+SELDOM = replace(
+    FAST, poll_interval=10**5, acquire_interval=10**5, expiration_interval=10**6, renew_interval=10**5
+)
+"""After its first look a processor does nothing but what it is woken for."""
 
 
 def complaints() -> Sequence[str]:
