@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 import pytest
 
 from devstack.testing import Service
-from tests.changefeed.support import Containers, InMemory, containers_at, in_memory
+from tests.changefeed.in_memory import InMemory, in_memory
+from tests.changefeed.support import Containers, containers_at
 from tests.contract.in_memory import MemoryLoop
 
 

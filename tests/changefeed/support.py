@@ -5,7 +5,6 @@ import contextlib
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from azure.cosmos import PartitionKey
@@ -20,10 +19,7 @@ from cosmos_changefeed import (
     TwoSteps,
 )
 from cosmos_changefeed.clock import SYSTEM, Clock
-from cosmos_changefeed.feed import FeedReader
-from cosmos_changefeed.lease_store import LeaseStore
 from devstack.settings import COSMOS_KEY
-from tests.contract.in_memory import CosmosInMemory, MemoryLoop, cosmos_in_memory
 
 FAST = ProcessorOptions(
     poll_interval=0.02,
@@ -77,35 +73,6 @@ async def containers_at(endpoint: str, name: str = "") -> AsyncIterator[Containe
         leases = await database.create_container("leases", PartitionKey("/id"))
         yield Containers(endpoint, name, monitored, leases)
         await client.delete_database(name)
-
-
-@dataclass
-class InMemory(Containers):
-    """Those of a Cosmos in memory."""
-
-    cosmos: CosmosInMemory
-    clock: Clock
-    """The loop's time."""
-
-    async def lease_store(self) -> LeaseStore:
-        """Of processors without a prefix."""
-        reader = await FeedReader.open(self.monitored)
-        return LeaseStore(self.leases, monitored=reader.identity, prefix="", clock=self.clock)
-
-    def split(self, partition: str, container: str = "items") -> None:
-        self.cosmos.store.account.split(self.database, container, int(partition))
-
-
-@contextlib.asynccontextmanager
-async def in_memory() -> AsyncIterator[InMemory]:
-    """On a :class:`MemoryLoop` only."""
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, MemoryLoop)
-    began = datetime.now(UTC)
-    clock = Clock(lambda: began + timedelta(seconds=loop.time()), loop.time)
-    with cosmos_in_memory(loop) as cosmos:
-        async with containers_at(cosmos.address) as made:
-            yield InMemory(**vars(made), cosmos=cosmos, clock=clock)
 
 
 @dataclass

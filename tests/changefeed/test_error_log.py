@@ -6,7 +6,8 @@ from azure.core.exceptions import ServiceRequestError
 from cosmos_changefeed import ChangeFeedProcessor
 from cosmos_changefeed.processor import log_error
 from devstack.testing import eventually
-from tests.changefeed.support import FAST, InMemory, Recorder
+from tests.changefeed.in_memory import InMemory
+from tests.changefeed.support import FAST, Recorder
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from cosmos_changefeed.feed import FeedPage, FeedReader
 from cosmos_outbox.testing.simulation.http import SentRequest, StoreResponse
 from devstack.settings import COSMOS_KEY
 from devstack.testing import eventually
-from tests.changefeed.support import Containers, InMemory, Recorder
+from tests.changefeed.in_memory import InMemory
+from tests.changefeed.support import Containers, Recorder
 
 
 async def lag(containers: Containers) -> dict[str, int]:

@@ -14,7 +14,8 @@ from cosmos_changefeed import Clock, LeaseLost
 from cosmos_changefeed.lease import Lease
 from cosmos_changefeed.lease_store import LeaseStore
 from devstack.testing import eventually
-from tests.changefeed.support import FAST, InMemory, Recorder
+from tests.changefeed.in_memory import InMemory
+from tests.changefeed.support import FAST, Recorder
 
 ONE_LOOK = replace(FAST, acquire_interval=10**6, expiration_interval=10**6, renew_interval=10**5)
 """After its first look an instance takes no lease, and it renews none: what it notices it notices by its work."""

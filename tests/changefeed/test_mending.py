@@ -16,7 +16,8 @@ from cosmos_changefeed.lease import EpkRange, Lease
 from cosmos_changefeed.lease_store import LeaseStore
 from cosmos_changefeed.mending import LeaseMender
 from devstack.testing import Service, eventually, running
-from tests.changefeed.support import FAST, MENDING, Containers, InMemory, Recorder, containers_at
+from tests.changefeed.in_memory import InMemory
+from tests.changefeed.support import FAST, MENDING, Containers, Recorder, containers_at
 
 KEYS = [f"key {number}" for number in range(12)]
 QUICK = replace(MENDING, expiration_interval=0.8, renew_interval=0.2)

@@ -4,7 +4,8 @@ import pytest
 
 from cosmos_changefeed import EpkRange, LeasesUnusable
 from cosmos_changefeed.feed import FeedPage, FeedReader
-from tests.changefeed.support import InMemory, Recorder
+from tests.changefeed.in_memory import InMemory
+from tests.changefeed.support import Recorder
 
 
 async def test_after_a_split_the_ranges_are_those_of_the_halves(memory: InMemory) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from cosmos_changefeed import ChangeFeedProcessor, Changes, TwoSteps
 from devstack.testing import eventually
-from tests.changefeed.support import FAST, InMemory, Recorder
+from tests.changefeed.in_memory import InMemory
+from tests.changefeed.support import FAST, Recorder
 from tests.contract.in_memory import MemoryLoop
 
 SELDOM = replace(

@@ -11,7 +11,8 @@ from cosmos_changefeed import ChangeFeedContext, ChangeFeedProcessor, Changes, P
 from cosmos_changefeed.lease import Lease
 from cosmos_changefeed.lease_store import LeaseStore
 from devstack.testing import eventually
-from tests.changefeed.support import InMemory, Recorder
+from tests.changefeed.in_memory import InMemory
+from tests.changefeed.support import Recorder
 
 USUAL = ProcessorOptions(start=StartFrom.beginning())
 """Leases that expire after 60 s are renewed after 17 s; a poll each 5 s, a look for leases each 13 s."""
