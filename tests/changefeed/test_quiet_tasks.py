@@ -106,16 +106,20 @@ async def test_the_task_of_a_lease_that_was_lost_is_kept_by_nobody(memory: InMem
         assert supervisor() is None
 
 
-async def test_a_page_that_failed_ahead_of_one_that_failed_too_is_no_error_that_nobody_looked_at(
+async def test_a_page_that_fails_as_it_is_forgotten_is_no_error_that_nobody_looked_at(
     memory: InMemory,
 ) -> None:
+    """The page before has failed, and both come again."""
     recorder, prepared = Recorder(), list[str]()
     recorder.go_on.clear()
 
     async def prepare(changes: Changes) -> Changes:
         prepared.append(changes[0]["id"])
         if prepared == ["a-0", "a-1"]:
-            raise ValueError("it cannot be prepared")
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise ValueError("it cannot be ended in good order") from None
         return changes
 
     for sequence in range(2):
