@@ -265,6 +265,50 @@ async def test_a_lease_that_arrives_during_a_stop_is_given_back_and_nothing_is_d
     assert (recorder.batches, recorder.errors) == ([], [])
 
 
+async def test_a_lease_that_the_first_look_takes_during_a_stop_is_given_back(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acquire, asked = LeaseStore.acquire, asyncio.Event()
+
+    async def answered_late(store: LeaseStore, lease: Lease, owner: str) -> Lease:
+        acquired = await acquire(store, lease, owner)
+        asked.set()
+        await asyncio.sleep(1)
+        return acquired
+
+    monkeypatch.setattr(LeaseStore, "acquire", answered_late)
+    recorder = Recorder()
+    await memory.write("a", 1)
+    async with recorder.processor(memory, clock=memory.clock):
+        await asked.wait()
+    assert (await memory.lease_documents())["..0"]["Owner"] is None
+    assert (recorder.batches, recorder.errors) == ([], [])
+
+
+async def test_whom_another_instance_forestalls_goes_on_without_the_lease(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have looked, and one was quicker: that is no error."""
+    look = LeaseStore.all
+
+    async def forestalled(store: LeaseStore) -> list[Lease]:
+        found = await look(store)
+        for lease in found:
+            if lease.owner is None:
+                await store.acquire(lease, "rival")
+        return found
+
+    monkeypatch.setattr(LeaseStore, "all", forestalled)
+    recorder = Recorder()
+    await memory.write("a", 1)
+    async with recorder.processor(memory, clock=memory.clock) as processor:
+        await asyncio.sleep(10)
+        assert processor.owned_leases == frozenset()
+        assert not processor.pulses[0].failed
+    assert (recorder.batches, recorder.errors) == ([], [])
+    assert (await memory.lease_documents())["..0"]["Owner"] == "rival"
+
+
 async def test_a_stop_ends_a_look_for_leases_that_does_not_end_by_itself(
     memory: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

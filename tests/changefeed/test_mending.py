@@ -10,7 +10,7 @@ from operator import attrgetter
 
 import pytest
 
-from cosmos_changefeed import ChangeFeedProcessor, Clock
+from cosmos_changefeed import ChangeFeedProcessor, Clock, mend_leases
 from cosmos_changefeed.feed import FeedReader
 from cosmos_changefeed.lease import EpkRange, Lease
 from cosmos_changefeed.lease_store import LeaseStore
@@ -252,6 +252,23 @@ async def test_of_two_gaps_the_one_that_was_not_there_at_every_look_is_left_alon
         await asyncio.sleep(3)
     await mender.look([])
     assert await lease_names(memory) == {f"..{upper.token}"}
+
+
+async def test_without_a_processor_a_lease_is_made_again_after_a_second_look_and_not_before(
+    memory: InMemory,
+) -> None:
+    async with Recorder().processor(memory, clock=memory.clock):
+        pass
+    mend = partial(mend_leases, memory.monitored, memory.leases, patience=60, clock=memory.clock)
+    began = memory.clock.monotonic()
+    await mend()
+    assert memory.clock.monotonic() - began < 5, "none was missing"
+    await memory.delete_leases()
+    mending = asyncio.create_task(mend())
+    await asyncio.sleep(55)
+    assert await lease_names(memory) == set()
+    await mending
+    assert await lease_names(memory) == {"..0"}
 
 
 async def test_a_lease_that_is_there_keeps_its_checkpoint(containers: Containers) -> None:

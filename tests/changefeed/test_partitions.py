@@ -2,7 +2,7 @@
 
 import pytest
 
-from cosmos_changefeed import EpkRange, LeasesUnusable
+from cosmos_changefeed import EpkRange, FeedRangeGone, LeasesUnusable
 from cosmos_changefeed.feed import FeedPage, FeedReader
 from tests.changefeed.in_memory import InMemory
 from tests.changefeed.support import Recorder
@@ -29,3 +29,15 @@ async def test_where_the_service_does_not_name_a_partition_a_start_fails_and_mak
     with pytest.raises(LeasesUnusable, match="did not tell which partition"):
         await Recorder().processor(memory, clock=memory.clock).start()
     assert await memory.lease_documents() == {}
+
+
+async def test_partitions_that_are_split_each_time_they_are_asked_are_to_be_asked_again(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def split(*_: object, **__: object) -> FeedPage:
+        raise FeedRangeGone("split")
+
+    reader = await FeedReader.open(memory.monitored)
+    monkeypatch.setattr(FeedReader, "read", split)
+    with pytest.raises(FeedRangeGone):
+        await reader.partitions()

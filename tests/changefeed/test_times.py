@@ -59,6 +59,8 @@ async def test_a_lease_that_cannot_be_renewed_is_given_up_when_it_expires_and_tr
         assert seconds() - acquired == pytest.approx(60, abs=0.5)
         recorder.go_on.set()
     assert len(asked) > 5, "not once each 17 s"
+    told = [(token, str(error)) for token, error in recorder.errors]
+    assert told[: len(asked)] == [("0", "the store is away")] * len(asked)
 
 
 async def test_a_lease_that_is_renewed_is_kept_for_as_long_as_a_handler_takes(memory: InMemory) -> None:
@@ -193,3 +195,31 @@ async def test_a_missing_lease_is_told_while_it_is_missing_and_made_again(memory
         assert [(each.min, each.max) for each in processor.missing_ranges] == [("", "FF")]
         await eventually(lambda: recorder.ids == ["a-1"])
         await eventually(lambda: not processor.missing_ranges)
+
+
+async def test_whoever_waits_for_the_leases_that_another_makes_asks_for_them_seldom(
+    memory: InMemory,
+) -> None:
+    """The other one has crashed: its lock is good for 30 s."""
+    store = await memory.lease_store()
+    crashed = store.initialization_lock()
+    assert await crashed.__aenter__()
+    began, requests = seconds(), memory.cosmos.store.requests
+    async with Recorder().processor(memory, clock=memory.clock):
+        assert 29 < seconds() - began < 35
+        assert memory.cosmos.store.requests - requests < 300
+
+
+@pytest.mark.parametrize("changes", [0, 1])
+async def test_a_stop_waits_for_no_poll(memory: InMemory, changes: int) -> None:
+    recorder = Recorder()
+    for sequence in range(changes):
+        await memory.write("a", sequence)
+    options = replace(USUAL, poll_interval=10_000)
+    async with recorder.processor(memory, options=options, clock=memory.clock) as processor:
+        await eventually(lambda: processor.owned_leases)
+        await pass_time(5)
+        assert len(recorder.ids) == changes
+        began = seconds()
+    assert seconds() - began < 1
+    assert (await memory.lease_documents())["..0"]["Owner"] is None
