@@ -320,12 +320,11 @@ async def test_a_stop_ends_a_look_for_leases_that_does_not_end_by_itself(
         return []
 
     monkeypatch.setattr(LeaseStore, "all", unanswered)
-    before = asyncio.all_tasks()
     processor = Recorder().processor(memory, clock=memory.clock)
     await processor.start()
     await looking.wait()
     began = memory.clock.monotonic()
     await processor.stop()
     await asyncio.sleep(1)
-    assert asyncio.all_tasks() == before
+    assert "change feed balancer" not in {each.get_name() for each in asyncio.all_tasks()}
     assert memory.clock.monotonic() - began < 10

@@ -86,13 +86,13 @@ async def test_a_stop_ends_a_wake_that_waits_for_the_place_of_its_key(
 
     monkeypatch.setattr("cosmos_changefeed.processor.effective_key", unanswered)
     memory.split("0")
-    before = asyncio.all_tasks()
     async with Recorder().processor(memory, options=SELDOM, clock=memory.clock) as processor:
         await eventually(lambda: len(processor.owned_leases) == 2)
         processor.wake("a")
         await asyncio.sleep(1)
+        assert len(tasks("change feed wake")) == 1
     await asyncio.sleep(1)
-    assert asyncio.all_tasks() == before
+    assert tasks("change feed wake") == []
 
 
 async def test_the_task_of_a_lease_that_was_lost_is_kept_by_nobody(memory: InMemory) -> None:
