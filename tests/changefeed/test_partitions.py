@@ -41,3 +41,19 @@ async def test_partitions_that_are_split_each_time_they_are_asked_are_to_be_aske
     monkeypatch.setattr(FeedReader, "read", split)
     with pytest.raises(FeedRangeGone):
         await reader.partitions()
+
+
+async def test_a_partition_that_is_split_while_it_is_asked_is_told_as_its_halves(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look, splits = FeedReader.ranges, ["0", "1"]
+
+    async def split_meanwhile(reader: FeedReader) -> list[EpkRange]:
+        found = await look(reader)
+        if splits:
+            memory.split(splits.pop(0))
+        return found
+
+    reader = await FeedReader.open(memory.monitored)
+    monkeypatch.setattr(FeedReader, "ranges", split_meanwhile)
+    assert [each.id for each in await reader.partitions()] == ["3", "4", "2"]
