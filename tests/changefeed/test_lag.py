@@ -1,4 +1,4 @@
-"""The lag over a socket while the processor runs, is late, and is stopped."""
+"""The lag while the processor runs, is late, and is stopped."""
 
 import asyncio
 import json
@@ -183,6 +183,7 @@ async def test_the_mean_is_not_told_of_one_half_of_a_split_lease_alone(
     [found] = (await estimate_lag(memory.monitored, memory.leases, samples=8)).leases
     assert before.mean_waiting_since is None
     assert found.mean_waiting_since is not None
+    assert (before.newest, found.newest) == (before.position, None), "two partitions count for themselves"
 
     async def split(reader: FeedReader, feed_range: EpkRange, *rest: Any, **named: Any) -> float | None:
         return await mean_time(reader, feed_range, *rest, **named) if feed_range.min else None
@@ -191,6 +192,13 @@ async def test_the_mean_is_not_told_of_one_half_of_a_split_lease_alone(
     [found] = (await estimate_lag(memory.monitored, memory.leases, samples=8)).leases
     assert found.lag > 0
     assert found.mean_waiting_since is None
+
+
+async def test_a_lease_that_somebody_deleted_is_missing(memory: InMemory) -> None:
+    await handled_and_stopped(memory)
+    await memory.delete_leases()
+    estimated = await estimate_lag(memory.monitored, memory.leases)
+    assert (estimated.leases, estimated.missing) == ([], ["0"])
 
 
 async def test_a_session_token_older_than_what_waits_does_not_end_the_estimate(
