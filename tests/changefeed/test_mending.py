@@ -255,7 +255,7 @@ async def test_of_two_gaps_the_one_that_was_not_there_at_every_look_is_left_alon
 
 
 async def test_without_a_processor_a_lease_is_made_again_after_a_second_look_and_not_before(
-    memory: InMemory,
+    memory: InMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Recorder().processor(memory, clock=memory.clock):
         pass
@@ -269,6 +269,7 @@ async def test_without_a_processor_a_lease_is_made_again_after_a_second_look_and
     assert await lease_names(memory) == set()
     await mending
     assert await lease_names(memory) == {"..0"}
+    assert "lease 0 was missing, so nothing of its partition was delivered; it is made again" in caplog.text
 
 
 async def test_a_lease_that_is_there_keeps_its_checkpoint(containers: Containers) -> None:
