@@ -102,7 +102,7 @@ async def leave_to(owner: str, memory: InMemory) -> None:
 
 async def test_each_failure_after_a_success_is_the_first_one(memory: InMemory) -> None:
     """Its pause is twice the poll interval, whatever failed before."""
-    times: list[float] = []
+    times, recorder = list[float](), Recorder()
 
     async def handle(changes: Changes, context: ChangeFeedContext) -> None:
         times.append(seconds())
@@ -117,12 +117,13 @@ async def test_each_failure_after_a_success_is_the_first_one(memory: InMemory) -
         handle,
         instance_name="a",
         options=replace(USUAL, max_items=1),
-        on_error=Recorder().on_error,
+        on_error=recorder.on_error,
         clock=memory.clock,
     ):
         await eventually(lambda: len(times) == 4)
     first, second, third, fourth = times
     assert [second - first, fourth - third] == pytest.approx([10, 10], abs=1)
+    assert [(token, str(error)) for token, error in recorder.errors] == [("0", "told to fail")] * 2
 
 
 async def test_a_checkpoint_that_failed_is_written_after_twice_the_poll_interval(
