@@ -22,7 +22,7 @@ async def mean_time(
     """
     oldest = int(first.items[0]["_lsn"])
     known = {oldest: _time(first)}
-    wanted = {oldest + round(number * (newest - oldest) / samples) for number in range(1, samples + 1)}
+    wanted = {oldest + round(number * (newest - oldest) / samples) for number in range(samples + 1)}
     try:
         pages = await asyncio.gather(
             *(

@@ -138,8 +138,6 @@ async def _missing(leases: list[Lease], store: LeaseStore, reader: FeedReader) -
         return []
     # One query may see neither the children's leases nor the parent's, when a split is followed meanwhile.
     gaps = common(gaps, await find_gaps(await store.all(), reader))
-    if not gaps:
-        return []
     return [lease.token for lease in leases_for(gaps, await reader.partitions(), lease_id=store.lease_id)]
 
 
@@ -168,10 +166,8 @@ async def _mean_since(
     waiting = [(part, page, transactions_behind(page)) for part, page in parts if page.items]
     means = await asyncio.gather(
         *(
-            mean_time(
-                reader, part, page, session_lsn(page.session_token), samples=min(samples, max(1, behind - 1))
-            )
-            for part, page, behind in waiting
+            mean_time(reader, part, page, session_lsn(page.session_token), samples=samples)
+            for part, page, _ in waiting
         )
     )
     known = [

@@ -80,8 +80,6 @@ class PartitionWorker:
         renewing = asyncio.create_task(self._renew(), name=f"renewal of lease {self.lease.token}")
         tasks = (self._processing, renewing)
         try:
-            if self._stopping.is_set():
-                self._processing.cancel()
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in tasks:

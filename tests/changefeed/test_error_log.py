@@ -3,7 +3,11 @@
 import pytest
 from azure.core.exceptions import ServiceRequestError
 
+from cosmos_changefeed import ChangeFeedProcessor
 from cosmos_changefeed.processor import log_error
+from devstack.testing import eventually
+from tests.changefeed.in_memory import InMemory
+from tests.changefeed.support import FAST, Recorder
 
 
 @pytest.mark.parametrize(
@@ -15,3 +19,25 @@ def test_an_outage_is_a_line_and_a_bug_has_its_traceback(
     log_error("0", error)
     [line] = caplog.records
     assert (line.getMessage(), line.exc_info is not None) == (f"lease 0: {error}", traceback)
+
+
+async def test_an_error_whose_callback_fails_is_logged_with_the_failure_of_the_callback_and_ends_nothing(
+    memory: InMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_lease: str | None, _error: Exception) -> None:
+        raise RuntimeError("the callback is broken")
+
+    handler = Recorder(failures=1)
+    await memory.write("a", 1)
+    async with ChangeFeedProcessor(
+        memory.monitored,
+        memory.leases,
+        handler,
+        instance_name="a",
+        options=FAST,
+        on_error=broken,
+        clock=memory.clock,
+    ):
+        await eventually(lambda: handler.ids == ["a-1"])
+    assert "the callback is broken" in caplog.text
+    assert "lease 0: told to fail" in caplog.text

@@ -1,9 +1,21 @@
-"""The lag over a socket while the processor runs, is late, and is stopped."""
+"""The lag while the processor runs, is late, and is stopped."""
 
+import asyncio
+import json
 import time
+from dataclasses import replace
+from typing import Any
 
-from cosmos_changefeed import effective_key, estimate_lag
+import pytest
+from azure.cosmos.aio import CosmosClient
+
+from cosmos_changefeed import EpkRange, FeedRangeGone, LeaseLag, effective_key, estimate_lag
+from cosmos_changefeed.ages import mean_time
+from cosmos_changefeed.feed import FeedPage, FeedReader
+from cosmos_outbox.testing.simulation.http import SentRequest, StoreResponse
+from devstack.settings import COSMOS_KEY
 from devstack.testing import eventually
+from tests.changefeed.in_memory import InMemory
 from tests.changefeed.support import Containers, Recorder
 
 
@@ -64,3 +76,144 @@ async def test_the_lag_is_the_number_of_transactions_that_are_not_checkpointed(
 
 async def is_zero(containers: Containers) -> bool:
     return await lag(containers) == {"0": 0}
+
+
+async def handled_and_stopped(memory: InMemory) -> LeaseLag:
+    recorder = Recorder()
+    await memory.write("a", 0)
+    async with recorder.processor(memory, clock=memory.clock):
+        await eventually(lambda: recorder.items)
+        await eventually(lambda: is_zero(memory))
+    [found] = (await estimate_lag(memory.monitored, memory.leases)).leases
+    return found
+
+
+async def test_the_lag_of_a_lease_costs_the_read_of_one_change_however_many_wait(memory: InMemory) -> None:
+    await handled_and_stopped(memory)
+    for sequence in range(1, 6):
+        await memory.write("a", sequence)
+    answers: list[int] = []
+
+    def count(_: float, request: SentRequest, answer: StoreResponse) -> None:
+        if request.kind == "feed":
+            answers.append(json.loads(answer.body)["_count"] if answer.body else 0)
+
+    memory.cosmos.store.saw.append(count)
+    assert await lag(memory) == {"0": 5}
+    assert answers == [1]
+
+
+class ReplicasOfTheFeedThatLag:
+    """As far as a session lets them."""
+
+    def befalls(self, request: SentRequest, who: str) -> str | None:
+        return None
+
+    def lag_seconds(self, request: SentRequest) -> float | None:
+        return 600 if request.kind == "feed" else None
+
+
+async def test_with_a_session_token_a_replica_that_lags_hides_nothing_before_it(memory: InMemory) -> None:
+    """The token is of another client: that of this one has not come as far."""
+    await handled_and_stopped(memory)
+    async with CosmosClient(memory.endpoint, COSMOS_KEY) as client:
+        items = client.get_database_client(memory.database).get_container_client("items")
+        written = await items.create_item({"id": "b", "partitionKey": "b"})
+        token = written.get_response_headers()["x-ms-session-token"]
+    memory.cosmos.store.meets = ReplicasOfTheFeedThatLag()
+    assert await lag(memory) == {"0": 0}
+    [found] = (await estimate_lag(memory.monitored, memory.leases, session_token=token)).leases
+    assert (found.lag, found.waiting_since is None) == (1, False)
+
+
+async def test_a_lease_that_does_not_say_its_range_has_the_lag_of_one_without_a_checkpoint(
+    memory: InMemory,
+) -> None:
+    """An old .NET version wrote it; a processor that takes it over writes its range."""
+    before = await handled_and_stopped(memory)
+    document = (await memory.lease_documents())["..0"]
+    await memory.leases.replace_item(document["id"], {**document, "FeedRange": None})
+    estimated = await estimate_lag(memory.monitored, memory.leases)
+    assert estimated.missing == []
+    [found] = estimated.leases
+    assert (found.lease_token, found.lag, found.waiting_since, found.feed_range) == ("0", 1, None, None)
+    assert found.stored_at is not None
+    assert before.stored_at is not None
+    assert found.stored_at >= before.stored_at
+
+
+async def test_where_partitions_are_split_again_and_again_the_caller_is_told_to_ask_again(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await handled_and_stopped(memory)
+
+    async def split(*_: object, **__: object) -> FeedPage:
+        raise FeedRangeGone("split")
+
+    monkeypatch.setattr(FeedReader, "read", split)
+    with pytest.raises(FeedRangeGone, match="try again"):
+        await estimate_lag(memory.monitored, memory.leases)
+
+
+async def test_the_mean_of_the_times_is_that_of_what_waits(memory: InMemory) -> None:
+    await handled_and_stopped(memory)
+    for sequence in range(1, 4):
+        await memory.write("a", sequence)
+        await asyncio.sleep(100)
+    [found] = (await estimate_lag(memory.monitored, memory.leases, samples=8)).leases
+    assert found.waiting_since is not None
+    assert found.mean_waiting_since is not None
+    assert (found.mean_waiting_since - found.waiting_since).total_seconds() == pytest.approx(100, abs=2)
+
+
+async def test_where_nothing_waits_there_is_no_mean(memory: InMemory) -> None:
+    await handled_and_stopped(memory)
+    [found] = (await estimate_lag(memory.monitored, memory.leases, samples=8)).leases
+    assert (found.lag, found.waiting_since, found.mean_waiting_since) == (0, None, None)
+
+
+async def test_the_mean_is_not_told_of_one_half_of_a_split_lease_alone(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other half is split while it is asked."""
+    before = await handled_and_stopped(memory)
+    memory.split("0")
+    for key in "abcdefgh":  # some in each half
+        await memory.write(key, 1)
+    [found] = (await estimate_lag(memory.monitored, memory.leases, samples=8)).leases
+    assert before.mean_waiting_since is None
+    assert found.mean_waiting_since is not None
+    assert (before.newest, found.newest) == (before.position, None), "two partitions count for themselves"
+
+    async def split(reader: FeedReader, feed_range: EpkRange, *rest: Any, **named: Any) -> float | None:
+        return await mean_time(reader, feed_range, *rest, **named) if feed_range.min else None
+
+    monkeypatch.setattr("cosmos_changefeed.lag.mean_time", split)
+    [found] = (await estimate_lag(memory.monitored, memory.leases, samples=8)).leases
+    assert found.lag > 0
+    assert found.mean_waiting_since is None
+
+
+async def test_a_lease_that_somebody_deleted_is_missing(memory: InMemory) -> None:
+    await handled_and_stopped(memory)
+    await memory.delete_leases()
+    estimated = await estimate_lag(memory.monitored, memory.leases)
+    assert (estimated.leases, estimated.missing) == ([], ["0"])
+
+
+async def test_a_session_token_older_than_what_waits_does_not_end_the_estimate(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No transaction is known to wait then, and yet one does: its time is the mean."""
+    await handled_and_stopped(memory)
+    await memory.write("a", 1)
+    read = FeedReader.read
+
+    async def behind(*arguments: Any, **named: Any) -> FeedPage:
+        return replace(await read(*arguments, **named), session_token="0:-1#1")
+
+    monkeypatch.setattr(FeedReader, "read", behind)
+    [found] = (await estimate_lag(memory.monitored, memory.leases, samples=4)).leases
+    assert found.lag == 0
+    assert found.mean_waiting_since == found.waiting_since
+    assert found.waiting_since is not None

@@ -71,6 +71,14 @@ def test_a_lease_before_its_first_checkpoint() -> None:
     assert lease.to_document()["ContinuationToken"] is None
 
 
+@pytest.mark.parametrize(
+    "written", ["2026-02-03T04:05:06Z", "2026-02-03T04:05:06", "2026-02-03T06:05:06+02:00"]
+)
+def test_the_time_of_a_lease_is_that_of_its_zone_and_without_one_utc(written: str) -> None:
+    lease = Lease.from_document({**DOTNET_DOCUMENT, "timestamp": written})
+    assert lease.timestamp == datetime(2026, 2, 3, 4, 5, 6, tzinfo=UTC)
+
+
 def test_a_lease_of_the_first_generation_has_neither_version_nor_range_nor_timestamp() -> None:
     lease = Lease.from_document(
         {

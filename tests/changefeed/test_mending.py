@@ -6,15 +6,17 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 
 import pytest
 
-from cosmos_changefeed import ChangeFeedProcessor, Clock
+from cosmos_changefeed import ChangeFeedProcessor, Clock, mend_leases
 from cosmos_changefeed.feed import FeedReader
 from cosmos_changefeed.lease import EpkRange, Lease
 from cosmos_changefeed.lease_store import LeaseStore
 from cosmos_changefeed.mending import LeaseMender
 from devstack.testing import Service, eventually, running
+from tests.changefeed.in_memory import InMemory
 from tests.changefeed.support import FAST, MENDING, Containers, Recorder, containers_at
 
 KEYS = [f"key {number}" for number in range(12)]
@@ -226,6 +228,48 @@ async def test_a_gap_that_was_not_there_at_every_look_is_left_alone(containers: 
     await mender.look(without)
     assert await lease_names(containers) == {"..0", "..1", "..2", "..3"}
     assert mender.missing == []
+
+
+async def test_of_two_gaps_the_one_that_was_not_there_at_every_look_is_left_alone(
+    memory: InMemory,
+) -> None:
+    memory.split("0")
+    async with Recorder().processor(memory, clock=memory.clock):
+        pass
+    reader, store = await FeedReader.open(memory.monitored), await memory.lease_store()
+    lower, upper = sorted(await store.all(), key=attrgetter("token"))
+    await memory.delete_leases()
+    mender = LeaseMender(reader, store, patience=10, clock=memory.clock)
+
+    for leases, missing in (
+        ([], EpkRange("", "FF")),
+        ([lower], upper.feed_range),
+        ([], upper.feed_range),
+        ([], upper.feed_range),
+    ):
+        await mender.look(leases)
+        assert mender.missing == [missing]
+        await asyncio.sleep(3)
+    await mender.look([])
+    assert await lease_names(memory) == {f"..{upper.token}"}
+
+
+async def test_without_a_processor_a_lease_is_made_again_after_a_second_look_and_not_before(
+    memory: InMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Recorder().processor(memory, clock=memory.clock):
+        pass
+    mend = partial(mend_leases, memory.monitored, memory.leases, patience=60, clock=memory.clock)
+    began = memory.clock.monotonic()
+    await mend()
+    assert memory.clock.monotonic() - began < 5, "none was missing"
+    await memory.delete_leases()
+    mending = asyncio.create_task(mend())
+    await asyncio.sleep(55)
+    assert await lease_names(memory) == set()
+    await mending
+    assert await lease_names(memory) == {"..0"}
+    assert "lease 0 was missing, so nothing of its partition was delivered; it is made again" in caplog.text
 
 
 async def test_a_lease_that_is_there_keeps_its_checkpoint(containers: Containers) -> None:

@@ -49,3 +49,8 @@ def test_a_lease_of_a_range_is_cut_at_the_partitions_borders() -> None:
 def test_a_range_that_was_not_split_has_no_successors() -> None:
     with pytest.raises(LeasesUnusable, match="was reported split"):
         successors(Lease("prefix..1", "1", EpkRange("", "3F")), PARTITIONS, lease_id=lease_id)
+
+
+def test_a_lease_that_does_not_say_its_range_has_no_successors() -> None:
+    with pytest.raises(LeasesUnusable, match="lease 1 does not say which range"):
+        successors(Lease("prefix..1", "1", None), PARTITIONS, lease_id=lease_id)

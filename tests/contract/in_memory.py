@@ -108,11 +108,18 @@ class CosmosInMemory:
 
     port: int
     """Of its own for each: the SDK shares what it knows of an address between clients."""
+    store: SimulatedStore
+    """A test may split its account's partitions, and say what befalls a request."""
+
+    @property
+    def address(self) -> str:
+        """What a client is told."""
+        return f"https://cosmos.invalid:{self.port}/"
 
     @property
     def connection_string(self) -> str:
         """With the well-known key."""
-        return f"AccountEndpoint=https://cosmos.invalid:{self.port}/;AccountKey={KEY};"
+        return f"AccountEndpoint={self.address};AccountKey={KEY};"
 
 
 @contextmanager
@@ -135,11 +142,11 @@ _ports = count(20_000)
 def cosmos_in_memory(loop: MemoryLoop) -> Iterator[CosmosInMemory]:
     """An account of one test's own: whatever client the test makes sends its requests there."""
     sdk_clock.install()
-    service = CosmosInMemory(next(_ports))
+    port = next(_ports)
     with ExitStack() as opened:
         clock = opened.enter_context(_clocks(loop))
         patch = opened.enter_context(pytest.MonkeyPatch.context())  # a test may undo its own
-        endpoint = f"https://cosmos.invalid:{service.port}/"
+        endpoint = f"https://cosmos.invalid:{port}/"
         account = opened.enter_context(cosmos_account(clock=clock, chance=random.Random(), endpoint=endpoint))
         store = SimulatedStore(loop, account, chance=random.Random(), trace=RunTrace(loop.time))
         before = AioHttpTransport.open
@@ -150,7 +157,7 @@ def cosmos_in_memory(loop: MemoryLoop) -> Iterator[CosmosInMemory]:
             await before(transport)
 
         patch.setattr(AioHttpTransport, "open", open_in_memory)
-        yield service
+        yield CosmosInMemory(port, store)
 
 
 class _ToTheManagement(administration.PlainHttpTransport):

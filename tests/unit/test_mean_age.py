@@ -20,17 +20,22 @@ class Feed(FeedReader):
         super().__init__(None, ContainerIdentity("", "", ""))  # type: ignore[arg-type]  # nothing is asked
         self.times = times
         self.reads = 0
+        self.items_read = 0
         self.split = False
 
-    async def read(self, feed_range: EpkRange, *, continuation: str | None, **_: Any) -> FeedPage:
+    async def read(
+        self, feed_range: EpkRange, *, continuation: str | None, max_items: int | None = None, **_: Any
+    ) -> FeedPage:
         if self.split:
             raise FeedRangeGone("split")
         self.reads += 1
         after = int((continuation or '"0"').strip('"'))
-        return self.page(after)
+        page = self.page(after, max_items or 100)
+        self.items_read += len(page.items)
+        return page
 
-    def page(self, after: int) -> FeedPage:
-        found = sorted(lsn for lsn in self.times if lsn > after)[:1]
+    def page(self, after: int, max_items: int = 1) -> FeedPage:
+        found = sorted(lsn for lsn in self.times if lsn > after)[:max_items]
         items = [{"_lsn": lsn, "_ts": self.times[lsn]} for lsn in found]
         return FeedPage(items, f'"{after}"', f"0:-1#{max(self.times)}", 1.0)
 
@@ -41,13 +46,20 @@ class Feed(FeedReader):
 async def test_of_changes_that_come_evenly_the_mean_is_in_the_middle() -> None:
     feed = Feed({lsn: 1000 + lsn for lsn in range(1, 101)})
     assert await feed.mean(8) == pytest.approx(1000 + 50.5)
-    assert feed.reads == 8
+    assert (feed.reads, feed.items_read) == (8, 8), "an item each"
 
 
 async def test_a_single_change_that_waits_is_its_own_mean_and_costs_no_read() -> None:
     feed = Feed({5: 1234})
     assert await feed.mean(1) == 1234
     assert feed.reads == 0
+
+
+@pytest.mark.parametrize("waiting", [2, 3, 7])
+async def test_of_fewer_changes_than_are_asked_for_each_is_read_once(waiting: int) -> None:
+    feed = Feed({lsn: lsn * lsn for lsn in range(1, waiting + 1)})
+    await feed.mean(100)
+    assert feed.reads == waiting - 1, "the first one is known"
 
 
 async def test_a_flood_after_one_old_change_is_not_taken_for_old() -> None:

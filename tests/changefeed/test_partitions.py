@@ -1,0 +1,59 @@
+"""The partitions are told as they are now, or not at all."""
+
+import pytest
+
+from cosmos_changefeed import EpkRange, FeedRangeGone, LeasesUnusable
+from cosmos_changefeed.feed import FeedPage, FeedReader
+from tests.changefeed.in_memory import InMemory
+from tests.changefeed.support import Recorder
+
+
+async def test_after_a_split_the_ranges_are_those_of_the_halves(memory: InMemory) -> None:
+    """Though the client has asked for them before, and read nothing since."""
+    reader = await FeedReader.open(memory.monitored)
+    assert await reader.ranges() == [EpkRange("", "FF")]
+    memory.split("0")
+    lower, upper = await reader.ranges()
+    assert (lower.min, lower.max, upper.max) == ("", upper.min, "FF")
+
+
+async def test_where_the_service_does_not_name_a_partition_a_start_fails_and_makes_no_lease(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lease of a partition without a name would be found by nobody."""
+
+    async def nameless(*_: object, **__: object) -> FeedPage:
+        return FeedPage([], '"0"', "", 0)
+
+    monkeypatch.setattr(FeedReader, "read", nameless)
+    with pytest.raises(LeasesUnusable, match="did not tell which partition"):
+        await Recorder().processor(memory, clock=memory.clock).start()
+    assert await memory.lease_documents() == {}
+
+
+async def test_partitions_that_are_split_each_time_they_are_asked_are_to_be_asked_again(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def split(*_: object, **__: object) -> FeedPage:
+        raise FeedRangeGone("split")
+
+    reader = await FeedReader.open(memory.monitored)
+    monkeypatch.setattr(FeedReader, "read", split)
+    with pytest.raises(FeedRangeGone):
+        await reader.partitions()
+
+
+async def test_a_partition_that_is_split_while_it_is_asked_is_told_as_its_halves(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look, splits = FeedReader.ranges, ["0", "1"]
+
+    async def split_meanwhile(reader: FeedReader) -> list[EpkRange]:
+        found = await look(reader)
+        if splits:
+            memory.split(splits.pop(0))
+        return found
+
+    reader = await FeedReader.open(memory.monitored)
+    monkeypatch.setattr(FeedReader, "ranges", split_meanwhile)
+    assert [each.id for each in await reader.partitions()] == ["3", "4", "2"]

@@ -1,0 +1,226 @@
+"""In virtual time: a lease lives as long as it is renewed, and a failure costs the time that it should, and no more."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from azure.core.exceptions import ServiceRequestError
+
+from cosmos_changefeed import ChangeFeedContext, ChangeFeedProcessor, Changes, ProcessorOptions, StartFrom
+from cosmos_changefeed.lease import Lease
+from cosmos_changefeed.lease_store import LeaseStore
+from devstack.testing import eventually
+from tests.changefeed.in_memory import InMemory
+from tests.changefeed.support import Recorder
+
+USUAL = ProcessorOptions(start=StartFrom.beginning())
+"""Leases that expire after 60 s are renewed after 17 s; a poll each 5 s, a look for leases each 13 s."""
+
+
+def seconds() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def pass_time(wanted: float) -> None:
+    """That much virtual time: nobody waits."""
+    await asyncio.sleep(wanted)
+
+
+@pytest.fixture
+def away(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[float]]:
+    """From now on a call of the lease store fails; told is when it was made."""
+
+    def fail(name: str) -> list[float]:
+        asked: list[float] = []
+
+        async def refused(*_: object) -> list[Lease]:
+            asked.append(seconds())
+            raise ServiceRequestError("the store is away")
+
+        monkeypatch.setattr(LeaseStore, name, refused)
+        return asked
+
+    return fail
+
+
+async def test_a_lease_that_cannot_be_renewed_is_given_up_when_it_expires_and_tried_often_before(
+    memory: InMemory, away: Callable[[str], list[float]]
+) -> None:
+    """After its 60 seconds another instance may own it: neither later, nor at the first failure."""
+    recorder = Recorder()
+    recorder.go_on.clear()
+    await memory.write("a", 1)
+    asked = away("renew")
+    async with recorder.processor(memory, options=USUAL, clock=memory.clock):
+        await eventually(lambda: recorder.batches)
+        acquired = seconds()
+        await eventually(lambda: recorder.cancelled)
+        assert seconds() - acquired == pytest.approx(60, abs=0.5)
+        recorder.go_on.set()
+    assert len(asked) > 5, "not once each 17 s"
+    told = [(token, str(error)) for token, error in recorder.errors]
+    assert told[: len(asked)] == [("0", "the store is away")] * len(asked)
+
+
+async def test_a_lease_that_is_renewed_is_kept_for_as_long_as_a_handler_takes(memory: InMemory) -> None:
+    recorder = Recorder()
+    recorder.go_on.clear()
+    await memory.write("a", 1)
+    async with recorder.processor(memory, options=USUAL, clock=memory.clock):
+        await eventually(lambda: recorder.batches)
+        await pass_time(600)
+        recorder.go_on.set()
+        await eventually(lambda: recorder.ids == ["a-1"])
+    assert (recorder.cancelled, len(recorder.batches), recorder.errors) == (0, 1, [])
+
+
+async def test_the_leases_of_a_crashed_instance_are_its_own_at_once_when_it_starts_again(
+    memory: InMemory,
+) -> None:
+    """Only another one waits until they expire."""
+    await leave_to("a", memory)
+    await memory.write("a", 1)
+    rival, again = Recorder(), Recorder()
+    async with rival.processor(memory, name="rival", options=USUAL, clock=memory.clock):
+        await pass_time(40)
+        assert rival.batches == []
+        began = seconds()
+        async with again.processor(memory, name="a", options=USUAL, clock=memory.clock):
+            await eventually(lambda: again.ids == ["a-1"])
+            assert seconds() - began < 2
+
+
+async def leave_to(owner: str, memory: InMemory) -> None:
+    """As an instance that died right after it acquired all leases."""
+    async with Recorder().processor(memory, clock=memory.clock):
+        pass
+    store = await memory.lease_store()
+    for lease in await store.all():
+        await store.acquire(lease, owner)
+
+
+async def test_each_failure_after_a_success_is_the_first_one(memory: InMemory) -> None:
+    """Its pause is twice the poll interval, whatever failed before."""
+    times, recorder = list[float](), Recorder()
+
+    async def handle(changes: Changes, context: ChangeFeedContext) -> None:
+        times.append(seconds())
+        if len(times) in {1, 3}:
+            raise ValueError("told to fail")
+
+    for sequence in range(2):
+        await memory.write("a", sequence)
+    async with ChangeFeedProcessor(
+        memory.monitored,
+        memory.leases,
+        handle,
+        instance_name="a",
+        options=replace(USUAL, max_items=1),
+        on_error=recorder.on_error,
+        clock=memory.clock,
+    ):
+        await eventually(lambda: len(times) == 4)
+    first, second, third, fourth = times
+    assert [second - first, fourth - third] == pytest.approx([10, 10], abs=1)
+    assert [(token, str(error)) for token, error in recorder.errors] == [("0", "told to fail")] * 2
+
+
+async def test_a_checkpoint_that_failed_is_written_after_twice_the_poll_interval(
+    memory: InMemory, away: Callable[[str], list[float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder()
+    recorder.go_on.clear()
+    await memory.write("a", 1)
+    options = replace(USUAL, expiration_interval=2000, renew_interval=1000)
+    async with recorder.processor(memory, options=options, clock=memory.clock):
+        await eventually(lambda: recorder.batches)
+        asked = away("checkpoint")
+        recorder.go_on.set()
+        await eventually(lambda: asked)
+        monkeypatch.undo()
+        await pass_time(9)
+        assert not await is_checkpointed(memory)
+        await pass_time(2)
+        assert await is_checkpointed(memory)
+    assert recorder.ids == ["a-1"]
+
+
+async def is_checkpointed(memory: InMemory) -> bool:
+    return (await memory.lease_documents())["..0"]["ContinuationToken"] is not None
+
+
+async def test_the_loop_that_takes_leases_tells_that_it_fails_and_that_it_goes_on(
+    memory: InMemory, away: Callable[[str], list[float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder()
+    async with recorder.processor(memory, options=USUAL, clock=memory.clock) as processor:
+        taking, *_ = processor.pulses
+        await pass_time(100)
+        assert (taking.failed, taking.silent_seconds < 14) == (False, True)
+        away("all")
+        await pass_time(100)
+        assert (taking.failed, taking.silent_seconds < 14) == (True, True)
+        assert {(token, str(error)) for token, error in recorder.errors} == {(None, "the store is away")}
+        monkeypatch.undo()
+        await pass_time(100)
+        assert (taking.failed, taking.silent_seconds < 14) == (False, True)
+
+
+async def test_the_loop_of_a_lease_shows_that_it_goes_round_though_nothing_changes(memory: InMemory) -> None:
+    async with Recorder().processor(memory, options=USUAL, clock=memory.clock) as processor:
+        await eventually(lambda: processor.owned_leases)
+        await pass_time(100)
+        _, reading = processor.pulses
+        assert reading.silent_seconds < 6
+
+
+async def test_whoever_makes_the_leases_waits_for_nobody(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cosmos_changefeed.processor.INITIALIZATION_POLL_SECONDS", 3600)
+    began = seconds()
+    async with Recorder().processor(memory, clock=memory.clock):
+        assert seconds() - began < 60
+
+
+async def test_a_missing_lease_is_told_while_it_is_missing_and_made_again(memory: InMemory) -> None:
+    recorder = Recorder()
+    options = replace(USUAL, mend_leases=True)
+    async with recorder.processor(memory, options=options, clock=memory.clock) as processor:
+        await eventually(lambda: processor.owned_leases)
+        await memory.delete_leases()
+        await eventually(lambda: not processor.owned_leases)
+        await memory.write("a", 1)
+        await pass_time(30)
+        assert [(each.min, each.max) for each in processor.missing_ranges] == [("", "FF")]
+        await eventually(lambda: recorder.ids == ["a-1"])
+        await eventually(lambda: not processor.missing_ranges)
+
+
+async def test_whoever_waits_for_the_leases_that_another_makes_asks_for_them_seldom(
+    memory: InMemory,
+) -> None:
+    """The other one has crashed: its lock is good for 30 s."""
+    store = await memory.lease_store()
+    crashed = store.initialization_lock()
+    assert await crashed.__aenter__()
+    began, requests = seconds(), memory.cosmos.store.requests
+    async with Recorder().processor(memory, clock=memory.clock):
+        assert 29 < seconds() - began < 35
+        assert memory.cosmos.store.requests - requests < 300
+
+
+@pytest.mark.parametrize("changes", [0, 1])
+async def test_a_stop_waits_for_no_poll(memory: InMemory, changes: int) -> None:
+    recorder = Recorder()
+    for sequence in range(changes):
+        await memory.write("a", sequence)
+    options = replace(USUAL, poll_interval=10_000)
+    async with recorder.processor(memory, options=options, clock=memory.clock) as processor:
+        await eventually(lambda: processor.owned_leases)
+        await pass_time(5)
+        assert len(recorder.ids) == changes
+        began = seconds()
+    assert seconds() - began < 1
+    assert (await memory.lease_documents())["..0"]["Owner"] is None
