@@ -282,16 +282,21 @@ class ChangeFeedProcessor:
         token = worker.lease.token
         _log.debug("lease %s: acquired", token)
         try:
+            if await self._work(worker):
+                await self._release(worker.lease)
+        finally:
+            del self._workers[token]  # only now: no look takes again what is being given back
+
+    async def _work(self, worker: PartitionWorker) -> bool:
+        """Work, and whether there is a lease to give back at the end."""
+        try:
             await worker.run()
         except FeedRangeGone:
-            if await self._follow_split(worker):
-                return
+            return not await self._follow_split(worker)
         except LeaseLost as lost:
             _log.info("%s", lost)
-            return
-        finally:
-            del self._workers[token]
-        await self._release(worker.lease)
+            return False
+        return True
 
     async def _follow_split(self, worker: PartitionWorker) -> bool:
         """Whether the parent's lease is deleted, as its children have theirs: there is nothing to release then."""

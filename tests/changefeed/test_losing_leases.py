@@ -224,6 +224,43 @@ async def test_a_split_that_could_not_be_followed_leaves_the_lease_to_whoever_lo
     assert [(token, str(error)) for token, error in recorder.errors] == [("0", "it cannot be deleted")]
 
 
+async def test_what_is_being_given_back_is_taken_by_no_look_of_the_same_instance(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of the giving back would take it from the new worker."""
+    acquire, release, delete_lease = LeaseStore.acquire, LeaseStore.release, LeaseStore.delete
+    releasing, taken = asyncio.Event(), list[str]()
+    refusals = iter([ValueError("it cannot be deleted")])
+
+    async def acquired(store: LeaseStore, lease: Lease, owner: str) -> Lease:
+        if releasing.is_set():
+            taken.append(lease.token)
+        return await acquire(store, lease, owner)
+
+    async def released_late(store: LeaseStore, lease: Lease) -> None:
+        releasing.set()
+        await asyncio.sleep(2)
+        releasing.clear()
+        await release(store, lease)
+
+    async def refused_once(store: LeaseStore, lease: Lease) -> None:
+        for refusal in refusals:
+            raise refusal
+        await delete_lease(store, lease)
+
+    monkeypatch.setattr(LeaseStore, "acquire", acquired)
+    monkeypatch.setattr(LeaseStore, "release", released_late)
+    monkeypatch.setattr(LeaseStore, "delete", refused_once)
+    recorder = Recorder()
+    async with recorder.processor(memory, options=FAST, clock=memory.clock) as processor:
+        await eventually(lambda: processor.owned_leases)
+        memory.split("0")
+        await eventually(lambda: processor.owned_leases == {"1", "2"})
+        await memory.write("a", 1)
+        await eventually(lambda: recorder.ids == ["a-1"])
+        assert "0" not in taken
+
+
 async def is_free(memory: InMemory, name: str) -> bool:
     return (await memory.lease_documents())[name]["Owner"] is None
 
