@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pytest
 
 from devstack.testing import warm as servers
-from tests.simulation.mutation.collected import in_parallel, run_collected, run_in_fork
+from tests.simulation.mutation.collected import TESTS, in_parallel, run_collected, run_in_fork
 from tests.simulation.mutation.forks import Told, forked, warm
 from tests.simulation.mutation.mutants import Mutant
 from tests.simulation.mutation.reached import KEPT, count, hash_of
@@ -45,12 +45,18 @@ class Covering:
 
 
 def the_tests(files: Sequence[str], processes: int) -> Covering:
-    """Made anew when one of these files has changed since."""
+    """Made anew when one of these files has changed since; of tests that have changed, these alone."""
     kept = KEPT / "covering.json"
-    told = json.loads(kept.read_text()) if kept.exists() else {"hashes": {}}
-    if any(told["hashes"].get(file) != hash_of(file) for file in files):
-        print("which test runs which line?", flush=True)
-        told = {"hashes": {file: hash_of(file) for file in _product()}, "tests": [*_counted(processes)]}
+    told: Told = json.loads(kept.read_text()) if kept.exists() else {"hashes": {}, "tests": []}
+    now = {file: hash_of(file) for file in [*_product(), *_test_files()]}
+    known = told["hashes"]
+    if any(known.get(file) != now[file] for file in files):
+        known = {}
+    new = [file for file in _test_files() if known.get(file) != now[file]]
+    if new:
+        print(f"which test of {len(new)} file(s) runs which line?", flush=True)
+        old = [each for each in told["tests"] if _file_of(each) in now and _file_of(each) not in new]
+        told = {"hashes": now, "tests": [*old, *_counted(new, processes)]}
         kept.write_text(json.dumps(told))
     lines: dict[str, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
     tests = [each for each in told["tests"] if each["passed"] and each["seconds"] <= _LONGEST_SECONDS]
@@ -70,7 +76,19 @@ def _product() -> list[str]:
     ]
 
 
-def _counted(processes: int) -> Iterator[Told]:
+def _test_files() -> list[str]:
+    return [
+        each.relative_to(ROOT).as_posix()
+        for folder in TESTS
+        for each in sorted((ROOT / folder).rglob("test_*.py"))
+    ]
+
+
+def _file_of(test: Told) -> str:
+    return str(test["test"]).partition("::")[0]
+
+
+def _counted(files: Sequence[str], processes: int) -> Iterator[Told]:
     """Each test in a fork of its own, as where mutants are: what one has made once, another makes again."""
     folder = KEPT / "covering"
     shutil.rmtree(folder, ignore_errors=True)
@@ -90,8 +108,8 @@ def _counted(processes: int) -> Iterator[Told]:
                     told, _ = forked(lambda tell, item=item: tell(_ran(session, item, counts, tell)))  # type: ignore[misc]
                     print(json.dumps(told[-1]), file=out, flush=True)
 
-        code = run_collected(run_all)
-        if code:
+        code = run_collected(run_all, files)
+        if code not in {0, pytest.ExitCode.NO_TESTS_COLLECTED}:
             raise SystemExit(code)
 
     _, code = forked(work)
