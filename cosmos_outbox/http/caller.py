@@ -7,7 +7,7 @@ outside can set the principal headers
 send these headers, and they are ignored.
 """
 
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from cosmos_outbox.http.message import Request
 from cosmos_outbox.outbox.idempotency import digest
@@ -31,7 +31,8 @@ def principal(request: Request, *, platform_authenticates: bool, who: str | None
 def caller(request: Request, *, platform_authenticates: bool, who: str | None = None) -> str:
     """The principal, else the function key, else nobody in particular.
 
-    The host looks for the key in the same two places, the header first.
+    The host looks for the key in the same two places, the header first; of two in the query the first counts, and the
+    parameter's name may be in any case (azure-functions-host, AuthenticationLevelHandler.cs).
     """
     if signed_in := principal(request, platform_authenticates=platform_authenticates, who=who):
         return signed_in
@@ -41,5 +42,5 @@ def caller(request: Request, *, platform_authenticates: bool, who: str | None = 
 
 
 def _code(request: Request) -> str | None:
-    given = parse_qs(urlsplit(request.url).query).get("code")
-    return given[-1] if given else None
+    given = parse_qsl(urlsplit(request.url).query)
+    return next((value for name, value in given if name.lower() == "code"), None)

@@ -32,6 +32,14 @@ def test_the_header_wins_over_the_query_as_it_does_in_the_host() -> None:
     assert caller({"x-functions-key": "secret-1"}, code="made-up") == caller(code="secret-1")
 
 
+@pytest.mark.parametrize(
+    "query", ["code=secret-1&code=made-up", "CODE=secret-1", "Code=secret-1&code=made-up"]
+)
+def test_the_key_in_the_query_is_the_one_that_the_host_has_checked(query: str) -> None:
+    sent = Request("POST", f"http://localhost/api/contacts?clientId=me&{query}")
+    assert of(sent, platform_authenticates=False) == caller(code="secret-1")
+
+
 def test_a_principal_is_believed_only_where_the_platform_authenticates() -> None:
     assert caller(PRINCIPAL) == ANONYMOUS
     assert caller(PRINCIPAL | {"x-functions-key": "secret-1"}) == caller(code="secret-1")
