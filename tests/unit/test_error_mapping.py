@@ -88,6 +88,7 @@ def test_the_headers_beside_a_cosmos_status_are_kept() -> None:
         (403, Unavailable, "Data Contributor"),
         (403, Unavailable, "20 GB"),
         (400, Misconfigured, "400"),
+        (413, Misconfigured, "preflight"),
         (503, Unavailable, "later"),
     ],
 )
