@@ -239,7 +239,7 @@ async def test_what_is_being_given_back_is_taken_by_no_look_of_the_same_instance
 
     async def released_late(store: LeaseStore, lease: Lease) -> None:
         releasing.set()
-        await asyncio.sleep(2)
+        await asyncio.sleep(1)  # of the two seconds that it may take
         releasing.clear()
         await release(store, lease)
 
