@@ -41,7 +41,7 @@ class LeaseMender:
         self._store = store
         self._patience = patience
         self._clock = clock
-        self._since: float
+        self._since: float  # when those of ``missing`` were first seen
         self.missing: list[EpkRange] = []
         """The ranges without a lease, at each look so far."""
 

@@ -43,8 +43,8 @@ _INSTEAD = {
 
 API_VERSION = "api-version"
 """A parameter of the query that is refused as a condition is, unless the call honours it."""
-_OF_THE_HOST = ("code", "clientId")
-"""A function key, and its name, may stand in any query."""
+_OF_THE_HOST = {"code": "code", "clientid": "clientId"}
+"""A function key, and its name, may stand in any query, in any case: here by their small letters."""
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _QUOTED_KEY = re.compile(r'"(.*)"')
@@ -245,8 +245,9 @@ def parameters(request: Request, *names: str) -> tuple[dict[str, str], list[Fiel
     They are read from the URL, since the Functions host drops those that are empty. A misspelled name must not be
     ignored: who misspells ``continuationToken`` would get the first page for ever.
     """
-    given = parse_qsl(urlsplit(request.url).query, keep_blank_values=True)
-    known = {*names, *_OF_THE_HOST}
+    told = parse_qsl(urlsplit(request.url).query, keep_blank_values=True)
+    given = [(_OF_THE_HOST.get(name.lower(), name), value) for name, value in told]
+    known = {*names, *_OF_THE_HOST.values()}
     times = Counter(name for name, _ in given)
     wrong = [
         FieldError(

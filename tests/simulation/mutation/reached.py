@@ -136,8 +136,6 @@ class _Counting(ast.NodeTransformer):
         return node
 
     def _count(self, node: ast.stmt | ast.ExceptHandler) -> list[ast.stmt]:
-        if isinstance(node, ast.Expr) and isinstance(
-            node.value, ast.Constant
-        ):  # what is first, stays the docstring
-            return []
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            return []  # the docstring stays first
         return ast.parse(f"{self._name}[{node.lineno}] += 1").body
