@@ -121,7 +121,9 @@ def _judge_all(todo: Sequence[Mutant], results: Results, given: argparse.Namespa
         )
 
     print(f"{len(todo)} mutants", flush=True)
-    forked(lambda _: _exit_unless_ok(run_collected(judge_collected)))
+    _, code = forked(lambda _: _exit_unless_ok(run_collected(judge_collected)))
+    if code:
+        raise SystemExit("the tests could not be collected, or the trial broke off: what is above says why")
     results.read()
     cold = [each for each in drawn if not each.warm or _misfits(results.of(each))]
     in_parallel(

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from tests.support.processes import places_of, queue_of, take_over
 
@@ -28,9 +28,14 @@ T = TypeVar("T")
 
 def run_collected(work: Callable[[pytest.Session], None], tests: Sequence[str] = TESTS) -> int:
     """Collect these tests and give them to the work. Pytest's exit code."""
-    # An example that fails is not made shorter, and nothing is kept of it.
-    phases = Phase.explicit, Phase.generate
-    settings.register_profile("mutants", deadline=None, max_examples=40, phases=phases, database=None)
+    settings.register_profile(
+        "mutants",
+        max_examples=40,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],  # of a busy machine, no mutant's doing
+        phases=(Phase.explicit, Phase.generate),  # an example that fails is not made shorter,
+        database=None,  # and nothing is kept of it
+    )
 
     class Loop:
         """Instead of pytest's own."""
