@@ -1,7 +1,8 @@
 """A session token of one container is never sent to another, whatever the first answer of each was.
 
-The SDK files the token of an answer without an item in it under a name that is the same for all containers that it
-knows nothing of yet: a container that has seen less would then be asked for more than it has, and answer 404/1002.
+The SDK files the token of an answer without an item in it under one name for all containers whose id it has not learned
+yet; it learns none from a request that brings a token of its own. A container that has seen less would then be asked
+for more than it has, and answer 404/1002.
 """
 
 from collections.abc import Awaitable, Callable
@@ -43,11 +44,18 @@ async def follows(container: ContainerProxy) -> None:
     assert [item["id"] async for item in container.query_items_change_feed(start_time="Beginning")]
 
 
+async def lists_what_it_saw(container: ContainerProxy) -> None:
+    query = "SELECT c.id FROM c WHERE c.id = 'there'"
+    assert [item async for item in container.query_items(query, session_token="0:-1#1")] == [{"id": "there"}]
+
+
 async def reads_all(container: ContainerProxy) -> None:
     assert [item async for item in container.read_all_items()]
 
 
-@pytest.mark.parametrize("answered", [conflicts, is_missing, deletes, lists, follows, reads_all])
+@pytest.mark.parametrize(
+    "answered", [conflicts, is_missing, deletes, lists, follows, lists_what_it_saw, reads_all]
+)
 async def test_what_has_seen_less_is_asked_for_no_more(
     cosmos_server: Service, answered: Callable[[ContainerProxy], Awaitable[None]]
 ) -> None:

@@ -13,26 +13,13 @@ from azure.core.pipeline.transport import AioHttpTransport
 from cosmos_outbox.cosmos.store.attempts import current
 
 _BATCH = "x-ms-cosmos-is-batch-request"
-_CONTAINER = "x-ms-alt-content-path"
-"""The header with the container's name."""
 
 
 class NotingTransport(AioHttpTransport):  # type: ignore[misc]  # azure.core exports it without its type
     """The SDK's own transport, which tells :func:`cosmos_outbox.cosmos.store.attempts.noted` what it sees."""
 
     async def send(self, request: Any, **options: Any) -> Any:
-        """Send the request. Raises as its base does.
-
-        The SDK learns the session token of an answer by the item in it. Of one without it only knows the container's
-        name, and files the tokens of all containers that it has no id of in one place: a read of one may then ask for
-        what another has seen, and fails (404/1002). Without the name it lets such a token be. We know it ourselves.
-        """
-        response = await self._send(request, **options)
-        if response.status_code >= 400 or request.method == "DELETE":
-            response.headers.pop(_CONTAINER, None)
-        return response
-
-    async def _send(self, request: Any, **options: Any) -> Any:
+        """Send the request. Raises as its base does."""
         attempts = current.get()
         if attempts is None or _BATCH not in request.headers:
             return await super().send(request, **options)
