@@ -244,6 +244,24 @@ def test_an_error_that_nobody_looked_at_is_told() -> None:
     assert [told for told in loop.complaints if "nobody reads this" in told]
 
 
+def test_a_time_limit_ends_the_run_and_is_no_error_of_the_service() -> None:
+    loop = Loop()
+
+    async def reach_the_limit() -> None:
+        pytest.fail("Timeout >120.0s")
+
+    async def main() -> None:
+        task = asyncio.create_task(reach_the_limit())
+        await asyncio.sleep(1)
+        del task
+        gc.collect()
+        await asyncio.sleep(1)
+
+    with pytest.raises(pytest.fail.Exception, match="Timeout"):
+        loop.run(main())
+    assert loop.complaints == []
+
+
 def test_an_error_that_the_sdk_itself_leaves_unread_is_its_own() -> None:
     away = Mock(_GetDatabaseAccount=AsyncMock(side_effect=ServiceRequestError("nobody reads this")))
     loop = Loop()

@@ -62,6 +62,8 @@ class Loop(asyncio.BaseEventLoop):
         self._steps_before = 0
         self.complaints: list[str] = []
         """What asyncio told its exception handler: an error that nobody looked at."""
+        self.interruption: BaseException | None = None
+        """Whoever simulates wants no more, say after a time limit of pytest; a task has kept it for itself."""
         self.at_the_end: list[Callable[[], object]] = []
         """Called when all is buried: they let go of what the process would keep of this run."""
         self._dead: list[SimulatedInstance] = []
@@ -176,6 +178,8 @@ class Loop(asyncio.BaseEventLoop):
         self.steps += 1
         handle._run()  # noqa: SLF001 - as the base does
         self._guard.check()
+        if self.interruption is not None:
+            raise self.interruption
 
     def _pass_time(self) -> None:
         timers = self._scheduled
@@ -288,6 +292,9 @@ def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     if loop._over or _of_an_sdk(context.get("future")):  # noqa: SLF001 - of the same module
         return
     error = context.get("exception")
+    if error is not None and not isinstance(error, Exception):
+        loop.interruption = error
+        return
     told = f"{context.get('message')}: {error!r}" if error is not None else str(context.get("message"))
     loop.complaints.append(told)
 
