@@ -44,6 +44,8 @@ class InRegions(Task):
         ({"path": "tasks/"}, "without a slash before it"),
         ({"kind": InRegions}, "write its calls by hand"),
         ({"new": None}, "declare new"),
+        ({"new": None, "change": None}, "declare new"),
+        ({"new": None, "create": None}, "declare new"),
         ({"create": lambda details: TASK}, r"create of tasks is called with \(aggregate, id=..., at=...\)"),
         ({"change": Task.delete}, r"change of tasks is called with \(aggregate, body, at=...\)"),
         ({"delete": Task.revise}, r"delete of tasks is called with \(aggregate, at=...\)"),
@@ -110,6 +112,17 @@ def test_a_view_that_is_a_model_shows_and_describes_its_own_properties_with_the_
     assert shown == {"title": "Water the plants", "place": {"room": "Hall", "floor": None}, "sequence": 0}
     assert door.described is not None
     assert door.described["required"] == ["title", "place", "sequence"]
+
+
+def test_what_a_caller_decides_is_what_the_declaration_says() -> None:
+    named: Resource[Task, Owner] = Resource(
+        "tasks",
+        Task,
+        new=Owner,
+        change=Task.give,
+        details=lambda task: Owner(name=task.state.owner or "nobody"),
+    )
+    assert named.current(TASK) == Owner(name="nobody")
 
 
 def test_what_a_function_shows_is_described_as_an_object() -> None:
@@ -201,6 +214,27 @@ def test_each_call_has_a_name_of_its_own_that_sorts_before_the_catch_all() -> No
     assert max(names) < "unrouted"
 
 
+def test_an_integer_that_no_body_may_hold_stays_as_it_was_stored() -> None:
+    """It was not sent: a patch of another part left it."""
+    shown = SHOWN | {"by": {"name": "Jane", "number": 2**60 + 1}}
+    same = {"by": {"name": "Jane"}, "note": "x"}
+    assert patched(Details, tasks.current(TASK), shown, same).note == "x"
+    with pytest.raises(InvalidRequest) as refused:
+        patched(Details, tasks.current(TASK), shown, {"by": {"name": "Joe"}})
+    assert [each.field for each in refused.value.errors] == ["by"]
+
+
+class Letter(WireModel):
+    body: str
+
+
+@pytest.mark.parametrize("by", [replaced, patched])
+def test_an_unknown_field_without_a_name_is_refused_beside_one_that_is_called_as_it_is_told(by: Any) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        by(Letter, Letter(body="x"), {"body": "x"}, {"body": "x", "": 1})
+    assert [(each.field, each.code) for each in refused.value.errors] == [("body", "unknown")]
+
+
 def test_an_error_counts_before_its_base_in_whatever_order_they_are_declared() -> None:
     assert [kind for kind, _, _ in status_of({Exception: 422, ValueError: 409, UnicodeError: 400})] == [
         UnicodeError, ValueError, Exception
@@ -222,6 +256,7 @@ def test_a_header_is_found_in_any_case_and_of_two_the_later_counts() -> None:
     assert (headers["ETAG"], headers.get("Allow"), len(headers)) == ("2", "GET", 2)
     assert "If-Match" not in headers
     assert Answer(200, headers={"A": "1"}).with_headers({"a": "2"}).headers["A"] == "2"
+    assert Answer(200, headers={"A": "1"}).headers["a"] == "1"
 
 
 def test_a_header_that_came_twice_has_both_values_and_one_of_the_connection_is_left_out() -> None:
