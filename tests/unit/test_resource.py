@@ -18,6 +18,7 @@ from cosmos_outbox.http.errors import InvalidRequest
 from cosmos_outbox.http.message import Answer, Headers, Request
 from cosmos_outbox.http.openapi import answers, operation
 from cosmos_outbox.http.validation import patched, replaced
+from cosmos_outbox.outbox.aggregate import STORED
 from cosmos_outbox.testing import in_memory
 from tests.support.tasks import Details, Owner, Place, Task, TaskState, service, tasks
 
@@ -222,6 +223,18 @@ def test_an_integer_that_no_body_may_hold_stays_as_it_was_stored() -> None:
     with pytest.raises(InvalidRequest) as refused:
         patched(Details, tasks.current(TASK), shown, {"by": {"name": "Joe"}})
     assert [each.field for each in refused.value.errors] == ["by"]
+
+
+@pytest.mark.parametrize("by", [replaced, patched])
+def test_a_part_that_no_rule_of_today_allows_may_be_sent_back_as_it_was_stored(by: Any) -> None:
+    stored = {"room": "x" * 101, "floor": None}
+    place = Place.model_validate(stored, context=STORED)
+    current = tasks.current(Task.load(TASK.state.model_copy(update={"place": place})))
+    made = by(Details, current, SHOWN, {"title": "new", "place": stored})
+    assert (made.title, made.place) == ("new", place)
+    with pytest.raises(InvalidRequest) as refused:
+        by(Details, current, SHOWN, {"title": "new", "place": {"room": "y" * 101, "floor": None}})
+    assert [each.field for each in refused.value.errors] == ["place.room"]
 
 
 class Letter(WireModel):
