@@ -152,7 +152,8 @@ class Forwarding(WireModel):
 
 def reason(field: str) -> Any:
     """A model that is called as others are."""
-    return create_model("Reason", __base__=WireModel, **{field: (str, ...)})
+    fields: dict[str, Any] = {field: (str, ...)}
+    return create_model("Reason", __base__=WireModel, **fields)
 
 
 async def of_parcels() -> dict[str, Any]:
