@@ -10,7 +10,6 @@ from enum import StrEnum
 from typing import Any
 
 from pydantic import BaseModel
-from pydantic.json_schema import GenerateJsonSchema
 
 from cosmos_outbox.http.conditions import ETAG
 
@@ -49,11 +48,6 @@ _LEFT_OUT = {
 }
 
 
-class _Untitled(GenerateJsonSchema):
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False
-
-
 def ref(name: str) -> Schema:
     """The schema of this name."""
     return {"$ref": f"{_PLACE}{name}"}
@@ -78,7 +72,6 @@ class Components:
         schema = model.model_json_schema(
             by_alias=True,
             mode="serialization" if form is SchemaForm.ANSWER else "validation",
-            schema_generator=_Untitled,
         )
         return self.whole(schema, form, name or f"{model.__name__}{form}", **more)
 
@@ -90,8 +83,6 @@ class Components:
         if "properties" not in own:  # such as one that holds itself
             return found
         found["properties"] |= more
-        if form is SchemaForm.ANSWER:
-            found["required"] = _always(found["properties"])
         return self.named(name, found)
 
     def _converted(

@@ -62,7 +62,7 @@ def fastapi_router(
     paths = [Path(call.route, call.methods) for call in served]
     for route in dict.fromkeys(call.route for call in served):
         rest = _Unrouted(route, unrouted(paths))
-        router.routes.append(Route(f"/{route}", rest, name=f"unrouted {route}", include_in_schema=False))
+        router.routes.append(Route(f"/{route}", rest, name=f"unrouted {route}"))
     return router
 
 

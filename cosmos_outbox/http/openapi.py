@@ -286,8 +286,7 @@ def _condition(call: Call, name: str) -> Schema | None:
 
 def _queried(call: Call, name: str) -> Schema | None:
     """The schema of a parameter of a list that is the resource's own."""
-    if call.resource is None:
-        return None
+    assert call.resource is not None, "no other call takes a query"
     kind = call.resource.kind
     if name == listing.SORT:
         found = orders(kind)

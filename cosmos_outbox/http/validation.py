@@ -118,7 +118,8 @@ def _checked(
         details = validated(model, document)
     except InvalidRequest as invalid:
         kept = {name for name in document if name in stored and _same(document[name], stored[name])}
-        others = document.keys() - kept  # one of them may be called as a part of what is kept: name.x
+        # One of the others may be called as a part of what is kept, name.x, and one without a name is told as body.
+        others = {name or "body" for name in document.keys() - kept}
         wrong += [
             error for error in invalid.errors if error.field in others or not _is_about(error.field, kept)
         ]
@@ -139,8 +140,8 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _is_about(field: str, names: Collection[str]) -> bool:
-    """An unknown name is a field as it is, dots included; the empty name is told as ``body``."""
-    return field in names or field.partition(".")[0] in names or (field == "body" and "" in names)
+    """An unknown name is a field as it is, dots included."""
+    return field in names or field.partition(".")[0] in names
 
 
 def known(model: BaseModel) -> dict[str, Any]:

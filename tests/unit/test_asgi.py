@@ -1,5 +1,6 @@
 """The edges of ASGI, a FastAPI router and an application: what comes in is bounded, and what no call takes is told."""
 
+import json
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 from cosmos_outbox.http import Action, Resource, asgi_app
 from cosmos_outbox.testing import in_memory
-from tests.support.tasks import Details, Task, TaskDone, TaskError, service
+from tests.support.tasks import Details, NobodyGiven, Task, TaskDone, TaskError, service
 from tests.unit.test_problems import mounted, router
 
 JSON = {"Content-Type": "application/json"}
@@ -61,9 +62,13 @@ async def test_a_body_is_put_together_and_taken_up_to_its_limit(
 
 
 @both
-async def test_of_a_body_without_an_end_no_more_is_read_than_is_taken(of: Callable[[str], Any]) -> None:
+@pytest.mark.parametrize("first", [b"", b" " * 1024])
+async def test_of_a_body_without_an_end_no_more_is_read_than_is_taken(
+    of: Callable[[str], Any], first: bytes
+) -> None:
     async def endless() -> AsyncIterator[bytes]:
-        for _ in range(65):
+        yield first
+        for _ in range(65 - bool(first)):
             yield b" " * 1024
         pytest.fail("more was read than can be taken")
 
@@ -116,6 +121,27 @@ async def test_the_calls_stand_in_the_programs_own_description() -> None:
     }  # fmt: skip
 
 
+async def test_the_programs_own_description_groups_the_calls_and_leads_nowhere_else() -> None:
+    document = router("/api").openapi()
+    assert {tag for told in document["paths"].values() for call in told.values() for tag in call["tags"]} == {
+        "tasks"
+    }
+    assert "#/components/schemas/" not in json.dumps(document), "the program has no schemas of ours"
+
+
+async def test_who_goes_before_the_request_has_come_leaves_nothing_in_the_programs_log() -> None:
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        """Nobody is there."""
+
+    scope = {"type": "http", "method": "POST", "path": "/api/tasks", "query_string": b"", "headers": []}
+    async with in_memory(service) as memory:
+        await router("/api")(scope, receive, send)
+    assert memory.events == []
+
+
 @pytest.mark.parametrize(
     ("method", "path", "sent"),
     [
@@ -141,6 +167,7 @@ async def test_the_answer_to_a_repeated_change_says_so(
     ("error", "first", "then"),
     [
         (TaskDone("it is done"), (409, "Task done"), (409, "Refused before")),
+        (NobodyGiven("to whom?"), (422, "Nobody given"), (422, "Refused before")),
         (KeyError("a bug"), (500, "Internal error"), (200, None)),
         (TaskError("declared as one of the service"), (500, "Task error"), (200, None)),
     ],
@@ -157,7 +184,7 @@ async def test_a_refusal_stays_for_its_key_and_a_failure_of_the_service_does_not
 
     resource: Resource[Task, Details] = Resource(
         "tasks", Task, new=Details, create=Task.create, actions=[Action("finish", finish)],
-        errors={TaskDone: 409, TaskError: 500},
+        errors={TaskDone: 409, NobodyGiven: 422, TaskError: 500},
     )  # fmt: skip
     key = {"Idempotency-Key": "1"}
     async with in_memory(service), client(asgi_app(service, [resource])) as api:

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 import httpx
 import pytest
+from pydantic import BaseModel, Field
 
 from cosmos_outbox import Aggregate, AggregateState, DomainEvent, Names, Service, Timestamp, WireModel
 from cosmos_outbox.http import Action, Resource, asgi_app
@@ -257,6 +258,16 @@ async def test_nobody_gets_a_date_that_the_next_version_has_too(
     assert date_read is None
 
 
+@pytest.mark.parametrize(("read_at", "is_told"), [(2.9, False), (3.0, True)])
+async def test_a_date_is_left_out_for_three_seconds(
+    api: httpx.AsyncClient, read_at: float, is_told: bool
+) -> None:
+    with at_second(0):
+        where, _, _ = await created(api)
+    with at_second(read_at):
+        assert ("Last-Modified" in (await api.get(where)).headers) == is_told
+
+
 async def test_what_tells_only_when_it_was_made_has_no_date(undated: httpx.AsyncClient) -> None:
     with at_second(0):
         where, _, headers = await created(undated)
@@ -295,9 +306,18 @@ class _Named(WireModel):
     etag: str
 
 
-def test_a_field_that_bodies_call_the_version_is_refused_when_it_is_declared() -> None:
+class _Called(WireModel):
+    seal: str = Field(alias="etag")
+
+
+class _Plain(BaseModel):
+    etag: str
+
+
+@pytest.mark.parametrize("new", [_Named, _Called, _Plain])
+def test_a_field_that_bodies_call_the_version_is_refused_when_it_is_declared(new: Any) -> None:
     with pytest.raises(TypeError, match="etag is what bodies call the version"):
-        Resource("tasks", Task, new=_Named, details=lambda task: _Named(etag=""))
+        Resource("tasks", Task, new=new, details=lambda task: new(etag=""))
 
 
 class _Stone(Aggregate[AggregateState]):

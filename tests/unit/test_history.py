@@ -243,3 +243,31 @@ def test_a_history_of_what_only_a_function_shows_is_refused() -> None:
 
 def test_without_the_word_there_is_no_history() -> None:
     assert not [each for each in calls(service, [replace(tasks, history=False)]) if each.is_history]
+
+
+class Seat(WireModel):
+    seat_number: int
+
+
+class WithSeats(WireModel):
+    place: dict[str, Seat] | None
+
+
+async def test_a_value_is_told_by_its_names_on_the_wire_however_deep_they_stand() -> None:
+    async with asking(replace(tasks, view=WithSeats)) as asked:
+        task = await asked.create(Details(title="Water"))
+        [event] = asked.memory.events
+        seats = {"left": {"seatNumber": 1}}
+        asked.memory.put({**event.document, "data": {**event.data, "place": seats}})
+        assert (await asked.told(task))["items"][0]["changes"] == [{"field": "place", "to": seats}]
+
+
+async def test_what_an_event_tells_again_is_no_change(asked: Asked) -> None:
+    task = await asked.create()
+    await asked.rename(task, "two")
+    event = asked.memory.events[-1]
+    same = {"room": "Hall", "floor": None}
+    asked.memory.put({**event.document, "data": {**event.data, "place": same}})
+    assert (await asked.told(task))["items"][0]["changes"] == [
+        {"field": "title", "from": "Water", "to": "two"}
+    ]

@@ -160,6 +160,17 @@ async def test_what_somebody_with_a_key_meets_is_told_each_time(caplog: pytest.L
 
 
 @pytest.mark.parametrize(
+    "error",
+    [errors.AggregateNotFound("x"), errors.ConcurrentChange("x"), Overloaded("x", retry_after_seconds=1)],
+)
+def test_what_a_caller_does_wrong_or_an_overloaded_service_refuses_fills_no_log(
+    caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    assert http.answering.answer(error).status in (404, 409, 503)
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize(
     "header", ["", " ", ",", "abc", '"abc', 'abc"', '"a" "b"', '"a", *', "*, *", 'w/"a"', 'W/ "a"', "'a'"]
 )
 async def test_an_if_match_that_is_none_is_refused(header: str) -> None:
@@ -344,12 +355,30 @@ async def test_the_text_of_an_answer_tells_ten_mistakes_and_how_many_more() -> N
     assert document["detail"].endswith("; and 40 more")
 
 
+@pytest.mark.parametrize(
+    ("number", "end"), [(10, "f9: is not a field that can be set here"), (11, "; and 1 more")]
+)
+async def test_of_ten_mistakes_none_is_left_out(number: int, end: str) -> None:
+    body = json.dumps(DETAILS_JSON | {f"f{each}": 0 for each in range(number)}).encode()
+    _, fields, document = await refused(lambda: http.contact_details(request(body=body)))
+    assert len(fields) == number
+    assert document["detail"].endswith(end)
+
+
 async def test_a_chunked_body_is_named_as_such() -> None:
     """The host passes a body on only with a Content-Length."""
     sent = request(headers={"Transfer-Encoding": "chunked"})
     status, fields, document = await refused(lambda: http.contact_details(sent))
     assert (status, fields) == (400, ["body"])
     assert "send Content-Length" in document["detail"]
+
+
+async def test_a_body_that_came_is_taken_however_it_came_and_one_that_is_empty_is_no_json() -> None:
+    body = json.dumps(DETAILS_JSON).encode()
+    sent = request(body=body, headers={"Transfer-Encoding": "chunked"})
+    assert http.contact_details(sent).email == "johndoe@contoso.com"
+    _, _, document = await refused(lambda: http.contact_details(request()))
+    assert "must be JSON" in document["detail"]
 
 
 @pytest.mark.parametrize(
@@ -437,6 +466,7 @@ def test_an_id_may_be_written_in_capitals() -> None:
         (errors.Unpublishable("x"), 400, None),
         (errors.Throttled("x", retry_after_seconds=2.6), 429, "3"),
         (errors.Throttled("x", retry_after_seconds=0.01), 429, "1"),
+        (errors.Throttled("x", retry_after_seconds=0.0), 429, "1"),
         (errors.Unavailable("x"), 503, "5"),
         (errors.Unavailable("x", retry_after_seconds=31.2), 503, "32"),
         (errors.OutcomeUnknown("x"), 503, "5"),
@@ -544,6 +574,14 @@ def test_a_request_is_known_by_the_json_value_that_was_sent(same: bytes) -> None
 def test_another_json_value_is_another_request_also_where_it_means_the_same_today(other: bytes) -> None:
     """``null`` and a field that is left out: a later version of the service may tell the two apart."""
     assert fingerprint(other) != fingerprint(b'{"a": 1}')
+
+
+def test_a_change_is_known_by_what_it_asks_for_and_not_by_its_condition() -> None:
+    def of(body: bytes, method: str = "PUT") -> str:
+        return edge.keyed_change(request(method, body), SETTINGS, "key", lambda error: None).fingerprint
+
+    assert of(b'{"a": 1}') == of(b'{"etag": "\\"7\\"", "a": 1}')
+    assert len({of(b'{"a": 1}'), of(b'{"a": 2}'), of(b'{"a": 1}', "PATCH")}) == 3
 
 
 async def test_a_body_that_readers_of_json_disagree_on_has_no_fingerprint() -> None:

@@ -133,6 +133,17 @@ async def test_what_no_list_can_be_asked_for_is_refused_by_name(
     assert (answer.status_code, [each["field"] for each in answer.json()["errors"]]) == (400, fields)
 
 
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [("name=Ann", "unknown"), ("name=Ann&name=Bob", "unknown"), ("ids=x&ids=x", "repeated")],
+)
+async def test_an_unknown_parameter_and_a_repeated_one_are_told_apart(
+    api: httpx.AsyncClient, query: str, code: str
+) -> None:
+    [error, *_] = (await api.get(f"/contacts?{query}")).json()["errors"]
+    assert error["code"] == code
+
+
 def test_a_property_that_the_state_has_not_cannot_be_found_by() -> None:
     with pytest.raises(TypeError, match="found_by names colour, and the state has not"):
         type("Coloured", (Task,), {"found_by": ["colour"]})

@@ -31,6 +31,11 @@ def test_appendix_a(target: Any, patch: Any, result: Any) -> None:
     assert merge_patch(target, patch) == result
 
 
+def test_a_document_is_not_changed_by_itself() -> None:
+    document = {"a": None, "b": {"c": None, "d": [{"e": None}]}}
+    assert merge_patch(document, document) == document
+
+
 def test_the_arguments_are_not_changed() -> None:
     target = {"a": {"b": 1}}
     merge_patch(target, {"a": {"b": 2}})

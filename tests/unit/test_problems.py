@@ -16,10 +16,12 @@ from cosmos_outbox.functions.edge.http_functions import received
 from cosmos_outbox.http import asgi_app, fastapi_router, problems
 from cosmos_outbox.http.answering import STATUS_OF, status_of
 from cosmos_outbox.http.errors import InvalidRequest
+from cosmos_outbox.http.message import below
 from cosmos_outbox.http.validation import validated
-from cosmos_outbox.testing import call
+from cosmos_outbox.testing import call, in_memory
 from domain.values import ContactDetails
 from function_app import app as contacts
+from infra.bootstrap import service as contact_service
 from tests.support.contacts import DETAILS_JSON
 from tests.support.tasks import TaskDone, TaskError, service, tasks
 
@@ -58,6 +60,43 @@ async def test_a_type_leads_to_its_page_wherever_the_api_is_mounted(of: Any, pre
 
 
 @pytest.mark.parametrize(
+    ("kind", "status", "meaning"),
+    [
+        (
+            "not-found",
+            "404 Not Found",
+            "There is nothing at this path: it never was there, or it was deleted.",
+        ),
+        (
+            "internal-error",
+            "500 Internal Server Error",
+            "The service failed, which is a bug. The request may have had an effect.",
+        ),
+        (
+            "refused-before",
+            "The status of the first answer",
+            (
+                "The request with this Idempotency-Key was refused when it came first, and that stays its answer. "
+                "Read again, and send a new request with a new key."
+            ),
+        ),
+    ],
+)
+async def test_a_page_tells_the_status_and_what_the_kind_means(kind: str, status: str, meaning: str) -> None:
+    page = await got(mounted("/api"), f"/api/problems/{kind}")
+    assert page.status_code == 200
+    assert f"<p>{status}</p><p>{meaning}</p>" in page.text
+
+
+def test_a_type_is_below_the_api_of_its_request_alone() -> None:
+    with below("/api"):
+        with below("/api/v1"):
+            assert problems.type_of("Not found") == "/api/v1/problems/not-found"
+        assert problems.type_of("Not found") == "/api/problems/not-found"
+    assert problems.type_of("Not found") == "/problems/not-found"
+
+
+@pytest.mark.parametrize(
     ("path", "base"), [("/api/contacts", "/api"), ("/API/Contacts", "/api"), ("/apis/1", "")]
 )
 def test_a_type_is_the_same_in_whatever_case_the_host_took_the_path(path: str, base: str) -> None:
@@ -74,6 +113,12 @@ async def test_a_function_apps_types_lead_to_their_pages() -> None:
     assert json.loads(nowhere.get_body())["type"] == kind
     own = await call(contacts, "GET", "/api/problems/contact-deleted")
     assert b"A deleted contact takes no change: create a new contact." in own.get_body()
+
+
+async def test_who_asks_whether_a_function_app_can_serve_is_told_so() -> None:
+    async with in_memory(contact_service):
+        answer = await call(contacts, "GET", "/api/health")
+    assert (answer.status_code, json.loads(answer.get_body())) == (200, {"status": "healthy"})
 
 
 async def test_another_method_has_a_type_too() -> None:

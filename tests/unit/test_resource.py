@@ -18,6 +18,7 @@ from cosmos_outbox.http.errors import InvalidRequest
 from cosmos_outbox.http.message import Answer, Headers, Request
 from cosmos_outbox.http.openapi import answers, operation
 from cosmos_outbox.http.validation import patched, replaced
+from cosmos_outbox.outbox.aggregate import STORED
 from cosmos_outbox.testing import in_memory
 from tests.support.tasks import Details, Owner, Place, Task, TaskState, service, tasks
 
@@ -44,6 +45,8 @@ class InRegions(Task):
         ({"path": "tasks/"}, "without a slash before it"),
         ({"kind": InRegions}, "write its calls by hand"),
         ({"new": None}, "declare new"),
+        ({"new": None, "change": None}, "declare new"),
+        ({"new": None, "create": None}, "declare new"),
         ({"create": lambda details: TASK}, r"create of tasks is called with \(aggregate, id=..., at=...\)"),
         ({"change": Task.delete}, r"change of tasks is called with \(aggregate, body, at=...\)"),
         ({"delete": Task.revise}, r"delete of tasks is called with \(aggregate, at=...\)"),
@@ -112,6 +115,17 @@ def test_a_view_that_is_a_model_shows_and_describes_its_own_properties_with_the_
     assert door.described["required"] == ["title", "place", "sequence"]
 
 
+def test_what_a_caller_decides_is_what_the_declaration_says() -> None:
+    named: Resource[Task, Owner] = Resource(
+        "tasks",
+        Task,
+        new=Owner,
+        change=Task.give,
+        details=lambda task: Owner(name=task.state.owner or "nobody"),
+    )
+    assert named.current(TASK) == Owner(name="nobody")
+
+
 def test_what_a_function_shows_is_described_as_an_object() -> None:
     plain: Resource[Task, Details] = Resource("tasks", Task, view=lambda task: {"title": task.state.title})
     [page, one] = [answers(call)[200] for call in calls(service, [plain])]
@@ -172,7 +186,8 @@ def test_a_patch_may_name_a_part_of_what_cannot_be_set() -> None:
     """What it leaves as it is, by RFC 7396; ``null`` removes what is not there."""
     shown = SHOWN | {"by": {"name": "Jane", "team": None}, "doneAt": None}
     same = {"by": {"name": "Jane"}, "doneAt": None, "note": "x"}
-    assert patched(Details, tasks.current(TASK), shown, same).note == "x"
+    for sent in (same, shown | {"note": "x"}):
+        assert patched(Details, tasks.current(TASK), shown, sent).note == "x"
     for other in ({"by": {"name": "Joe"}}, {"by": None}, {"doneAt": "2026-03-01"}, {"by": {"name": None}}):
         with pytest.raises(InvalidRequest) as refused:
             patched(Details, tasks.current(TASK), shown, other)
@@ -201,6 +216,39 @@ def test_each_call_has_a_name_of_its_own_that_sorts_before_the_catch_all() -> No
     assert max(names) < "unrouted"
 
 
+def test_an_integer_that_no_body_may_hold_stays_as_it_was_stored() -> None:
+    """It was not sent: a patch of another part left it."""
+    shown = SHOWN | {"by": {"name": "Jane", "number": 2**60 + 1}}
+    same = {"by": {"name": "Jane"}, "note": "x"}
+    assert patched(Details, tasks.current(TASK), shown, same).note == "x"
+    with pytest.raises(InvalidRequest) as refused:
+        patched(Details, tasks.current(TASK), shown, {"by": {"name": "Joe"}})
+    assert [each.field for each in refused.value.errors] == ["by"]
+
+
+@pytest.mark.parametrize("by", [replaced, patched])
+def test_a_part_that_no_rule_of_today_allows_may_be_sent_back_as_it_was_stored(by: Any) -> None:
+    stored = {"room": "x" * 101, "floor": None}
+    place = Place.model_validate(stored, context=STORED)
+    current = tasks.current(Task.load(TASK.state.model_copy(update={"place": place})))
+    made = by(Details, current, SHOWN, {"title": "new", "place": stored})
+    assert (made.title, made.place) == ("new", place)
+    with pytest.raises(InvalidRequest) as refused:
+        by(Details, current, SHOWN, {"title": "new", "place": {"room": "y" * 101, "floor": None}})
+    assert [each.field for each in refused.value.errors] == ["place.room"]
+
+
+class Letter(WireModel):
+    body: str
+
+
+@pytest.mark.parametrize("by", [replaced, patched])
+def test_an_unknown_field_without_a_name_is_refused_beside_one_that_is_called_as_it_is_told(by: Any) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        by(Letter, Letter(body="x"), {"body": "x"}, {"body": "x", "": 1})
+    assert [(each.field, each.code) for each in refused.value.errors] == [("body", "unknown")]
+
+
 def test_an_error_counts_before_its_base_in_whatever_order_they_are_declared() -> None:
     assert [kind for kind, _, _ in status_of({Exception: 422, ValueError: 409, UnicodeError: 400})] == [
         UnicodeError, ValueError, Exception
@@ -222,6 +270,7 @@ def test_a_header_is_found_in_any_case_and_of_two_the_later_counts() -> None:
     assert (headers["ETAG"], headers.get("Allow"), len(headers)) == ("2", "GET", 2)
     assert "If-Match" not in headers
     assert Answer(200, headers={"A": "1"}).with_headers({"a": "2"}).headers["A"] == "2"
+    assert Answer(200, headers={"A": "1"}).headers["a"] == "1"
 
 
 def test_a_header_that_came_twice_has_both_values_and_one_of_the_connection_is_left_out() -> None:

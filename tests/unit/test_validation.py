@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from cosmos_outbox import WireModel
 from cosmos_outbox.http.errors import InvalidRequest
-from cosmos_outbox.http.validation import validated
+from cosmos_outbox.http.validation import known, validated
 from domain.values import ContactDetails
 from tests.support.contacts import DETAILS_JSON
 
@@ -99,3 +100,16 @@ def test_a_name_of_any_script_is_taken_with_its_joiners_and_direction_marks(name
     assert (
         validated(ContactDetails, changed(name={"firstName": name, "lastName": "D"})).name.first_name == name
     )
+
+
+class Member(WireModel):
+    first_name: str
+
+
+class Team(WireModel):
+    members: tuple[Member, ...]
+
+
+def test_what_only_a_later_version_knows_is_shown_of_no_part_of_a_list() -> None:
+    stored = {"members": [{"firstName": "Ann", "nickname": "A"}], "motto": "x"}
+    assert known(Team.model_validate(stored)) == {"members": [{"firstName": "Ann"}]}
