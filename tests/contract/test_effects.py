@@ -569,6 +569,17 @@ class Slow:
         raise AssertionError
 
 
+async def test_a_store_that_takes_no_start_is_given_up_before_an_effect_would_be_too_late() -> None:
+    items = FakeItems()
+    world = World(items, FakeEvents(), AggregateKey("contact", "1"))
+    [one] = await world.stored("Mailed")
+    items.faults.at = dict.fromkeys(range(1, 200), (StoreAway, False))
+    with pytest.raises(StoreAway):
+        await world.inbox.handle(one)
+    assert AROUND <= world.clock.now - NOON <= AROUND + timedelta(seconds=1)
+    assert world.outbound.asked == []
+
+
 async def test_twenty_open_places_hold_up_their_aggregate(world: World) -> None:
     entries = tuple(Open(place, "", WhyOpen.MISSING, world.clock.now) for place in range(1, 21))
     await world.write(last=20, open=entries)
@@ -625,6 +636,15 @@ async def test_one_aggregate_is_reset_to_the_place_that_an_operator_tells(world:
     assert world.outbound.asked == ids(three)
     with pytest.raises(NotApplied, match="name one aggregate"):
         await replace(world.operator, inbox=replace(world.inbox, source=None)).reset()
+
+
+async def test_who_is_not_known_begins_behind_the_place_that_an_operator_tells(world: World) -> None:
+    _, two, three = await world.stored("Mailed", "Mailed", "Mailed")
+    assert await world.operator.reset(world.key.id, 2) == 1
+    with pytest.raises(EffectRefused, match="began at place 3"):
+        await world.inbox.handle(two)
+    await world.inbox.handle(three)
+    assert world.outbound.asked == ids(three)
 
 
 async def test_a_list_goes_on_page_by_page_and_takes_no_foreign_token(world: World) -> None:
