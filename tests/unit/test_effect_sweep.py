@@ -132,7 +132,7 @@ async def test_where_events_live_for_a_short_time_a_round_is_made_in_a_quarter_o
 async def test_what_is_young_is_told_by_the_stores_clock_which_may_go_back() -> None:
     world = World()
     await world.run()  # of a store whose clock nobody has seen yet
-    ahead = world.clock.now + 2 * HOUR
+    ahead = world.clock.now + 3 * HOUR
     world.lists.clock = lambda: ahead
     world.clock.now += HOUR
     assert (await world.run()).since == ahead - YOUNG
