@@ -32,6 +32,7 @@ from cosmos_outbox.inbox.effect import (
 from cosmos_outbox.inbox.effect_operator import EffectOperator
 from cosmos_outbox.inbox.effects import EffectInbox
 from cosmos_outbox.inbox.errors import (
+    Contended,
     EffectAway,
     EffectFailed,
     EffectNotDone,
@@ -577,6 +578,21 @@ async def test_a_store_that_takes_no_start_is_given_up_before_an_effect_would_be
     with pytest.raises(StoreAway):
         await world.inbox.handle(one)
     assert AROUND <= world.clock.now - NOON <= AROUND + timedelta(seconds=1)
+    assert world.outbound.asked == []
+
+
+class Changing(FakeItems):
+    """Another process is always there first."""
+
+    async def write(self, key: AggregateKey, item: EffectItem) -> EffectItem:
+        raise RecordChanged("another version")
+
+
+async def test_an_item_that_changes_each_time_is_tried_later_and_its_message_is_not_done() -> None:
+    world = World(Changing(), FakeEvents(), AggregateKey("contact", "1"))
+    [one] = await world.stored("Mailed")
+    with pytest.raises(Contended, match="contact 1 changes all the time"):
+        await world.inbox.handle(one)
     assert world.outbound.asked == []
 
 

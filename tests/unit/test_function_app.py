@@ -13,6 +13,7 @@ from typing import Any
 import azure.functions as func
 import pytest
 
+from cosmos_outbox import Names, Service
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.functions.edge.http_functions import http_function
 from cosmos_outbox.functions.function_app import App
@@ -30,7 +31,7 @@ from cosmos_outbox.sources.nowhere import NoSource
 from cosmos_outbox.wiring.located import located
 from cosmos_outbox.wiring.subscribing import SubscriberService
 from tests.support.functions import functions
-from tests.support.tasks import service, tasks
+from tests.support.tasks import Task, service, tasks
 
 ROOT = Path(__file__).resolve().parents[2]
 FUNCTIONS = functions()
@@ -106,6 +107,36 @@ def test_a_trigger_has_the_services_own_name_unless_a_setting_gives_another(
         ]
         assert trigger is not None
         assert trigger.get_dict_repr()[binding] == expected
+
+
+def test_a_reaction_to_another_teams_events_receives_from_that_teams_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = Service("office", [Task], Names(database="d", container="c", topic="office-events"))
+    for name, topic in (("moves", Named("MOVES_TOPIC", "building-events")), ("news", None)):
+        made.reaction(name, of="building", to=Task, target=lambda _: "7", order="any", topic=topic)(_leave)
+    for given, expected in ((None, "building-events"), ("another", "another")):
+        monkeypatch.delenv("MOVES_TOPIC", raising=False)
+        if given:
+            monkeypatch.setenv("MOVES_TOPIC", given)
+        declared = {
+            each.get_function_name(): each.get_trigger() for each in function_app(made).get_functions()
+        }
+        topics = [each.get_dict_repr()["topicName"] for name in ("moves", "news") if (each := declared[name])]
+        assert topics == [expected, "office-events"]
+
+
+def _leave(task: Task | None, event: Event) -> None:
+    """Changes nothing."""
+
+
+def test_the_canary_sings_and_is_heard_only_where_a_setting_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = []
+    for wanted in ("", "true"):
+        monkeypatch.setenv("CANARY", wanted)
+        names = {each.get_function_name() for each in function_app(service).get_functions()}
+        there.append(sorted(names & {"sing_canary", "canary", "watch_canary"}))
+    assert there == [[], ["canary", "sing_canary", "watch_canary"]]
 
 
 @EVERY_APP

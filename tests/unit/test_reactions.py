@@ -33,6 +33,7 @@ from cosmos_outbox.inbox.reaction_decision import (
     ToWrite,
 )
 from cosmos_outbox.inbox.reaction_targets import LookedUp, Newest
+from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
 from tests.support.reactions import LIVES, Heap, HeapState, put_mark, told
 
 
@@ -46,6 +47,7 @@ class Memory:
     cursors: dict[str, int] = field(default_factory=dict)
     raises: list[Exception | None] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
+    untils: list[float] = field(default_factory=list)
     targets: Any = lambda event: event.data["heap"]
 
     def __post_init__(self) -> None:
@@ -70,6 +72,7 @@ class Memory:
         self, place: TargetPlace, event: Event, seen: SeenTarget[Heap], write: ToWrite[Heap], until: float
     ) -> None:
         self.calls.append("write")
+        self.untils.append(until)
         if self.raises and (error := self.raises.pop(0)) is not None:
             raise error
         if (place.record in self.records) != (write.over is not None):
@@ -376,6 +379,7 @@ class Lists:
     stored: dict[str, Mapping[str, str]] = field(default_factory=dict)
     lags: bool = False
     expires: bool = False
+    untils: list[float] = field(default_factory=list)
 
     @property
     def newest(self) -> Newest:
@@ -388,6 +392,7 @@ class Lists:
         return None if self.expires else self.stored.get(name)
 
     async def create(self, name: str, targets: Mapping[str, str], reason: str, until: float) -> None:
+        self.untils.append(until)
         if name in self.stored or self.expires:
             raise RecordChanged("there is one")
         self.stored[name] = targets
@@ -445,6 +450,42 @@ async def test_what_is_too_old_goes_by_the_list_and_the_record_of_its_time() -> 
     with pytest.raises(ReactionRefused, match="may have been applied"):
         await old.handle(unknown)
     assert (world.memory.calls, world.memory.marks()) == (["find"], ("a",))
+
+
+async def test_no_write_begins_that_could_end_later_than_the_longest_call() -> None:
+    memory = Memory(raises=[RecordChanged("again"), None])
+    at = replace(memory.inbox, time=lambda: 1_000.0)
+    await at.handle(told("h", "a"))
+    await at.give_up(told("h", "b"), "not wanted")
+    world = LookingUp(finds=["h"])
+    at = replace(world.memory.inbox, time=lambda: 1_000.0)
+    await at.handle(told("", "c"))
+    await at.give_up(told("", "d"), "not wanted")
+    untils = [*memory.untils, *world.memory.untils, *world.lists.untils]
+    assert untils == [1_000.0 + LONGEST_CALL_SECONDS] * 6
+
+
+async def test_whether_the_store_answers_is_asked_of_a_target_that_nobody_has() -> None:
+    memory = Memory()
+    await memory.inbox.check()
+    assert (memory.calls, memory.records) == (["find"], {})
+
+
+async def test_a_message_without_a_place_can_be_given_up_where_there_is_an_order() -> None:
+    for order in (InOrder.NEWEST, InOrder.EACH):
+        memory = Memory(order)
+        await memory.inbox.give_up(told("h", "a", None), "not wanted")
+        await memory.inbox.handle(told("h", "b", 1))
+        assert (memory.outcomes, memory.marks()) == (["discarded", "applied"], ("b",))
+
+
+async def test_a_message_is_too_old_from_its_very_moment_on() -> None:
+    memory, message = Memory(), told("h", "a")
+    moment = message.created_at + memory.inbox.rules.too_old
+    with pytest.raises(ReactionRefused, match="may have been applied"):
+        await replace(memory.inbox, clock=lambda: moment).handle(message)
+    await replace(memory.inbox, clock=lambda: moment - timedelta(seconds=1)).handle(message)
+    assert memory.marks() == ("a",)
 
 
 def too_old_at(age: timedelta) -> bool:
