@@ -3,11 +3,13 @@
 What every service rests on is looked at in the examples too.
 """
 
+import importlib
 import inspect
 import logging
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import azure.functions as func
@@ -18,8 +20,10 @@ from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.functions.edge.http_functions import http_function
 from cosmos_outbox.functions.function_app import App
 from cosmos_outbox.functions.function_app import app as function_app
+from cosmos_outbox.functions.receiving import AWAY_SECONDS, receive_from_queue
 from cosmos_outbox.http import Answer, Answering, Request
 from cosmos_outbox.inbox.entry import After
+from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.reading import TolerantReader
@@ -283,6 +287,37 @@ async def test_a_message_is_given_back_only_after_a_wait_also_where_a_setting_is
                 f"{app}: let {name} call cosmos_outbox.functions.subscription.receive"
             )
             waited.clear()
+
+
+async def test_a_message_whose_data_cannot_be_read_is_given_back_only_after_a_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waited: list[float] = []
+
+    async def wait(seconds: float) -> None:
+        waited.append(seconds)
+
+    class Claims:
+        async def complete(self, found: object) -> None:
+            raise StoreAway("its data cannot be read")
+
+    monkeypatch.setattr("asyncio.sleep", wait)
+    subscriber = SimpleNamespace(subscription="mails", queues=lambda: SimpleNamespace(claims=Claims()))
+    wired: Any = SimpleNamespace(subscriptions={"mails": SimpleNamespace(subscriber=subscriber)})
+    message: Any = func.QueueMessage(id="m", body=b"{}")
+    context: Any = None
+    with pytest.raises(StoreAway, match="cannot be read"):
+        await receive_from_queue(lambda: wired, "mails", message, context)
+    assert waited == [AWAY_SECONDS]
+
+
+def test_an_app_without_the_package_of_its_host_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_spec(name: str) -> object:
+        return None if name == "azure.functions" else name
+
+    monkeypatch.setattr("cosmos_outbox.settings.extras.find_spec", find_spec)
+    with pytest.raises(Misconfigured, match=r"azure-functions: not installed.*cosmos-outbox\[functions\]"):
+        importlib.reload(sys.modules["cosmos_outbox.functions"])
 
 
 @EVERY_APP

@@ -78,7 +78,7 @@ async def test_an_operator_gives_up_an_effect_of_which_nobody_knows_and_the_mess
             ("discard_set_aside", {"reason": "r"}),
         ):
             told = await call(name, body, status=404, id="7")
-            assert told["detail"].startswith("no record has this id"), "it is no parked event"
+            assert told["detail"] == "no record has this id: take an id from the list of what is set aside"
         assert await call("apply_set_aside", {}, status=204, id=aside.id) is None, "what is given up is done"
         assert (await call("list_set_aside"))["items"] == []
 
@@ -93,6 +93,8 @@ async def test_the_reason_that_an_operator_gives_stays_with_the_record() -> None
     call = Calls(function_app(dealer))
     async with in_memory(dealer) as memory:
         [aside] = await memory.deliver(message(("car", "1"), "Sold", 1, data={}))
+        told = await call("discard_set_aside", {"reason": "  "}, status=400, id=aside.id)
+        assert [each["field"] for each in told["errors"]] == ["reason"], "an operator has one"
         assert await call("discard_set_aside", {"reason": " not ours "}, status=204, id=aside.id) is None
         record = await dealer().subscriptions["mails"].subscriber.retrier.set_aside.get(aside.id)
         assert (record.state, record.reason) == (RecordState.DISCARDED, "not ours")
