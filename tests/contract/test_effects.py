@@ -419,6 +419,7 @@ async def test_while_its_service_is_away_a_call_tries_again_without_a_write(worl
     world.outbound.raises = [EffectAway("closed")] * 50
     with pytest.raises(EffectAway):
         await world.inbox.handle(two)
+    assert world.outbound.asked.count(two.id) == 4, "after 1, 2 and 4 seconds, and 8 more are too many"
     assert (await world.item()).running is None
     world.outbound.raises = []
     await world.inbox.handle(two)
@@ -532,6 +533,21 @@ async def test_an_effect_that_began_is_not_cut_off_by_its_caller(world: World) -
         await world.inbox.handle(one)
     goes_on.set()
     await inbox.join()
+    await world.inbox.handle(one)
+    assert world.outbound.asked == ids(one)
+
+
+async def test_a_call_whose_start_was_passed_by_another_one_meanwhile_does_not_tell_how_it_went(
+    world: World,
+) -> None:
+    [one] = await world.stored("Mailed")
+
+    async def slow(event: Event) -> None:
+        await world.outbound.effect(event)
+        await world.write(last=1, running=None)  # another call takes this one for dead
+
+    with pytest.raises(EffectRunning, match="took too long"):
+        await replace(world.inbox, effect=slow).handle(one)
     await world.inbox.handle(one)
     assert world.outbound.asked == ids(one)
 
