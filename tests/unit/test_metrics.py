@@ -41,7 +41,9 @@ from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import contact_id, event_document, poison_document, read
 from tests.support.publishing import event as publishable
 from tests.support.publishing import publish
+from tests.support.reactions import told
 from tests.support.telemetry import Recorded, recording
+from tests.unit.test_reactions import Memory
 
 SUBSCRIPTION = {"messaging.destination.subscription.name": "s"}
 
@@ -306,6 +308,17 @@ async def test_what_became_of_events_at_a_state_is_counted_and_their_age_measure
     assert recorded.points("outbox.inbox.gaps_healed") == [({}, 1)]
     assert recorded.points("outbox.commit_to_applied") == [({}, 3)], "1 and 2 and 6, but not the healed one"
     assert recorded.measured("outbox.commit_to_applied") == 6.0
+
+
+async def test_what_became_of_a_reactions_messages_is_counted_and_a_refusal_once(recorded: Recorded) -> None:
+    memory = Memory()
+    handled = receiver(memory.inbox.handle)
+    for number, message in enumerate((told("h", "a"), told("closed", "b"))):
+        for again in range(2):
+            await handled.receive(inbox.delivery(message, 10 * number + again))
+    assert outcomes(recorded) == {"applied": 1, "duplicate": 1, "refused": 2}
+    [(_, measured)] = recorded.points("outbox.commit_to_applied")
+    assert measured == 1
 
 
 async def test_what_is_handled_beside_a_receiver_is_of_no_subscription(recorded: Recorded) -> None:

@@ -105,6 +105,7 @@ async def test_a_message_costs_one_read_and_one_write_and_one_that_comes_again_t
     inbox = memory.inbox
     await inbox.handle(message)
     assert (memory.calls, memory.marks()) == (["read", "write", "find"], ("a",))
+    assert memory.cursors == {}, "in any order nobody asks for one"
     assert inbox.counts == {ReactionOutcome.APPLIED: 1}
 
 
@@ -125,8 +126,10 @@ async def test_what_an_operator_asks_for_is_refused_again_with_the_reason_of_now
     with pytest.raises(ReactionRefused):
         await memory.inbox.handle(message)
     for _ in range(2):
+        memory.calls.clear()
         with pytest.raises(ReactionRefused, match="the heap is closed"):
             await memory.inbox.apply(message)
+        assert memory.calls == ["find", "read"], "its record says so already"
     memory.close("closed", closed=False)
     memory.raises = [ReactionRefused("no transaction holds it")]
     with pytest.raises(ReactionRefused, match="no transaction holds it"):
@@ -137,6 +140,15 @@ async def test_what_an_operator_asks_for_is_refused_again_with_the_reason_of_now
     memory.calls.clear()
     await memory.inbox.apply(message)
     assert memory.calls == ["find"], "it is applied"
+
+
+async def test_what_was_refused_may_have_nothing_to_change_when_an_operator_asks_for_it() -> None:
+    memory, message = Memory(), told("closed", "a")
+    with pytest.raises(ReactionRefused):
+        await memory.inbox.handle(message)
+    inbox = memory.inbox
+    await replace(inbox, rules=replace(inbox.rules, react=lambda heap, _: heap)).apply(message)
+    assert memory.outcomes == ["nothing"]
 
 
 async def test_a_change_that_no_transaction_holds_is_decided_anew_before_it_is_refused() -> None:
@@ -227,8 +239,9 @@ async def test_newest_wins_whatever_is_left_out_and_each_in_order_waits() -> Non
         await newest.inbox.handle(told("h", str(sequence), sequence))
     assert newest.marks() == ("1", "4", "5")
     await each.inbox.handle(told("h", "1", 1))
-    with pytest.raises(NotInTurn, match="event 3 of offer o-1 waits for event 2"):
-        await each.inbox.handle(told("h", "3", 3))
+    for ask in (each.inbox.handle(told("h", "3", 3)), each.inbox.give_up(told("h", "3", 3), "not wanted")):
+        with pytest.raises(NotInTurn, match="event 3 of offer o-1 waits for event 2"):
+            await ask
     for sequence in (2, 3):
         await each.inbox.handle(told("h", str(sequence), sequence))
     assert each.marks() == ("1", "2", "3")
@@ -255,8 +268,10 @@ async def test_what_was_refused_is_applied_after_all_only_where_no_newer_one_has
 
 async def test_what_is_given_up_is_applied_by_nobody_and_is_given_up_again_with_the_same_answer() -> None:
     memory, message = Memory(), told("h", "a")
-    for _ in range(2):
+    for calls in (["find", "read", "write"], ["find"]):
+        memory.calls.clear()
         await memory.inbox.give_up(message, "not wanted")
+        assert memory.calls == calls
     inbox = memory.inbox
     await inbox.handle(message)
     await inbox.apply(message)
@@ -403,11 +418,13 @@ class LookingUp:
     memory: Memory = field(default_factory=Memory)
     lists: Lists = field(default_factory=Lists)
     finds: Any = None
+    asked: int = 0
 
     def __post_init__(self) -> None:
         self.memory.targets = LookedUp("marks", self.lists, self.look_up)
 
     async def look_up(self, newest: Newest, event: Event) -> Any:
+        self.asked += 1
         return self.finds
 
 
@@ -419,6 +436,13 @@ async def test_what_was_looked_up_first_holds_also_where_a_replica_lags() -> Non
     world.finds, world.lists.lags = ["closed"], True
     await world.memory.inbox.handle(message)
     assert (world.memory.marks(), world.memory.outcomes) == (("a",), ["applied"])
+
+
+async def test_what_was_looked_up_is_looked_up_once() -> None:
+    world, message = LookingUp(finds=["h"]), told("", "a")
+    for _ in range(2):
+        await world.memory.inbox.handle(message)
+    assert (world.asked, len(world.lists.untils)) == (1, 1)
 
 
 async def test_a_list_that_expires_at_the_moment_is_looked_up_by_the_next_attempt() -> None:
