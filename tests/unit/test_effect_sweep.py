@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -67,10 +67,10 @@ async def test_a_round_that_was_broken_off_goes_on_with_its_next_page(
     events = [await world.has(f"{number:03}") for number in range(3 * PAGE)]
     list_changed, broken = world.lists.list_changed, [False, True]
 
-    async def away_once(*given: object) -> SeenPage:
+    async def away_once(since: datetime, until: datetime, position: str | None) -> SeenPage:
         if broken and broken.pop(0):
             raise StoreAway("it is away")
-        return await list_changed(*given)  # type: ignore[arg-type]  # as it was given
+        return await list_changed(since, until, position)
 
     world.lists.list_changed = away_once  # type: ignore[method-assign]  # a fault
     with pytest.raises(StoreAway):
@@ -160,7 +160,7 @@ async def test_a_first_round_that_never_ends_is_told_as_late_when_it_is(
     world = World()
     await world.has("a")
 
-    async def away(*_: object) -> SeenPage:
+    async def away(since: datetime, until: datetime, position: str | None) -> SeenPage:
         raise StoreAway("it is away")
 
     world.lists.list_changed = away  # type: ignore[method-assign]  # a fault
@@ -176,12 +176,12 @@ async def test_two_processes_make_no_round_beside_each_other() -> None:
     lost = await world.has("a")
     list_changed = world.lists.list_changed
 
-    async def meanwhile(*given: object) -> SeenPage:
+    async def meanwhile(since: datetime, until: datetime, position: str | None) -> SeenPage:
         world.lists.list_changed = list_changed  # type: ignore[method-assign]  # once
         saves = world.lists.saves
         await world.sweep.run(seconds=60)
         assert world.lists.saves == saves
-        return await list_changed(*given)  # type: ignore[arg-type]  # as it was given
+        return await list_changed(since, until, position)
 
     world.lists.list_changed = meanwhile  # type: ignore[method-assign]  # another process
     await world.run()

@@ -439,6 +439,15 @@ async def test_a_sweep_over_nothing_tells_nothing(caplog: pytest.LogCaptureFixtu
     assert "has ended" not in caplog.text
 
 
+async def test_in_a_round_an_entry_that_is_right_costs_one_read_of_its_source_and_none_behind_a_fence() -> (
+    None
+):
+    world = World()
+    world.has("a", 2, 2)
+    assert await world.swept() == Counts(entries=1, sources=1)
+    assert (world.source.reads, world.source.fences) == (1, 0)
+
+
 async def test_an_entry_that_moves_while_it_is_compared_gets_no_mark() -> None:
     world = World()
     moved, removed = world.has("a", 1, 3), world.has("b", 1, 3)
