@@ -37,9 +37,8 @@ class EffectSweep:
         )
         if progress.is_claimed(now):
             return
-        waits = (
-            progress.since if progress.last_ended_at else progress.began_at
-        )  # the first round looks at all
+        # The first round looks at all that there is: it is late where it takes long.
+        waits = progress.since if progress.last_ended_at else progress.began_at
         if waits is not None and now - waits > events_live / 2:
             _log.error(
                 "the sweep of effects is late: it has not looked at all that was stored since %s, and events live for "

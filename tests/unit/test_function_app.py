@@ -138,7 +138,7 @@ def test_the_canary_sings_and_is_heard_only_where_a_setting_wants_it(monkeypatch
     there = []
     for wanted in ("", "true"):
         monkeypatch.setenv("CANARY", wanted)
-        names = {each.get_function_name() for each in function_app(service).get_functions()}
+        names = {str(each.get_function_name()) for each in function_app(service).get_functions()}
         there.append(sorted(names & {"sing_canary", "canary", "watch_canary"}))
     assert there == [[], ["canary", "sing_canary", "watch_canary"]]
 
@@ -304,10 +304,11 @@ async def test_a_message_whose_data_cannot_be_read_is_given_back_only_after_a_wa
     monkeypatch.setattr("asyncio.sleep", wait)
     subscriber = SimpleNamespace(subscription="mails", queues=lambda: SimpleNamespace(claims=Claims()))
     wired: Any = SimpleNamespace(subscriptions={"mails": SimpleNamespace(subscriber=subscriber)})
+    service_of: Any = lambda: wired  # noqa: E731 - stands in for a declared service
     message: Any = func.QueueMessage(id="m", body=b"{}")
     context: Any = None
     with pytest.raises(StoreAway, match="cannot be read"):
-        await receive_from_queue(lambda: wired, "mails", message, context)
+        await receive_from_queue(service_of, "mails", message, context)
     assert waited == [AWAY_SECONDS]
 
 

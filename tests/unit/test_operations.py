@@ -88,8 +88,10 @@ def test_what_is_late_and_what_is_at_risk_are_told_apart(
 
 def test_an_instance_tells_its_rate_to_a_tenth_and_what_the_service_calls_things() -> None:
     process = Instance({"COSMOS_DATABASE": "d"})
+    seconds = [100.0]
     for second in (100.0, 101.0):
-        with using(replace(SYSTEM, monotonic=lambda second=second: second)):
+        seconds[0] = second
+        with using(replace(SYSTEM, monotonic=lambda: seconds[0])):
             process.forwarded.add(103)
             told = json.loads(operations.instance(process, NAMES, ["set-aside"]).body)
     assert told["forwardedPerSecond"] == 10.3, "over ten seconds"

@@ -320,7 +320,7 @@ async def test_another_message_with_the_same_id_is_refused_and_not_of_the_record
 async def test_a_copy_whose_fields_come_in_another_order_is_the_same_message() -> None:
     memory, message = Memory(), told("h", "a")
     await memory.inbox.handle(message)
-    await memory.inbox.handle(replace(message, data=dict(reversed(message.data.items()))))
+    await memory.inbox.handle(replace(message, data=dict(reversed([*message.data.items()]))))
     assert memory.marks() == ("a",)
 
 
