@@ -31,19 +31,24 @@ class EffectSweep:
 
     async def run(self, *, seconds: float) -> None:
         """Do what is due, for so many seconds at most. Raises StoreAway."""
-        found, now = await self.changes.progress(), self.inbox.clock()
-        events_live = self.inbox.rules.events_live
-        progress = found or WalkProgress(now, since=now - events_live, form=self.changes.form)
-        if progress.since is not None and now - progress.since > events_live / 2 and found is not None:
+        now, events_live = self.inbox.clock(), self.inbox.rules.events_live
+        progress = await self.changes.progress() or WalkProgress(
+            now, since=now - events_live, form=self.changes.form
+        )
+        if progress.is_claimed(now):
+            return
+        # The first round looks at all that there is: it is late where it takes long.
+        waits = progress.since if progress.last_ended_at else progress.began_at
+        if waits is not None and now - waits > events_live / 2:
             _log.error(
-                "the sweep of effects is late: it has looked at what was stored until %s, and events live for %s. What "
-                "expires before it is looked at has no effect if its message is lost",
-                progress.since.isoformat(),
+                "the sweep of effects is late: it has not looked at all that was stored since %s, and events live for "
+                "%s. What expires before it is looked at has no effect if its message is lost",
+                waits.isoformat(),
                 events_live,
             )
         if progress.side is None:
             every, ended = min(self.pause, events_live / 4), progress.last_ended_at
-            if progress.is_claimed(now) or (ended is not None and now - ended < every):
+            if ended is not None and now - ended < every:
                 return
             newest = (progress.as_of or now) - self.young
             progress = replace(progress, until=max(newest, progress.since or newest))

@@ -86,7 +86,7 @@ class ReactionRecord:
     outcome: ReactionOutcome
     fingerprint: str
     """Of the message."""
-    sequence: int = 0
+    sequence: int
     """The target's last after it; 0: there was no target."""
     reason: str = ""
     """Of a no."""

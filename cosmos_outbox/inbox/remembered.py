@@ -24,7 +24,6 @@ class Remembered(Generic[S]):
 
     def note(self, key: AggregateKey, entry: Entry[S], version: str) -> None:
         """It was written, and is at this version now."""
-        self._entries.pop(key, None)
         self._entries[key] = VersionedEntry(entry, version)
         if len(self._entries) > MOST:
             del self._entries[next(iter(self._entries))]

@@ -231,7 +231,6 @@ class Sweep(Generic[S]):
         of_entry = replace(
             seen,
             sequence=entry.last_sequence,
-            deleted=False,
             blocked_since=read.blocked_since,
             other_form=entry.other_form,
         )

@@ -32,6 +32,7 @@ from cosmos_outbox.inbox.effect import (
 from cosmos_outbox.inbox.effect_operator import EffectOperator
 from cosmos_outbox.inbox.effects import EffectInbox
 from cosmos_outbox.inbox.errors import (
+    Contended,
     EffectAway,
     EffectFailed,
     EffectNotDone,
@@ -418,6 +419,7 @@ async def test_while_its_service_is_away_a_call_tries_again_without_a_write(worl
     world.outbound.raises = [EffectAway("closed")] * 50
     with pytest.raises(EffectAway):
         await world.inbox.handle(two)
+    assert world.outbound.asked.count(two.id) == 4, "after 1, 2 and 4 seconds, and 8 more are too many"
     assert (await world.item()).running is None
     world.outbound.raises = []
     await world.inbox.handle(two)
@@ -535,6 +537,21 @@ async def test_an_effect_that_began_is_not_cut_off_by_its_caller(world: World) -
     assert world.outbound.asked == ids(one)
 
 
+async def test_a_call_whose_start_was_passed_by_another_one_meanwhile_does_not_tell_how_it_went(
+    world: World,
+) -> None:
+    [one] = await world.stored("Mailed")
+
+    async def slow(event: Event) -> None:
+        await world.outbound.effect(event)
+        await world.write(last=1, running=None)  # another call takes this one for dead
+
+    with pytest.raises(EffectRunning, match="took too long"):
+        await replace(world.inbox, effect=slow).handle(one)
+    await world.inbox.handle(one)
+    assert world.outbound.asked == ids(one)
+
+
 async def test_a_call_that_was_slow_to_start_does_not_run_the_effect(world: World) -> None:
     [one] = await world.stored("Mailed")
     slow = Slow(world.items, world.clock)
@@ -567,6 +584,32 @@ class Slow:
         self, size: int, position: str | None, *, unfinished: bool
     ) -> tuple[list[tuple[AggregateKey, EffectItem]], None]:
         raise AssertionError
+
+
+async def test_a_store_that_takes_no_start_is_given_up_before_an_effect_would_be_too_late() -> None:
+    items = FakeItems()
+    world = World(items, FakeEvents(), AggregateKey("contact", "1"))
+    [one] = await world.stored("Mailed")
+    items.faults.at = dict.fromkeys(range(1, 200), (StoreAway, False))
+    with pytest.raises(StoreAway):
+        await world.inbox.handle(one)
+    assert AROUND <= world.clock.now - NOON <= AROUND + timedelta(seconds=1)
+    assert world.outbound.asked == []
+
+
+class Changing(FakeItems):
+    """Another process is always there first."""
+
+    async def write(self, key: AggregateKey, item: EffectItem) -> EffectItem:
+        raise RecordChanged("another version")
+
+
+async def test_an_item_that_changes_each_time_is_tried_later_and_its_message_is_not_done() -> None:
+    world = World(Changing(), FakeEvents(), AggregateKey("contact", "1"))
+    [one] = await world.stored("Mailed")
+    with pytest.raises(Contended, match="contact 1 changes all the time"):
+        await world.inbox.handle(one)
+    assert world.outbound.asked == []
 
 
 async def test_twenty_open_places_hold_up_their_aggregate(world: World) -> None:
@@ -625,6 +668,15 @@ async def test_one_aggregate_is_reset_to_the_place_that_an_operator_tells(world:
     assert world.outbound.asked == ids(three)
     with pytest.raises(NotApplied, match="name one aggregate"):
         await replace(world.operator, inbox=replace(world.inbox, source=None)).reset()
+
+
+async def test_who_is_not_known_begins_behind_the_place_that_an_operator_tells(world: World) -> None:
+    _, two, three = await world.stored("Mailed", "Mailed", "Mailed")
+    assert await world.operator.reset(world.key.id, 2) == 1
+    with pytest.raises(EffectRefused, match="began at place 3"):
+        await world.inbox.handle(two)
+    await world.inbox.handle(three)
+    assert world.outbound.asked == ids(three)
 
 
 async def test_a_list_goes_on_page_by_page_and_takes_no_foreign_token(world: World) -> None:

@@ -277,6 +277,7 @@ async def test_living_entries_are_listed_page_by_page(
     assert back == [("Cid", "0"), ("Bob", "2"), ("Bea", "3"), ("Ada", "4"), ("Ada", "1")]
     begins = await listing.page([[Condition("name", "B", beginning=True)]], "name", 9, None)
     assert [each.state.name for each in begins.items] == ["Bea", "Bob"]
+    assert not (await listing.page([[Condition("name", "B")]], "name", 9, None)).items, "it is the whole text"
     either = [[Condition("name", "Ada"), Condition("name", "Cid")]]
     assert len((await listing.page(either, "name", 9, None)).items) == 3
     [first, *_] = begins.items

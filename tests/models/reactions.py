@@ -284,7 +284,9 @@ class Model:
             Cursor(thing.cursor, str(thing.cursor_version)),
         )
         if process.refused is not None:
-            record = ReactionRecord(ReactionOutcome.REFUSED, fingerprint(event), version=str(process.refused))
+            record = ReactionRecord(
+                ReactionOutcome.REFUSED, fingerprint(event), 0, version=str(process.refused)
+            )
         order = self.story.order if self._on("cursor") else InOrder.ANY
         if order is InOrder.EACH and not self._on("next_only"):
             order = InOrder.NEWEST

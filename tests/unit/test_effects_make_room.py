@@ -1,6 +1,8 @@
 """An effect that hangs holds up the others of its session for seconds, and is not cut off; in virtual time."""
 
 import asyncio
+import gc
+import logging
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -9,7 +11,7 @@ import pytest
 
 from cosmos_outbox.inbox.effect import CALL, EffectItem, RunningEffect
 from cosmos_outbox.inbox.effects import MOST_LEFT, EffectInbox
-from cosmos_outbox.inbox.errors import EffectAway, StoreAway
+from cosmos_outbox.inbox.errors import EffectAway, EffectNotDone, StoreAway
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.receiver import HOLD_SECONDS, PATIENT_SECONDS, WAIT_SECONDS, Receiver
 from cosmos_outbox.inbox.retrier import Retrier
@@ -42,6 +44,9 @@ class World:
     away_until: float = 0.0
     takes: float = 0.0
     """How many seconds an effect of a sick aggregate takes beside."""
+
+    fails: bool = False
+    """The effects of a sick aggregate, after they have waited."""
 
     hot: bool = False
     """The store is throttled where the sick aggregate's item is, and nowhere else."""
@@ -79,6 +84,8 @@ class World:
         if received.aggregate != WELL:
             await asyncio.sleep(self.takes)
             await self.goes_on.wait()
+            if self.fails:
+                raise EffectNotDone("no such address")
         self.ended.append((*here, round(self.loop.time())))
 
     async def receive(self, received: Event, number: int) -> None:
@@ -112,6 +119,28 @@ def test_an_effect_that_hangs_makes_room_and_runs_once() -> None:
     assert [each[:2] for each in world.began if each[0] == "sick"] == [("sick", 1), ("sick", 2)]
     assert [each[:2] for each in world.ended if each[0] == "sick"] == [("sick", 1), ("sick", 2)]
     assert {state for _, _, state in world.states} == {RecordState.APPLIED}
+
+
+def test_an_effect_that_fails_when_nobody_waits_for_it_any_more_is_told_in_our_words_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, "cosmos_outbox")
+    world = World(fails=True)
+
+    async def session() -> None:
+        await world.receive(mailed(SICK, 1), 1)
+        world.goes_on.set()
+        await world.inbox.join()
+        gc.collect()
+        assert "failed: no such address. It is tried again" in caplog.text
+        assert "never retrieved" not in caplog.text
+        world.fails = False
+        await world.retrier.run(seconds=600)
+
+    world.loop.run(session())
+    assert [each[:2] for each in world.ended] == [("sick", 1)]
+    ended = [each.getMessage() for each in caplog.records if "an effect ended" in each.getMessage()]
+    assert ended == ["an effect ended: no such address"], "and nothing of what was done"
 
 
 def test_lost_events_whose_effects_are_slow_make_room_between_two_of_them() -> None:

@@ -30,6 +30,12 @@ def test_a_form_that_changes_gets_another_number(
     )
 
 
+def test_a_form_that_names_no_number_goes_on_with_what_was_stored_of_it() -> None:
+    form = EntryForm(directory.FORM.model, search={}, sorted_by=[])
+    assert form.is_of({"form": 1})
+    assert not form.is_of({"form": 0})
+
+
 @pytest.mark.parametrize("data", [{}, None, {"firstName": 7}, []])
 def test_a_state_that_cannot_be_read_is_none(data: object) -> None:
     assert directory.FORM.read({"data": data}) is None

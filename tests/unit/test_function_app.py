@@ -3,22 +3,27 @@
 What every service rests on is looked at in the examples too.
 """
 
+import importlib
 import inspect
 import logging
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import azure.functions as func
 import pytest
 
+from cosmos_outbox import Names, Service
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.functions.edge.http_functions import http_function
 from cosmos_outbox.functions.function_app import App
 from cosmos_outbox.functions.function_app import app as function_app
+from cosmos_outbox.functions.receiving import AWAY_SECONDS, receive_from_queue
 from cosmos_outbox.http import Answer, Answering, Request
 from cosmos_outbox.inbox.entry import After
+from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.reading import TolerantReader
@@ -30,7 +35,7 @@ from cosmos_outbox.sources.nowhere import NoSource
 from cosmos_outbox.wiring.located import located
 from cosmos_outbox.wiring.subscribing import SubscriberService
 from tests.support.functions import functions
-from tests.support.tasks import service, tasks
+from tests.support.tasks import Task, service, tasks
 
 ROOT = Path(__file__).resolve().parents[2]
 FUNCTIONS = functions()
@@ -106,6 +111,36 @@ def test_a_trigger_has_the_services_own_name_unless_a_setting_gives_another(
         ]
         assert trigger is not None
         assert trigger.get_dict_repr()[binding] == expected
+
+
+def test_a_reaction_to_another_teams_events_receives_from_that_teams_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = Service("office", [Task], Names(database="d", container="c", topic="office-events"))
+    for name, topic in (("moves", Named("MOVES_TOPIC", "building-events")), ("news", None)):
+        made.reaction(name, of="building", to=Task, target=lambda _: "7", order="any", topic=topic)(_leave)
+    for given, expected in ((None, "building-events"), ("another", "another")):
+        monkeypatch.delenv("MOVES_TOPIC", raising=False)
+        if given:
+            monkeypatch.setenv("MOVES_TOPIC", given)
+        declared = {
+            each.get_function_name(): each.get_trigger() for each in function_app(made).get_functions()
+        }
+        topics = [each.get_dict_repr()["topicName"] for name in ("moves", "news") if (each := declared[name])]
+        assert topics == [expected, "office-events"]
+
+
+def _leave(task: Task | None, event: Event) -> None:
+    """Changes nothing."""
+
+
+def test_the_canary_sings_and_is_heard_only_where_a_setting_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = []
+    for wanted in ("", "true"):
+        monkeypatch.setenv("CANARY", wanted)
+        names = {str(each.get_function_name()) for each in function_app(service).get_functions()}
+        there.append(sorted(names & {"sing_canary", "canary", "watch_canary"}))
+    assert there == [[], ["canary", "sing_canary", "watch_canary"]]
 
 
 @EVERY_APP
@@ -252,6 +287,38 @@ async def test_a_message_is_given_back_only_after_a_wait_also_where_a_setting_is
                 f"{app}: let {name} call cosmos_outbox.functions.subscription.receive"
             )
             waited.clear()
+
+
+async def test_a_message_whose_data_cannot_be_read_is_given_back_only_after_a_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waited: list[float] = []
+
+    async def wait(seconds: float) -> None:
+        waited.append(seconds)
+
+    class Claims:
+        async def complete(self, found: object) -> None:
+            raise StoreAway("its data cannot be read")
+
+    monkeypatch.setattr("asyncio.sleep", wait)
+    subscriber = SimpleNamespace(subscription="mails", queues=lambda: SimpleNamespace(claims=Claims()))
+    wired: Any = SimpleNamespace(subscriptions={"mails": SimpleNamespace(subscriber=subscriber)})
+    service_of: Any = lambda: wired  # noqa: E731 - stands in for a declared service
+    message: Any = func.QueueMessage(id="m", body=b"{}")
+    context: Any = None
+    with pytest.raises(StoreAway, match="cannot be read"):
+        await receive_from_queue(service_of, "mails", message, context)
+    assert waited == [AWAY_SECONDS]
+
+
+def test_an_app_without_the_package_of_its_host_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_spec(name: str) -> object:
+        return None if name == "azure.functions" else name
+
+    monkeypatch.setattr("cosmos_outbox.settings.extras.find_spec", find_spec)
+    with pytest.raises(Misconfigured, match=r"azure-functions: not installed.*cosmos-outbox\[functions\]"):
+        importlib.reload(sys.modules["cosmos_outbox.functions"])
 
 
 @EVERY_APP

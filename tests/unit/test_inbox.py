@@ -1,19 +1,24 @@
 """The state mode, call by call: what is read and written, and that no lost answer changes the result."""
 
+import asyncio
 import logging
+import math
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from itertools import product
 
 import pytest
 
 from cosmos_outbox.inbox.decision import Because, Complete, Done, Heal, Put, mend
-from cosmos_outbox.inbox.entry import Entry, Found
+from cosmos_outbox.inbox.entry import Entry, Found, VersionedEntry
 from cosmos_outbox.inbox.errors import Contended, EntryChanged, SourceBehind, StoreAway
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.remembered import MOST
+from cosmos_outbox.inbox.shows import shows
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import SYSTEM, using
+from cosmos_outbox.testing.simulation.loop import Loop
 from tests.support.inbox import KEY, NOON, FakeEntries, FakeSource, Faults, event, notice, project
 
 State = tuple[int, ...]
@@ -175,6 +180,18 @@ async def test_the_entries_that_were_written_last_are_remembered() -> None:
     assert entries.reads == len(keys), "each was forgotten just before it was asked for"
     await inbox.handle(event(3, key=keys[-1]))
     assert entries.reads == len(keys)
+
+
+async def test_an_entry_that_is_written_again_is_one_of_those_that_were_written_last() -> None:
+    entries = FakeEntries[State]()
+    inbox, keys = making(entries, FakeSource()), [AggregateKey("thing", str(n)) for n in range(MOST + 1)]
+    for key in keys[:MOST]:
+        await inbox.handle(event(1, key=key))
+    await inbox.handle(event(2, key=keys[0]))
+    assert entries.reads == 0, "there is room for all of these"
+    await inbox.handle(event(1, key=keys[MOST]))
+    await inbox.handle(event(3, key=keys[0]))
+    assert entries.reads == 0, "the second one was forgotten"
 
 
 @pytest.mark.parametrize(
@@ -424,6 +441,45 @@ async def test_what_is_told_has_no_personal_data(caplog: pytest.LogCaptureFixtur
             await inbox.handle(received)
     assert "contoso" not in caplog.text
     assert "contoso" not in repr(received)
+
+
+def test_an_age_counts_the_zone_of_an_event_and_one_without_a_zone_is_of_utc() -> None:
+    for created_at in (NOON, NOON.replace(tzinfo=None), NOON.astimezone(timezone(timedelta(hours=2)))):
+        received = replace(event(1), created_at=created_at)
+        assert received.age(NOON + timedelta(minutes=5)) == timedelta(minutes=5)
+
+
+def test_events_can_be_members_of_a_set_whatever_they_tell() -> None:
+    assert len({event(1), event(2), event(1)}) == 2
+
+
+class Slow(FakeEntries[State]):
+    """A store whose entry reaches an event late, or never: it counts the reads."""
+
+    shown_at = math.inf
+
+    async def read(self, key: AggregateKey) -> VersionedEntry[State] | None:
+        self.reads += 1
+        assert self.reads < 1_000, "it asks without a pause"
+        if asyncio.get_running_loop().time() < self.shown_at:
+            raise StoreAway("it is away")
+        return VersionedEntry(Entry(2, None, (1, 2)), "1")
+
+
+@pytest.mark.parametrize("shown_at", [0.0, 1.25, math.inf])
+def test_who_waits_for_a_write_is_told_as_soon_as_it_is_shown_and_never_later_than_promised(
+    shown_at: float,
+) -> None:
+    loop, entries = Loop(), Slow()
+    entries.shown_at = shown_at
+
+    async def wait() -> bool:
+        with using(replace(SYSTEM, monotonic=loop.time)):
+            return await shows(entries, KEY, 2, seconds=2.0)
+
+    assert loop.run(wait()) is (shown_at < 2)
+    assert loop.time() <= min(shown_at + 0.2, 2.0)
+    assert entries.reads <= 21
 
 
 async def test_healing_is_counted_by_its_reason() -> None:

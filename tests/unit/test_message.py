@@ -9,8 +9,10 @@ from azure.servicebus._pyamqp._encode import encode_value
 from azure.servicebus._pyamqp.types import TYPE, VALUE, AMQPTypes
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from cosmos_outbox.inbox.errors import Unreadable
+from cosmos_outbox.inbox.reading import TolerantReader
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
@@ -145,6 +147,37 @@ def test_a_body_that_is_no_event_is_refused_without_being_repeated() -> None:
         with pytest.raises(Unreadable) as caught:
             READER.event(body, {})
         assert "Jane" not in str(caught.value)
+
+
+def test_what_a_subscriber_has_read_stays_as_it_was_sent_and_an_error_does_not_repeat_it() -> None:
+    class Person(TolerantReader):
+        first_name: str
+        age: int = 0
+
+    read = Person.model_validate({"firstName": "Jane", "town": "Paris"})
+    assert read == Person(first_name="Jane")
+    with pytest.raises(ValidationError, match="frozen"):
+        read.first_name = "Joan"  # type: ignore[misc]  # that is what is refused
+    with pytest.raises(ValidationError, match="age") as caught:
+        Person.model_validate({"firstName": "Jane", "age": "johndoe@contoso.com"})
+    assert "johndoe" not in str(caught.value)
+
+
+def test_a_reason_tells_which_fields_are_wrong_and_a_body_that_is_no_json_is_told_as_such() -> None:
+    for body, why in (
+        (b'{"id": "x", "contactId": "c"}', "action, createdAt missing or wrong"),
+        (b"Jane", "no JSON"),
+    ):
+        with pytest.raises(Unreadable, match=why):
+            READER.event(body, {})
+
+
+@pytest.mark.parametrize(("told", "source"), [("/contacts", "/contacts"), (None, ""), (7, "")])
+def test_a_subscriber_is_told_which_service_raised_the_event(told: object, source: str) -> None:
+    body = b'{"id": "e", "action": "A", "sequence": 1, "contactId": "c", "createdAt": "2026-03-01T12:00:00Z"}'
+    event = READER.event(body, {"cloudEvents_source": told})
+    assert event is not None
+    assert event.source == source
 
 
 def test_a_subscriber_reads_of_which_aggregate_an_event_is() -> None:

@@ -11,6 +11,7 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusConnectionError, ServiceBusServerBusyError
 
+from cosmos_outbox.inbox import telemetry as of_subscribers
 from cosmos_outbox.inbox.entry import Entry, Found
 from cosmos_outbox.inbox.errors import EffectNotDone, StoreAway
 from cosmos_outbox.inbox.event import Event
@@ -40,7 +41,9 @@ from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import contact_id, event_document, poison_document, read
 from tests.support.publishing import event as publishable
 from tests.support.publishing import publish
+from tests.support.reactions import told
 from tests.support.telemetry import Recorded, recording
+from tests.unit.test_reactions import Memory
 
 SUBSCRIPTION = {"messaging.destination.subscription.name": "s"}
 
@@ -305,6 +308,36 @@ async def test_what_became_of_events_at_a_state_is_counted_and_their_age_measure
     assert recorded.points("outbox.inbox.gaps_healed") == [({}, 1)]
     assert recorded.points("outbox.commit_to_applied") == [({}, 3)], "1 and 2 and 6, but not the healed one"
     assert recorded.measured("outbox.commit_to_applied") == 6.0
+
+
+async def test_what_became_of_a_reactions_messages_is_counted_and_a_refusal_is_no_duplicate(
+    recorded: Recorded,
+) -> None:
+    memory = Memory()
+    handled = receiver(memory.inbox.handle)
+    for message, times in ((told("h", "a"), 3), (told("closed", "b"), 2)):
+        for number in range(times):
+            await handled.receive(inbox.delivery(message, number))
+    assert outcomes(recorded) == {"applied": 1, "duplicate": 2, "refused": 2}
+    [(_, measured)] = recorded.points("outbox.commit_to_applied")
+    assert measured == 1
+
+
+async def test_what_is_handled_beside_a_receiver_is_of_no_subscription(recorded: Recorded) -> None:
+    """Such as what an operator applies: the task of a message before it may be the same."""
+    source: inbox.FakeSource[tuple[int, ...]] = inbox.FakeSource()
+    source.change(inbox.KEY, Found(1, (1,)))
+    state = StateInbox(inbox.FakeEntries(), source, inbox.project, lambda: inbox.NOON)
+    await receiver(state.handle).receive(inbox.delivery(inbox.event(1)))
+    await state.handle(inbox.event(2))
+    assert recorded.points("outbox.inbox.events") == [
+        (SUBSCRIPTION | {"outbox.outcome": "applied"}, 1),
+        ({"outbox.outcome": "applied"}, 1),
+    ]
+
+
+def test_ages_at_the_relay_and_at_a_subscriber_are_counted_in_the_same_buckets() -> None:
+    assert telemetry.AGES == of_subscribers.AGES
 
 
 async def test_a_sweep_counts_what_was_missing_and_not_an_entry_that_only_has_another_form(

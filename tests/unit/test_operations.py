@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -10,6 +11,8 @@ from cosmos_outbox.cli.status import attention_of_relay
 from cosmos_outbox.functions.operator import operations
 from cosmos_outbox.http.message import Request
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import SYSTEM, using
+from cosmos_outbox.operations.instance import Instance
 from cosmos_outbox.operations.lease_status import LeaseStatus, RelayStatus
 from cosmos_outbox.operations.views.names import PathNames
 from cosmos_outbox.outbox.errors import NotParked
@@ -81,3 +84,20 @@ def test_what_is_late_and_what_is_at_risk_are_told_apart(
     wants = list(attention_of_relay(document, {}))
     begins = ["events are at risk: "] if at_risk else ["the relay is late: "] if late else []
     assert [want[: len(begin)] for want, begin in zip(wants, begins, strict=True)] == begins
+
+
+def test_an_instance_tells_its_rate_to_a_tenth_and_what_the_service_calls_things() -> None:
+    process = Instance({"COSMOS_DATABASE": "d"})
+    seconds = [100.0]
+    for second in (100.0, 101.0):
+        seconds[0] = second
+        with using(replace(SYSTEM, monotonic=lambda: seconds[0])):
+            process.forwarded.add(103)
+            told = json.loads(operations.instance(process, NAMES, ["set-aside"]).body)
+    assert told["forwardedPerSecond"] == 10.3, "over ten seconds"
+    assert (told["forwarded"], told["lists"], told["settings"]) == (
+        206,
+        ["set-aside"],
+        {"COSMOS_DATABASE": "d"},
+    )
+    assert [each["owner"] for each in told["aggregates"]] == ["accountId", "transferId"]

@@ -75,6 +75,10 @@ async def test_a_message_that_is_young_enough_is_applied() -> None:
     assert (await _told_at([LIVES], [timedelta()], timedelta())).written == []
 
 
+async def test_a_message_from_half_a_day_ahead_is_applied_at_once() -> None:
+    assert len((await _told_at([timedelta()], [timedelta()], timedelta(hours=12))).written) == 1
+
+
 @pytest.mark.parametrize("days", [0.6, 100])
 async def test_a_message_from_the_future_waits(days: float) -> None:
     assert (await _told_at([timedelta()], [timedelta()], timedelta(days=days))).written == []

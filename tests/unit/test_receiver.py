@@ -347,6 +347,13 @@ async def test_a_failure_that_seems_to_hit_every_aggregate_is_told_once_and_hold
     assert len(applied) == (healthy_after is not None)
 
 
+async def test_what_is_kept_of_those_that_fail_does_not_grow_with_them() -> None:
+    made = receiver(sick, FakeSetAside(), FakeTime())
+    for number in range(3 * TELL_AT):
+        await made.receive(delivery(event(1, key=AggregateKey("thing", str(number))), number))
+    assert [len(each) for each in made.streak.aggregates.values()] == [TELL_AT]
+
+
 async def test_failures_of_several_kinds_are_not_told_as_one(caplog: pytest.LogCaptureFixture) -> None:
     async def handle(received: Event) -> None:
         raise [KeyError, OSError, SourceBehind][(received.sequence or 0) % 3](f"of {received.aggregate}")

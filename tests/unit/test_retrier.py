@@ -1,5 +1,6 @@
 """What was set aside: which record is tried, in which order, and how often; what the receiver leaves to others."""
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -114,6 +115,31 @@ async def test_healthy_aggregates_between_those_whose_store_is_away_show_that_it
         await retrier(handler, records).run(seconds=60)
     assert len(handler.given) == len(keys), "none is left out"
     assert [*records.states().values()].count(RecordState.APPLIED) == 2 * AWAY_AT
+
+
+async def test_one_that_is_answered_shows_anew_that_the_store_is_not_away_for_all() -> None:
+    handler = Handler()
+    keys = [AggregateKey("thing", f"{number:03}") for number in range(2 * AWAY_AT)]
+    handler.away = {*keys} - {keys[AWAY_AT - 1], keys[-1]}
+    records = await records_of(*(event(1, key=key) for key in keys))
+    with pytest.raises(StoreAway):
+        await retrier(handler, records).run(seconds=60)
+    assert len(handler.given) == len(keys), "so many less one in a row stand for nobody else"
+    assert [*records.states().values()].count(RecordState.APPLIED) == 2
+
+
+async def test_a_run_that_has_applied_something_says_how_much_and_no_other_says_anything(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "cosmos_outbox")
+    handler = Handler()
+    handler.sick = [event(1)]
+    records = await records_of(event(1))
+    assert await retrier(handler, records).run(seconds=60) == Tried(waiting=1)
+    assert "that were set aside" not in caplog.text
+    handler.sick = []
+    assert await retrier(handler, records).run(seconds=60) == Tried(applied=1)
+    assert "applied 1 message(s) that were set aside" in caplog.text
 
 
 async def test_a_message_that_was_too_large_to_keep_is_refused_for_an_operator() -> None:

@@ -433,6 +433,40 @@ async def test_the_end_of_a_sweep_is_a_warning_only_if_there_is_something_to_loo
     assert told == level
 
 
+async def test_a_sweep_over_nothing_tells_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    assert await World().swept() == Counts()
+    assert "has ended" not in caplog.text
+
+
+async def test_in_a_round_an_entry_that_is_right_costs_one_read_of_its_source_and_none_behind_a_fence() -> (
+    None
+):
+    world = World()
+    world.has("a", 2, 2)
+    assert await world.swept() == Counts(entries=1, sources=1)
+    assert (world.source.reads, world.source.fences) == (1, 0)
+
+
+async def test_an_entry_that_moves_while_it_is_compared_gets_no_mark() -> None:
+    world = World()
+    moved, removed = world.has("a", 1, 3), world.has("b", 1, 3)
+    world.blocked = [moved, removed]
+    read = world.source.read
+
+    async def meanwhile(key: AggregateKey) -> Found[State] | None:
+        found = await read(key)
+        if key == moved:
+            world.entries.written[key].append(Entry(2, None, (1, 2)))
+        else:
+            del world.entries.written[key]
+        return found
+
+    world.source.read = meanwhile  # type: ignore[method-assign]  # another writer
+    counts = await world.swept()
+    assert (counts.blocked, counts.failed, world.lists.blocked_since) == (3, 0, {})
+
+
 async def test_a_sweep_that_could_not_compare_all_ends_with_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

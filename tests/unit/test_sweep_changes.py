@@ -72,6 +72,19 @@ async def test_a_change_of_which_no_event_came_is_healed_after_ten_minutes_and_c
     assert world.changes.listed == 1
 
 
+async def test_what_a_look_has_left_and_is_gone_meanwhile_is_asked_for_once() -> None:
+    world = await started("a")
+    unborn = AggregateKey("thing", "unborn")
+    changed(world, unborn, 1)
+    world.blocked = [unborn]
+    await ticked(world, 2)
+    world.blocked = []
+    world.source.change(unborn, None)
+    world.source.reads = world.source.fences = 0
+    await ticked(world, 2)
+    assert (world.source.reads, world.source.fences, world.sequence(unborn)) == (1, 0, None)
+
+
 @pytest.mark.parametrize("seconds", range(0, 1200, 97))
 async def test_a_change_at_whatever_second_is_looked_at(seconds: int) -> None:
     world = await started("a")

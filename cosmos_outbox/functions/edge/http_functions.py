@@ -99,8 +99,6 @@ def resource_functions(calls: Iterable[Call], level: func.AuthLevel | None = Non
     app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
     for call in calls:
         function = http_function(call.handler)
-        query = "&".join(f"{name}=" for name in call.query)
-        function.__doc__ = f"{call.method} /{call.route}{'?' if query else ''}{query}: {call.summary}"
         app.function_name(call.name)(
             app.route(route=call.route, methods=call.methods, auth_level=level)(function)
         )

@@ -1,0 +1,147 @@
+"""The operators' calls of an app, as the host calls its functions, but without a host: over stores in memory."""
+
+import inspect
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import azure.functions as func
+import pytest
+
+from cosmos_outbox import Event, Named, SqliteFile, SubscriberService
+from cosmos_outbox.functions import answering
+from cosmos_outbox.functions.function_app import app as function_app
+from cosmos_outbox.http import Answer, Request, methods
+from cosmos_outbox.inbox.set_aside import RecordState
+from cosmos_outbox.testing import in_memory, message
+from tests.support.tasks import service, tasks
+
+NONE = "0" * 32
+
+
+@dataclass
+class Calls:
+    """The functions of one app."""
+
+    app: func.FunctionApp
+
+    async def __call__(self, name: str, body: Any = None, *, status: int = 200, **route: str) -> Any:
+        """The JSON of the answer, which has this status."""
+        [function] = [each for each in self.app.get_functions() if each.get_function_name() == name]
+        asked = func.HttpRequest(
+            "GET" if body is None else "POST", "http://x/api/x",
+            headers={"Content-Type": "application/json"}, route_params=route,
+            body=b"" if body is None else json.dumps(body).encode(),
+        )  # fmt: skip
+        answer = await function.get_user_function()(asked)
+        assert answer.status_code == status, answer.get_body()
+        return json.loads(answer.get_body()) if answer.get_body() else None
+
+
+async def test_an_operator_gives_up_an_effect_of_which_nobody_knows_and_the_message_that_was_set_aside(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    dealer = SubscriberService("dealer", SqliteFile(Named("DEALER", "dealer.db")), topic="cars")
+
+    @dealer.effect("mails", of="car", repeatable=False)
+    async def mail(told: Event) -> None:
+        raise ZeroDivisionError
+
+    call = Calls(function_app(dealer))
+    async with in_memory(dealer) as memory:
+        sold = message(("car", "1"), "Sold", 1, data={"price": 5})
+        [aside] = await memory.deliver(sold)
+        assert await call("health") == {"status": "healthy"}
+        [effect] = (await call("list_effects"))["items"]
+        assert (effect["aggregateType"], effect["sequence"], effect["state"]) == (
+            "car",
+            1,
+            "may have been handled",
+        )
+        for wrong in ("7", NONE):
+            told = await call("discard_effect", {"reason": "not ours"}, status=404, id=wrong)
+            assert told["detail"].startswith("no open effect has this id"), "it is no parked event"
+        assert (
+            await call("discard_effect", {"reason": "it came by post"}, status=204, id=effect["id"]) is None
+        )
+        assert (await call("list_effects"))["items"] == []
+        assert "it came by post" in caplog.text
+
+        [listed] = (await call("list_set_aside"))["items"]
+        assert (listed["id"], "message" in listed) == (aside.id, False)
+        shown = await call("get_set_aside", id=aside.id)
+        assert json.loads(shown["message"]["body"])["price"] == 5
+        assert (await call("get_subscriber"))["setAside"] == {"waiting": 0, "refused": 1}
+        for name, body in (
+            ("get_set_aside", None),
+            ("apply_set_aside", {}),
+            ("discard_set_aside", {"reason": "r"}),
+        ):
+            told = await call(name, body, status=404, id="7")
+            assert told["detail"] == "no record has this id: take an id from the list of what is set aside"
+        assert await call("apply_set_aside", {}, status=204, id=aside.id) is None, "what is given up is done"
+        assert (await call("list_set_aside"))["items"] == []
+
+
+async def test_the_reason_that_an_operator_gives_stays_with_the_record() -> None:
+    dealer = SubscriberService("dealer", SqliteFile(Named("DEALER", "dealer.db")), topic="cars")
+
+    @dealer.effect("mails", of="car", on=["Sold"])
+    async def mail(told: Event) -> None:
+        raise ZeroDivisionError
+
+    call = Calls(function_app(dealer))
+    async with in_memory(dealer) as memory:
+        [aside] = await memory.deliver(message(("car", "1"), "Sold", 1, data={}))
+        told = await call("discard_set_aside", {"reason": "  "}, status=400, id=aside.id)
+        assert [each["field"] for each in told["errors"]] == ["reason"], "an operator has one"
+        assert await call("discard_set_aside", {"reason": " not ours "}, status=204, id=aside.id) is None
+        record = await dealer().subscriptions["mails"].subscriber.retrier.set_aside.get(aside.id)
+        assert (record.state, record.reason) == (RecordState.DISCARDED, "not ours")
+        told = await call("get_set_aside", status=404, id=aside.id)
+        assert "closed as discarded" in told["detail"]
+
+
+async def test_a_path_that_nobody_has_is_answered_with_where_to_begin() -> None:
+    dealer = SubscriberService("dealer", SqliteFile(Named("DEALER", "dealer.db")), topic="cars")
+    dealer.effect("mails", of="car")(_nothing)
+    told = await Calls(function_app(dealer))("unrouted", status=404, path="contacts/7")
+    assert "operators begin at /api/subscriber" in told["detail"]
+    told = await Calls(function_app(dealer))("unrouted", status=404, path="partner/parked")
+    assert "operators begin at /api/subscriber" in told["detail"], "it has no destinations"
+    office = Calls(function_app(service, resources=[tasks]))
+    told = await office("unrouted", status=404, path="partner/parked/7")
+    assert told["detail"] == "the service has no destination 'partner'; it has: none"
+    for path in ("partner/tasks", "watch_relay"):  # a timer has a function, and no path
+        told = await office("unrouted", status=404, path=path)
+        assert "tasks are at /api/tasks" in told["detail"]
+
+
+async def _nothing(told: Event) -> None:
+    """Is never asked for."""
+
+
+async def test_what_a_call_of_ones_own_takes_is_told_by_its_docstring() -> None:
+    app = function_app(service)
+
+    @app.route(route="board", methods=methods.READING)
+    @answering(service)
+    async def board(req: Request) -> Answer:
+        """GET /board?city=&pageSize=: the board."""
+        return Answer(200)
+
+    told = (await Calls(app)("get_openapi"))["paths"]["/api/board"]["get"]
+    assert told["summary"] == "The board"
+    city, size, *_ = told["parameters"]
+    assert (city["name"], "pageSize" in json.dumps(size)) == ("city", True)
+
+
+def test_the_host_finds_the_request_and_its_context_in_the_signature_of_each_function() -> None:
+    """It gives its context to no function that does not name it, and loads none that names it otherwise."""
+    for function in function_app(service, resources=[tasks]).get_functions():
+        trigger = function.get_trigger()
+        if trigger is None or trigger.get_dict_repr()["type"] != "httpTrigger":
+            continue
+        found = inspect.signature(function.get_user_function())
+        assert [*found.parameters] == ["req", "context"], function.get_function_name()
+        assert function.get_user_function().__annotations__["context"] is func.Context
