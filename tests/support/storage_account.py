@@ -1,28 +1,25 @@
 """A storage account in memory, in virtual time, under the real SDK: a test says what befalls a request."""
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
-from uuid import uuid4
 
 import aiohttp
 from azure.storage.blob.aio import ContainerClient
 from azure.storage.queue.aio import QueueServiceClient
 
-from cosmos_outbox.kernel.clock import Sources, using
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.storagequeue.client import claim_container, queue_service
 from cosmos_outbox.testing.simulation import sdk_clock
 from cosmos_outbox.testing.simulation.befallen import EPOCH
 from cosmos_outbox.testing.simulation.http import MemorySession, SentRequest, StoreResponse
-from cosmos_outbox.testing.simulation.loop import Loop
 from cosmos_outbox.testing.simulation.storage_account import HeldMessage, StorageAccount
 from cosmos_outbox.testing.simulation.storage_queues import CONNECTION, PACKAGES
 from cosmos_outbox.testing.simulation.storage_rest import failure, is_of_blobs, queue_of, serve
+from tests.support.virtual_time import told
 
 if TYPE_CHECKING:
     from azure.core.pipeline.transport import AsyncHttpTransport
@@ -129,15 +126,8 @@ def _now() -> float:
 def in_virtual_time(story: Callable[[Account], Awaitable[T]]) -> T:
     """Tell a story of an account; all clocks show the loop's time."""
     sdk_clock.install(*PACKAGES)
-    loop = Loop(None)
 
-    async def told() -> T:
+    async def of_an_account() -> T:
         return await story(Account())
 
-    with using(
-        Sources(lambda: EPOCH + timedelta(seconds=loop.time()), loop.time, uuid4, random.Random(0))  # noqa: S311 - no secret
-    ):
-        loop.root_is_now()
-        result = loop.run(told())
-    assert loop.complaints == []
-    return result
+    return told(of_an_account())

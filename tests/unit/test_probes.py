@@ -112,6 +112,7 @@ async def test_who_says_nothing_is_cut_off(
         assert await raw(port, b"GET /healthz") == b""
         vitals.answers.clear()  # a store that hangs: the platform takes no answer for a failed probe
         assert await raw(port, b"GET /readyz HTTP/1.1\r\n\r\n") == b""
+    assert not [each for each in caplog.records if each.levelno >= logging.ERROR], "that is everyday life"
 
 
 async def test_who_holds_all_connections_and_asks_nothing_does_not_keep_the_platform_out(
@@ -131,6 +132,27 @@ async def test_who_holds_all_connections_and_asks_nothing_does_not_keep_the_plat
         for _, writer in held:
             writer.close()
     assert "Traceback" not in caplog.text
+
+
+async def test_each_connection_too_many_takes_the_place_of_another_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with served(Sick(), caplog) as port:
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(probes.MOST_CONNECTIONS)]
+        more = [socket.create_connection(("127.0.0.1", port)) for _ in range(5)]  # all of them at once
+        for reader, _ in held[:5]:
+            assert await asyncio.wait_for(reader.read(), 2) == b""
+        for each in more:
+            each.close()
+        for _, writer in held:
+            writer.close()
+
+
+async def test_when_the_worker_ends_nothing_listens_any_more(caplog: pytest.LogCaptureFixture) -> None:
+    async with served(Sick(), caplog) as port:
+        assert (await get(port, "/healthz"))[0] == 200
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
 
 
 async def test_who_asks_what_takes_long_does_not_keep_the_platform_out(
@@ -169,13 +191,14 @@ async def test_without_an_address_nothing_listens(caplog: pytest.LogCaptureFixtu
         ("0.0.0.0:8080", Address("0.0.0.0", 8080)),
         ("[::]:80", Address("::", 80)),
         ("worker:1", Address("worker", 1)),
+        ("65535", Address("127.0.0.1", 65535)),
     ],
 )
 def test_addresses(text: str, address: Address) -> None:
     assert Address.parse(text) == address
 
 
-@pytest.mark.parametrize("text", ["", "http://x:1", "70000", "x", "x:", "[::]", "::1", "8080 "])
+@pytest.mark.parametrize("text", ["", "http://x:1", "70000", "65536", "x", "x:", "[::]", "::1", "8080 "])
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(ValueError, match="is no address"):
         Address.parse(text)

@@ -189,6 +189,25 @@ async def test_a_subscriber_says_why_it_applies_nothing() -> None:
     assert await health.trouble() == "the worker is told to stop"
 
 
+class Vital(SimpleNamespace):
+    """A worker of a process that has several."""
+
+    async def trouble(self) -> str | None:
+        reason: str | None = self.reason
+        return reason
+
+
+async def test_several_workers_are_as_the_one_that_is_worst() -> None:
+    well = Vital(silent_seconds=1.0, longest_round_seconds=60.0, reason=None)
+    slow = Vital(silent_seconds=9.0, longest_round_seconds=20.0, reason=None)
+    both = vitals.Several([well, slow])
+    assert (both.silent_seconds, both.longest_round_seconds, await both.trouble()) == (9.0, 60.0, None)
+    slow.reason = "events wait"
+    assert await both.trouble() == "events wait"
+    none = vitals.Several([])
+    assert (none.silent_seconds, none.longest_round_seconds, await none.trouble()) == (0.0, 0.0, None)
+
+
 class Flaky:
     """Work that a bug ends the first time, with personal data in the error's text."""
 
