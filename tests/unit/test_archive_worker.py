@@ -11,36 +11,8 @@ import pytest
 from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.worker import archive
+from tests.support.processor import Processor, now
 from tests.support.virtual_time import told
-
-
-@dataclass
-class Processor:
-    """A reader of the feed: what befalls it, and what was done with it."""
-
-    fails: list[Exception] = field(default_factory=list)
-    """At its starts."""
-    page_seconds: float = 0.0
-    """The page in hand takes so long."""
-    started: list[float] = field(default_factory=list)
-    stopped: list[bool] = field(default_factory=list)
-    """Whether it was waited for, each time."""
-    given: tuple[Any, ...] = ()
-    options: dict[str, Any] = field(default_factory=dict)
-
-    def __call__(self, *given: Any, **options: Any) -> "Processor":
-        self.given, self.options = given, options
-        return self
-
-    async def start(self) -> None:
-        self.started.append(now())
-        if self.fails:
-            raise self.fails.pop(0)
-
-    async def stop(self, *, drain: bool = True) -> None:
-        self.stopped.append(drain)
-        if drain:
-            await asyncio.sleep(self.page_seconds)
 
 
 @dataclass
@@ -60,10 +32,6 @@ class Archiving:
         self.watched.append(now())
         if self.fails:
             raise self.fails.pop(0)
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def work(

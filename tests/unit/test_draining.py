@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from collections import Counter
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from cosmos_outbox.operations.lease_status import LeaseStatus, RelayStatus
 from cosmos_outbox.outbox.destination import Destination
 from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.worker import draining
@@ -34,8 +37,9 @@ class Observer:
             raise answer
         return answer
 
-    async def status(self) -> Any:
-        return SimpleNamespace(leases=[SimpleNamespace(position=self.positions())])
+    async def status(self) -> RelayStatus:
+        waiting = int(asyncio.get_running_loop().time())  # always longer, whether anybody gets on or not
+        return RelayStatus([LeaseStatus("0", None, 1, waiting, 0.0, position=self.positions())], [], Counter())
 
 
 @dataclass
@@ -92,6 +96,7 @@ def ended(
     change: Callable[[Health], None] = lambda _: None,
     stop_at: float | None = None,
     bug: Exception | None = None,
+    page_seconds: float = 0.0,
 ) -> Ended:
     """Of a relay whose work goes on until it is told to stop, or has a bug."""
     fences = 0
@@ -106,6 +111,7 @@ def ended(
             await asyncio.sleep(3)
             raise bug
         await health.stop.wait()
+        await asyncio.sleep(page_seconds)
         health.outbox.tended.append("the page in hand")
 
     monkeypatch.setattr(draining, "fence_everywhere", fence)
@@ -115,17 +121,19 @@ def ended(
         health.outbox.archiving = SimpleNamespace(observer=Observer(archived))
 
     async def story() -> Ended:
-        change(health)
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        await asyncio.sleep(BEGAN)
+        change(health)
         if stop_at is not None:
             loop.call_later(stop_at, stop.set)
         async with asyncio.timeout(5000):
             drained = await _Run(cast(Any, health), task, stop).drain()
-        return Ended(drained, loop.time(), fences, health)
+        return Ended(drained, loop.time() - BEGAN, fences, health)
 
     return told(story())
 
 
+BEGAN = 50.0
 ALWAYS = [False] * 10_000
 NOBODY_KNOWS = "Another relay may hold them, or there was no time: cosmos-outbox status tells"
 AGAIN = "Run the command again"
@@ -146,8 +154,11 @@ def test_once_it_ends_when_all_is_forwarded(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_page_in_hand_at_the_end_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    done = ended(Task(once=False, seconds=1), False, False, False, True, monkeypatch=monkeypatch)
-    assert (done.drained.whole, done.seconds) == (True, 1)
+    done = ended(
+        Task(once=False, seconds=1), False, False, False, True, page_seconds=4, monkeypatch=monkeypatch
+    )
+    assert (done.drained.whole, done.seconds) == (True, 5)
+    assert done.health.outbox.tended == ["the page in hand"]
 
 
 def test_deadlines_come_first_since_they_store_events(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,6 +229,7 @@ def test_a_relay_that_does_not_start_looks_at_nothing(monkeypatch: pytest.Monkey
 
     done = ended(Task(once=True, seconds=10), change=change, monkeypatch=monkeypatch)
     assert (done.drained.whole, done.fences, done.seconds) == (False, 0, 10)
+    assert done.drained.reason == f"10 s are over. {NOBODY_KNOWS}. {AGAIN}"
 
 
 def test_nothing_gets_on_is_told_after_two_looks_a_page_and_its_lease_apart(
@@ -239,7 +251,7 @@ def test_nothing_gets_on_is_told_after_two_looks_a_page_and_its_lease_apart(
 def test_while_somebody_gets_on_it_waits(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def minutes() -> int:
         """Of the first ten."""
-        return min(int(asyncio.get_running_loop().time() // 60), 10)
+        return min(int((asyncio.get_running_loop().time() - BEGAN) // 60), 10)
 
     def change(health: Health) -> None:
         if who == "another relay":
@@ -272,6 +284,8 @@ def test_a_status_that_the_store_does_not_tell_is_none(monkeypatch: pytest.Monke
 
     done = ended(Task(once=True), change=change, monkeypatch=monkeypatch)
     assert (done.drained.whole, done.drained.status) == (True, None)
+    done = ended(Task(once=True), *ALWAYS, change=change, monkeypatch=monkeypatch)
+    assert done.drained.reason.startswith("nothing gets on")
 
 
 def test_told_to_stop_it_says_what_its_own_leases_wait_for_and_where(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,6 +305,60 @@ def test_told_to_stop_it_says_what_its_own_leases_wait_for_and_where(monkeypatch
 def test_a_bug_of_the_relay_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ZeroDivisionError):
         ended(Task(once=True), *ALWAYS, bug=ZeroDivisionError("a bug"), monkeypatch=monkeypatch)
+
+
+def drained(*works: Callable[[Health], Awaitable[None]], monkeypatch: pytest.MonkeyPatch) -> Drained:
+    """Of a service that has so many destinations."""
+
+    async def fence(container: str, feed: object) -> str:
+        return f"the end of {container}"
+
+    outboxes = [Outbox(Observer(), destination=Destination(f"d{n}")) for n in range(len(works))]
+    by_outbox = {id(outbox): work for outbox, work in zip(outboxes, works, strict=True)}
+
+    async def work(health: Health) -> None:
+        await by_outbox[id(health.outbox)](health)
+
+    monkeypatch.setattr(draining, "fence_everywhere", fence)
+    monkeypatch.setattr(draining, "work", work)
+    monkeypatch.setattr(draining, "health_of", lambda outbox, stop: Health(outbox, stop=stop))
+
+    async def story() -> Drained:
+        service = SimpleNamespace(outbox=SimpleNamespace(each=outboxes, resources=AsyncExitStack()))
+        async with asyncio.timeout(5000):
+            return await draining.drain(
+                cast(Any, service), asyncio.Event(), None, Task(once=False, seconds=100)
+            )
+
+    return told(story())
+
+
+async def until_stopped(health: Health) -> None:
+    await health.stop.wait()
+
+
+def test_each_destination_is_drained(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = drained(until_stopped, until_stopped, monkeypatch=monkeypatch)
+    assert (done.forwarded, done.whole, done.own) == (6, True, 2)
+
+
+def test_a_bug_of_one_relay_ends_all_and_each_ends_its_page_in_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended_at = list[float]()
+
+    async def has_a_bug(_: Health) -> None:
+        await asyncio.sleep(3)
+        raise ZeroDivisionError("a bug")
+
+    async def has_a_page(health: Health) -> None:
+        await health.stop.wait()
+        await asyncio.sleep(5)
+        ended_at.append(asyncio.get_running_loop().time())
+        raise ValueError("another bug")
+
+    with pytest.raises(ZeroDivisionError):
+        drained(has_a_bug, has_a_page, monkeypatch=monkeypatch)
+    assert len(ended_at) == 1
+    assert ended_at[0] < 10
 
 
 def test_what_all_relays_did_is_whole_when_each_is() -> None:

@@ -98,8 +98,12 @@ async def test_nothing_else_is_answered(caplog: pytest.LogCaptureFixture) -> Non
     async with served(Sick(), caplog) as port:
         assert (await get(port, "/"))[0] == 404
         assert (await get(port, "/readyz/"))[0] == 404
+        status, told = await get(port, "/metrics")
+        assert (status, "OTEL_METRICS_EXPORTER=prometheus" in told["status"]) == (404, True)
         assert (await raw(port, b"POST /healthz HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 405 ")
         assert (await raw(port, b"\r\n\r\n")).startswith(b"HTTP/1.1 405 ")
+        proxied = b"GET /healthz HTTP/1.1\r\nx: " + b"x" * 4_000 + b"\r\n\r\n"
+        assert (await raw(port, proxied)).startswith(b"HTTP/1.1 200 ")
         assert await raw(port, b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\n\r\n") == b""
 
 
@@ -146,6 +150,31 @@ async def test_each_connection_too_many_takes_the_place_of_another_one(
             each.close()
         for _, writer in held:
             writer.close()
+
+
+async def test_who_waits_for_an_answer_is_not_cut_off_for_others_that_have_theirs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    vitals = Sick()
+    vitals.answers.clear()
+    async with served(vitals, caplog) as port:
+        waiting = asyncio.create_task(get(port, "/readyz"))
+        await eventually(lambda: vitals.asked == 1)
+        for _ in range(probes.MOST_CONNECTIONS + 1):
+            assert (await get(port, "/healthz"))[0] == 200
+        vitals.answers.set()
+        assert await waiting == (200, {"status": "ready"})
+
+
+async def test_what_is_counted_is_given_as_prometheus_reads_it(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probes, "scraped", lambda: (b"events_total 5\n", "text/plain; version=0.0.4"))
+    async with served(Sick(), caplog) as port:
+        head, _, body = (await raw(port, b"GET /metrics HTTP/1.1\r\n\r\n")).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert b"Content-Type: text/plain; version=0.0.4\r\n" in head
+    assert body == b"events_total 5\n"
 
 
 async def test_when_the_worker_ends_nothing_listens_any_more(caplog: pytest.LogCaptureFixture) -> None:
