@@ -16,7 +16,7 @@ T = TypeVar("T")
 def told(story: Coroutine[Any, Any, T]) -> T:
     """Run it; all clocks show the loop's time, which begins with 0."""
     loop = Loop(None)
-    chance = random.Random(0)  # noqa: S311 - no secret
+    chance = random.Random(0)
     with using(Sources(lambda: EPOCH + timedelta(seconds=loop.time()), loop.time, uuid4, chance)):
         loop.root_is_now()
         result = loop.run(story)

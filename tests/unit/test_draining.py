@@ -1,8 +1,8 @@
 """A relay for a time ends when the time is over and not before; with ``--once``, when all is forwarded."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -25,7 +25,7 @@ END = "the end of contacts"
 class Observer:
     """What it answers, in turn, and True then; of the end of the feed alone."""
 
-    answers: list[bool | None | Exception] = field(default_factory=list)
+    answers: list[bool | Exception | None] = field(default_factory=list)
     positions: Callable[[], int] = lambda: 0
     asked: int = 0
 
@@ -39,7 +39,9 @@ class Observer:
 
     async def status(self) -> RelayStatus:
         waiting = int(asyncio.get_running_loop().time())  # always longer, whether anybody gets on or not
-        return RelayStatus([LeaseStatus("0", None, 1, waiting, 0.0, position=self.positions())], [], Counter())
+        return RelayStatus(
+            [LeaseStatus("0", None, 1, waiting, 0.0, position=self.positions())], [], Counter()
+        )
 
 
 @dataclass
@@ -90,9 +92,9 @@ class Ended:
 
 def ended(
     task: Task,
-    *answers: bool | None | Exception,
+    *answers: bool | Exception | None,
     monkeypatch: pytest.MonkeyPatch,
-    archived: list[bool | None | Exception] | None = None,
+    archived: list[bool | Exception | None] | None = None,
     change: Callable[[Health], None] = lambda _: None,
     stop_at: float | None = None,
     bug: Exception | None = None,
@@ -210,7 +212,7 @@ def test_with_a_time_it_waits_as_long_as_that_also_when_nothing_gets_on(
 
 
 def test_once_it_ends_when_all_is_archived_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    archived: list[bool | None | Exception] = [None, False, True]
+    archived: list[bool | Exception | None] = [None, False, True]
     done = ended(Task(once=True), False, archived=archived, monkeypatch=monkeypatch)
     assert (done.drained.whole, archived) == (True, [])
 
@@ -297,9 +299,7 @@ def test_told_to_stop_it_says_what_its_own_leases_wait_for_and_where(monkeypatch
 
     done = ended(Task(once=True), *ALWAYS, change=change, stop_at=7.2, monkeypatch=monkeypatch)
     assert done.seconds == pytest.approx(7.2), "at once"
-    assert done.drained.reason == (
-        f"to partner: the relay was told to stop. the partner is away. {AGAIN}"
-    )
+    assert done.drained.reason == (f"to partner: the relay was told to stop. the partner is away. {AGAIN}")
 
 
 def test_a_bug_of_the_relay_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

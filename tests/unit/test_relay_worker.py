@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from cosmos_outbox.cosmos.store import changefeed
+from cosmos_outbox.outbox.deadlines import BEAT_SECONDS
 from cosmos_outbox.outbox.destination import Destination
 from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.settings.errors import Misconfigured
@@ -183,7 +184,7 @@ def test_deadlines_are_looked_at_and_the_canary_sings(monkeypatch: pytest.Monkey
     work(outbox, Processor(), monkeypatch, until=300)
     assert outbox.did["canary"] == [60, 120, 180, 240]
     first, *others = outbox.did["deadlines"]
-    beat = relay.BEAT_SECONDS
+    beat = BEAT_SECONDS
     assert 0 <= first < beat, "workers that begin at once look at other times"
     assert others == pytest.approx([first + beat * n for n in range(1, len(others) + 1)])
     assert len(others) == int((300 - first) // beat)
@@ -206,9 +207,7 @@ def test_the_archive_is_kept_beside_the_relay_and_ends_with_it(monkeypatch: pyte
     assert seen == [("archiving", 18)]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "ended", "stopped"), [(15, 25, [True]), (100, 30, [True, False])]
-)
+@pytest.mark.parametrize(("seconds", "ended", "stopped"), [(15, 25, [True]), (100, 30, [True, False])])
 def test_a_stop_waits_for_the_page_in_hand_for_twenty_seconds(
     seconds: float, ended: float, stopped: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
