@@ -14,10 +14,11 @@ from cosmos_outbox.telemetry import work as pulse
 from cosmos_outbox.telemetry.work import Work
 from cosmos_outbox.wiring.outbox import Outbox
 from cosmos_outbox.worker import relay as relay_worker
+from cosmos_outbox.worker import running, vitals
 from cosmos_outbox.worker import subscriber as subscriber_worker
-from cosmos_outbox.worker import vitals
 from cosmos_outbox.worker.running import RunningHealth
 from devstack.testing import eventually
+from tests.support.virtual_time import told
 
 
 class Idle(ChangeFeedProcessor):
@@ -236,6 +237,25 @@ async def test_a_program_is_as_the_worst_of_its_workers_that_have_begun() -> Non
     hangs.silent_seconds = 300.0
     assert health.alive
     assert RunningHealth([begins]).alive
+
+
+def test_the_end_of_a_program_cuts_off_what_takes_too_long_and_waits_for_what_it_gives_back() -> None:
+    ended: list[float] = []
+
+    async def worker() -> None:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            await asyncio.sleep(3)
+            ended.append(asyncio.get_running_loop().time())
+
+    async def story() -> float:
+        tasks = [asyncio.create_task(worker()), asyncio.create_task(asyncio.sleep(5))]
+        await running._end([])  # a program may run neither of the two
+        await running._end(tasks)
+        return asyncio.get_running_loop().time()
+
+    assert (told(story()), ended) == (28.0, [28.0]), "25 s, and then what is held is given back"
 
 
 class Flaky:
