@@ -187,8 +187,7 @@ class _Held:
             pass
 
     async def let_go(self) -> None:
-        """It comes back soon, as far as that can be had; it comes back in any case."""
-        self._over = True
+        """It comes back soon, as far as that can be had; it comes back in any case. Nobody renews it any more."""
         with contextlib.suppress(*SDK_ERRORS):
             async with asyncio.timeout(AWAY_SECONDS):
                 await self._hide(AWAY_SECONDS)

@@ -220,8 +220,6 @@ async def _start(health: RelayHealth) -> bool:
         try:
             await health.outbox.check()
             await health.processor.start()
-        except Misconfigured:
-            raise
         except (OutboxError, *SDK_ERRORS) as error:
             health.forwarding.failed(None, error)
             health.tried.set()

@@ -12,8 +12,10 @@ from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.publisher import Outcome, Refused, Unknown
 from cosmos_outbox.settings.connections import Connection
+from cosmos_outbox.settings.inspection import CannotCheck, Denied, UnusableConnection
 from cosmos_outbox.storagequeue.claims import ClaimReader
 from cosmos_outbox.storagequeue.client import queue_service
+from cosmos_outbox.storagequeue.inspection import look, messages_in
 from cosmos_outbox.storagequeue.messages import Messages
 from cosmos_outbox.storagequeue.publisher import StorageQueuePublisher
 from cosmos_outbox.telemetry.work import Work
@@ -33,13 +35,15 @@ class Answering(BaseHTTPRequestHandler):
     """A queue that is not there, whatever the others answer."""
     body: ClassVar[bytes | None] = None
     """In the place of what the service says."""
+    count: ClassVar[int] = 0
+    """So many messages are there."""
 
     def do_GET(self) -> None:
         self.do_POST()
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        queue = self.path.split("/")[2]
+        queue = self.path.partition("?")[0].split("/")[2]
         self.sent.append(queue)
         status, code = (404, "QueueNotFound") if queue == self.missing else (self.status, self.code)
         body = self.body
@@ -50,6 +54,7 @@ class Answering(BaseHTTPRequestHandler):
         if self.body is None:
             self.send_header("x-ms-error-code", code)
         self.send_header("Content-Length", str(len(body)))
+        self.send_header("x-ms-approximate-messages-count", str(self.count))
         self.end_headers()
         self.wfile.write(body)
 
@@ -57,8 +62,9 @@ class Answering(BaseHTTPRequestHandler):
         pass
 
 
-def answering(status: int, code: str, missing: str = "") -> type[Answering]:
-    return type("Kind", (Answering,), {"status": status, "code": code, "missing": missing, "sent": []})
+def answering(status: int, code: str, missing: str = "", count: int = 0) -> type[Answering]:
+    told = {"status": status, "code": code, "missing": missing, "count": count, "sent": []}
+    return type("Kind", (Answering,), told)
 
 
 async def outcomes(address: str, *groups: int, queues: tuple[str, ...] = ("q",)) -> list[Outcome]:
@@ -139,17 +145,22 @@ async def test_an_event_is_accepted_only_when_each_queue_has_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "body"), [(201, b""), (201, b"<QueueMess"), (403, "gesperrt für Sie".encode("latin-1"))]
+    ("status", "body", "told"),
+    [
+        (201, b"", "answers what no storage account does"),
+        (201, b"<QueueMess", "answers with an error (201 "),
+        (403, "gesperrt für Sie".encode("latin-1"), "answers what no storage account does"),
+    ],
 )
 async def test_what_no_storage_account_answers_makes_events_and_messages_wait(
-    status: int, body: bytes
+    status: int, body: bytes, told: str
 ) -> None:
     """A proxy says it, or half of an answer arrives: the SDK raises what is no error of its own."""
     kind = type("Kind", (Answering,), {"status": status, "code": "", "sent": [], "body": body})
     with serving(kind) as address:
         [outcome] = await outcomes(address, 1)
         assert isinstance(outcome, Unknown)
-        assert "the queue q (STORAGEQUEUE_QUEUES)" in outcome.reason
+        assert f"the queue q (STORAGEQUEUE_QUEUES) {told}" in outcome.reason
         account = Connection(
             connection_string=f"DefaultEndpointsProtocol=http;AccountName=a;AccountKey=AA==;QueueEndpoint={address}/a;"
         )
@@ -163,6 +174,57 @@ async def test_what_no_storage_account_answers_makes_events_and_messages_wait(
             stop.set()
             await serves
     assert "the queue q" in str(work.waiting_for)
+
+
+# -- the look at queues of whoever checks a deployment
+
+
+def account_at(address: str) -> Connection:
+    return Connection(
+        connection_string=f"DefaultEndpointsProtocol=http;AccountName=a;AccountKey=AA==;QueueEndpoint={address}/a;"
+    )
+
+
+@pytest.mark.parametrize("count", [0, 7])
+async def test_it_is_told_how_many_messages_a_queue_has_and_whether_there_is_one(count: int) -> None:
+    with serving(answering(200, "", missing="missing", count=count)) as address:
+        assert await messages_in(account_at(address), None, "there", seconds=10) == count
+        assert await messages_in(account_at(address), None, "missing", seconds=10) is None
+
+
+async def test_a_look_at_all_queues_names_the_one_that_is_missing() -> None:
+    with serving(answering(200, "", missing="missing")) as address:
+        assert 0 < await look(account_at(address), None, ["one", "two"], seconds=10) < 10
+        with pytest.raises(CannotCheck, match="has no queue missing: create it as the deployment does"):
+            await look(account_at(address), None, ["there", "missing"], seconds=10)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "error", "told"),
+    [
+        (403, "AuthorizationPermissionMismatch", Denied, "^no$"),
+        (409, "QueueDisabled", Denied, "^no$"),
+        (403, "AuthenticationFailed", CannotCheck, "it cannot be used: give the identity its role"),
+        (401, "NoAuthenticationInformation", CannotCheck, "it cannot be used: give the identity its role"),
+        (501, "NotImplemented", CannotCheck, r"it answers with an error \(501 NotImplemented\)"),
+    ],
+)
+async def test_whoever_may_not_look_is_told_apart_from_whoever_gets_no_answer(
+    status: int, code: str, error: type[Exception], told: str
+) -> None:
+    with serving(answering(status, code)) as address:
+        with pytest.raises(error, match=told) as raised:
+            await messages_in(account_at(address), None, "there", seconds=10)
+        assert type(raised.value) is error
+
+
+async def test_a_look_ends_in_time_and_says_what_is_wrong_with_the_connection() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        there = account_at(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises(CannotCheck, match="it did not answer in time"):
+            await messages_in(there, None, "there", seconds=0.2)
+    with pytest.raises(UnusableConnection):
+        await messages_in(Connection(connection_string="AccountName=a"), None, "there", seconds=1)
 
 
 async def _nobody(_: Delivery) -> None:

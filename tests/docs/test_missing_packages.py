@@ -1,6 +1,7 @@
 """A command that is started with a Python without our packages says in one line what to do."""
 
 import ast
+import importlib
 import os
 import re
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from cosmos_outbox.cli import installed
 from cosmos_outbox.cli.main import PARTS
 from cosmos_outbox.settings import extras
+from cosmos_outbox.settings.errors import Misconfigured
 from tests.support.paths import ROOT
 
 NOT_OURS = ("pytest", "ruff", "mypy", "devstack")
@@ -85,6 +87,24 @@ def test_what_the_library_needs_is_what_installing_it_brings() -> None:
     assert {name: set(modules.values()) for name, modules in extras.EXTRAS.items()} == {
         name: needed - {"cosmos-outbox"} for name, needed in brought.items()
     }
+
+
+@pytest.mark.parametrize(
+    ("package", "extra"),
+    [
+        ("storagequeue", "storagequeue"),
+        ("servicebus", "servicebus"),
+        ("functions", "functions"),
+        ("http.fastapi", "fastapi"),
+    ],
+)
+def test_a_part_that_is_not_installed_names_what_brings_it(
+    package: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = importlib.import_module(f"cosmos_outbox.{package}")
+    monkeypatch.setattr(extras, "find_spec", lambda _: None)
+    with pytest.raises(Misconfigured, match=rf"cosmos-outbox\[{extra}\]"):
+        importlib.reload(part)
 
 
 def test_each_package_that_the_library_imports_is_one_that_it_asks_for() -> None:

@@ -98,8 +98,12 @@ async def test_nothing_else_is_answered(caplog: pytest.LogCaptureFixture) -> Non
     async with served(Sick(), caplog) as port:
         assert (await get(port, "/"))[0] == 404
         assert (await get(port, "/readyz/"))[0] == 404
+        status, told = await get(port, "/metrics")
+        assert (status, "OTEL_METRICS_EXPORTER=prometheus" in told["status"]) == (404, True)
         assert (await raw(port, b"POST /healthz HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 405 ")
         assert (await raw(port, b"\r\n\r\n")).startswith(b"HTTP/1.1 405 ")
+        proxied = b"GET /healthz HTTP/1.1\r\nx: " + b"x" * 4_000 + b"\r\n\r\n"
+        assert (await raw(port, proxied)).startswith(b"HTTP/1.1 200 ")
         assert await raw(port, b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\n\r\n") == b""
 
 
@@ -112,6 +116,7 @@ async def test_who_says_nothing_is_cut_off(
         assert await raw(port, b"GET /healthz") == b""
         vitals.answers.clear()  # a store that hangs: the platform takes no answer for a failed probe
         assert await raw(port, b"GET /readyz HTTP/1.1\r\n\r\n") == b""
+    assert not [each for each in caplog.records if each.levelno >= logging.ERROR], "that is everyday life"
 
 
 async def test_who_holds_all_connections_and_asks_nothing_does_not_keep_the_platform_out(
@@ -131,6 +136,52 @@ async def test_who_holds_all_connections_and_asks_nothing_does_not_keep_the_plat
         for _, writer in held:
             writer.close()
     assert "Traceback" not in caplog.text
+
+
+async def test_each_connection_too_many_takes_the_place_of_another_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with served(Sick(), caplog) as port:
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(probes.MOST_CONNECTIONS)]
+        more = [socket.create_connection(("127.0.0.1", port)) for _ in range(5)]  # all of them at once
+        for reader, _ in held[:5]:
+            assert await asyncio.wait_for(reader.read(), 2) == b""
+        for each in more:
+            each.close()
+        for _, writer in held:
+            writer.close()
+
+
+async def test_who_waits_for_an_answer_is_not_cut_off_for_others_that_have_theirs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    vitals = Sick()
+    vitals.answers.clear()
+    async with served(vitals, caplog) as port:
+        waiting = asyncio.create_task(raw(port, b"GET /readyz HTTP/1.1\r\n\r\n"))
+        await eventually(lambda: vitals.asked == 1)
+        for _ in range(probes.MOST_CONNECTIONS + 1):
+            assert (await get(port, "/healthz"))[0] == 200
+        vitals.answers.set()
+        assert (await waiting).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_what_is_counted_is_given_as_prometheus_reads_it(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probes, "scraped", lambda: (b"events_total 5\n", "text/plain; version=0.0.4"))
+    async with served(Sick(), caplog) as port:
+        head, _, body = (await raw(port, b"GET /metrics HTTP/1.1\r\n\r\n")).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert b"Content-Type: text/plain; version=0.0.4\r\n" in head
+    assert body == b"events_total 5\n"
+
+
+async def test_when_the_worker_ends_nothing_listens_any_more(caplog: pytest.LogCaptureFixture) -> None:
+    async with served(Sick(), caplog) as port:
+        assert (await get(port, "/healthz"))[0] == 200
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
 
 
 async def test_who_asks_what_takes_long_does_not_keep_the_platform_out(
@@ -169,13 +220,14 @@ async def test_without_an_address_nothing_listens(caplog: pytest.LogCaptureFixtu
         ("0.0.0.0:8080", Address("0.0.0.0", 8080)),
         ("[::]:80", Address("::", 80)),
         ("worker:1", Address("worker", 1)),
+        ("65535", Address("127.0.0.1", 65535)),
     ],
 )
 def test_addresses(text: str, address: Address) -> None:
     assert Address.parse(text) == address
 
 
-@pytest.mark.parametrize("text", ["", "http://x:1", "70000", "x", "x:", "[::]", "::1", "8080 "])
+@pytest.mark.parametrize("text", ["", "http://x:1", "70000", "65536", "x", "x:", "[::]", "::1", "8080 "])
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(ValueError, match="is no address"):
         Address.parse(text)

@@ -64,3 +64,51 @@ def test_no_two_events_of_an_aggregate_claim_one_blob() -> None:
     for each, name in zip(ids, names, strict=True):
         text, _ = form.claimed(replace(event("a", 1), id=each))
         assert arrived(text, "m", "q").claim == (name if each.isascii() else None)
+
+
+_PLAIN = {
+    "specversion": "1.0", "id": "e1", "aggregatetype": "contact", "sequence": 3, "schemaversion": 2,
+    "source": "/test", "subject": "ada", "traceparent": "00-t", "correlationid": "c", "data": {"a": 1},
+}  # fmt: skip
+_PROPERTIES = {
+    "aggregateType": "contact", "sequence": 3, "schemaVersion": 2, "cloudEvents_source": "/test",
+    "cloudEvents_subject": "ada", "traceparent": "00-t",
+}  # fmt: skip
+
+
+def test_an_event_is_delivered_under_its_own_id_and_again_under_the_one_that_it_was_sent_as() -> None:
+    """A queue gives no number: each copy of a message has the same record."""
+    found = arrived(json.dumps(_PLAIN), "m1", "q")
+    assert found.delivery == Delivery("q", "e1", 0, b'{"a":1}', _PROPERTIES)
+    assert (found.correlation_id, found.claim) == ("c", None)
+
+    again = arrived(json.dumps(_PLAIN | {"messageid": "e1-again", "correlationid": 5}), "m2", "q")
+    assert again.delivery == Delivery(
+        "q", "e1-again", 0, b'{"a":1}', _PROPERTIES | {"originalMessageId": "e1"}
+    )
+    assert again.correlation_id is None
+
+
+def test_what_is_no_event_is_delivered_under_the_queues_id_as_it_came() -> None:
+    told = {"unreadable": "it is no JSON of CloudEvents"}
+    for text in ("hello", b"hello"):
+        assert arrived(text, "m", "q").delivery == Delivery("q", "m", 0, b"hello", told)
+    old = json.dumps(_PLAIN | {"specversion": "0.3"})
+    assert arrived(old, "m", "q").delivery == Delivery("q", "m", 0, old.encode(), told)
+    assert arrived(None, "m", "q").delivery == Delivery("q", "m", 0, b"", told)
+
+
+@pytest.mark.parametrize(
+    "claim", [None, 5, "", "x.json", "../secrets/x.json", f"https://evil.example/{'0' * 32}/x.json", ["x"]]
+)
+def test_a_message_makes_nobody_read_elsewhere_than_in_the_claims(claim: object) -> None:
+    document = {name: value for name, value in _PLAIN.items() if name != "data"} | {"dataref": claim}
+    found = arrived(json.dumps(document), "m", "q")
+    assert found.claim is None
+    assert found.delivery.properties["unreadable"] == "it has neither data nor the name of a claim"
+
+
+def test_a_message_that_has_data_claims_none() -> None:
+    both = _PLAIN | {"dataref": f"{'0' * 32}/x.json"}
+    found = arrived(json.dumps(both), "m", "q")
+    assert (found.claim, found.delivery.body) == (None, b'{"a":1}')

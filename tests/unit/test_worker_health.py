@@ -14,9 +14,11 @@ from cosmos_outbox.telemetry import work as pulse
 from cosmos_outbox.telemetry.work import Work
 from cosmos_outbox.wiring.outbox import Outbox
 from cosmos_outbox.worker import relay as relay_worker
+from cosmos_outbox.worker import running, vitals
 from cosmos_outbox.worker import subscriber as subscriber_worker
-from cosmos_outbox.worker import vitals
+from cosmos_outbox.worker.running import RunningHealth
 from devstack.testing import eventually
+from tests.support.virtual_time import told
 
 
 class Idle(ChangeFeedProcessor):
@@ -79,7 +81,9 @@ async def test_missing_leases_are_in_the_health_line(
     assert told in caplog.text
 
 
-async def test_a_relay_that_forwards_is_ready_and_one_that_does_not_says_why() -> None:
+async def test_a_relay_that_forwards_is_ready_and_one_that_does_not_says_why(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     processor = Idle()
     health = relay(processor)
     assert await health.trouble() is None
@@ -94,7 +98,9 @@ async def test_a_relay_that_forwards_is_ready_and_one_that_does_not_says_why() -
     processor.balancing.beat()
 
     health.outbox = outbox(is_away)
-    assert await health.trouble() == "the store cannot be used: the log says why"
+    for _ in range(3):
+        assert await health.trouble() == "the store cannot be used: the log says why"
+    assert caplog.text.count("the store cannot be used at https://secret.example") == 1, "once a minute"
 
     health.stop.set()
     assert await health.trouble() == "the worker is told to stop"
@@ -139,6 +145,20 @@ async def test_what_one_lease_sends_does_not_hide_what_another_waits_for(
     assert caplog.text.count("lease 0 waits") == 1, "once a minute, whatever other leases do"
     health.forwarding.sent("0", 1)
     assert "delivered again" in caplog.text
+    health.forwarding.failed("0", Unavailable("lease 0 waits"))
+    assert caplog.text.count("lease 0 waits") == 2, "what begins anew is told at once"
+
+
+async def test_the_newest_reason_of_the_own_leases_is_told() -> None:
+    processor = Idle()
+    processor.leases = frozenset({"0", "1"})
+    health = relay(processor)
+    processor.reading.beat(failed=True)
+    for lease in ("1", "0"):
+        health.forwarding.failed(lease, Unavailable(f"lease {lease} waits"))
+    assert health.line().endswith("events wait: lease 0 waits")
+    health.forwarding.failed("1", Unavailable("lease 1 waits"))
+    assert health.line().endswith("events wait: lease 1 waits")
 
 
 async def test_what_a_lease_waited_for_that_others_have_now_is_not_told() -> None:
@@ -187,6 +207,55 @@ async def test_a_subscriber_says_why_it_applies_nothing() -> None:
     assert await away.trouble() == "the store cannot be used: the log says why"
     health.stop.set()
     assert await health.trouble() == "the worker is told to stop"
+
+
+class Vital(SimpleNamespace):
+    """A worker of a process that has several."""
+
+    async def trouble(self) -> str | None:
+        reason: str | None = self.reason
+        return reason
+
+
+async def test_several_workers_are_as_the_one_that_is_worst() -> None:
+    well = Vital(silent_seconds=1.0, longest_round_seconds=60.0, reason=None)
+    slow = Vital(silent_seconds=9.0, longest_round_seconds=20.0, reason=None)
+    both = vitals.Several([well, slow])
+    assert (both.silent_seconds, both.longest_round_seconds, await both.trouble()) == (9.0, 60.0, None)
+    slow.reason = "events wait"
+    assert await both.trouble() == "events wait"
+    none = vitals.Several([])
+    assert (none.silent_seconds, none.longest_round_seconds, await none.trouble()) == (0.0, 0.0, None)
+
+
+async def test_a_program_is_as_the_worst_of_its_workers_that_have_begun() -> None:
+    hangs = Vital(silent_seconds=301.0, longest_round_seconds=20.0, reason=None)
+    begins: Any = SimpleNamespace(health=None)
+    works: Any = SimpleNamespace(health=hangs)
+    health = RunningHealth([begins, works])
+    assert (health.silent_seconds, health.longest_round_seconds, health.alive) == (301.0, 20.0, False)
+    hangs.silent_seconds = 300.0
+    assert health.alive
+    assert RunningHealth([begins]).alive
+
+
+def test_the_end_of_a_program_cuts_off_what_takes_too_long_and_waits_for_what_it_gives_back() -> None:
+    ended: list[float] = []
+
+    async def worker() -> None:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            await asyncio.sleep(3)
+            ended.append(asyncio.get_running_loop().time())
+
+    async def story() -> float:
+        tasks = [asyncio.create_task(worker()), asyncio.create_task(asyncio.sleep(5))]
+        await running._end([])  # a program may run neither of the two
+        await running._end(tasks)
+        return asyncio.get_running_loop().time()
+
+    assert (told(story()), ended) == (28.0, [28.0]), "25 s, and then what is held is given back"
 
 
 class Flaky:

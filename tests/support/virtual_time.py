@@ -1,0 +1,24 @@
+"""What waits for minutes is told in milliseconds: time passes when nobody has anything left to do."""
+
+import random
+from collections.abc import Coroutine
+from datetime import timedelta
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from cosmos_outbox.kernel.clock import Sources, using
+from cosmos_outbox.testing.simulation.befallen import EPOCH
+from cosmos_outbox.testing.simulation.loop import Loop
+
+T = TypeVar("T")
+
+
+def told(story: Coroutine[Any, Any, T]) -> T:
+    """Run it; all clocks show the loop's time, which begins with 0."""
+    loop = Loop(None)
+    chance = random.Random(0)
+    with using(Sources(lambda: EPOCH + timedelta(seconds=loop.time()), loop.time, uuid4, chance)):
+        loop.root_is_now()
+        result = loop.run(story)
+    assert loop.complaints == []
+    return result
