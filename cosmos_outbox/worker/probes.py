@@ -9,7 +9,6 @@ does not keep the platform out, which would restart the worker.
 """
 
 import asyncio
-import contextlib
 import json
 import logging
 import re
@@ -108,16 +107,15 @@ class _Probes:
             async with asyncio.timeout(ANSWER_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
                 writer.write(_response(*await self._answer(head)))
-                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             _log.debug("a probe was not answered: %s", type(error).__name__)
         except asyncio.CancelledError:  # kept here: Python up to 3.12.1 logs a traceback of it
             _log.debug("a probe was not answered: another one took its place, or the worker ends")
         finally:
             self._open.pop(mine, None)
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
+            writer.transport.abort()  # whoever reads nothing would hold it for ever
 
     async def _answer(self, head: bytes) -> tuple[HTTPStatus, dict[str, Any] | tuple[bytes, str]]:
         method, _, rest = head.partition(b" ")

@@ -1,6 +1,7 @@
 """Probes over a real socket: what they answer, and that whoever asks in a wrong way gets little."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import re
@@ -117,6 +118,26 @@ async def test_who_says_nothing_is_cut_off(
         vitals.answers.clear()  # a store that hangs: the platform takes no answer for a failed probe
         assert await raw(port, b"GET /readyz HTTP/1.1\r\n\r\n") == b""
     assert not [each for each in caplog.records if each.levelno >= logging.ERROR], "that is everyday life"
+
+
+async def test_who_asks_for_much_and_reads_nothing_is_cut_off_too(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its connection would be held for ever, beyond those that are counted."""
+    much = b"x" * 20_000_000
+    monkeypatch.setattr(probes, "ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(probes, "scraped", lambda: (much, "text/plain"))
+    async with served(Sick(), caplog) as port:
+        caplog.set_level(logging.DEBUG)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+        await eventually(lambda: "was not answered: TimeoutError" in caplog.text)
+        got = 0
+        with contextlib.suppress(ConnectionResetError):
+            while part := await reader.read(1_000_000):
+                got += len(part)
+        assert got < len(much)
+        writer.close()
 
 
 async def test_who_holds_all_connections_and_asks_nothing_does_not_keep_the_platform_out(
