@@ -40,6 +40,8 @@ class Pace:
         if self.rate:
             self._next = max(at, now) + 1.0 / self.rate
             await asyncio.sleep(max(0.0, at - now))
+            if self._held_until > monotonic():  # it was asked for meanwhile
+                return await self.turn(until)
         return True
 
     def busy(self, seconds: float | None) -> None:

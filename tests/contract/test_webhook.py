@@ -1,17 +1,24 @@
 """A webhook's receiver gets each aggregate's events in order, whatever it answers; nobody else gets them."""
 
 import asyncio
+import gzip
 import json
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
 
@@ -144,6 +151,75 @@ async def test_an_answer_about_the_event_parks_its_aggregate_alone(receiver: Rec
         assert personal not in of_a.detail
     assert of_b == Accepted()
     assert "a-3" not in receiver.ids()
+
+
+async def test_a_refusal_whose_words_break_off_is_one_all_the_same(receiver: Receiver) -> None:
+    async def breaks_off(_: Got, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 422 No\r\nContent-Length: 100\r\n\r\nthe text is")
+        writer.close()
+
+    receiver.answer = lambda _: breaks_off
+    async with publishing(receiver.target()) as publisher:
+        [outcome] = await publish(publisher, [event("a", 1)])
+    assert outcome == Refused(0, "the receiver answers 422")
+    assert len(receiver.got) == 1
+
+
+async def test_words_that_are_packed_stay_packed(receiver: Receiver) -> None:
+    """A few bytes may be unpacked to gigabytes."""
+    receiver.answer = lambda _: says(400, "Content-Encoding: gzip", body=gzip.compress(b"too long"))
+    async with publishing(receiver.target()) as publisher:
+        [outcome] = await publish(publisher, [event("a", 1)])
+    assert isinstance(outcome, Refused)
+    assert "long" not in outcome.detail
+
+
+async def test_a_connection_is_used_again_and_again(receiver: Receiver) -> None:
+    async with publishing(receiver.target()) as publisher:
+        await publish(publisher, [event("a", 1), event("a", 2), event("a", 3)])
+        await publish(publisher, [event("a", 4)])
+    assert (len(receiver.got), receiver.connections) == (4, 1)
+
+
+@pytest.mark.parametrize("text", ["00-11\r\nx-other: 1", "00-11\x00", "ä"])
+async def test_a_trace_that_no_header_can_hold_is_in_the_body_alone(receiver: Receiver, text: str) -> None:
+    good, odd = [replace(event(name, 1), traceparent="00-1", tracestate="a=1") for name in "ab"]
+    async with publishing(receiver.target()) as publisher:
+        assert await publish(publisher, [good], [replace(odd, traceparent=text)]) == [Accepted()] * 2
+    headers = {got.id: got.headers for got in receiver.got}
+    assert (headers["a-1"]["traceparent"], headers["a-1"]["tracestate"]) == ("00-1", "a=1")
+    assert {"traceparent", "x-other"}.isdisjoint(headers["b-1"])
+
+
+@pytest.fixture
+def untrusted(tmp_path: Path) -> ssl.SSLContext:
+    """With a certificate for localhost that its owner has signed."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(datetime.now(UTC) - timedelta(days=1))
+        .not_valid_after(datetime.now(UTC) + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (file := tmp_path / "both.pem").write_bytes(pem + made.public_bytes(Encoding.PEM))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    return context
+
+
+async def test_a_receiver_whose_certificate_nobody_trusts_gets_nothing(untrusted: ssl.SSLContext) -> None:
+    receiver = Receiver()
+    server = await asyncio.start_server(receiver.serve, "127.0.0.1", 0, ssl=untrusted)
+    receiver.url = f"https://localhost:{server.sockets[0].getsockname()[1]}/"
+    async with publishing(receiver.target()) as publisher:
+        [outcome] = await publish(publisher, [event("a", 1)])
+    server.close()
+    await server.wait_closed()
+    assert isinstance(outcome, Unknown)
+    assert "certificate is not trusted" in outcome.reason
+    assert receiver.got == []
 
 
 @pytest.mark.parametrize("status", [301, 307, 401, 402, 403, 404, 405, 410, 415])

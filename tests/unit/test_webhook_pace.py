@@ -1,23 +1,11 @@
 """A target gets no more requests than it takes, and none before the pause is over that it asked for."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
-from random import Random
 
 import pytest
 
-from cosmos_outbox.kernel.clock import sources, using
-from cosmos_outbox.testing.simulation.loop import Loop
 from cosmos_outbox.webhook.pace import Pace, growing
-
-
-def run(story: Callable[[], Awaitable[None]], seed: int = 0) -> None:
-    """In virtual time, which begins with 0."""
-    loop: Loop
-    with using(replace(sources(), monotonic=lambda: loop.time(), random=Random(seed))):
-        loop = Loop()
-        loop.run(story())
+from tests.support.publishing import in_virtual_time
 
 
 @pytest.mark.parametrize(
@@ -46,6 +34,12 @@ async def _left(pace: Pace, count: int, until: float = 1e9) -> list[float]:
     return await asyncio.gather(*(one() for _ in range(count)))
 
 
+async def _told(pace: Pace, until: float) -> tuple[bool, float]:
+    """What a request is told, and when."""
+    told = await pace.turn(until)
+    return told, asyncio.get_running_loop().time()
+
+
 def test_requests_leave_at_the_targets_rate_and_a_rest_saves_up_nothing() -> None:
     async def story() -> None:
         pace = Pace(10)
@@ -53,14 +47,14 @@ def test_requests_leave_at_the_targets_rate_and_a_rest_saves_up_nothing() -> Non
         await asyncio.sleep(9.7)
         assert await _left(pace, 3) == [10.0, 10.1, 10.2]
 
-    run(story)
+    in_virtual_time(story)
 
 
 def test_without_a_rate_all_leave_at_once() -> None:
     async def story() -> None:
         assert await _left(Pace(0), 3) == [0.0] * 3
 
-    run(story)
+    in_virtual_time(story)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -78,7 +72,31 @@ def test_nothing_leaves_in_a_pause_that_was_asked_for_and_all_do_within_a_second
         after = [0.1, 0.2] if rate else [0.0, 0.0]
         assert others == pytest.approx([first + each for each in after], abs=0.01)
 
-    run(story, seed)
+    in_virtual_time(story, seed)
+
+
+@pytest.mark.parametrize("rate", [0, 10])
+def test_a_pause_is_kept_by_those_who_wait_already(rate: int) -> None:
+    """For the end of another pause, or for their turns."""
+
+    async def story() -> None:
+        pace, loop = Pace(rate), asyncio.get_running_loop()
+        if rate:
+            leaving = asyncio.ensure_future(_left(pace, 4))
+            await asyncio.sleep(0.15)
+            pace.busy(60.0)
+            first, second, *others = await leaving
+            assert [first, second] == [0.0, 0.1]
+            assert all(60.15 <= each <= 61.4 for each in others)
+            assert others[1] - others[0] == pytest.approx(0.1)
+        began = loop.time()
+        pace.busy(60.0)
+        leaving = asyncio.ensure_future(_left(pace, 2))
+        await asyncio.sleep(30.0)
+        pace.busy(120.0)
+        assert all(150.0 <= each - began <= 151.2 for each in await leaving)
+
+    in_virtual_time(story)
 
 
 def test_two_senders_do_not_come_back_at_the_same_moment() -> None:
@@ -90,7 +108,7 @@ def test_two_senders_do_not_come_back_at_the_same_moment() -> None:
         back.update(await _left(pace, 1))
 
     for seed in range(5):
-        run(story, seed)
+        in_virtual_time(story, seed)
     assert len(back) == 5
 
 
@@ -110,7 +128,7 @@ def test_a_target_that_does_not_say_how_long_is_left_alone_ever_longer_until_it_
         for seconds, usual in zip(pauses, [0.5, 1.0, 2.0, 4.0, 0.5], strict=True):
             assert 0.75 * usual <= seconds <= 1.25 * usual
 
-    run(story)
+    in_virtual_time(story)
 
 
 def test_a_turn_that_comes_too_late_is_told_at_once_and_is_another_requests() -> None:
@@ -118,12 +136,12 @@ def test_a_turn_that_comes_too_late_is_told_at_once_and_is_another_requests() ->
         pace, loop = Pace(1), asyncio.get_running_loop()
         assert await _left(pace, 1) == [0.0]
         assert not await pace.turn(0.5)
-        assert loop.time() == 0.0
-        assert await _left(pace, 1, until=1.5) == [1.0]
+        assert await asyncio.gather(pace.turn(1.5), _told(pace, 1.5)) == [True, (False, 0.0)]
+        assert loop.time() == 1.0
         await asyncio.sleep(9.0)
         assert not await pace.turn(9.5), "that was over before it came"
         pace.busy(60.0)
         assert not await pace.turn(30.0)
         assert loop.time() == 10.0
 
-    run(story)
+    in_virtual_time(story)
