@@ -60,10 +60,6 @@ async def test_one_that_speaks_no_tls_or_is_not_there_is_away() -> None:
     assert "secret" not in str(told.value)
 
 
-class Writer:
-    def close(self) -> None: ...
-
-
 @dataclass
 class Net:
     """What DNS answers, and who takes connections; ``opened``: each that was tried, with the name for TLS."""
@@ -71,6 +67,10 @@ class Net:
     names: dict[str, list[str]]
     deaf: set[str] = field(default_factory=set)
     opened: list[tuple[str, int, str | None]] = field(default_factory=list)
+    closed: int = 0
+
+    def close(self) -> None:
+        self.closed += 1
 
     async def getaddrinfo(self, host: str, port: int, **_: Any) -> list[Any]:
         if host not in self.names:
@@ -79,12 +79,12 @@ class Net:
 
     async def open_connection(
         self, host: str, port: int, *, ssl: object, server_hostname: str | None
-    ) -> tuple[None, Writer]:
+    ) -> "tuple[None, Net]":
         assert (ssl is None) == (server_hostname is None)
         self.opened.append((host, port, server_hostname))
         if host in self.deaf:
             raise ConnectionRefusedError
-        return None, Writer()
+        return None, self
 
 
 @pytest.fixture
@@ -113,6 +113,7 @@ async def test_the_port_and_the_certificates_name_are_those_of_the_url(
     found = net({"localhost": ["127.0.0.1"], "receiver.example": ["10.0.0.4", "8.8.8.8"]})
     await reach(target(url), seconds=5)
     assert found.opened == [opened], "the first address that may be asked"
+    assert found.closed == 1
 
 
 async def test_an_address_that_takes_no_connection_is_followed_by_the_next(net: Callable[..., Net]) -> None:
