@@ -4,7 +4,6 @@ import asyncio
 import gzip
 import json
 import socket
-import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -15,10 +14,6 @@ from pathlib import Path
 
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
 
@@ -33,6 +28,7 @@ from cosmos_outbox.webhook.publisher import FAILING_ALIKE, WebhookPublisher
 from cosmos_outbox.webhook.session import Unasked
 from cosmos_outbox.webhook.tries import ATTEMPTS
 from devstack.testing import eventually
+from tests.support.certificates import self_signed, served_with
 from tests.support.publishing import event, publish
 from tests.support.receiver import OK, OTHER_SECRET, SECRET, Answer, Got, Receiver, receiving, says
 
@@ -191,27 +187,11 @@ async def test_a_trace_that_no_header_can_hold_is_in_the_body_alone(receiver: Re
     assert {"traceparent", "x-other"}.isdisjoint(headers["b-1"])
 
 
-@pytest.fixture
-def untrusted(tmp_path: Path) -> ssl.SSLContext:
-    """With a certificate for localhost that its owner has signed."""
-    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(datetime.now(UTC) - timedelta(days=1))
-        .not_valid_after(datetime.now(UTC) + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    (file := tmp_path / "both.pem").write_bytes(pem + made.public_bytes(Encoding.PEM))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(file)
-    return context
-
-
-async def test_a_receiver_whose_certificate_nobody_trusts_gets_nothing(untrusted: ssl.SSLContext) -> None:
+async def test_a_receiver_whose_certificate_nobody_trusts_gets_nothing(tmp_path: Path) -> None:
     receiver = Receiver()
-    server = await asyncio.start_server(receiver.serve, "127.0.0.1", 0, ssl=untrusted)
+    server = await asyncio.start_server(
+        receiver.serve, "127.0.0.1", 0, ssl=served_with(self_signed(tmp_path))
+    )
     receiver.url = f"https://localhost:{server.sockets[0].getsockname()[1]}/"
     async with publishing(receiver.target()) as publisher:
         [outcome] = await publish(publisher, [event("a", 1)])

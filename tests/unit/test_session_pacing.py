@@ -97,7 +97,7 @@ class Slot:
 
     broker: "Broker"
     left: list[Any] = field(default_factory=list)
-    session: Any = field(default_factory=lambda: Session())
+    session: Any = field(default_factory=Session)
 
     async def __aenter__(self) -> "Slot":
         self.broker.waiting += 1
