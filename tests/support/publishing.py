@@ -1,9 +1,10 @@
 """Events for a publisher, and a page of them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import sources, using
@@ -27,7 +28,7 @@ async def publish(
     return await publisher.publish(page, asyncio.get_running_loop().time() + within)
 
 
-def in_virtual_time(story: Callable[[], Awaitable[None]], seed: int = 0) -> None:
+def in_virtual_time(story: Callable[[], Coroutine[Any, Any, None]], seed: int = 0) -> None:
     """Run it from second 0 on; ``seed``: of what is drawn by lot."""
     loop: Loop
 

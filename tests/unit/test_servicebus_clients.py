@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import importlib
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, cast
 import certifi
 import pytest
 
+import cosmos_outbox.servicebus
 from cosmos_outbox.servicebus import client as clients
 from cosmos_outbox.servicebus.administration import administration_client
 from cosmos_outbox.servicebus.client import servicebus_client
@@ -18,6 +20,7 @@ from cosmos_outbox.servicebus.errors import SDK_ERRORS
 from cosmos_outbox.servicebus.inspection import ServiceBusInspection, SubscriptionState
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.credentials import Credential
+from cosmos_outbox.settings.errors import Misconfigured
 from tests.support.certificates import self_signed, served_with
 
 NAMESPACE = "orders.servicebus.windows.net"
@@ -89,6 +92,16 @@ async def test_the_broker_is_reached_by_tls_with_a_certificate_that_certifi_know
     assert came.result() == b"AMQP"
 
 
+def test_where_the_sdk_is_not_installed_the_extra_that_brings_it_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("cosmos_outbox.settings.extras.find_spec", lambda _: None)
+    with pytest.raises(
+        Misconfigured, match=r"azure-servicebus, certifi: not installed.*cosmos-outbox\[servicebus\]"
+    ):
+        importlib.reload(cosmos_outbox.servicebus)
+
+
 @pytest.mark.parametrize(("told", "forwards_to"), [("other-topic", "other-topic"), ("", None), (None, None)])
 async def test_where_a_subscription_forwards_its_messages_is_told(
     told: str | None, forwards_to: str | None, monkeypatch: pytest.MonkeyPatch
@@ -100,7 +113,7 @@ async def test_where_a_subscription_forwards_its_messages_is_told(
         )  # fmt: skip
 
     async def list_rules(*_: str) -> Any:
-        for each in ():
+        for each in list[Any]():
             yield each
 
     inspection = ServiceBusInspection(Connection(address=NAMESPACE), SIGNED_IN, emulator_port=5300)
