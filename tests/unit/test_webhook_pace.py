@@ -136,7 +136,7 @@ def test_a_turn_that_comes_too_late_is_told_at_once_and_is_another_requests() ->
         pace, loop = Pace(1), asyncio.get_running_loop()
         assert await _left(pace, 1) == [0.0]
         assert not await pace.turn(0.5)
-        assert await asyncio.gather(_told(pace, 1.5), _told(pace, 1.5)) == [(True, 1.0), (False, 0.0)]
+        assert [*await asyncio.gather(_told(pace, 1.5), _told(pace, 1.5))] == [(True, 1.0), (False, 0.0)]
         assert loop.time() == 1.0
         await asyncio.sleep(9.0)
         assert not await pace.turn(9.5), "that was over before it came"
