@@ -29,18 +29,15 @@ class Pace:
 
     async def turn(self, until: float) -> bool:
         """Wait for the turn of one request. False: it would come after ``until``, by the monotonic clock."""
-        while (at := max(self._held_until, self._next if self.rate else 0.0)) > (now := monotonic()):
+        while True:
+            at = max(now := monotonic(), self._held_until, self._next)
             if at > until:
                 return False
-            if self.rate and at == self._next:
-                break
+            if self.rate:
+                self._next = at + 1.0 / self.rate
             await asyncio.sleep(at - now)
-        if now > until:
-            return False
-        if self.rate:
-            self._next = max(at, now) + 1.0 / self.rate
-            await asyncio.sleep(max(0.0, at - now))
-        return True
+            if self._held_until <= monotonic():  # else a pause was asked for meanwhile
+                return True
 
     def busy(self, seconds: float | None) -> None:
         """The target asks for a pause; None: it does not say how long."""

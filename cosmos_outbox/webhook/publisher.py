@@ -37,7 +37,7 @@ from cosmos_outbox.webhook import answers
 from cosmos_outbox.webhook.addresses import AddressRefused, check_literal
 from cosmos_outbox.webhook.answers import LONGEST_BODY, Meaning
 from cosmos_outbox.webhook.pace import Pace, growing
-from cosmos_outbox.webhook.request import Signed, request_of
+from cosmos_outbox.webhook.request import Signed, id_of, request_of
 from cosmos_outbox.webhook.session import Unasked, open_session
 from cosmos_outbox.webhook.tries import ATTEMPTS, Tries
 
@@ -117,7 +117,8 @@ class WebhookPublisher:
         """Post each aggregate's events in order; those that failed before come last, and hold up no other."""
         sending = _Page(until)
         known: dict[int, Outcome] = {}
-        places = sorted(range(len(page)), key=lambda place: self._tries.in_vain(page[place]))
+        in_vain = [self._in_vain(group) for group in page]
+        places = sorted(range(len(page)), key=in_vain.__getitem__)
         if self._stopped is not None and page:
             if monotonic() < self._asked_again_at:
                 return [self._stopped for _ in page]
@@ -135,6 +136,12 @@ class WebhookPublisher:
         """Close the connections."""
         if self._session is not None:
             await self._session.close()
+
+    def _in_vain(self, group: AggregateEvents) -> int:
+        try:
+            return self._tries.in_vain(id_of(group.events[0]))
+        except ValueError:  # no request can be made of it
+            return 0
 
     async def _send(self, page: _Page, group: AggregateEvents) -> Outcome:
         for accepted, event in enumerate(group.events):
@@ -237,7 +244,7 @@ class WebhookPublisher:
             data=io.BytesIO(request.body),  # sent in parts: a large body holds up no other task
             headers=request.signed(self._target.secrets, utc_now()),
             allow_redirects=False,
-        ) as response:
+        ) as response:  # what is not read of it closes the connection
             return await self._read(response)
 
     @staticmethod
@@ -251,8 +258,6 @@ class WebhookPublisher:
                     body += part
             except (TimeoutError, aiohttp.ClientError, OSError):
                 body = b""  # the status has said it
-        if not response.content.at_eof():
-            response.close()  # whatever it goes on to send is not read
         return _Answer(meaning, f"{_ANSWERED}{response.status}", body[:LONGEST_BODY], after)
 
     def _stop(self, reason: str) -> Unknown:

@@ -1,7 +1,9 @@
 """Whether a receiver can be reached is asked without a request: an event that is made up is an event to it."""
 
 import asyncio
+import socket
 import ssl
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from aiohttp import ThreadedResolver
@@ -14,7 +16,7 @@ from cosmos_outbox.webhook.addresses import AddressRefused, CheckedResolver, che
 
 
 async def reach(target: Webhook, *, seconds: float) -> float:
-    """Open a connection to the first address that is allowed, TLS included. Returns the seconds that it took.
+    """Open a connection to the first allowed address that takes one, TLS included. Returns the seconds that it took.
 
     Raises Unavailable, or Misconfigured where no address may be asked.
     """
@@ -24,16 +26,9 @@ async def reach(target: Webhook, *, seconds: float) -> float:
     try:
         check_literal(target)
         async with asyncio.timeout(seconds):
-            found = await CheckedResolver(target, ThreadedResolver()).resolve(host, port)
-            began = monotonic()
-            _, writer = await asyncio.open_connection(
-                found[0]["host"],
-                port,
-                ssl=ssl.create_default_context() if tls else None,
-                server_hostname=host if tls else None,
-            )
-            took = monotonic() - began
-            writer.close()
+            resolver = CheckedResolver(target, ThreadedResolver())
+            addresses = [each["host"] for each in await resolver.resolve(host, port, socket.AF_UNSPEC)]
+            return await _opened(addresses, port, tls=host if tls else None)
     except AddressRefused:
         raise Misconfigured(
             f"{target.destination} leads to an address that may not be asked: correct WEBHOOK_URL, or set "
@@ -43,4 +38,21 @@ async def reach(target: Webhook, *, seconds: float) -> float:
         raise Unavailable(
             f"{target.destination} cannot be reached ({type(error).__name__}): look at the receiver and WEBHOOK_URL"
         ) from error
-    return took
+
+
+async def _opened(addresses: Sequence[str], port: int, *, tls: str | None) -> float:
+    """``tls``: whose certificate is asked for. Raises the OSError of the last address."""
+    refused = OSError("the name has no address")
+    for address in addresses:
+        began = monotonic()
+        try:
+            _, writer = await asyncio.open_connection(
+                address, port, ssl=ssl.create_default_context() if tls else None, server_hostname=tls
+            )
+        except OSError as error:
+            refused = error
+        else:
+            took = monotonic() - began
+            writer.close()
+            return took
+    raise refused

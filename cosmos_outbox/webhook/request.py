@@ -55,8 +55,13 @@ def request_of(event: OutboxEvent, *, service: CloudEvents, mode: Mode) -> Signe
         body = as_sent(dict(event.data))
         headers["content-type"] = attributes.pop("datacontenttype")
         headers |= {f"ce-{name}": quote(str(value), safe=_PRINTABLE) for name, value in attributes.items()}
+    return Signed(id_of(event), body, headers)
+
+
+def id_of(event: OutboxEvent) -> str:
+    """The id of its request."""
     # Of what is not ASCII each server makes another text, and none of them would be the one that was signed.
-    return Signed(quote(event.message_id or event.id, safe=_PRINTABLE.replace(" ", "")), body, headers)
+    return quote(event.message_id or event.id, safe=_PRINTABLE.replace(" ", ""))
 
 
 def _trace(attributes: Mapping[str, Any]) -> dict[str, str]:

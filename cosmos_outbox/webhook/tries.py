@@ -8,7 +8,6 @@ one tenant's alone. So what became of an event's tries is remembered from page t
 from dataclasses import dataclass, field
 
 from cosmos_outbox.kernel.clock import monotonic
-from cosmos_outbox.outbox.publisher import AggregateEvents
 from cosmos_outbox.webhook.answers import Meaning
 
 ATTEMPTS = 3
@@ -80,9 +79,9 @@ class Tries:
         tried = self._tried.get(event_id)
         return tried is not None and tried.taken_at_first < self._taken
 
-    def in_vain(self, group: AggregateEvents) -> int:
-        """How often the aggregate's first event was tried. Who was not, shows best whether the target works."""
-        tried = self._tried.get(group.events[0].message_id or group.events[0].id)
+    def in_vain(self, event_id: str) -> int:
+        """How often the event was tried. One that was not, shows best whether the target works."""
+        tried = self._tried.get(event_id)
         return tried.failed + tried.refused if tried else 0
 
     def _of(self, event_id: str) -> _Tried:

@@ -1,6 +1,7 @@
 """A webhook's receiver gets each aggregate's events in order, whatever it answers; nobody else gets them."""
 
 import asyncio
+import gzip
 import json
 import socket
 import time
@@ -9,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -26,6 +28,7 @@ from cosmos_outbox.webhook.publisher import FAILING_ALIKE, WebhookPublisher
 from cosmos_outbox.webhook.session import Unasked
 from cosmos_outbox.webhook.tries import ATTEMPTS
 from devstack.testing import eventually
+from tests.support.certificates import self_signed, served_with
 from tests.support.publishing import event, publish
 from tests.support.receiver import OK, OTHER_SECRET, SECRET, Answer, Got, Receiver, receiving, says
 
@@ -144,6 +147,59 @@ async def test_an_answer_about_the_event_parks_its_aggregate_alone(receiver: Rec
         assert personal not in of_a.detail
     assert of_b == Accepted()
     assert "a-3" not in receiver.ids()
+
+
+async def test_a_refusal_whose_words_break_off_is_one_all_the_same(receiver: Receiver) -> None:
+    async def breaks_off(_: Got, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 422 No\r\nContent-Length: 100\r\n\r\nthe text is")
+        writer.close()
+
+    receiver.answer = lambda _: breaks_off
+    async with publishing(receiver.target()) as publisher:
+        [outcome] = await publish(publisher, [event("a", 1)])
+    assert outcome == Refused(0, "the receiver answers 422")
+    assert len(receiver.got) == 1
+
+
+async def test_words_that_are_packed_stay_packed(receiver: Receiver) -> None:
+    """A few bytes may be unpacked to gigabytes."""
+    receiver.answer = lambda _: says(400, "Content-Encoding: gzip", body=gzip.compress(b"too long"))
+    async with publishing(receiver.target()) as publisher:
+        [outcome] = await publish(publisher, [event("a", 1)])
+    assert isinstance(outcome, Refused)
+    assert "long" not in outcome.detail
+
+
+async def test_a_connection_is_used_again_and_again(receiver: Receiver) -> None:
+    async with publishing(receiver.target()) as publisher:
+        await publish(publisher, [event("a", 1), event("a", 2), event("a", 3)])
+        await publish(publisher, [event("a", 4)])
+    assert (len(receiver.got), receiver.connections) == (4, 1)
+
+
+@pytest.mark.parametrize("text", ["00-11\r\nx-other: 1", "00-11\x00", "ä"])
+async def test_a_trace_that_no_header_can_hold_is_in_the_body_alone(receiver: Receiver, text: str) -> None:
+    good, odd = [replace(event(name, 1), traceparent="00-1", tracestate="a=1") for name in "ab"]
+    async with publishing(receiver.target()) as publisher:
+        assert await publish(publisher, [good], [replace(odd, traceparent=text)]) == [Accepted()] * 2
+    headers = {got.id: got.headers for got in receiver.got}
+    assert (headers["a-1"]["traceparent"], headers["a-1"]["tracestate"]) == ("00-1", "a=1")
+    assert {"traceparent", "x-other"}.isdisjoint(headers["b-1"])
+
+
+async def test_a_receiver_whose_certificate_nobody_trusts_gets_nothing(tmp_path: Path) -> None:
+    receiver = Receiver()
+    server = await asyncio.start_server(
+        receiver.serve, "127.0.0.1", 0, ssl=served_with(self_signed(tmp_path))
+    )
+    receiver.url = f"https://localhost:{server.sockets[0].getsockname()[1]}/"
+    async with publishing(receiver.target()) as publisher:
+        [outcome] = await publish(publisher, [event("a", 1)])
+    server.close()
+    await server.wait_closed()
+    assert isinstance(outcome, Unknown)
+    assert "certificate is not trusted" in outcome.reason
+    assert receiver.got == []
 
 
 @pytest.mark.parametrize("status", [301, 307, 401, 402, 403, 404, 405, 410, 415])

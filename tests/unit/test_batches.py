@@ -89,6 +89,9 @@ def test_no_two_chains_of_one_batch_could_be_one(sizes: list[list[int]], room: R
         # One message at a time, as a partitioned topic needs it.
         ([[1, 1], [1]], Room(100, 1, mixes=False), [[1, 1], [1]]),
         ([[], []], Room(100, 100, mixes=True), []),
+        # What fits exactly is one batch, by its bytes or by its messages.
+        ([[40, 20], [30, 10]], Room(100, 100, mixes=True), [[4]]),
+        ([[1, 1], [1]], Room(100, 3, mixes=True), [[3]]),
     ],
 )
 def test_how_a_page_is_packed(sizes: list[list[int]], room: Room, expected: list[list[int]]) -> None:

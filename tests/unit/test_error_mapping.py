@@ -11,7 +11,15 @@ from azure.servicebus._pyamqp.error import AMQPLinkError, ErrorCondition, Messag
 from cosmos_outbox.cosmos.store.errors import Kind, classify
 from cosmos_outbox.outbox.errors import Throttled, Unavailable
 from cosmos_outbox.outbox.hindrance import Hindrance
-from cosmos_outbox.servicebus.errors import HINDRANCES, SDK_ERRORS, VERDICTS, Verdict, is_answer, verdict
+from cosmos_outbox.servicebus.errors import (
+    HINDRANCES,
+    SDK_ERRORS,
+    VERDICTS,
+    Verdict,
+    error_type,
+    is_answer,
+    verdict,
+)
 from cosmos_outbox.settings.errors import Misconfigured
 
 
@@ -183,6 +191,46 @@ def test_an_answer_without_an_error_class_is_known_by_its_condition(
     assert verdict(error)[0] is expected
 
 
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (servicebus.ServiceBusError("no", error=MessageException(b"amqp:not-allowed")), "amqp:not-allowed"),
+        (servicebus.ServiceBusError("no", error=MessageException(b"amqp:internal-error")), "ServiceBusError"),
+        (servicebus.ServiceBusError("no"), "ServiceBusError"),
+        (servicebus.ServiceBusServerBusyError(), "ServiceBusServerBusyError"),
+        (servicebus.MessagingEntityNotFoundError(), "MessagingEntityNotFoundError"),
+        (ConnectionResetError(), "other"),
+    ],
+)
+def test_a_metric_gets_one_of_a_few_names_for_an_error(error: Exception, told: str) -> None:
+    assert error_type(error) == told
+
+
+class Denied(Exception):
+    """As the service answers a token for an entity that does not exist, or may not be used."""
+
+    def __init__(self, status_code: int) -> None:
+        self.status_code = status_code
+
+
+@pytest.mark.parametrize(
+    ("error", "missing"),
+    [
+        (servicebus.MessagingEntityNotFoundError(), True),
+        (servicebus.ServiceBusAuthenticationError(error=Denied(404)), True),
+        (servicebus.ServiceBusAuthenticationError(error=Denied(401)), False),
+        (servicebus.ServiceBusAuthenticationError(), False),
+    ],
+)
+def test_what_does_not_exist_is_named_with_what_to_do(error: Exception, *, missing: bool) -> None:
+    kind, reason = verdict(error, "topic events (SERVICEBUS_TOPIC)")
+    assert kind is Verdict.MEND
+    create = "topic events (SERVICEBUS_TOPIC) does not exist: create it as the deployment does"
+    assert reason.startswith(create) is missing
+    assert error_type(error) == type(MISSING if missing else error).__name__
+
+
+MISSING = servicebus.MessagingEntityNotFoundError()
 BUSY, FULL = b"com.microsoft:server-busy", ErrorCondition.ResourceLimitExceeded
 
 

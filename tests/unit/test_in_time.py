@@ -1,19 +1,23 @@
 """A call of the broker's SDK ends in time, though the SDK loses a cancellation, as ``asyncio.wait_for`` of 3.11 can."""
 
 import asyncio
+import gc
+import weakref
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from azure.servicebus.amqp import AmqpMessageBodyType
 
 from cosmos_outbox.inbox.deliveries import Collected
 from cosmos_outbox.servicebus.dead_letters import DeadLetters
-from cosmos_outbox.servicebus.in_time import in_time
+from cosmos_outbox.servicebus.in_time import CANCELLATIONS, in_time
 from cosmos_outbox.servicebus.senders import Senders
 from cosmos_outbox.servicebus.sessions import Sessions
 from cosmos_outbox.telemetry.work import Work
 from devstack.testing import eventually
+from tests.support.publishing import in_virtual_time
 
 PATIENCE = 20
 """Until a test that hangs is ended, in seconds: no test takes as long."""
@@ -163,6 +167,39 @@ async def test_collecting_dead_letters_ends_though_the_sdk_loses_a_cancellation(
     assert client.given[0].calls[-1] == "close"
 
 
+@dataclass
+class Endless(Receiver):
+    """A dead-letter queue that has always one message more."""
+
+    async def receive_messages(self, *_: object, **__: object) -> list[Any]:
+        return [
+            SimpleNamespace(
+                body_type=AmqpMessageBodyType.DATA, body=[b"x"], message_id="m", enqueued_sequence_number=None,
+                sequence_number=1, application_properties=None, dead_letter_reason=None,
+            )
+        ]  # fmt: skip
+
+    async def complete_message(self, _message: object) -> None:
+        self.calls.append("complete")
+
+
+def test_collecting_ends_in_time_though_there_is_always_more() -> None:
+    receiver, reasons = Endless("nowhere"), list[str]()
+
+    async def keep(_: object, reason: str) -> None:
+        reasons.append(reason)
+        await asyncio.sleep(1)
+
+    async def story() -> None:
+        client = SimpleNamespace(get_subscription_receiver=lambda *_, **__: receiver)
+        found = await DeadLetters(cast(Any, client), "t", "s").collect(keep, seconds=5)
+        assert found == Collected(5, emptied=False)
+
+    in_virtual_time(story)
+    assert receiver.calls == ["open", *["complete"] * 5, "close"]
+    assert set(reasons) == {"dead letter: no reason given"}
+
+
 @pytest.mark.parametrize("deaf_in", ["open", "close"])
 async def test_a_slot_asks_for_the_next_session_though_the_sdk_loses_a_cancellation(
     deaf_in: str, monkeypatch: pytest.MonkeyPatch
@@ -206,6 +243,52 @@ async def test_a_call_that_no_cancellation_ends_is_left(caplog: pytest.LogCaptur
             await in_time(never(), asyncio.get_running_loop().time())
     assert "does not end" in caplog.text
     over.set()
+
+
+async def test_a_call_that_is_left_goes_on_until_it_ends_by_itself() -> None:
+    """Collected as garbage it would end in the middle, and asyncio would complain."""
+    before = asyncio.all_tasks()
+    with pytest.raises(TimeoutError):
+        await in_time(deaf(CANCELLATIONS), asyncio.get_running_loop().time())
+    gc.collect()
+    [task] = asyncio.all_tasks() - before
+    task.cancel()
+    await asyncio.wait({task})
+    ended = weakref.ref(task)
+    del task
+    gc.collect()
+    assert ended() is None, "nothing is kept of it"
+
+
+def cancel_all_others() -> None:
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+
+
+@pytest.mark.parametrize("cancellations", [0, CANCELLATIONS])
+async def test_an_error_that_nobody_waits_for_any_more_is_no_complaint(cancellations: int) -> None:
+    """Of a call that fails when whoever waited for it is gone, or that was left."""
+    complaints, loop, over = list[object](), asyncio.get_running_loop(), asyncio.Event()
+    loop.set_exception_handler(lambda _, told: complaints.append(told))
+
+    async def fails() -> None:
+        try:
+            await deaf(cancellations)
+        except asyncio.CancelledError:
+            over.set()
+            raise OSError("the connection is closed") from None
+
+    waiting = asyncio.create_task(in_time(fails(), loop.time() + PATIENCE))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    cancel_all_others()
+    await over.wait()
+    await asyncio.sleep(0)
+    del waiting
+    gc.collect()
+    assert complaints == []
 
 
 async def test_who_waits_and_is_cancelled_ends_too() -> None:

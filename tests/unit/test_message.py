@@ -213,6 +213,16 @@ def test_a_notice_names_its_contact_in_the_message_at_least_and_an_event_may_hav
             READER.event(json.dumps(body).encode(), wrong)
 
 
+def test_a_partition_key_is_counted_too() -> None:
+    """It is the id of a whole aggregate, where each has a session of its own."""
+    event = replace(an_event(), aggregate=AggregateKey("contact", "ä" * 128))
+    message = message_from_event(event, service=CloudEvents("/contacts"), partitioned=True, sessions=None)
+    batch = ServiceBusMessageBatch(max_size_in_bytes=1_000_000)
+    empty = batch.size_in_bytes
+    batch.add_message(message)
+    assert batch.size_in_bytes - empty <= size_at_most(message)
+
+
 @given(
     text=st.text(max_size=400), contact=st.text(min_size=1, max_size=120),
     correlation=st.none() | st.text(max_size=300), partitioned=st.booleans(),

@@ -128,9 +128,12 @@ def test_a_pause_is_asked_for_in_seconds_or_as_a_date_and_is_an_hour_at_most(
         (b"no such person: Jane Doe", {"name": {"first": "Jane", "last": "Doe"}}, "no such person: … …"),
         (b"JANE's mail jane@doe.example", {"name": "Jane"}, "… mail …"),
         (b'{"d": "Ren\\u00e9e"}', {"list": ["Ren\u00e9e"]}, '{"d": "…\\…"}'),
+        (b"no user Doesmith, no Do", {"name": "Doe"}, "no user …, no Do"),
         (b"call +49 171 5551234", {}, "call +… … …"),
         (b"\xff\x00 bad", {}, "\ufffd  bad"),
         (b"word " * 300, {}, ("word " * 300)[:200]),
+        (b"sorry" + b" " * 1_016 + b"Jan", {"name": "Jane"}, "sorry"),
+        (b"sorry" + b" " * 1_015 + b"Jan", {"name": "Jane"}, "sorry …"),
     ],
 )
 def test_an_answers_piece_is_short_and_not_of_a_person(body: bytes, data: dict[str, Any], shown: str) -> None:

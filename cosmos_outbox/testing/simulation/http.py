@@ -48,15 +48,10 @@ class _Content:
 
     def __init__(self, body: bytes) -> None:
         self._left = BytesIO(body)
-        self._size = len(body)
 
     async def read(self, most: int = -1) -> bytes:
         """The next piece."""
         return self._left.read(most)
-
-    def at_eof(self) -> bool:
-        """Whether all was read."""
-        return self._left.tell() == self._size
 
 
 @dataclass(frozen=True)
