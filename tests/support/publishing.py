@@ -1,16 +1,11 @@
 """Events for a publisher, and a page of them."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
-from random import Random
-from typing import Any
+from collections.abc import Sequence
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.kernel.clock import sources, using
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import AggregateEvents, Outcome, Publisher
-from cosmos_outbox.testing.simulation.loop import Loop
 from tests.support.contacts import NOON
 
 
@@ -26,15 +21,3 @@ async def publish(
 ) -> Sequence[Outcome]:
     page = [AggregateEvents(group[0].aggregate, group) for group in groups]
     return await publisher.publish(page, asyncio.get_running_loop().time() + within)
-
-
-def in_virtual_time(story: Callable[[], Coroutine[Any, Any, None]], seed: int = 0) -> None:
-    """Run it from second 0 on; ``seed``: of what is drawn by lot."""
-    loop: Loop
-
-    def monotonic() -> float:
-        return loop.time()
-
-    with using(replace(sources(), monotonic=monotonic, random=Random(seed))):
-        loop = Loop()
-        loop.run(story())

@@ -19,7 +19,7 @@ from cosmos_outbox.testing.simulation.http import MemorySession, SentRequest, St
 from cosmos_outbox.testing.simulation.storage_account import HeldMessage, StorageAccount
 from cosmos_outbox.testing.simulation.storage_queues import CONNECTION, PACKAGES
 from cosmos_outbox.testing.simulation.storage_rest import failure, is_of_blobs, queue_of, serve
-from tests.support.virtual_time import told
+from tests.support.virtual_time import in_virtual_time
 
 if TYPE_CHECKING:
     from azure.core.pipeline.transport import AsyncHttpTransport
@@ -123,11 +123,11 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def in_virtual_time(story: Callable[[Account], Awaitable[T]]) -> T:
-    """Tell a story of an account; all clocks show the loop's time."""
+def with_account(story: Callable[[Account], Awaitable[T]]) -> T:
+    """Tell a story of an account in virtual time."""
     sdk_clock.install(*PACKAGES)
 
     async def of_an_account() -> T:
         return await story(Account())
 
-    return told(of_an_account())
+    return in_virtual_time(of_an_account())

@@ -13,10 +13,10 @@ from cosmos_outbox.testing.simulation.loop import Loop
 T = TypeVar("T")
 
 
-def told(story: Coroutine[Any, Any, T]) -> T:
-    """Run it; all clocks show the loop's time, which begins with 0."""
+def in_virtual_time(story: Coroutine[Any, Any, T], *, seed: int = 0) -> T:
+    """Run it; all clocks show the loop's time, which begins with 0. ``seed``: of what is drawn by lot."""
     loop = Loop(None)
-    chance = random.Random(0)
+    chance = random.Random(seed)
     with using(Sources(lambda: EPOCH + timedelta(seconds=loop.time()), loop.time, uuid4, chance)):
         loop.root_is_now()
         result = loop.run(story)

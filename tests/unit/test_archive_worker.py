@@ -12,7 +12,7 @@ from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.worker import archive
 from tests.support.processor import Processor, now
-from tests.support.virtual_time import told
+from tests.support.virtual_time import in_virtual_time
 
 
 @dataclass
@@ -50,7 +50,7 @@ def work(
         await archive.keep(cast(Any, outbox), cast(Any, archiving), stop)
         return now()
 
-    return told(story())
+    return in_virtual_time(story())
 
 
 def test_the_archive_begins_as_soon_as_the_store_answers(
@@ -107,10 +107,10 @@ def test_the_archive_reads_all_of_the_feed_every_five_seconds_with_leases_of_its
     assert (options.poll_interval, options.max_items, options.mend_leases) == (5.0, 100, True)
     assert options.start == changefeed.StartFrom.beginning()
 
-    told(handler(["a change"], None))
+    in_virtual_time(handler(["a change"], None))
     assert archiving.kept == [["a change"]]
     failed: Callable[..., None] = processor.options["on_error"]
-    told(_call(failed, "0", Unavailable("a page could not be stored")))
+    in_virtual_time(_call(failed, "0", Unavailable("a page could not be stored")))
     assert "tried again: a page could not be stored" in caplog.text
 
 

@@ -16,7 +16,7 @@ from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.worker import draining
 from cosmos_outbox.worker.draining import Drained, Task, _Run
 from cosmos_outbox.worker.relay import ForwardingLog
-from tests.support.virtual_time import told
+from tests.support.virtual_time import in_virtual_time
 
 END = "the end of contacts"
 
@@ -132,7 +132,7 @@ def ended(
             drained = await _Run(cast(Any, health), task, stop).drain()
         return Ended(drained, loop.time() - BEGAN, fences, health)
 
-    return told(story())
+    return in_virtual_time(story())
 
 
 BEGAN = 50.0
@@ -330,7 +330,7 @@ def drained(*works: Callable[[Health], Awaitable[None]], monkeypatch: pytest.Mon
                 cast(Any, service), asyncio.Event(), None, Task(once=False, seconds=100)
             )
 
-    return told(story())
+    return in_virtual_time(story())
 
 
 async def until_stopped(health: Health) -> None:

@@ -17,7 +17,7 @@ from cosmos_outbox.servicebus.senders import Senders
 from cosmos_outbox.servicebus.sessions import Sessions
 from cosmos_outbox.telemetry.work import Work
 from devstack.testing import eventually
-from tests.support.publishing import in_virtual_time
+from tests.support.virtual_time import in_virtual_time
 
 PATIENCE = 20
 """Until a test that hangs is ended, in seconds: no test takes as long."""
@@ -195,7 +195,7 @@ def test_collecting_ends_in_time_though_there_is_always_more() -> None:
         found = await DeadLetters(cast(Any, client), "t", "s").collect(keep, seconds=5)
         assert found == Collected(5, emptied=False)
 
-    in_virtual_time(story)
+    in_virtual_time(story())
     assert receiver.calls == ["open", *["complete"] * 5, "close"]
     assert set(reasons) == {"dead letter: no reason given"}
 

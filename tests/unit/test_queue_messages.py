@@ -18,7 +18,7 @@ from cosmos_outbox.telemetry.work import Work
 from cosmos_outbox.testing.simulation.http import StoreResponse
 from cosmos_outbox.testing.simulation.storage_rest import failure
 from tests.support.publishing import event
-from tests.support.storage_account import Account, Asked, Befalls, in_virtual_time
+from tests.support.storage_account import Account, Asked, Befalls, with_account
 
 pytestmark = pytest.mark.filterwarnings(  # the clock is put into all of the SDK
     "ignore:azure.cosmos.errors module:DeprecationWarning"
@@ -126,7 +126,7 @@ def test_no_more_messages_are_in_hand_than_there_are_slots_and_all_are_handled()
         assert account.held("mails") == []
         assert asyncio.all_tasks() == others
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 def test_more_than_the_service_gives_in_one_answer_is_not_asked_for() -> None:
@@ -137,7 +137,7 @@ def test_more_than_the_service_gives_in_one_answer_is_not_asked_for() -> None:
             await asyncio.sleep(1)
             assert work.received == 50
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 def test_an_empty_queue_is_asked_every_two_seconds_and_a_busy_one_at_once() -> None:
@@ -160,7 +160,7 @@ def test_an_empty_queue_is_asked_every_two_seconds_and_a_busy_one_at_once() -> N
             stopped = now()
         assert now() - stopped < 0.1, "a stop waits for nothing"
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 def test_a_queue_that_is_away_is_asked_again_after_a_pause_and_the_worker_says_so() -> None:
@@ -182,7 +182,7 @@ def test_a_queue_that_is_away_is_asked_again_after_a_pause_and_the_worker_says_s
             stopped = now()
         assert now() - stopped < 3, "the request that is under way, and no pause"
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 @pytest.mark.parametrize(("handled_in", "slow"), [(1.0, 0.0), (18.0, 3.0)])
@@ -204,7 +204,7 @@ def test_what_could_not_be_handled_comes_back_after_five_seconds(handled_in: flo
         assert handled_in + slow + 5 <= second - first <= handled_in + slow + 5 + 2.2
         assert account.held("mails") == []
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 def test_a_failure_to_delete_brings_the_message_back_and_hits_it_alone(
@@ -223,7 +223,7 @@ def test_a_failure_to_delete_brings_the_message_back_and_hits_it_alone(
         assert waited == {None}, "others are received meanwhile"
         assert account.held("mails") == []
 
-    in_virtual_time(story)
+    with_account(story)
     assert "messages wait: the queue mails answers with an error (500 InternalError)" in caplog.text
 
 
@@ -242,7 +242,7 @@ def test_a_message_in_hand_is_renewed_every_twenty_seconds_and_nobody_else_gets_
         assert slow.ids + other.ids == ["a-1"]
         assert account.held("mails") == []
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 def test_who_has_lost_a_message_renews_it_no_more_and_deletes_nothing(
@@ -264,7 +264,7 @@ def test_who_has_lost_a_message_renews_it_no_more_and_deletes_nothing(
             assert handler.ids == ["a-1", "b-1"], "it goes on"
             assert held in account.held("mails")
 
-    in_virtual_time(story)
+    with_account(story)
     assert "messages wait" not in caplog.text, "that is no failure"
 
 
@@ -277,7 +277,7 @@ def test_a_renewal_that_is_under_way_when_a_message_is_handled_does_not_bring_it
             await asyncio.sleep(200)
         assert (handler.ids, account.held("mails")) == (["a-1"], [])
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 def test_a_message_that_is_being_deleted_is_not_renewed() -> None:
@@ -295,7 +295,7 @@ def test_a_message_that_is_being_deleted_is_not_renewed() -> None:
             await asyncio.sleep(200)
         assert (handler.ids, account.held("mails")) == (["a-1"], [])
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 def test_what_is_handled_frees_its_slot_at_once() -> None:
@@ -306,7 +306,7 @@ def test_what_is_handled_frees_its_slot_at_once() -> None:
             await asyncio.sleep(3)
             assert work.received == 3
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 def test_a_message_that_came_too_often_is_in_the_poison_queue_for_ever() -> None:
@@ -324,7 +324,7 @@ def test_a_message_that_came_too_often_is_in_the_poison_queue_for_ever() -> None
         assert ({each.text for each in poison}, len(poison)) == (sent, 2)
         assert {each.until for each in poison} == {float("inf")}
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 def test_a_bug_in_the_handling_ends_the_worker_and_gives_the_message_back() -> None:
@@ -337,7 +337,7 @@ def test_a_bug_in_the_handling_ends_the_worker_and_gives_the_message_back() -> N
         [held] = account.held("mails")
         assert held.visible <= now() + 5
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 def test_a_bug_leaves_nothing_of_the_worker() -> None:
@@ -354,7 +354,7 @@ def test_a_bug_leaves_nothing_of_the_worker() -> None:
         assert asyncio.all_tasks() == others
         assert (work.pulses, work.sessions) == ([], 0)
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 # -- the poison queue
@@ -396,7 +396,7 @@ def test_all_that_came_too_often_is_collected() -> None:
         assert kept.reasons == {"poison: it came too often"}
         assert account.held("mails-poison") == []
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 def test_a_poison_queue_whose_message_somebody_else_holds_is_not_called_empty() -> None:
@@ -406,7 +406,7 @@ def test_a_poison_queue_whose_message_somebody_else_holds_is_not_called_empty() 
         held.visible = now() + 30
         assert await collect(account, Kept()) == Collected(0, emptied=False)
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 def test_a_poison_queue_that_was_never_made_is_empty() -> None:
@@ -417,7 +417,7 @@ def test_a_poison_queue_that_was_never_made_is_empty() -> None:
         account.befalls = befalls
         assert await collect(account, Kept()) == Collected(0, emptied=True)
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 def test_a_poison_queue_that_cannot_be_read_is_told() -> None:
@@ -429,7 +429,7 @@ def test_a_poison_queue_that_cannot_be_read_is_told() -> None:
         ):
             await collect(account, Kept())
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 def test_collecting_ends_with_its_time_and_says_that_more_may_be_there() -> None:
@@ -441,7 +441,7 @@ def test_collecting_ends_with_its_time_and_says_that_more_may_be_there() -> None
         assert await collect(account, kept, seconds=5) == Collected(32, emptied=False), "what is in hand ends"
         assert len(account.held("mails-poison")) == 40 - 32
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 def test_a_claim_that_cannot_be_read_holds_up_no_other_message_and_is_told_at_the_end() -> None:
@@ -454,7 +454,7 @@ def test_a_claim_that_cannot_be_read_holds_up_no_other_message_and_is_told_at_th
             await collect(account, kept)
         assert (kept.ids, len(account.held("mails-poison"))) == (["a-1"], 33)
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 def test_claims_that_are_all_away_are_not_waited_for_one_after_the_other() -> None:
@@ -474,4 +474,4 @@ def test_claims_that_are_all_away_are_not_waited_for_one_after_the_other() -> No
             await collect(account, Kept(), seconds=20, claims=True)
         assert now() < 100
 
-    in_virtual_time(story)
+    with_account(story)

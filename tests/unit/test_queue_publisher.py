@@ -24,7 +24,7 @@ from cosmos_outbox.storagequeue.publisher import StorageQueuePublisher
 from cosmos_outbox.testing.simulation.http import StoreResponse
 from cosmos_outbox.testing.simulation.storage_rest import failure
 from tests.support.publishing import event, publish
-from tests.support.storage_account import Account, Asked, Befalls, in_virtual_time
+from tests.support.storage_account import Account, Asked, Befalls, with_account
 from tests.support.telemetry import recording
 
 pytestmark = pytest.mark.filterwarnings(  # the clock is put into all of the SDK
@@ -74,7 +74,7 @@ def test_each_queue_has_each_event_in_its_order_and_for_ever() -> None:
             assert [each for each in found if each[0] == "b"] == ["b-1", "b-2", "b-3"]
             assert {each.until for each in account.held(queue)} == {float("inf")}
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 def test_so_many_events_are_under_way_at_once_and_no_more() -> None:
@@ -92,7 +92,7 @@ def test_so_many_events_are_under_way_at_once_and_no_more() -> None:
         await sent(account, *([event(f"c{n}", 1)] for n in range(10)), senders=3)
         assert most == 3 * 2, "each to two queues"
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 def test_a_failed_call_is_repeated_once_and_soon() -> None:
@@ -109,7 +109,7 @@ def test_a_failed_call_is_repeated_once_and_soon() -> None:
         assert asyncio.get_running_loop().time() < 5
         assert (len(ids(account, "mails")), len(account.asked)) == (1, 3)
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 def test_what_is_not_taken_in_time_is_unknown_when_the_time_is_over() -> None:
@@ -124,7 +124,7 @@ def test_what_is_not_taken_in_time_is_unknown_when_the_time_is_over() -> None:
         assert (outcome.accepted, outcome.why) == (0, Hindrance.TOO_SLOW)
         assert asyncio.get_running_loop().time() == pytest.approx(105)
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 @pytest.mark.parametrize("large", [False, True])
@@ -136,7 +136,7 @@ def test_without_time_nothing_is_sent(large: bool) -> None:
         assert outcome.why == Hindrance.TOO_SLOW
         assert account.asked == []
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 def test_an_event_of_which_no_message_can_be_made_is_refused_alone() -> None:
@@ -149,7 +149,7 @@ def test_an_event_of_which_no_message_can_be_made_is_refused_alone() -> None:
         assert second == Accepted()
         assert sorted(ids(account, "mails")) == ["a-1", "b-1"]
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 def so_large(characters: int) -> OutboxEvent:
@@ -169,7 +169,7 @@ def test_a_message_of_64_kib_is_sent_as_it_is(claims: bool) -> None:
         [held] = account.held("mails")
         assert (len(held.text), account.there.blobs) == (LARGEST, {})
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 def test_a_larger_event_is_refused_without_claims_and_lies_in_one_where_there_are_some() -> None:
@@ -191,7 +191,7 @@ def test_a_larger_event_is_refused_without_claims_and_lies_in_one_where_there_ar
 
         assert await sent(account, [larger], claims=True) == [Accepted()], "the blob is there already"
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_a_claim_that_cannot_be_stored_makes_the_event_wait_and_is_not_its_fault
         if status == 404:
             assert "the blob container event-claims (STORAGEQUEUE_CLAIM_CONTAINER)" in outcome.reason
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 @pytest.mark.parametrize(("claims", "largest"), [(False, LARGEST), (True, None)])
@@ -228,7 +228,7 @@ def test_a_queue_promises_neither_order_nor_that_duplicates_are_dropped(
                 claims=container if claims else None,
             ).guarantees  # fmt: skip
 
-    assert in_virtual_time(story) == Guarantees(
+    assert with_account(story) == Guarantees(
         ordered=False, deduplicates=False, mixes_aggregates=False, largest_message_bytes=largest
     )
 
@@ -250,7 +250,7 @@ def test_when_a_queue_is_away_nothing_behind_is_tried() -> None:
         assert [type(each) for each in outcomes] == [Unknown] * 5
         assert len(account.asked) == 2, "one event, to two queues"
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 def test_sends_are_counted_for_each_queue_and_failed_ones_with_the_reason() -> None:
@@ -262,7 +262,7 @@ def test_sends_are_counted_for_each_queue_and_failed_ones_with_the_reason() -> N
         await sent(account, [event("a", 1)])
 
     with recording() as recorded:
-        in_virtual_time(story)
+        with_account(story)
         counted = recorded.points("messaging.client.sent.messages")
     to = {"messaging.system": "storagequeue", "messaging.operation.name": "send"}
     assert sorted(counted, key=lambda each: str(each[0]["messaging.destination.name"])) == [
@@ -293,7 +293,7 @@ def test_without_a_token_events_and_claims_wait_and_it_is_told() -> None:
                 await ClaimReader(claims).complete(arrived(claimed("a"), "m", "s"))
         assert account.asked == []
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_what_keeps_events_waiting_is_told(
         assert isinstance(outcome, Unknown)
         assert (outcome.why, told in outcome.reason) == (why, True), outcome.reason
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 # -- what was claimed
@@ -357,7 +357,7 @@ def test_data_is_read_from_its_claim_and_what_is_gone_for_ever_is_told_as_such()
             {"aggregateType": "contact", "unreadable": f"its data, the blob {blob_of('a')}, is gone"},
         )
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 @pytest.mark.parametrize(
@@ -375,7 +375,7 @@ def test_a_container_that_cannot_be_read_makes_messages_and_erasing_wait(status:
             with pytest.raises(Unavailable, match=where):
                 await ClaimEraser(claims).empty([blob_of("a")], living=(), kept=())
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 def test_an_erasing_waits_for_an_answer_for_half_a_minute() -> None:
@@ -391,7 +391,7 @@ def test_an_erasing_waits_for_an_answer_for_half_a_minute() -> None:
                 await ClaimEraser(claims).empty([blob_of("a")], living=(), kept=())
         assert asyncio.get_running_loop().time() == pytest.approx(60)
 
-    in_virtual_time(story)
+    with_account(story)
 
 
 def test_a_message_in_base64_is_the_same_message() -> None:
@@ -404,4 +404,4 @@ def test_a_message_in_base64_is_the_same_message() -> None:
         assert arrived(plain, "1", "s").delivery == arrived(encoded, "2", "s").delivery
         assert arrived(f"  {plain}", "1", "s").delivery == arrived(encoded, "2", "s").delivery
 
-    in_virtual_time(story)
+    with_account(story)

@@ -16,7 +16,7 @@ from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.worker import archive, relay
 from tests.support.processor import Processor, now
-from tests.support.virtual_time import told
+from tests.support.virtual_time import in_virtual_time
 
 
 @dataclass
@@ -101,7 +101,7 @@ def work(
         assert asyncio.all_tasks() == others
         return now()
 
-    return told(story())
+    return in_virtual_time(story())
 
 
 def test_the_relay_begins_when_the_store_answers_and_asks_ever_more_seldom(
@@ -227,9 +227,9 @@ def test_the_relay_reads_all_of_the_feed_as_the_settings_say(monkeypatch: pytest
     assert (options.acquire_interval, options.renew_interval, options.expiration_interval) == (3, 4, 15)
 
     [health] = healths
-    told(steps.handle("a page", SimpleNamespace(lease_token="0")))
+    in_virtual_time(steps.handle("a page", SimpleNamespace(lease_token="0")))
     assert health.forwarding.forwarded == 7
-    told(_call(processor.options["on_error"], "0", Unavailable("the broker is away")))
+    in_virtual_time(_call(processor.options["on_error"], "0", Unavailable("the broker is away")))
     assert health.forwarding.reason({"0"}) == "the broker is away"
 
 
@@ -262,5 +262,5 @@ def test_a_relay_that_ends_with_an_error_ends_the_others_which_give_back_what_th
             await relay.run(cast(Any, service), asyncio.Event())
 
     with pytest.raises(Misconfigured, match="the topic does not exist"):
-        told(story())
+        in_virtual_time(story())
     assert left == [8]

@@ -21,7 +21,7 @@ from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.servicebus.sessions import WAITING, Sessions
 from cosmos_outbox.telemetry.work import Work
 from devstack.testing import eventually
-from tests.support.publishing import in_virtual_time
+from tests.support.virtual_time import in_virtual_time
 
 FIRST_PAUSE = 0.05
 
@@ -173,7 +173,7 @@ def test_others_wait_in_the_place_of_each_that_holds_a_session() -> None:
         broker.stop.set()
         await serving
 
-    in_virtual_time(story)
+    in_virtual_time(story())
 
 
 def test_where_a_session_comes_soon_two_wait_in_its_place() -> None:
@@ -190,7 +190,7 @@ def test_where_a_session_comes_soon_two_wait_in_its_place() -> None:
         broker.stop.set()
         await serving
 
-    in_virtual_time(story)
+    in_virtual_time(story())
 
 
 def test_a_wait_without_a_session_after_an_outage_says_that_it_is_over(
@@ -209,7 +209,7 @@ def test_a_wait_without_a_session_after_an_outage_says_that_it_is_over(
         broker.stop.set()
         await serving
 
-    in_virtual_time(story)
+    in_virtual_time(story())
     assert [each.message for each in caplog.records][1:] == ["messages are received again"]
 
 

@@ -11,7 +11,7 @@ import pytest
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.worker import subscriber
 from tests.support.processor import now
-from tests.support.virtual_time import told
+from tests.support.virtual_time import in_virtual_time
 
 Serve = Callable[[asyncio.Event], Awaitable[None]]
 
@@ -60,7 +60,7 @@ def run(until: float, *fails: Exception, serve: Serve = until_stopped) -> tuple[
         assert asyncio.all_tasks() == others
         return now()
 
-    return subscription, told(story())
+    return subscription, in_virtual_time(story())
 
 
 def test_what_was_set_aside_is_looked_at_each_minute_and_the_sweep_goes_on_each_ten(

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from cosmos_outbox.webhook.pace import Pace, growing
-from tests.support.publishing import in_virtual_time
+from tests.support.virtual_time import in_virtual_time
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def test_requests_leave_at_the_targets_rate_and_a_rest_saves_up_nothing() -> Non
         await asyncio.sleep(9.7)
         assert await _left(pace, 3) == [10.0, 10.1, 10.2]
 
-    in_virtual_time(story)
+    in_virtual_time(story())
 
 
 def test_without_a_rate_all_leave_at_once() -> None:
     async def story() -> None:
         assert await _left(Pace(0), 3) == [0.0] * 3
 
-    in_virtual_time(story)
+    in_virtual_time(story())
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -72,7 +72,7 @@ def test_nothing_leaves_in_a_pause_that_was_asked_for_and_all_do_within_a_second
         after = [0.1, 0.2] if rate else [0.0, 0.0]
         assert others == pytest.approx([first + each for each in after], abs=0.01)
 
-    in_virtual_time(story, seed)
+    in_virtual_time(story(), seed=seed)
 
 
 @pytest.mark.parametrize("rate", [0, 10])
@@ -96,7 +96,7 @@ def test_a_pause_is_kept_by_those_who_wait_already(rate: int) -> None:
         pace.busy(120.0)
         assert all(150.0 <= each - began <= 151.2 for each in await leaving)
 
-    in_virtual_time(story)
+    in_virtual_time(story())
 
 
 def test_two_senders_do_not_come_back_at_the_same_moment() -> None:
@@ -108,7 +108,7 @@ def test_two_senders_do_not_come_back_at_the_same_moment() -> None:
         back.update(await _left(pace, 1))
 
     for seed in range(5):
-        in_virtual_time(story, seed)
+        in_virtual_time(story(), seed=seed)
     assert len(back) == 5
 
 
@@ -128,7 +128,7 @@ def test_a_target_that_does_not_say_how_long_is_left_alone_ever_longer_until_it_
         for seconds, usual in zip(pauses, [0.5, 1.0, 2.0, 4.0, 0.5], strict=True):
             assert 0.75 * usual <= seconds <= 1.25 * usual
 
-    in_virtual_time(story)
+    in_virtual_time(story())
 
 
 def test_a_turn_that_comes_too_late_is_told_at_once_and_is_another_requests() -> None:
@@ -144,4 +144,4 @@ def test_a_turn_that_comes_too_late_is_told_at_once_and_is_another_requests() ->
         assert not await pace.turn(30.0)
         assert loop.time() == 10.0
 
-    in_virtual_time(story)
+    in_virtual_time(story())

@@ -18,9 +18,10 @@ from cosmos_outbox.testing.simulation.http import MemorySession, SentRequest, St
 from cosmos_outbox.webhook import tries
 from cosmos_outbox.webhook.publisher import WebhookPublisher
 from cosmos_outbox.webhook.tries import ATTEMPTS, Tries
-from tests.support.publishing import event, in_virtual_time, publish
+from tests.support.publishing import event, publish
 from tests.support.receiver import SECRET
 from tests.support.telemetry import recording
+from tests.support.virtual_time import in_virtual_time
 
 SILENT = 1e9
 """The answer comes never."""
@@ -103,7 +104,7 @@ def test_an_event_that_fails_is_tried_three_times_with_pauses_that_grow() -> Non
         assert is_about(third - second, 1.0)
         assert passes() == third
 
-    in_virtual_time(story)
+    in_virtual_time(story())
 
 
 def test_a_pause_that_a_failure_asks_for_is_kept_and_one_beyond_the_page_is_not_waited_for() -> None:
@@ -116,7 +117,7 @@ def test_a_pause_that_a_failure_asks_for_is_kept_and_one_beyond_the_page_is_not_
         assert outcome.why is Hindrance.TOO_SLOW
         assert passes() == 14.0
 
-    in_virtual_time(story)
+    in_virtual_time(story())
 
 
 def test_an_event_that_was_taken_or_refused_or_told_as_failing_is_counted_anew() -> None:
@@ -135,7 +136,7 @@ def test_an_event_that_was_taken_or_refused_or_told_as_failing_is_counted_anew()
             Accepted(),
         ]
 
-    in_virtual_time(story)
+    in_virtual_time(story())
 
 
 @pytest.mark.parametrize("others", [True, False])
@@ -151,7 +152,7 @@ def test_whether_others_were_taken_between_the_tries_of_a_failing_event_is_told(
         assert isinstance(of_a, Failing)
         assert of_a.others_taken is others
 
-    in_virtual_time(story)
+    in_virtual_time(story())
 
 
 def test_when_ten_events_fail_and_none_is_taken_the_rest_of_the_page_is_not_tried() -> None:
@@ -161,7 +162,7 @@ def test_when_ten_events_fail_and_none_is_taken_the_rest_of_the_page_is_not_trie
         assert outcomes.count(Failing(0, "the receiver answers 500")) == 10
         assert outcomes.count(Unknown(0, "the receiver answers 500")) == 2
 
-    in_virtual_time(story)
+    in_virtual_time(story())
 
 
 def test_when_one_is_taken_all_of_the_page_are_tried_however_many_fail() -> None:
@@ -170,7 +171,7 @@ def test_when_one_is_taken_all_of_the_page_are_tried_however_many_fail() -> None
         outcomes = await publish(target.publisher(concurrency=1), *each_of("abcdefghijkl"))
         assert outcomes == [Accepted(), *[Failing(0, "the receiver answers 500")] * 11]
 
-    in_virtual_time(story)
+    in_virtual_time(story())
 
 
 def test_what_failed_before_comes_last_by_how_often_it_did() -> None:
@@ -183,7 +184,7 @@ def test_what_failed_before_comes_last_by_how_often_it_did() -> None:
             await publish(publisher, *groups[:count])
         assert target.ids() == ["c-1", "b-1", "%C3%A4%20gain"]
 
-    in_virtual_time(story)
+    in_virtual_time(story())
 
 
 def test_a_target_that_cannot_be_reached_is_asked_once() -> None:
@@ -194,7 +195,7 @@ def test_a_target_that_cannot_be_reached_is_asked_once() -> None:
         assert target.posts == [(0.0, "a-1")], "and nobody waits for its second try"
         assert passes() == 0.0
 
-    in_virtual_time(story)
+    in_virtual_time(story())
 
 
 @pytest.mark.parametrize(
@@ -210,7 +211,7 @@ def test_an_event_that_gets_no_answer_fails(error: Exception, reason: str) -> No
     async def story() -> None:
         assert await publish(Target(lambda _: error).publisher(), *each_of("a")) == [Failing(0, reason)]
 
-    in_virtual_time(story)
+    in_virtual_time(story())
 
 
 def test_a_receiver_with_a_certificate_that_is_not_trusted_is_refused_as_a_target_of_wrong_settings() -> None:
@@ -223,7 +224,7 @@ def test_a_receiver_with_a_certificate_that_is_not_trusted_is_refused_as_a_targe
         assert outcome.reason.startswith("the receiver's certificate is not trusted, so nothing is sent")
         assert outcome.why is Hindrance.BROKER_REFUSES
 
-    in_virtual_time(story)
+    in_virtual_time(story())
 
 
 # -- what the end of a page cuts off
@@ -237,7 +238,7 @@ def test_a_request_that_is_cut_off_after_half_of_the_page_or_its_own_time_has_fa
         assert outcomes[-1] == Failing(0, "the receiver does not answer in time")
         assert len(target.posts) == ATTEMPTS
 
-    in_virtual_time(story)
+    in_virtual_time(story())
 
 
 def test_one_that_waited_for_its_turn_and_is_cut_off_early_has_not() -> None:
@@ -255,7 +256,7 @@ def test_one_that_waited_for_its_turn_and_is_cut_off_early_has_not() -> None:
             assert [of_b, of_c] == [late, late]
             assert passes() % 5 == 0
 
-    in_virtual_time(story)
+    in_virtual_time(story())
 
 
 # -- what speaks of the target
@@ -284,7 +285,7 @@ def test_a_target_that_refuses_all_is_asked_ever_more_rarely_by_one_event_at_a_t
             "each by another event: what is wrong with one says nothing of it"
         )
 
-    in_virtual_time(story)
+    in_virtual_time(story())
 
 
 def test_when_it_takes_one_all_go_side_by_side_again_and_the_pauses_begin_anew() -> None:
@@ -307,7 +308,7 @@ def test_when_it_takes_one_all_go_side_by_side_again_and_the_pauses_begin_anew()
         await _until(target, publisher, asked + 2, "a")
         assert is_about(target.posts[-1][0] - target.posts[-2][0] - 0.1, 0.5)
 
-    in_virtual_time(story)
+    in_virtual_time(story())
 
 
 def test_pages_that_wait_for_a_place_are_not_posted_after_another_pages_refusal() -> None:
@@ -321,7 +322,7 @@ def test_pages_that_wait_for_a_place_are_not_posted_after_another_pages_refusal(
         assert "401, so nothing is sent to receiver.invalid" in cast(Unknown, of_b).reason
         assert target.ids() == ["a-1"]
 
-    in_virtual_time(story)
+    in_virtual_time(story())
 
 
 def test_the_pauses_of_a_target_that_is_too_busy_begin_anew_when_it_has_taken_one() -> None:
@@ -334,7 +335,7 @@ def test_the_pauses_of_a_target_that_is_too_busy_begin_anew_when_it_has_taken_on
         for pause, usual in zip(pauses, (0.5, 1.0, 2.0, 4.0, 0.0, 0.5), strict=True):
             assert is_about(pause, usual)
 
-    in_virtual_time(story)
+    in_virtual_time(story())
 
 
 def test_what_is_refused_while_others_are_taken_holds_up_no_other_for_ever() -> None:
@@ -350,7 +351,7 @@ def test_what_is_refused_while_others_are_taken_holds_up_no_other_for_ever() -> 
         assert outcomes[-1].others_taken
         assert 600 <= target.posts[-2][0] <= 700
 
-    in_virtual_time(story)
+    in_virtual_time(story())
 
 
 # -- what is told, and the end
@@ -362,7 +363,7 @@ def test_an_order_and_single_copies_are_left_to_the_receiver() -> None:
             ordered=False, deduplicates=False, mixes_aggregates=False, largest_message_bytes=None, answer_seconds=7
         )  # fmt: skip
 
-    in_virtual_time(story)
+    in_virtual_time(story())
 
 
 def test_each_request_is_measured_as_accepted_or_by_its_answer() -> None:
@@ -371,7 +372,7 @@ def test_each_request_is_measured_as_accepted_or_by_its_answer() -> None:
         await publish(target.publisher(), *each_of("abc"))
 
     with recording() as recorded:
-        in_virtual_time(story)
+        in_virtual_time(story())
     points = recorded.points("messaging.client.sent.messages")
     assert sorted((told.get("error.type", ""), count) for told, count in points) == [("", 2), ("400", 1)]
 
@@ -385,7 +386,7 @@ def test_the_connections_are_closed_with_the_publisher() -> None:
         await publisher.close()
         assert target.closed
 
-    in_virtual_time(story)
+    in_virtual_time(story())
 
 
 def test_beyond_a_number_of_failed_events_counting_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:

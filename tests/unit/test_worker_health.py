@@ -18,7 +18,7 @@ from cosmos_outbox.worker import running, vitals
 from cosmos_outbox.worker import subscriber as subscriber_worker
 from cosmos_outbox.worker.running import RunningHealth
 from devstack.testing import eventually
-from tests.support.virtual_time import told
+from tests.support.virtual_time import in_virtual_time
 
 
 class Idle(ChangeFeedProcessor):
@@ -255,7 +255,7 @@ def test_the_end_of_a_program_cuts_off_what_takes_too_long_and_waits_for_what_it
         await running._end(tasks)
         return asyncio.get_running_loop().time()
 
-    assert (told(story()), ended) == (28.0, [28.0]), "25 s, and then what is held is given back"
+    assert (in_virtual_time(story()), ended) == (28.0, [28.0]), "25 s, and then what is held is given back"
 
 
 class Flaky:
