@@ -14,7 +14,9 @@ from uuid import NAMESPACE_URL, uuid4, uuid5
 import pytest
 from azure.cosmos.aio import CosmosClient
 
+from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.cosmos.inbox.effects import CosmosEffects
+from cosmos_outbox.cosmos.inbox.event_source import CosmosEventSource
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.inbox.effect import (
     AROUND,
@@ -63,6 +65,9 @@ from tests.support.effects import (
     inbox_over,
 )
 from tests.support.inbox import NOON, notice
+from tests.support.losses import Failing
+from tests.support.own import HIERARCHICAL, world_of
+from tests.support.reactions import no_loss
 from tests.support.stored_events import StoredEvents
 
 TTL = int(ITEMS_LIVE.total_seconds())
@@ -671,6 +676,46 @@ async def test_instances_at_once_run_each_effect_once(world: World) -> None:
 
     await asyncio.gather(*(until_done(each) for each in (*events, *events, *reversed(events))))
     assert world.outbound.asked == ids(*events)
+
+
+async def test_an_item_is_as_it_is_stored_behind_a_fence_whatever_a_replica_shows(
+    cosmos_server: Service,
+) -> None:
+    async with (
+        contacts_database(cosmos_server) as database,
+        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+    ):
+        key = AggregateKey("contact", str(uuid4()))
+        await CosmosEffects(Container(client, database.id, EFFECTS), "mails", TTL).write(
+            key, EffectItem(3, 1, NOON)
+        )
+        lagging = Failing(client, database.id, EFFECTS)
+        lagging.fate = no_loss()
+        elsewhere = CosmosEffects(lagging, "mails", TTL)
+        assert await elsewhere.read(key, fenced=False) is None
+        found = await elsewhere.read(key, fenced=True)
+        assert found is not None
+        assert found.last == 3
+
+
+async def test_the_last_place_of_a_teams_own_aggregate_is_that_of_its_newest_event(
+    cosmos_server: Service,
+) -> None:
+    async with world_of(HIERARCHICAL, cosmos_server) as world:
+        await world.book()
+        await world.move("BookingMoved", "BookingPaid")
+        await world.book("b-2")
+        await world.run(lambda tx: tx.event("Noted", of=("note", "b-1")))
+        outbox = world.outbox
+        documents = SourceDocuments.of_library("booking")
+        source = CosmosEventSource(
+            world.container, outbox.feed, outbox.events, outbox.observer.lot, documents, "/test", own=True
+        )
+        lasts = [
+            await source.last(AggregateKey(*each))
+            for each in (("booking", "b-1"), ("booking", "b-2"), ("note", "b-1"), ("booking", "b-3"))
+        ]
+        assert lasts == [3, 1, None, None]
 
 
 async def test_an_item_expires_unless_something_of_it_is_open(cosmos_server: Service) -> None:

@@ -424,6 +424,14 @@ async def test_a_document_that_the_store_or_the_feed_cannot_take_is_refused(
         await refusing.run(lambda tx: tx.create(refusing.document("a") | document))
 
 
+@pytest.mark.parametrize("item_id", ["", "a/b", "..", "outbox-fence", "x" * 1024])
+async def test_a_deletion_by_an_id_that_no_document_can_have_is_refused(
+    refusing: World, item_id: str
+) -> None:
+    with pytest.raises(Unpublishable, match=r"the id of a document must be|under the id outbox-fence"):
+        await refusing.run(lambda tx: tx.delete(item_id))
+
+
 @pytest.mark.parametrize(
     ("event", "message"),
     [
@@ -634,6 +642,20 @@ async def test_what_is_not_known_is_called_unknown_and_nothing_else(
         await tenants.book()
     assert type(caught.value) is error
     assert await tenants.all() == []
+
+
+@pytest.mark.parametrize("index", [None, 0, 3])
+async def test_where_the_store_does_not_tell_which_document_it_refuses_none_is_blamed(
+    tenants: World, index: int | None
+) -> None:
+    """0 is the event, and there is no operation 3."""
+    flaky(tenants).before = [Failure(Kind.CONFLICT, "409", index=index)]
+    with pytest.raises(AlreadyExists, match="a document of the transaction is there already"):
+        await tenants.run(
+            lambda tx: tx.create(tenants.document("a")),
+            lambda tx: tx.create(tenants.document("b")),
+            lambda tx: tx.event("Noted", of=("note", "n-1")),
+        )
 
 
 async def test_when_the_proof_cannot_be_read_the_outcome_is_unknown(

@@ -366,6 +366,24 @@ async def test_a_throttled_store_ends_the_round_and_the_next_one_goes_on(
     assert await seats.instance(container).meet() == len(names)
 
 
+async def test_a_throttled_store_is_not_asked_again_in_the_same_round(
+    seats: Seats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await seats.hold()
+    container = seats.container()
+    execute, refusals = container.execute, [StoreFailed(Failure(Kind.THROTTLED, "429"))]
+
+    async def throttled_once(*given: Any) -> list[str]:
+        if refusals:
+            raise refusals.pop()
+        return await execute(*given)
+
+    monkeypatch.setattr(container, "execute", throttled_once)
+    with pytest.raises(Throttled):
+        await seats.instance(container).meet()
+    assert await seats.instance(container).meet() == 1
+
+
 @pytest.mark.parametrize(
     "until",
     [

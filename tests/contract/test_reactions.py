@@ -256,6 +256,22 @@ async def test_each_in_order_waits_for_the_one_before_and_goes_on_behind_one_tha
     assert await heaps.marks(name) == ["2", "4"]
 
 
+async def test_how_far_a_source_has_come_is_known_as_long_as_its_target_lives(heaps: Heaps) -> None:
+    heaps.order = InOrder.EACH
+    name = await heaps.made()
+
+    async def ttl() -> int:
+        [cursor] = await heaps.documents(name, "reactionCursor")
+        return int(cursor["ttl"])
+
+    await heaps.until_done(told(name, "a", 1))
+    assert await ttl() == -1
+    await heaps.change(name, Heap.delete)
+    with pytest.raises(ReactionRefused, match="deleted"):
+        await heaps.until_done(told(name, "b", 2))
+    assert await ttl() == LIVES.total_seconds()
+
+
 async def test_what_is_too_old_is_applied_by_nobody(heaps: Heaps) -> None:
     name = await heaps.made()
     known, unknown = told(name, "a"), told(name, "b")

@@ -17,6 +17,7 @@ from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.inbox.errors import NotSetAside, RecordChanged, StoreAway
 from cosmos_outbox.inbox.set_aside import Record, RecordState, SetAside
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.lists import continuation
 from cosmos_outbox.outbox.errors import UnknownContinuation
 from cosmos_outbox.sqlite.database import Database
 from cosmos_outbox.sqlite.set_aside import SqliteSetAside
@@ -246,6 +247,8 @@ async def test_records_of_very_many_are_counted_to_the_end(
 async def test_a_token_of_another_list_is_refused(stored: CosmosSetAside) -> None:
     with pytest.raises(UnknownContinuation):
         await stored.page(10, "bm90aGluZw")
+    with pytest.raises(UnknownContinuation):  # of this list, and the store does not know it any more
+        await stored.page(10, continuation.seal("t", "no token of the store"))
 
 
 @pytest.mark.parametrize("kind", [Kind.TOO_LARGE, Kind.INVALID])
