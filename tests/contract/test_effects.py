@@ -698,6 +698,24 @@ async def test_an_item_is_as_it_is_stored_behind_a_fence_whatever_a_replica_show
         assert found.last == 3
 
 
+async def test_no_event_is_missed_behind_a_fence_whatever_a_replica_shows(cosmos_server: Service) -> None:
+    async with (
+        contacts_database(cosmos_server) as database,
+        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+    ):
+        contacts, parked = (Container(client, database.id, each) for each in (CONTACTS, PARKED))
+        lagging = Failing(client, database.id, CONTACTS)
+        lagging.fate = no_loss()
+        key = AggregateKey("contact", str(uuid4()))
+        source = StoredEvents(contacts, lagging, parked, key)
+        stored = [Event(str(uuid4()), key, "Mailed", place, NOON, {}) for place in (1, 2, 3)]
+        for each in stored:
+            await source.put(each)
+        assert await source.events(key, range(1, 3), None, fenced=False) == []
+        found = await source.events(key, range(1, 3), None, fenced=True)
+        assert ids(*found) == ids(*stored[:2])
+
+
 async def test_the_last_place_of_a_teams_own_aggregate_is_that_of_its_newest_event(
     cosmos_server: Service,
 ) -> None:

@@ -13,8 +13,10 @@ from uuid import uuid4
 import pytest
 from azure.cosmos.aio import CosmosClient
 
+from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
 from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
-from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.upkeep.erasure import PartitionEraser, Remains
 from cosmos_outbox.inbox.errors import Contended, NotApplied, NotInTurn, ReactionRefused, Settled, StoreAway
 from cosmos_outbox.inbox.event import Event
@@ -303,6 +305,25 @@ async def test_nothing_is_sent_later_than_the_longest_call(heaps: Heaps) -> None
     with using(slow), pytest.raises(StoreAway, match="too long"):
         await inbox.handle(told(name, "a"))
     assert await heaps.marks(name) == []
+
+
+async def test_a_message_of_which_it_is_not_known_whether_it_was_applied_is_not_done(
+    heaps: Heaps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cosmos_outbox.cosmos.inbox.reactions.PATIENCE_SECONDS", 0.3)
+    name = await heaps.made()
+    message, inbox = told(name, "a"), heaps.instance()
+    assert isinstance(inbox.reactions, CosmosReactions)
+
+    async def lost(*_: object) -> list[str]:
+        raise StoreFailed(Failure(Kind.PASSING, "lost", answer_lost=True))
+
+    with monkeypatch.context() as away:
+        away.setattr(inbox.reactions.container, "execute", lost)
+        with pytest.raises(StoreAway, match="may be stored or not"):
+            await inbox.handle(message)
+    await inbox.handle(message)
+    assert await heaps.marks(name) == ["a"]
 
 
 class Desk:

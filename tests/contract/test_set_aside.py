@@ -12,6 +12,7 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.erased import note
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.inbox.errors import NotSetAside, RecordChanged, StoreAway
@@ -24,6 +25,8 @@ from cosmos_outbox.sqlite.set_aside import SqliteSetAside
 from devstack.testing import Service
 from tests.support.azure import SET_ASIDE, contacts_database
 from tests.support.inbox import KEY, NOON, FakeSetAside, delivery, event
+from tests.support.losses import Failing
+from tests.support.reactions import no_loss
 
 pytestmark = pytest.mark.needs_a_socket("the other form of each test is a file, written by a thread")
 
@@ -242,6 +245,50 @@ async def test_records_of_very_many_are_counted_to_the_end(
 
     monkeypatch.setattr(ContainerProxy, "query_items", in_parts)
     assert await stored.count(RecordState.WAITING) == 2
+
+
+async def test_a_message_of_an_erased_person_that_comes_again_keeps_nothing_either(
+    stored: CosmosSetAside,
+) -> None:
+    await stored.container.execute("s", [note(KEY.id, "s", CLOSED_TTL)])
+    for _ in range(2):
+        await stored.add(record(1))
+        read = await stored.get(record(1).id)
+        assert (read.state, read.reason, read.delivery) == (RecordState.DISCARDED, "erased", None)
+
+
+async def test_a_message_of_an_erased_person_is_not_done_before_its_record_is_emptied(
+    stored: CosmosSetAside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stored.container.execute("s", [note(KEY.id, "s", CLOSED_TTL)])
+    execute, refusals = stored.container.execute, [StoreFailed(Failure(Kind.THROTTLED, "429"))]
+
+    async def refusing(partition_key: str, writes: Sequence[Write]) -> list[str]:
+        if writes[0].kind == "replace" and refusals:
+            raise refusals.pop()
+        return await execute(partition_key, writes)
+
+    monkeypatch.setattr(stored.container, "execute", refusing)
+    with pytest.raises(StoreAway):
+        await stored.add(record(1))
+    await stored.add(record(1))
+    assert (await stored.get(record(1).id)).delivery is None
+
+
+async def test_a_record_is_found_by_its_id_whatever_a_replica_shows(cosmos_server: Service) -> None:
+    async with (
+        contacts_database(cosmos_server) as database,
+        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+    ):
+        lagging = Failing(client, database.id, SET_ASIDE)
+        lagging.fate = no_loss()
+        here, there = (
+            CosmosSetAside(each, "s", "t", closed_ttl_seconds=CLOSED_TTL)
+            for each in (Container(client, database.id, SET_ASIDE), lagging)
+        )
+        await here.add(record(1))
+        read = await there.get(record(1).id)
+    assert (read.sequence, read.delivery) == (1, record(1).delivery)
 
 
 async def test_a_token_of_another_list_is_refused(stored: CosmosSetAside) -> None:

@@ -29,12 +29,11 @@ from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.cosmos.inbox.walk_lists import CosmosLists
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
-from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.inbox.canary import Heard
 from cosmos_outbox.inbox.effect import EffectItem
 from cosmos_outbox.inbox.entry import Entry, Stamp
-from cosmos_outbox.inbox.errors import EntryChanged, StoreAway
+from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.inbox.progress import WalkProgress
 from cosmos_outbox.inbox.reaction_decision import (
     InOrder,
@@ -45,13 +44,12 @@ from cosmos_outbox.inbox.reaction_decision import (
     ToWrite,
 )
 from cosmos_outbox.inbox.set_aside import Record, RecordState
-from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.on_commit import OnCommit
 from cosmos_outbox.settings.errors import Misconfigured
 from devstack.testing import Service
 from tests.contract.test_entries import FORM, Thing
-from tests.support.azure import DIRECTORY, SET_ASIDE, contacts_database
+from tests.support.azure import SET_ASIDE, contacts_database
 from tests.support.inbox import KEY, NOON, delivery, event
 from tests.support.reactions import Heap
 
@@ -222,70 +220,3 @@ async def test_a_store_without_its_container_of_records_does_not_answer_a_check(
         await CosmosDatabase(set_aside=SET_ASIDE).open(environment, resources).check()
         with pytest.raises(Misconfigured, match=f"container {MISSING} of database"):
             await CosmosDatabase(set_aside=MISSING).open(environment, resources).check()
-
-
-@pytest.fixture
-async def lists(cosmos_server: Service, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CosmosLists]:
-    """Of three entries: one more than a page."""
-    monkeypatch.setattr("cosmos_outbox.cosmos.inbox.walk_lists._PAGE", 2)
-    async with (
-        contacts_database(cosmos_server) as database,
-        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
-    ):
-        container = Container(client, database.id, DIRECTORY)
-        entries = CosmosEntries(container, FORM, 600)
-        for number in range(3):
-            key = AggregateKey("thing", str(number))
-            await entries.put(key, Entry(1, None, Thing(name="A")), Stamp(NOON, None), over=None)
-        yield CosmosLists(container, None, None, "sweep", FORM.version)
-
-
-async def test_a_walk_goes_on_where_it_was_after_its_store_was_away(
-    lists: CosmosLists, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = await lists.entries(None)
-    assert first.position is not None
-
-    async def throttled(*_: object, **__: object) -> None:
-        raise StoreFailed(Failure(Kind.THROTTLED, "429"))
-
-    with monkeypatch.context() as away:
-        away.setattr(lists.entries_container, "page", throttled)
-        with pytest.raises(StoreAway):
-            await lists.entries(first.position)
-    rest = await lists.entries(first.position)
-    assert len({each.key for page in (first, rest) for each in page.items}) == 3
-    again = await lists.entries("what the store has never given")
-    assert [each.key for each in again.items] == [each.key for each in first.items], "its side begins anew"
-
-
-async def test_a_request_that_the_store_does_not_take_is_not_made_for_ever(
-    lists: CosmosLists, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def refused(*_: object, **__: object) -> None:
-        raise StoreFailed(Failure(Kind.INVALID, "400"))
-
-    monkeypatch.setattr(lists.entries_container, "page", refused)
-    for position in (None, "where it was"):
-        with pytest.raises(StoreAway, match="400"):
-            await lists.entries(position)
-
-
-async def test_since_when_an_entry_is_blocked_is_noted_at_the_version_that_was_read(
-    lists: CosmosLists,
-) -> None:
-    entries, key = CosmosEntries(lists.entries_container, FORM, 600), AggregateKey("thing", "2")
-    before = await entries.newest(key)
-    assert before is not None
-    await lists.mark(key, before.version, NOON)
-    marked = await entries.newest(key)
-    assert marked is not None
-    assert (marked.blocked_since, marked.entry) == (NOON, before.entry)
-    with pytest.raises(EntryChanged):
-        await lists.mark(key, before.version, None)
-    with pytest.raises(EntryChanged):
-        await lists.mark(AggregateKey("thing", "none"), before.version, None)
-    await lists.mark(key, marked.version, None)
-    cleared = await entries.newest(key)
-    assert cleared is not None
-    assert cleared.blocked_since is None
