@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -141,6 +141,19 @@ async def test_an_event_without_a_sequence_needs_no_document(world: World) -> No
     ]  # as texts they have no order: zeros are left out
     assert "sequence" not in (await world.read(first))["data"]
     assert times == sorted(set(times)), "by it their order within the transaction is known"
+
+
+async def test_events_of_one_transaction_are_in_the_order_of_their_times_whatever_the_clock_shows(
+    tenants: World,
+) -> None:
+    now = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    shown = iter([now, now, now - timedelta(hours=1)])
+    async with tenants.transaction() as tx:
+        with using(replace(SYSTEM, now=lambda: next(shown))):
+            ids = [tx.event("NoteTaken", of=("note", "n-1")) for _ in range(3)]
+    created = [(await tenants.read(each))["data"]["createdAt"] for each in ids]
+    times = [datetime.fromisoformat(each) for each in created]
+    assert times == [now + timedelta(microseconds=number) for number in range(3)]
 
 
 async def test_a_relay_in_this_process_is_told_of_each_end_that_may_have_stored_events(

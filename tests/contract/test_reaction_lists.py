@@ -237,6 +237,21 @@ async def test_a_list_is_stored_no_later_than_the_longest_call(looking: Looking)
     assert await looking.marks(a) == []
 
 
+async def test_a_look_up_finds_what_lives_and_is_of_the_type_that_it_asks_for(looking: Looking) -> None:
+    class Seat(Heap):
+        aggregate_type: ClassVar[str] = "seat"
+
+    lives, gone = await looking.made("m"), await looking.made()
+    await looking.change(gone, Heap.delete)
+    newest = CosmosTargetLists(looking.container(), "marks", Lifetimes(600, 600, 600)).newest
+    assert (await newest(Heap, lives)).state.marks == ("m",)
+    assert (await newest(Heap, lives, partition_key=lives)).state.marks == ("m",)
+    for kind, name, key in (
+        (Heap, gone, None), (Heap, str(uuid4()), None), (Seat, lives, None), (Heap, lives, "elsewhere"),
+    ):  # fmt: skip
+        assert await newest(kind, name, partition_key=key) is None
+
+
 async def test_a_list_that_cannot_be_looked_for_is_not_taken_for_one_that_is_not_there(
     looking: Looking, monkeypatch: pytest.MonkeyPatch
 ) -> None:

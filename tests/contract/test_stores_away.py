@@ -49,7 +49,7 @@ from cosmos_outbox.outbox.on_commit import OnCommit
 from cosmos_outbox.settings.errors import Misconfigured
 from devstack.testing import Service
 from tests.contract.test_entries import FORM, Thing
-from tests.support.azure import SET_ASIDE, contacts_database
+from tests.support.azure import CONTACTS, SET_ASIDE, contacts_database
 from tests.support.inbox import KEY, NOON, delivery, event
 from tests.support.reactions import Heap
 
@@ -210,6 +210,28 @@ async def test_a_source_whose_container_is_missing_is_a_store_that_is_away(
         calls += [lambda: source.read(KEY), lambda: source.newest(KEY)]
     for each in await told(calls):
         assert f"container {MISSING} of database" in each
+
+
+async def test_what_is_looked_for_in_partitions_that_cannot_be_listed_is_not_taken_for_gone(
+    cosmos_server: Service, missing: tuple[Container, Any]
+) -> None:
+    _, feed = missing
+    async with (
+        contacts_database(cosmos_server) as database,
+        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+    ):
+        container = Container(client, database.id, CONTACTS)
+        documents = SourceDocuments.of_library("thing")
+        lot = CosmosParkingLot(container, "t", ParkedDocuments(EventReader()), ttl_seconds=60)
+        events = CosmosEventSource(container, feed, EventReader(), lot, documents, "/test", own=True)
+        for each in await told(
+            [
+                lambda: OwnSource(container, feed, documents, dict).newest(KEY),
+                lambda: events.events(KEY, range(1, 3), None, fenced=True),
+                lambda: events.last(KEY),
+            ]
+        ):
+            assert f"container {MISSING} of database" in each
 
 
 async def test_a_store_without_its_container_of_records_does_not_answer_a_check(
