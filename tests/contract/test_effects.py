@@ -734,6 +734,20 @@ async def test_the_last_place_of_a_teams_own_aggregate_is_that_of_its_newest_eve
             for each in (("booking", "b-1"), ("booking", "b-2"), ("note", "b-1"), ("booking", "b-3"))
         ]
         assert lasts == [3, 1, None, None]
+        fences = world.container.fences
+        found = await source.events(AggregateKey("booking", "b-1"), range(2, 9), None, fenced=False)
+        assert ([each.sequence for each in found], world.container.fences) == ([2, 3], fences)
+
+
+async def test_a_list_of_which_the_store_takes_no_token_any_more_begins_anew(cosmos_server: Service) -> None:
+    async with (
+        contacts_database(cosmos_server) as database,
+        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+    ):
+        effects = CosmosEffects(Container(client, database.id, EFFECTS), "mails", TTL)
+        for unfinished in (True, False):
+            with pytest.raises(UnknownContinuation):
+                await effects.page(10, "no token of the store", unfinished=unfinished)
 
 
 async def test_an_item_expires_unless_something_of_it_is_open(cosmos_server: Service) -> None:

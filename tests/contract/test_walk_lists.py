@@ -1,6 +1,7 @@
 """What a walk goes over in Cosmos DB: page by page, from where it was, and noted at the version that was read."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 from azure.cosmos.aio import CosmosClient
@@ -11,7 +12,7 @@ from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.inbox.entry import Entry, Stamp
 from cosmos_outbox.inbox.errors import EntryChanged, StoreAway
-from cosmos_outbox.inbox.progress import WalkProgress
+from cosmos_outbox.inbox.progress import SeenPage, WalkProgress
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from devstack.testing import Service
 from tests.contract.test_entries import FORM, Thing
@@ -52,6 +53,13 @@ async def test_a_walk_goes_on_where_it_was_after_its_store_was_away(
     assert len({each.key for page in (first, rest) for each in page.items}) == 3
     again = await lists.entries("what the store has never given")
     assert [each.key for each in again.items] == [each.key for each in first.items], "its side begins anew"
+
+
+async def test_of_a_source_that_is_another_teams_nothing_is_listed(lists: CosmosLists) -> None:
+    nothing = SeenPage([], None)
+    assert await lists.sources(None) == nothing
+    assert await lists.list_changed(NOON, NOON + timedelta(hours=1), None) == nothing
+    assert await lists.count_sources() == 0
 
 
 async def test_a_request_that_the_store_does_not_take_is_not_made_for_ever(
