@@ -1,6 +1,7 @@
 """What a walk goes over in Cosmos DB: page by page, from where it was, and noted at the version that was read."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -53,6 +54,24 @@ async def test_a_walk_goes_on_where_it_was_after_its_store_was_away(
     assert len({each.key for page in (first, rest) for each in page.items}) == 3
     again = await lists.entries("what the store has never given")
     assert [each.key for each in again.items] == [each.key for each in first.items], "its side begins anew"
+
+
+async def test_an_entry_is_listed_as_it_is_and_a_deleted_one_is_not(lists: CosmosLists) -> None:
+    entries = CosmosEntries(lists.entries_container, FORM, 600)
+    gone, healed = AggregateKey("thing", "0"), AggregateKey("thing", "1")
+    for key, entry in ((gone, Entry(2, None, None)), (healed, Entry(4, None, Thing(name="B"), healed=3))):
+        before = await entries.newest(key)
+        assert before is not None
+        await entries.put(key, entry, Stamp(NOON, None), over=before.version)
+    for form in (FORM.version, FORM.version + 1):
+        page = await replace(lists, form=form).entries(None)
+        found = {
+            each.key.id: (each.sequence, each.deleted, each.blocked_since, each.healed, each.other_form)
+            for each in page.items
+        }
+        other = form != FORM.version
+        assert found == {"1": (4, False, None, 3, other), "2": (1, False, None, 0, other)}
+        assert all(each.changed_at is not None for each in page.items)
 
 
 async def test_of_a_source_that_is_another_teams_nothing_is_listed(lists: CosmosLists) -> None:
