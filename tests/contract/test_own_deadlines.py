@@ -15,6 +15,7 @@ from cosmos_outbox.cosmos.own.deadlines import OwnDue
 from cosmos_outbox.cosmos.own.transaction import Transaction
 from cosmos_outbox.cosmos.store.container import StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import Key, Value
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.outbox.errors import PreconditionFailed, Throttled, Unpublishable
@@ -214,6 +215,41 @@ async def test_what_the_search_found_is_a_hint_and_the_document_decides(
     assert await instance.meet() == 0
     assert (await seats.document(name))["_etag"] == etag, "nothing was written"
     assert await seats.history(gone) == ["SeatHeld"]
+
+
+class OldAtFirst(Failing):
+    """Whose first read is old."""
+
+    old: Item | None
+
+    async def read(self, item_id: str, partition_key: Key) -> Item | None:
+        old, self.old = self.old, None
+        return old or await super().read(item_id, partition_key)
+
+
+async def test_what_an_old_state_does_not_allow_is_decided_by_the_newest(seats: Seats) -> None:
+    def unless_broken(seat: dict[str, Any], tx: Transaction, now: datetime) -> None:
+        if seat["state"] == "broken":
+            raise RuntimeError
+        let_go(seat, tx, now)
+
+    name = await seats.hold()
+    await seats.change(name, "SeatBroken", state="broken")
+    old = await seats.document(name)
+    await seats.change(name, "SeatMended", state="held")
+    container = OldAtFirst(seats.client, seats.database, "bookings", paths=seats.service.paths)
+    container.fate, container.old = no_loss(), old
+    assert await seats.doing(unless_broken).instance(container).meet() == 1
+    assert await seats.history(name) == ["SeatHeld", "SeatBroken", "SeatMended", "SeatFreed"]
+
+
+async def test_what_is_due_by_the_first_read_costs_no_fence(seats: Seats) -> None:
+    await seats.hold()
+    container = seats.container()
+    await container.fence(seats.service.paths.key(seats.key))
+    fences = container.fences
+    assert await seats.instance(container).meet() == 1
+    assert container.fences == fences
 
 
 async def test_set_met_and_set_again_within_one_beat_it_is_met_again(seats: Seats) -> None:

@@ -17,6 +17,7 @@ from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.inbox.errors import NotSetAside, RecordChanged, StoreAway
 from cosmos_outbox.inbox.set_aside import Record, RecordState, SetAside
+from cosmos_outbox.inbox.state import ATTEMPTS
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.lists import continuation
 from cosmos_outbox.outbox.errors import UnknownContinuation
@@ -257,11 +258,13 @@ async def test_a_message_of_an_erased_person_that_comes_again_keeps_nothing_eith
         assert (read.state, read.reason, read.delivery) == (RecordState.DISCARDED, "erased", None)
 
 
+@pytest.mark.parametrize("refusal", [Failure(Kind.THROTTLED, "429"), Failure(Kind.STALE, "412")])
 async def test_a_message_of_an_erased_person_is_not_done_before_its_record_is_emptied(
-    stored: CosmosSetAside, monkeypatch: pytest.MonkeyPatch
+    stored: CosmosSetAside, monkeypatch: pytest.MonkeyPatch, refusal: Failure
 ) -> None:
     await stored.container.execute("s", [note(KEY.id, "s", CLOSED_TTL)])
-    execute, refusals = stored.container.execute, [StoreFailed(Failure(Kind.THROTTLED, "429"))]
+    times = 1 if refusal.kind is Kind.THROTTLED else ATTEMPTS
+    execute, refusals = stored.container.execute, [StoreFailed(refusal) for _ in range(times)]
 
     async def refusing(partition_key: str, writes: Sequence[Write]) -> list[str]:
         if writes[0].kind == "replace" and refusals:
@@ -289,6 +292,16 @@ async def test_a_record_is_found_by_its_id_whatever_a_replica_shows(cosmos_serve
         await here.add(record(1))
         read = await there.get(record(1).id)
     assert (read.sequence, read.delivery) == (1, record(1).delivery)
+
+
+async def test_a_message_of_another_person_is_kept_though_it_names_the_erased_one(
+    stored: CosmosSetAside,
+) -> None:
+    await stored.container.execute("s", [note(KEY.id, "s", CLOSED_TTL)])
+    other = record(1, key=AggregateKey("thing", f"{KEY.id}0"))
+    await stored.add(other)
+    read = await stored.get(other.id)
+    assert (read.state, read.delivery) == (RecordState.WAITING, other.delivery)
 
 
 async def test_a_token_of_another_list_is_refused(stored: CosmosSetAside) -> None:
