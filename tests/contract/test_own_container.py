@@ -438,11 +438,16 @@ async def test_a_document_that_the_store_or_the_feed_cannot_take_is_refused(
 
 
 @pytest.mark.parametrize("item_id", ["", "a/b", "..", "outbox-fence", "x" * 1024])
-async def test_a_deletion_by_an_id_that_no_document_can_have_is_refused(
+async def test_a_deletion_or_patch_by_an_id_that_no_document_can_have_is_refused(
     refusing: World, item_id: str
 ) -> None:
-    with pytest.raises(Unpublishable, match=r"the id of a document must be|under the id outbox-fence"):
-        await refusing.run(lambda tx: tx.delete(item_id))
+    steps: list[Step] = [
+        lambda tx: tx.delete(item_id),
+        lambda tx: tx.patch(item_id, [{"op": "incr", "path": "/seats", "value": 1}]),
+    ]
+    for step in steps:
+        with pytest.raises(Unpublishable, match=r"the id of a document must be|under the id outbox-fence"):
+            await refusing.run(step)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,15 @@ from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.cosmos.upkeep.erasure import PartitionEraser, Remains
-from cosmos_outbox.inbox.errors import Contended, NotApplied, NotInTurn, ReactionRefused, Settled, StoreAway
+from cosmos_outbox.inbox.errors import (
+    Contended,
+    NotApplied,
+    NotInTurn,
+    ReactionRefused,
+    Settled,
+    StoreAway,
+    Unstorable,
+)
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.reaction import MARGIN, ReactionInbox, Reactions
 from cosmos_outbox.inbox.reaction_decision import (
@@ -330,6 +338,35 @@ async def test_a_message_of_which_it_is_not_known_whether_it_was_applied_is_not_
             await inbox.handle(message)
     await inbox.handle(message)
     assert await heaps.marks(name) == ["a"]
+
+
+async def test_a_message_whose_answer_is_lost_is_done_in_the_same_call(
+    heaps: Heaps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, inbox = await heaps.made(), heaps.instance()
+    assert isinstance(inbox.reactions, CosmosReactions)
+    execute, lost = inbox.reactions.container.execute, [Failure(Kind.PASSING, "lost", answer_lost=True)]
+
+    async def lose_once(partition_key: Key, writes: Sequence[Write]) -> list[str]:
+        stored = await execute(partition_key, writes)
+        if lost:
+            raise StoreFailed(lost.pop())
+        return stored
+
+    monkeypatch.setattr(inbox.reactions.container, "execute", lose_once)
+    await inbox.handle(told(name, "a"))
+    assert (lost, await heaps.marks(name)) == ([], ["a"])
+
+
+async def test_a_reaction_that_changes_another_than_its_target_changes_nothing(heaps: Heaps) -> None:
+    name, other, inbox = await heaps.made(), str(uuid4()), heaps.instance()
+    astray = replace(inbox, rules=replace(inbox.rules, react=lambda *_: Heap.make(other, "a")))
+    with pytest.raises(Unstorable, match=f"changes heap {other}, which is not the target"):
+        await astray.handle(told(name, "a"))
+    for each in (name, other):
+        assert await heaps.documents(each, "reactionRecord") == []
+    await inbox.handle(told(name, "b"))
+    assert await heaps.marks(name) == ["b"]
 
 
 class Desk:
