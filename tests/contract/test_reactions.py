@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import pytest
@@ -43,6 +43,7 @@ from cosmos_outbox.inbox.retrier import Retrier
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
+from cosmos_outbox.outbox.unit_of_work import Origin
 from devstack.testing import Service
 from tests.support.azure import CONTACTS, SET_ASIDE, contacts_database
 from tests.support.emulators import Gap
@@ -356,6 +357,43 @@ async def test_a_message_whose_answer_is_lost_is_done_in_the_same_call(
     monkeypatch.setattr(inbox.reactions.container, "execute", lose_once)
     await inbox.handle(told(name, "a"))
     assert (lost, await heaps.marks(name)) == ([], ["a"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [(Kind.TOO_LARGE, ReactionRefused), (Kind.INVALID, Unstorable), (Kind.DENIED, StoreAway)],
+)
+async def test_what_the_store_does_not_take_is_told_as_what_it_is(
+    heaps: Heaps, monkeypatch: pytest.MonkeyPatch, kind: Kind, error: type[Exception]
+) -> None:
+    name, inbox = await heaps.made(), heaps.instance()
+    assert isinstance(inbox.reactions, CosmosReactions)
+    execute = inbox.reactions.container.execute
+
+    async def refused(partition_key: Key, writes: Sequence[Write]) -> list[str]:
+        if len(writes) > 1:
+            raise StoreFailed(Failure(kind, "refused"))
+        return await execute(partition_key, writes)
+
+    monkeypatch.setattr(inbox.reactions.container, "execute", refused)
+    with pytest.raises(error) as told_of:
+        await inbox.handle(told(name, "a"))
+    assert type(told_of.value) is error
+    outcomes = [each["data"]["outcome"] for each in await heaps.documents(name, "reactionRecord")]
+    assert outcomes == (["refused"] if kind is Kind.TOO_LARGE else [])
+    assert await heaps.marks(name) == []
+
+
+async def test_a_target_of_another_type_is_left_as_it_is(heaps: Heaps) -> None:
+    class Seat(Heap):
+        aggregate_type: ClassVar[str] = "seat"
+
+    name = str(uuid4())
+    await heaps.aggregates().create(Seat.make(name), Origin("test"))
+    with pytest.raises(Unstorable, match=f"{name} is no heap: let the reaction marks name another target"):
+        await heaps.instance().handle(told(name, "a"))
+    seat = await heaps.aggregates().read(Seat, name, Origin("test"), newest=True)
+    assert seat.aggregate.state.marks == ()
 
 
 async def test_a_reaction_that_changes_another_than_its_target_changes_nothing(heaps: Heaps) -> None:

@@ -15,6 +15,7 @@ from cosmos_outbox.inbox.entry import Entry, Stamp
 from cosmos_outbox.inbox.errors import EntryChanged, StoreAway
 from cosmos_outbox.inbox.progress import SeenPage, WalkProgress
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.testing.documents import Documents, MemoryContainer
 from devstack.testing import Service
 from tests.contract.test_entries import FORM, Thing
 from tests.support.azure import DIRECTORY, contacts_database
@@ -102,6 +103,16 @@ async def test_the_progress_of_a_walk_is_where_every_version_looks_for_it_and_is
     assert found["_etag"] == saved.version
     with pytest.raises(EntryChanged):
         await lists.save(WalkProgress(NOON))
+
+
+async def test_the_progress_of_a_walk_is_told_as_of_now_by_the_stores_clock() -> None:
+    now = NOON
+    container = MemoryContainer(Documents(clock=lambda: now))
+    walk = CosmosLists(container, None, None, "sweep", 1)
+    assert await walk.progress() is None
+    saved = await walk.save(WalkProgress(NOON))
+    now += timedelta(hours=2)
+    assert await walk.progress() == replace(saved, as_of=now)
 
 
 async def test_since_when_an_entry_is_blocked_is_noted_at_the_version_that_was_read(
