@@ -737,6 +737,8 @@ async def test_the_last_place_of_a_teams_own_aggregate_is_that_of_its_newest_eve
         fences = world.container.fences
         found = await source.events(AggregateKey("booking", "b-1"), range(2, 9), None, fenced=False)
         assert ([each.sequence for each in found], world.container.fences) == ([2, 3], fences)
+        await source.last(AggregateKey("booking", "b-1"))
+        assert world.container.fences > fences, "the last of all is told behind a fence"
 
 
 async def test_a_list_of_which_the_store_takes_no_token_any_more_begins_anew(cosmos_server: Service) -> None:
