@@ -14,7 +14,9 @@ from uuid import NAMESPACE_URL, uuid4, uuid5
 import pytest
 from azure.cosmos.aio import CosmosClient
 
+from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.cosmos.inbox.effects import CosmosEffects
+from cosmos_outbox.cosmos.inbox.event_source import CosmosEventSource
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.inbox.effect import (
     AROUND,
@@ -64,6 +66,9 @@ from tests.support.effects import (
     inbox_over,
 )
 from tests.support.inbox import NOON, notice
+from tests.support.losses import Failing
+from tests.support.own import HIERARCHICAL, world_of
+from tests.support.reactions import no_loss
 from tests.support.stored_events import StoredEvents
 
 TTL = int(ITEMS_LIVE.total_seconds())
@@ -723,6 +728,80 @@ async def test_instances_at_once_run_each_effect_once(world: World) -> None:
 
     await asyncio.gather(*(until_done(each) for each in (*events, *events, *reversed(events))))
     assert world.outbound.asked == ids(*events)
+
+
+async def test_an_item_is_as_it_is_stored_behind_a_fence_whatever_a_replica_shows(
+    cosmos_server: Service,
+) -> None:
+    async with (
+        contacts_database(cosmos_server) as database,
+        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+    ):
+        key = AggregateKey("contact", str(uuid4()))
+        await CosmosEffects(Container(client, database.id, EFFECTS), "mails", TTL).write(
+            key, EffectItem(3, 1, NOON)
+        )
+        lagging = Failing(client, database.id, EFFECTS)
+        lagging.fate = no_loss()
+        elsewhere = CosmosEffects(lagging, "mails", TTL)
+        assert await elsewhere.read(key, fenced=False) is None
+        found = await elsewhere.read(key, fenced=True)
+        assert found is not None
+        assert found.last == 3
+
+
+async def test_no_event_is_missed_behind_a_fence_whatever_a_replica_shows(cosmos_server: Service) -> None:
+    async with (
+        contacts_database(cosmos_server) as database,
+        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+    ):
+        contacts, parked = (Container(client, database.id, each) for each in (CONTACTS, PARKED))
+        lagging = Failing(client, database.id, CONTACTS)
+        lagging.fate = no_loss()
+        key = AggregateKey("contact", str(uuid4()))
+        source = StoredEvents(contacts, lagging, parked, key)
+        stored = [Event(str(uuid4()), key, "Mailed", place, NOON, {}) for place in (1, 2, 3)]
+        for each in stored:
+            await source.put(each)
+        assert await source.events(key, range(1, 3), None, fenced=False) == []
+        found = await source.events(key, range(1, 3), None, fenced=True)
+        assert ids(*found) == ids(*stored[:2])
+
+
+async def test_the_last_place_of_a_teams_own_aggregate_is_that_of_its_newest_event(
+    cosmos_server: Service,
+) -> None:
+    async with world_of(HIERARCHICAL, cosmos_server) as world:
+        await world.book()
+        await world.move("BookingMoved", "BookingPaid")
+        await world.book("b-2")
+        await world.run(lambda tx: tx.event("Noted", of=("note", "b-1")))
+        outbox = world.outbox
+        documents = SourceDocuments.of_library("booking")
+        source = CosmosEventSource(
+            world.container, outbox.feed, outbox.events, outbox.observer.lot, documents, "/test", own=True
+        )
+        lasts = [
+            await source.last(AggregateKey(*each))
+            for each in (("booking", "b-1"), ("booking", "b-2"), ("note", "b-1"), ("booking", "b-3"))
+        ]
+        assert lasts == [3, 1, None, None]
+        fences = world.container.fences
+        found = await source.events(AggregateKey("booking", "b-1"), range(2, 9), None, fenced=False)
+        assert ([each.sequence for each in found], world.container.fences) == ([2, 3], fences)
+        await source.last(AggregateKey("booking", "b-1"))
+        assert world.container.fences > fences, "the last of all is told behind a fence"
+
+
+async def test_a_list_of_which_the_store_takes_no_token_any_more_begins_anew(cosmos_server: Service) -> None:
+    async with (
+        contacts_database(cosmos_server) as database,
+        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+    ):
+        effects = CosmosEffects(Container(client, database.id, EFFECTS), "mails", TTL)
+        for unfinished in (True, False):
+            with pytest.raises(UnknownContinuation):
+                await effects.page(10, "no token of the store", unfinished=unfinished)
 
 
 async def test_an_item_expires_unless_something_of_it_is_open(cosmos_server: Service) -> None:

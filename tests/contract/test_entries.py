@@ -3,6 +3,7 @@
 import asyncio
 import base64
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,14 +15,17 @@ from pydantic import BaseModel
 
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
 from cosmos_outbox.cosmos.inbox.listing import CosmosItems
+from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.token_key import token_key
+from cosmos_outbox.inbox.effect import EffectItem
 from cosmos_outbox.inbox.entry import After, Entry, Found, Stamp
 from cosmos_outbox.inbox.errors import EntryChanged, StoreAway
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.form import Condition, EntryForm, Listing
 from cosmos_outbox.inbox.ports import Entries
 from cosmos_outbox.inbox.progress import Counts, Side, WalkProgress
+from cosmos_outbox.inbox.set_aside import Record, RecordState
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.lists.listing import EntryListing
@@ -32,8 +36,8 @@ from cosmos_outbox.sqlite.listing import token_key as sqlite_key
 from cosmos_outbox.sqlite.store import SqliteStore
 from cosmos_outbox.sqlite.walk_lists import SqliteLists
 from devstack.testing import Service
-from tests.support.azure import DIRECTORY, contacts_database
-from tests.support.inbox import NOON, FakeEntries, FakeSource, event
+from tests.support.azure import DIRECTORY, EFFECTS, SET_ASIDE, contacts_database
+from tests.support.inbox import NOON, FakeEntries, FakeSource, delivery, event
 
 pytestmark = pytest.mark.needs_a_socket("the other form of each test is a file, written by a thread")
 
@@ -348,6 +352,29 @@ async def test_a_list_of_another_read_model_or_file_takes_no_token_of_this_one(
     assert [each.id for each in page.items] == ["1", "2"], "another process opens it"
     for each in (other, again):
         await each.close()
+
+
+async def test_two_processes_share_a_database_of_cosmos(cosmos_server: Service) -> None:
+    async with contacts_database(cosmos_server) as made, AsyncExitStack() as resources:
+        environment = {"COSMOS": cosmos_server.connection_string, "COSMOS_DATABASE": made.id}
+        mine, theirs = (CosmosDatabase(set_aside=SET_ASIDE).open(environment, resources) for _ in range(2))
+        entry, received = Entry(3, None, Thing(name="Ada")), event(1)
+        await mine.entries(DIRECTORY, FORM, TTL).put(KEY, entry, STAMP, over=None)
+        record = Record.of(delivery(received), received, RecordState.WAITING, "a reason", NOON)
+        await mine.set_aside("s", TTL).add(record)
+        await mine.effects(EFFECTS, "mails", TTL).write(KEY, EffectItem(3, 1, NOON))
+
+        read = await theirs.entries(DIRECTORY, FORM, TTL).newest(KEY)
+        assert read is not None
+        assert read.entry == entry
+        page = await theirs.listing(DIRECTORY, FORM).page([], "name", 9, None)
+        assert [(each.id, each.state) for each in page.items] == [(KEY.id, entry.state)]
+        walked = await theirs.lists(DIRECTORY, "sweep", FORM.version).entries(None)
+        assert [each.key for each in walked.items] == [KEY]
+        assert (await theirs.set_aside("s", TTL).get(record.id)).delivery == record.delivery
+        item = await theirs.effects(EFFECTS, "mails", TTL).read(KEY, fenced=True)
+        assert item is not None
+        assert item.last == 3
 
 
 async def test_two_read_models_and_two_processes_share_a_file(database: Database) -> None:

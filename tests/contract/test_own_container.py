@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -141,6 +141,19 @@ async def test_an_event_without_a_sequence_needs_no_document(world: World) -> No
     ]  # as texts they have no order: zeros are left out
     assert "sequence" not in (await world.read(first))["data"]
     assert times == sorted(set(times)), "by it their order within the transaction is known"
+
+
+async def test_events_of_one_transaction_are_in_the_order_of_their_times_whatever_the_clock_shows(
+    tenants: World,
+) -> None:
+    now = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    shown = iter([now, now, now - timedelta(hours=1)])
+    async with tenants.transaction() as tx:
+        with using(replace(SYSTEM, now=lambda: next(shown))):
+            ids = [tx.event("NoteTaken", of=("note", "n-1")) for _ in range(3)]
+    created = [(await tenants.read(each))["data"]["createdAt"] for each in ids]
+    times = [datetime.fromisoformat(each) for each in created]
+    assert times == [now + timedelta(microseconds=number) for number in range(3)]
 
 
 async def test_a_relay_in_this_process_is_told_of_each_end_that_may_have_stored_events(
@@ -424,6 +437,19 @@ async def test_a_document_that_the_store_or_the_feed_cannot_take_is_refused(
         await refusing.run(lambda tx: tx.create(refusing.document("a") | document))
 
 
+@pytest.mark.parametrize("item_id", ["", "a/b", "..", "outbox-fence", "x" * 1024])
+async def test_a_deletion_or_patch_by_an_id_that_no_document_can_have_is_refused(
+    refusing: World, item_id: str
+) -> None:
+    steps: list[Step] = [
+        lambda tx: tx.delete(item_id),
+        lambda tx: tx.patch(item_id, [{"op": "incr", "path": "/seats", "value": 1}]),
+    ]
+    for step in steps:
+        with pytest.raises(Unpublishable, match=r"the id of a document must be|under the id outbox-fence"):
+            await refusing.run(step)
+
+
 @pytest.mark.parametrize(
     ("event", "message"),
     [
@@ -634,6 +660,20 @@ async def test_what_is_not_known_is_called_unknown_and_nothing_else(
         await tenants.book()
     assert type(caught.value) is error
     assert await tenants.all() == []
+
+
+@pytest.mark.parametrize("index", [None, 0, 3])
+async def test_where_the_store_does_not_tell_which_document_it_refuses_none_is_blamed(
+    tenants: World, index: int | None
+) -> None:
+    """0 is the event, and there is no operation 3."""
+    flaky(tenants).before = [Failure(Kind.CONFLICT, "409", index=index)]
+    with pytest.raises(AlreadyExists, match="a document of the transaction is there already"):
+        await tenants.run(
+            lambda tx: tx.create(tenants.document("a")),
+            lambda tx: tx.create(tenants.document("b")),
+            lambda tx: tx.event("Noted", of=("note", "n-1")),
+        )
 
 
 async def test_when_the_proof_cannot_be_read_the_outcome_is_unknown(

@@ -195,6 +195,19 @@ async def test_behind_a_replica_that_lags_the_first_event_finds_its_document(
     assert (await desk.entry("b-1"), await desk.entry("b-2")) == ((1, 1), (1, 1))
 
 
+async def test_a_fence_is_made_where_a_document_is_and_in_each_partition_where_none_is_found(
+    quick: Desk,
+) -> None:
+    await quick.book()
+    source = quick.model.inbox.source
+    costs = []
+    for booking in ("b-1", "nobody"):
+        before = source.container.fences
+        found = await source.newest(AggregateKey("booking", booking))
+        costs.append((found and found.state, source.container.fences - before))
+    assert costs == [(Seats(seats=1), 1), (None, 3)]
+
+
 async def test_a_document_that_is_gone_is_proven_gone(desk: Desk, server: Server) -> None:
     await desk.book()
     await desk.book("b-2")

@@ -15,6 +15,7 @@ from cosmos_outbox.cosmos.own.deadlines import OwnDue
 from cosmos_outbox.cosmos.own.transaction import Transaction
 from cosmos_outbox.cosmos.store.container import StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import Key, Value
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.outbox.errors import PreconditionFailed, Throttled, Unpublishable
@@ -216,6 +217,41 @@ async def test_what_the_search_found_is_a_hint_and_the_document_decides(
     assert await seats.history(gone) == ["SeatHeld"]
 
 
+class OldAtFirst(Failing):
+    """Whose first read is old."""
+
+    old: Item | None
+
+    async def read(self, item_id: str, partition_key: Key) -> Item | None:
+        old, self.old = self.old, None
+        return old or await super().read(item_id, partition_key)
+
+
+async def test_what_an_old_state_does_not_allow_is_decided_by_the_newest(seats: Seats) -> None:
+    def unless_broken(seat: dict[str, Any], tx: Transaction, now: datetime) -> None:
+        if seat["state"] == "broken":
+            raise RuntimeError
+        let_go(seat, tx, now)
+
+    name = await seats.hold()
+    await seats.change(name, "SeatBroken", state="broken")
+    old = await seats.document(name)
+    await seats.change(name, "SeatMended", state="held")
+    container = OldAtFirst(seats.client, seats.database, "bookings", paths=seats.service.paths)
+    container.fate, container.old = no_loss(), old
+    assert await seats.doing(unless_broken).instance(container).meet() == 1
+    assert await seats.history(name) == ["SeatHeld", "SeatBroken", "SeatMended", "SeatFreed"]
+
+
+async def test_what_is_due_by_the_first_read_costs_no_fence(seats: Seats) -> None:
+    await seats.hold()
+    container = seats.container()
+    await container.fence(seats.service.paths.key(seats.key))
+    fences = container.fences
+    assert await seats.instance(container).meet() == 1
+    assert container.fences == fences
+
+
 async def test_set_met_and_set_again_within_one_beat_it_is_met_again(seats: Seats) -> None:
     def again(seat: dict[str, Any], tx: Transaction, now: datetime) -> None:
         later = datetime.fromisoformat(seat["hold"]["until"]) + MINUTE
@@ -364,6 +400,24 @@ async def test_a_throttled_store_ends_the_round_and_the_next_one_goes_on(
         with pytest.raises(Throttled):
             await seats.instance(container).meet()
     assert await seats.instance(container).meet() == len(names)
+
+
+async def test_a_throttled_store_is_not_asked_again_in_the_same_round(
+    seats: Seats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await seats.hold()
+    container = seats.container()
+    execute, refusals = container.execute, [StoreFailed(Failure(Kind.THROTTLED, "429"))]
+
+    async def throttled_once(partition_key: Key, writes: Sequence[Write]) -> list[str]:
+        if len(writes) > 1 and refusals:  # no fence
+            raise refusals.pop()
+        return await execute(partition_key, writes)
+
+    monkeypatch.setattr(container, "execute", throttled_once)
+    with pytest.raises(Throttled):
+        await seats.instance(container).meet()
+    assert await seats.instance(container).meet() == 1
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,8 @@ from cosmos_outbox import Names, Service
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
 from cosmos_outbox.cosmos.inbox.reaction_lists import CosmosTargetLists
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
+from cosmos_outbox.cosmos.store.container import StoreFailed
+from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.inbox.errors import ReactionRefused, StoreAway
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.reaction import MARGIN, ReactionInbox
@@ -233,6 +235,40 @@ async def test_a_list_is_stored_no_later_than_the_longest_call(looking: Looking)
     with using(clock), pytest.raises(StoreAway, match="too long"):
         await inbox.handle(message)
     assert await looking.marks(a) == []
+
+
+async def test_a_look_up_finds_what_lives_and_is_of_the_type_that_it_asks_for(looking: Looking) -> None:
+    class Seat(Heap):
+        aggregate_type: ClassVar[str] = "seat"
+
+    lives, gone = await looking.made("m"), await looking.made()
+    await looking.change(gone, Heap.delete)
+    newest = CosmosTargetLists(looking.container(), "marks", Lifetimes(600, 600, 600)).newest
+    for found in (await newest(Heap, lives), await newest(Heap, lives, partition_key=lives)):
+        assert found is not None
+        assert found.state.marks == ("m",)
+    for kind, name, key in (
+        (Heap, gone, None), (Heap, str(uuid4()), None), (Seat, lives, None), (Heap, lives, "elsewhere"),
+    ):  # fmt: skip
+        assert await newest(kind, name, partition_key=key) is None
+
+
+async def test_a_list_that_cannot_be_looked_for_is_not_taken_for_one_that_is_not_there(
+    looking: Looking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an old message it would be concluded that nobody has applied it."""
+    container = looking.container()
+    lists = CosmosTargetLists(container, "marks", Lifetimes(600, 600, 600))
+
+    async def throttled(*_: object) -> list[str]:
+        raise StoreFailed(Failure(Kind.THROTTLED, "429", retry_after_seconds=7.0))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(container, "execute", throttled)
+        with pytest.raises(StoreAway) as away:
+            await lists.find("name")
+    assert away.value.retry_after_seconds == 7.0
+    assert await lists.find("name") is None
 
 
 async def test_a_list_that_is_too_long_is_refused_before_anything_is_changed(looking: Looking) -> None:

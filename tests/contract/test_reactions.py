@@ -4,19 +4,31 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import pytest
 from azure.cosmos.aio import CosmosClient
 
+from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
 from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
-from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.cosmos.upkeep.erasure import PartitionEraser, Remains
-from cosmos_outbox.inbox.errors import Contended, NotApplied, NotInTurn, ReactionRefused, Settled, StoreAway
+from cosmos_outbox.inbox.errors import (
+    Contended,
+    NotApplied,
+    NotInTurn,
+    ReactionRefused,
+    Settled,
+    StoreAway,
+    Unstorable,
+)
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.reaction import MARGIN, ReactionInbox, Reactions
 from cosmos_outbox.inbox.reaction_decision import (
@@ -31,6 +43,7 @@ from cosmos_outbox.inbox.retrier import Retrier
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
+from cosmos_outbox.outbox.unit_of_work import Origin
 from devstack.testing import Service
 from tests.support.azure import CONTACTS, SET_ASIDE, contacts_database
 from tests.support.emulators import Gap
@@ -256,6 +269,22 @@ async def test_each_in_order_waits_for_the_one_before_and_goes_on_behind_one_tha
     assert await heaps.marks(name) == ["2", "4"]
 
 
+async def test_how_far_a_source_has_come_is_known_as_long_as_its_target_lives(heaps: Heaps) -> None:
+    heaps.order = InOrder.EACH
+    name = await heaps.made()
+
+    async def ttl() -> int:
+        [cursor] = await heaps.documents(name, "reactionCursor")
+        return int(cursor["ttl"])
+
+    await heaps.until_done(told(name, "a", 1))
+    assert await ttl() == -1
+    await heaps.change(name, Heap.delete)
+    with pytest.raises(ReactionRefused, match="deleted"):
+        await heaps.until_done(told(name, "b", 2))
+    assert await ttl() == LIVES.total_seconds()
+
+
 async def test_what_is_too_old_is_applied_by_nobody(heaps: Heaps) -> None:
     name = await heaps.made()
     known, unknown = told(name, "a"), told(name, "b")
@@ -287,6 +316,95 @@ async def test_nothing_is_sent_later_than_the_longest_call(heaps: Heaps) -> None
     with using(slow), pytest.raises(StoreAway, match="too long"):
         await inbox.handle(told(name, "a"))
     assert await heaps.marks(name) == []
+
+
+async def test_a_message_of_which_it_is_not_known_whether_it_was_applied_is_not_done(
+    heaps: Heaps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cosmos_outbox.cosmos.inbox.reactions.PATIENCE_SECONDS", 0.3)
+    name = await heaps.made()
+    message, inbox = told(name, "a"), heaps.instance()
+    assert isinstance(inbox.reactions, CosmosReactions)
+
+    execute = inbox.reactions.container.execute
+
+    async def lost(partition_key: Key, writes: Sequence[Write]) -> list[str]:
+        if len(writes) == 1:  # a fence
+            return await execute(partition_key, writes)
+        raise StoreFailed(Failure(Kind.PASSING, "lost", answer_lost=True))
+
+    with monkeypatch.context() as away:
+        away.setattr(inbox.reactions.container, "execute", lost)
+        with pytest.raises(StoreAway, match="may be stored or not"):
+            await inbox.handle(message)
+    await inbox.handle(message)
+    assert await heaps.marks(name) == ["a"]
+
+
+async def test_a_message_whose_answer_is_lost_is_done_in_the_same_call(
+    heaps: Heaps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, inbox = await heaps.made(), heaps.instance()
+    assert isinstance(inbox.reactions, CosmosReactions)
+    execute, lost = inbox.reactions.container.execute, [Failure(Kind.PASSING, "lost", answer_lost=True)]
+
+    async def lose_once(partition_key: Key, writes: Sequence[Write]) -> list[str]:
+        stored = await execute(partition_key, writes)
+        if lost:
+            raise StoreFailed(lost.pop())
+        return stored
+
+    monkeypatch.setattr(inbox.reactions.container, "execute", lose_once)
+    await inbox.handle(told(name, "a"))
+    assert (lost, await heaps.marks(name)) == ([], ["a"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [(Kind.TOO_LARGE, ReactionRefused), (Kind.INVALID, Unstorable), (Kind.DENIED, StoreAway)],
+)
+async def test_what_the_store_does_not_take_is_told_as_what_it_is(
+    heaps: Heaps, monkeypatch: pytest.MonkeyPatch, kind: Kind, error: type[Exception]
+) -> None:
+    name, inbox = await heaps.made(), heaps.instance()
+    assert isinstance(inbox.reactions, CosmosReactions)
+    execute = inbox.reactions.container.execute
+
+    async def refused(partition_key: Key, writes: Sequence[Write]) -> list[str]:
+        if len(writes) > 1:
+            raise StoreFailed(Failure(kind, "refused"))
+        return await execute(partition_key, writes)
+
+    monkeypatch.setattr(inbox.reactions.container, "execute", refused)
+    with pytest.raises(error) as told_of:
+        await inbox.handle(told(name, "a"))
+    assert type(told_of.value) is error
+    outcomes = [each["data"]["outcome"] for each in await heaps.documents(name, "reactionRecord")]
+    assert outcomes == (["refused"] if kind is Kind.TOO_LARGE else [])
+    assert await heaps.marks(name) == []
+
+
+async def test_a_target_of_another_type_is_left_as_it_is(heaps: Heaps) -> None:
+    class Seat(Heap):
+        aggregate_type: ClassVar[str] = "seat"
+
+    name = str(uuid4())
+    await heaps.aggregates().create(Seat.make(name), Origin("test"))
+    with pytest.raises(Unstorable, match=f"{name} is no heap: let the reaction marks name another target"):
+        await heaps.instance().handle(told(name, "a"))
+    seat = await heaps.aggregates().read(Seat, name, Origin("test"), newest=True)
+    assert seat.aggregate.state.marks == ()
+
+
+async def test_a_reaction_that_changes_another_than_its_target_changes_nothing(heaps: Heaps) -> None:
+    name, other, inbox = await heaps.made(), str(uuid4()), heaps.instance()
+    astray = replace(inbox, rules=replace(inbox.rules, react=lambda *_: Heap.make(other, "a")))
+    with pytest.raises(Unstorable, match=f"changes heap {other}, which is not the target"):
+        await astray.handle(told(name, "a"))
+    for each in (name, other):
+        assert await heaps.documents(each, "reactionRecord") == []
+    await inbox.handle(told(name, "b"))
+    assert await heaps.marks(name) == ["b"]
 
 
 class Desk:

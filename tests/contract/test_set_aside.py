@@ -12,17 +12,22 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.erased import note
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.inbox.errors import NotSetAside, RecordChanged, StoreAway
 from cosmos_outbox.inbox.set_aside import Record, RecordState, SetAside
+from cosmos_outbox.inbox.state import ATTEMPTS
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.lists import continuation
 from cosmos_outbox.outbox.errors import UnknownContinuation
 from cosmos_outbox.sqlite.database import Database
 from cosmos_outbox.sqlite.set_aside import SqliteSetAside
 from devstack.testing import Service
 from tests.support.azure import SET_ASIDE, contacts_database
 from tests.support.inbox import KEY, NOON, FakeSetAside, delivery, event
+from tests.support.losses import Failing
+from tests.support.reactions import no_loss
 
 pytestmark = pytest.mark.needs_a_socket("the other form of each test is a file, written by a thread")
 
@@ -243,9 +248,67 @@ async def test_records_of_very_many_are_counted_to_the_end(
     assert await stored.count(RecordState.WAITING) == 2
 
 
+async def test_a_message_of_an_erased_person_that_comes_again_keeps_nothing_either(
+    stored: CosmosSetAside,
+) -> None:
+    await stored.container.execute("s", [note(KEY.id, "s", CLOSED_TTL)])
+    for _ in range(2):
+        await stored.add(record(1))
+        read = await stored.get(record(1).id)
+        assert (read.state, read.reason, read.delivery) == (RecordState.DISCARDED, "erased", None)
+
+
+@pytest.mark.parametrize("refusal", [Failure(Kind.THROTTLED, "429"), Failure(Kind.STALE, "412")])
+async def test_a_message_of_an_erased_person_is_not_done_before_its_record_is_emptied(
+    stored: CosmosSetAside, monkeypatch: pytest.MonkeyPatch, refusal: Failure
+) -> None:
+    await stored.container.execute("s", [note(KEY.id, "s", CLOSED_TTL)])
+    times = 1 if refusal.kind is Kind.THROTTLED else ATTEMPTS
+    execute, refusals = stored.container.execute, [StoreFailed(refusal) for _ in range(times)]
+
+    async def refusing(partition_key: str, writes: Sequence[Write]) -> list[str]:
+        if writes[0].kind == "replace" and refusals:
+            raise refusals.pop()
+        return await execute(partition_key, writes)
+
+    monkeypatch.setattr(stored.container, "execute", refusing)
+    with pytest.raises(StoreAway):
+        await stored.add(record(1))
+    await stored.add(record(1))
+    assert (await stored.get(record(1).id)).delivery is None
+
+
+async def test_a_record_is_found_by_its_id_whatever_a_replica_shows(cosmos_server: Service) -> None:
+    async with (
+        contacts_database(cosmos_server) as database,
+        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+    ):
+        lagging = Failing(client, database.id, SET_ASIDE)
+        lagging.fate = no_loss()
+        here, there = (
+            CosmosSetAside(each, "s", "t", closed_ttl_seconds=CLOSED_TTL)
+            for each in (Container(client, database.id, SET_ASIDE), lagging)
+        )
+        await here.add(record(1))
+        read = await there.get(record(1).id)
+    assert (read.sequence, read.delivery) == (1, record(1).delivery)
+
+
+async def test_a_message_of_another_person_is_kept_though_it_names_the_erased_one(
+    stored: CosmosSetAside,
+) -> None:
+    await stored.container.execute("s", [note(KEY.id, "s", CLOSED_TTL)])
+    other = record(1, key=AggregateKey("thing", f"{KEY.id}0"))
+    await stored.add(other)
+    read = await stored.get(other.id)
+    assert (read.state, read.delivery) == (RecordState.WAITING, other.delivery)
+
+
 async def test_a_token_of_another_list_is_refused(stored: CosmosSetAside) -> None:
     with pytest.raises(UnknownContinuation):
         await stored.page(10, "bm90aGluZw")
+    with pytest.raises(UnknownContinuation):  # of this list, and the store does not know it any more
+        await stored.page(10, continuation.seal("t", "no token of the store"))
 
 
 @pytest.mark.parametrize("kind", [Kind.TOO_LARGE, Kind.INVALID])

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cosmos_outbox import Names, Service
-from cosmos_outbox.inbox.canary import MOST_MISSING, REMEMBERED, Heard, Listener
+from cosmos_outbox.cosmos.inbox.heard import CosmosHeard
+from cosmos_outbox.inbox.canary import MOST_MISSING, REMEMBERED, Heard, HeardStore, Listener, Missing
 from cosmos_outbox.inbox.errors import EntryChanged
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -15,6 +16,7 @@ from cosmos_outbox.preflight.plan import Plan
 from cosmos_outbox.settings.environment import load_canary
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.own_container import OwnContainer
+from cosmos_outbox.testing.documents import MemoryContainer
 from infra.bootstrap import service as contacts
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -40,7 +42,7 @@ class Kept:
 
 @dataclass
 class Ears:
-    store: Kept = field(default_factory=Kept)
+    store: HeardStore = field(default_factory=Kept)
     told: list[tuple[int, float | None]] = field(default_factory=list)
     now: datetime = NOON
 
@@ -85,12 +87,13 @@ async def test_one_that_comes_late_is_not_lost() -> None:
 
 
 async def test_what_comes_again_changes_nothing() -> None:
-    ears = Ears()
+    kept = Kept()
+    ears = Ears(kept)
     await ears.hear(1, 2)
     await ears.hear(2, 1)
     await ears.hear(9, republished=True)
     assert ears.told == [(0, 2.0), (0, 2.0), (0, None), (0, None)]
-    assert len(ears.store.history) == 2
+    assert len(kept.history) == 2
 
 
 async def test_whoever_begins_to_listen_has_lost_nothing() -> None:
@@ -100,12 +103,13 @@ async def test_whoever_begins_to_listen_has_lost_nothing() -> None:
 
 
 async def test_a_restart_and_an_old_read_make_no_gap_and_hide_none() -> None:
-    ears = Ears()
+    kept = Kept()
+    ears = Ears(kept)
     await ears.hear(1, 2)
-    ears.store.lagging = True
+    kept.lagging = True
     await ears.hear(3)
-    assert (ears.lost, ears.store.history[-1].last) == (0, 3)
-    again = Ears(ears.store)
+    assert (ears.lost, kept.history[-1].last) == (0, 3)
+    again = Ears(kept)
     await again.hear(5)
     assert again.lost == 1
 
@@ -114,6 +118,38 @@ async def test_what_is_remembered_is_bounded() -> None:
     ears = Ears()
     await ears.hear(1, 1_000_000, 2_000_000)
     assert ears.lost == MOST_MISSING
+
+
+async def test_what_was_heard_is_kept_over_the_version_that_was_read_and_by_subscription() -> None:
+    container = MemoryContainer()
+    one, another, apart = (CosmosHeard(container, name) for name in ("canary", "canary", "bird"))
+    assert await one.read() is None
+    with pytest.raises(EntryChanged):
+        await one.write(Heard(1), '"1"')
+    await one.write(Heard(1), None)
+    with pytest.raises(EntryChanged):
+        await another.write(Heard(9), None)
+    found = await another.read()
+    assert found is not None
+    first, version = found
+    gap = Heard(4, (Missing(2, NOON), Missing(3, NOON + timedelta(minutes=1))))
+    await another.write(gap, version)
+    with pytest.raises(EntryChanged):
+        await one.write(Heard(2), version)
+    now = await one.read()
+    assert now is not None
+    assert (first, now[0], now[1] != version) == (Heard(1), gap, True)
+    assert await apart.read() is None
+
+
+async def test_a_gap_outlives_the_process_that_found_it() -> None:
+    store = CosmosHeard(MemoryContainer(), "canary")
+    await Ears(store).hear(1, 3)
+    again = Ears(store)
+    await again.hear(4)
+    assert again.lost == 1
+    await again.hear(2)
+    assert again.lost == 0
 
 
 def test_a_canary_sings_once_a_minute_however_many_make_it() -> None:

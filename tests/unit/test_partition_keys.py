@@ -102,6 +102,8 @@ def bookings(**more: Any) -> Service:
         ("booking", OwnDocuments({"/type": "domainEvent"}), "events would be taken"),
         ("booking", OwnDocuments({"/aggregateType": "booking", "/tenantId": "a"}), "events would be taken"),
         ("booking", OwnDocuments({"kind": "booking"}), "no path of a property"),
+        ("booking", OwnDocuments({"/kind": "booking"}, id="number"), "no path of a property"),
+        ("booking", OwnDocuments({"/kind": "booking"}, deleted="/over/"), "no path of a property"),
     ],
 )
 def test_a_read_model_needs_documents_that_it_can_be_healed_from(

@@ -9,14 +9,14 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cosmos_outbox.cosmos.aggregates.batch import MAX_BYTES, MAX_OPERATIONS, too_large
+from cosmos_outbox.cosmos.aggregates.batch import check_size
 from cosmos_outbox.cosmos.aggregates.once import Once, WriteRefusal, refused, unknown
 from cosmos_outbox.cosmos.own.documents import without_system_fields
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import Key
-from cosmos_outbox.cosmos.store.writes import Write, size_in_bytes
+from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.outbox.errors import AlreadyExists, PreconditionFailed, Unpublishable
 from cosmos_outbox.outbox.unit_of_work import ETag
 
@@ -40,8 +40,7 @@ class OwnBatch:
         Raises as :class:`cosmos_outbox.cosmos.own.transaction.Transaction` tells.
         """
         writes = [*map(Write.create, self.events), *self.documents]
-        if len(writes) > MAX_OPERATIONS or size_in_bytes(writes) > MAX_BYTES:
-            raise too_large()
+        check_size(writes)
         once = Once(
             self.container, self.key, writes, self._meaning, error=self._error, repeatable=bool(self.events)
         )

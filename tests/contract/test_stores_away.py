@@ -1,0 +1,244 @@
+"""What a subscriber keeps in Cosmos DB, and what it reads of a source there: that a store cannot be used is StoreAway.
+
+It names the container, and no caller takes it for an answer: for none stored, for a list that is empty, for a write
+that another one beat.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from azure.cosmos.aio import CosmosClient
+
+from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
+from cosmos_outbox.cosmos.aggregates.documents import EventReader
+from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
+from cosmos_outbox.cosmos.inbox.effects import CosmosEffects
+from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
+from cosmos_outbox.cosmos.inbox.event_source import CosmosEventSource
+from cosmos_outbox.cosmos.inbox.heard import CosmosHeard
+from cosmos_outbox.cosmos.inbox.own_source import OwnSource
+from cosmos_outbox.cosmos.inbox.reaction_lists import CosmosTargetLists
+from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
+from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
+from cosmos_outbox.cosmos.inbox.source import CosmosSource
+from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
+from cosmos_outbox.cosmos.inbox.walk_lists import CosmosLists
+from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.inbox.canary import Heard
+from cosmos_outbox.inbox.effect import EffectItem
+from cosmos_outbox.inbox.entry import Entry, Stamp
+from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.inbox.progress import WalkProgress
+from cosmos_outbox.inbox.reaction_decision import (
+    InOrder,
+    ReactionOutcome,
+    ReactionRecord,
+    SeenTarget,
+    TargetPlace,
+    ToWrite,
+)
+from cosmos_outbox.inbox.set_aside import Record, RecordState
+from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.outbox.on_commit import OnCommit
+from cosmos_outbox.settings.errors import Misconfigured
+from devstack.testing import Service
+from tests.contract.test_entries import FORM, Thing
+from tests.support.azure import CONTACTS, SET_ASIDE, contacts_database
+from tests.support.inbox import KEY, NOON, delivery, event
+from tests.support.reactions import Heap
+
+MISSING = "nowhere"
+LIVES = Lifetimes(600, 600, 600)
+RECORD = replace(Record.of(delivery(event(1)), event(1), RecordState.WAITING, "", NOON), version='"1"')
+
+Call = Callable[[], Awaitable[object]]
+
+
+@pytest.fixture
+async def missing(cosmos_server: Service) -> AsyncIterator[tuple[Container, Any]]:
+    """A container that is not there, and what the SDK has of it."""
+    async with (
+        contacts_database(cosmos_server) as database,
+        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+    ):
+        yield Container(client, database.id, MISSING), database.get_container_client(MISSING)
+
+
+async def told(calls: Sequence[Call]) -> list[str]:
+    """What each of them has raised."""
+    each_told = []
+    for call in calls:
+        with pytest.raises(StoreAway) as away:
+            await call()
+        each_told.append(str(away.value))
+    return each_told
+
+
+async def every(found: AsyncIterator[object]) -> object:
+    return [each async for each in found]
+
+
+def of_entries(container: Container) -> list[Call]:
+    entries = CosmosEntries(container, FORM, 600)
+    entry, stamp = Entry(1, None, Thing(name="A")), Stamp(NOON, None)
+    return [
+        lambda: entries.read(KEY),
+        lambda: entries.newest(KEY),
+        lambda: entries.put(KEY, entry, stamp, over=None),
+        lambda: entries.put(KEY, entry, stamp, over='"1"'),
+        lambda: entries.remove(KEY, over='"1"'),
+    ]
+
+
+def of_walks(container: Container) -> list[Call]:
+    lists = CosmosLists(container, container, SourceDocuments.of_library("thing"), "sweep", 1)
+    return [
+        lambda: lists.entries(None),
+        lambda: lists.entries("where it was"),
+        lambda: lists.sources(None),
+        lambda: lists.list_changed(NOON, NOON + timedelta(hours=1), None),
+        lists.count_sources,
+        lambda: lists.mark(KEY, '"1"', NOON),
+        lists.progress,
+        lambda: lists.save(WalkProgress(NOON)),
+    ]
+
+
+def of_effects(container: Container) -> list[Call]:
+    effects = CosmosEffects(container, "mails", 600)
+    item = EffectItem(0, 1, NOON)
+    return [
+        lambda: effects.read(KEY, fenced=False),
+        lambda: effects.read(KEY, fenced=True),
+        lambda: effects.write(KEY, item),
+        lambda: effects.write(KEY, replace(item, version='"1"')),
+        lambda: effects.page(10, None, unfinished=True),
+        lambda: effects.page(10, "where it was", unfinished=False),
+    ]
+
+
+def of_set_aside(container: Container) -> list[Call]:
+    records = CosmosSetAside(container, "s", "t", closed_ttl_seconds=600)
+    return [
+        lambda: records.add(RECORD),
+        lambda: records.waits(KEY),
+        lambda: every(records.waiting()),
+        lambda: every(records.waiting(KEY)),
+        lambda: every(records.older(NOON)),
+        lambda: records.page(10, None),
+        lambda: records.count(RecordState.WAITING),
+        lambda: records.get(RECORD.id),
+        lambda: records.change(RECORD, RecordState.APPLIED, "", attempts=1),
+    ]
+
+
+def of_reactions(container: Container) -> list[Call]:
+    reactions = CosmosReactions(container, Heap, "marks", InOrder.ANY, LIVES, OnCommit())
+    place = TargetPlace("record", "h-1", "h-1", "cursor")
+    no = ReactionRecord(ReactionOutcome.REFUSED, "fingerprint", 1, "no")
+    seen: SeenTarget[Heap] = SeenTarget()
+    return [
+        lambda: reactions.find(place),
+        lambda: reactions.read(place),
+        lambda: reactions.write(place, event(1), seen, ToWrite(no), monotonic() + 60),
+    ]
+
+
+def of_target_lists(container: Container) -> list[Call]:
+    lists = CosmosTargetLists(container, "marks", LIVES)
+    return [
+        lambda: lists.newest(Heap, "h-1"),
+        lambda: lists.read("name"),
+        lambda: lists.find("name"),
+        lambda: lists.create("name", {"h-1": "h-1"}, "", monotonic() + 60),
+    ]
+
+
+def of_the_canary(container: Container) -> list[Call]:
+    heard = CosmosHeard(container, "canary")
+    return [heard.read, lambda: heard.write(Heard(1), None), lambda: heard.write(Heard(2), '"1"')]
+
+
+def of_a_source(container: Container) -> list[Call]:
+    source = CosmosSource(container, dict)
+    return [lambda: source.read(KEY), lambda: source.newest(KEY)]
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        of_entries,
+        of_walks,
+        of_effects,
+        of_set_aside,
+        of_reactions,
+        of_target_lists,
+        of_the_canary,
+        of_a_source,
+    ],
+)
+async def test_a_container_that_is_missing_is_a_store_that_is_away(
+    missing: tuple[Container, Any], calls: Callable[[Container], list[Call]]
+) -> None:
+    container, _ = missing
+    for each in await told(calls(container)):
+        assert f"container {MISSING} of database" in each
+
+
+@pytest.mark.parametrize("own", [False, True])
+async def test_a_source_whose_container_is_missing_is_a_store_that_is_away(
+    missing: tuple[Container, Any], *, own: bool
+) -> None:
+    container, feed = missing
+    documents = SourceDocuments.of_library("thing")
+    lot = CosmosParkingLot(container, "t", ParkedDocuments(EventReader()), ttl_seconds=60)
+    events = CosmosEventSource(container, feed, EventReader(), lot, documents, "/test", own=own)
+    calls: list[Call] = [
+        lambda: events.events(KEY, range(1, 3), None, fenced=False),
+        lambda: events.events(KEY, range(1, 3), NOON, fenced=True),
+        lambda: events.held(KEY),
+        lambda: events.last(KEY),
+    ]
+    if own:
+        source = OwnSource(container, feed, documents, dict)
+        calls += [lambda: source.read(KEY), lambda: source.newest(KEY)]
+    for each in await told(calls):
+        assert f"container {MISSING} of database" in each
+
+
+async def test_what_is_looked_for_in_partitions_that_cannot_be_listed_is_not_taken_for_gone(
+    cosmos_server: Service, missing: tuple[Container, Any]
+) -> None:
+    _, feed = missing
+    async with (
+        contacts_database(cosmos_server) as database,
+        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+    ):
+        container = Container(client, database.id, CONTACTS)
+        documents = SourceDocuments.of_library("thing")
+        lot = CosmosParkingLot(container, "t", ParkedDocuments(EventReader()), ttl_seconds=60)
+        events = CosmosEventSource(container, feed, EventReader(), lot, documents, "/test", own=True)
+        for each in await told(
+            [
+                lambda: OwnSource(container, feed, documents, dict).newest(KEY),
+                lambda: events.events(KEY, range(1, 3), None, fenced=True),
+                lambda: events.last(KEY),
+            ]
+        ):
+            assert f"container {MISSING} of database" in each
+
+
+async def test_a_store_without_its_container_of_records_does_not_answer_a_check(
+    cosmos_server: Service,
+) -> None:
+    async with contacts_database(cosmos_server) as database, AsyncExitStack() as resources:
+        environment = {"COSMOS": cosmos_server.connection_string, "COSMOS_DATABASE": database.id}
+        await CosmosDatabase(set_aside=SET_ASIDE).open(environment, resources).check()
+        with pytest.raises(Misconfigured, match=f"container {MISSING} of database"):
+            await CosmosDatabase(set_aside=MISSING).open(environment, resources).check()
