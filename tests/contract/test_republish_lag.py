@@ -183,7 +183,7 @@ async def test_a_store_that_refuses_to_tell_its_partitions_or_to_fence_one_is_an
     world: World, operation: str
 ) -> None:
     await world.cosmos.faults.add("refuse", operation=operation, count=None, container=CONTACTS)
-    with pytest.raises(Misconfigured, match="refuses a request of this service .*400.*preflight"):
+    with pytest.raises(Misconfigured, match=r"refuses a request of this service .*400.*preflight"):
         await fenced(world)
 
 
