@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
+from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
@@ -108,6 +109,43 @@ async def test_what_a_read_has_shown_stays_shown_where_another_key_met_a_replica
         assert await cosmos.faults.pending() == []
         await cosmos.faults.add("lag", container=CONTACTS, seconds=600, count=None)
         assert await elsewhere.read("first", "key") is not None
+
+
+async def test_a_session_that_no_replica_can_answer_is_forgotten(
+    container: LateOnce, cosmos: Service
+) -> None:
+    """As of a container that was restored: with that session every read of this process would fail."""
+    await cosmos.faults.clear()
+    async with cosmos_client(Connection(cosmos.connection_string), None) as client:
+        notes = client.get_database_client(container.database).get_container_client(CONTACTS)
+        await notes.create_item({"id": "first", "partitionKey": "key", "type": "note"})
+        await notes.read_item("first", "key")
+        await cosmos.faults.add(
+            "session-not-available", count=None, operation="read", container=CONTACTS
+        )  # it meets who asks with a session
+        with pytest.raises(CosmosHttpResponseError) as behind:
+            await notes.read_item("first", "key")
+        assert behind.value.sub_status == 1002
+        assert (await notes.read_item("first", "key"))["id"] == "first"
+        await cosmos.faults.clear()
+
+
+async def test_a_read_that_meets_a_replica_that_is_behind_fails_as_such_where_no_session_is_left_to_forget(
+    container: LateOnce, cosmos: Service
+) -> None:
+    """The SDK has forgotten it before, and a read that was refused has told it no other."""
+    await cosmos.faults.clear()
+    async with cosmos_client(Connection(cosmos.connection_string), None) as client:
+        notes = client.get_database_client(container.database).get_container_client(CONTACTS)
+        await notes.create_item({"id": "first", "partitionKey": "key", "type": "note"})
+        await notes.read_item("first", "key")
+        for _ in range(2):
+            with pytest.raises(CosmosHttpResponseError) as behind:
+                await notes.read_item("first", "key", session_token="0:-1#999")
+            assert (behind.value.status_code, behind.value.sub_status) == (404, 1002)
+            await cosmos.faults.add("refuse", operation="read", container=CONTACTS)
+            with pytest.raises(CosmosHttpResponseError, match="refused"):
+                await notes.read_item("first", "key")
 
 
 _LIST = "SELECT * FROM c WHERE c.type = 'note' ORDER BY c.id"
