@@ -88,6 +88,24 @@ async def test_what_another_wrote_and_a_read_has_shown_stays_shown(
     assert await container.read("second", "key") is not None
 
 
+@pytest.mark.parametrize("is_there", [False, True])
+async def test_what_is_created_is_seen_by_the_next_read_and_what_was_there_before_too(
+    container: LateOnce, cosmos: Service, *, is_there: bool
+) -> None:
+    """A token of an earlier write of ours takes the place of the SDK's own."""
+    created = {"id": "second", "partitionKey": "key", "type": "note"}
+    async with another(container) as elsewhere:
+        if is_there:
+            await elsewhere.create(created)
+    await cosmos.faults.add("lag", container=CONTACTS, seconds=600, count=None)
+    if is_there:
+        with pytest.raises(StoreFailed, match="409"):
+            await container.create(created)
+    else:
+        await container.create(created)
+    assert await container.read("second", "key") is not None
+
+
 async def test_what_a_read_has_found_gone_stays_gone(container: LateOnce, cosmos: Service) -> None:
     async with another(container) as elsewhere:
         await elsewhere.execute("key", [Write.delete("first")])

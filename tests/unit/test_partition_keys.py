@@ -67,7 +67,8 @@ def test_a_number_that_every_reader_of_json_reads_alike_is_a_key(number: float) 
 
 def test_no_two_keys_have_one_text() -> None:
     keys: list[Any] = ["1", 1, True, "true", "\0", 1.5, "1.5", ("a", "b"), ("ab", ""), ("a", 1), ("a", True)]
-    assert len({ONE.text(key) for key in keys}) == len(keys)
+    assert len({ONE.text(key) for key in keys}) == len({ONE.name(key) for key in keys}) == len(keys)
+    assert {len(ONE.name(key)) for key in keys} == {32}
     assert ONE.text(1) == ONE.text(1.0), "JSON has one number"
     assert PARTITION_KEY.text("a") == "a"
 
