@@ -106,6 +106,41 @@ async def test_what_is_created_is_seen_by_the_next_read_and_what_was_there_befor
     assert await container.read("second", "key") is not None
 
 
+@pytest.mark.parametrize("count", [1, None], ids=["one answer", "no answer"])
+@pytest.mark.parametrize(
+    ("write", "status"),
+    [
+        (Write.create({"id": "second", "partitionKey": "key", "type": "note"}), 409),
+        (Write.replace({"id": "second", "partitionKey": "key", "type": "memo"}, '"another"'), 412),
+    ],
+)
+async def test_what_a_refusal_told_is_seen_by_the_next_read_though_the_refusal_had_no_session_token(
+    container: LateOnce, cosmos: Service, write: Write, status: int, count: int | None
+) -> None:
+    async with another(container) as elsewhere:
+        await elsewhere.execute("key", [note("second", "key")])
+    await cosmos.faults.add("lag", container=CONTACTS, seconds=600, count=None)
+    await cosmos.faults.add("no-session-token", container=CONTACTS, operation="batch", count=count)
+    with pytest.raises(StoreFailed, match=f"{status}"):
+        await container.execute("key", [write])
+    assert await container.read("second", "key") is not None
+    assert container.fences == 1
+
+
+@pytest.mark.parametrize("has_token", [True, False])
+async def test_what_is_found_to_exist_is_seen_by_the_next_read(
+    container: LateOnce, cosmos: Service, *, has_token: bool
+) -> None:
+    async with another(container) as elsewhere:
+        await elsewhere.execute("key", [note("second", "key")])
+    await cosmos.faults.add("lag", container=CONTACTS, seconds=600, count=None)
+    if not has_token:
+        await cosmos.faults.add("no-session-token", container=CONTACTS, operation="batch", count=None)
+    assert await container.exists("second", "key")
+    assert await container.read("second", "key") is not None
+    assert not await container.exists("third", "key")
+
+
 async def test_what_a_read_has_found_gone_stays_gone(container: LateOnce, cosmos: Service) -> None:
     async with another(container) as elsewhere:
         await elsewhere.execute("key", [Write.delete("first")])
