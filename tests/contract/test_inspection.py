@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from azure.core.exceptions import AzureError, ClientAuthenticationError
+from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient, DatabaseProxy
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
@@ -74,7 +75,7 @@ def raising(error: Exception) -> Callable[..., Awaitable[None]]:
 async def test_a_container_is_told_as_it_is_deployed(
     cosmos_server: Service, database: DatabaseProxy, closed: list[CosmosClient]
 ) -> None:
-    policy = {
+    policy: dict[str, Any] = {
         "indexingMode": "consistent",
         "includedPaths": [{"path": "/type/?"}],
         "excludedPaths": [{"path": "/*"}],
@@ -83,13 +84,10 @@ async def test_a_container_is_told_as_it_is_deployed(
             [{"path": "/a", "order": "ascending"}, {"path": "/c", "order": "descending"}],
         ],
     }
-    key = {"paths": ["/tenantId", "/bookingId"], "kind": "MultiHash", "version": 2}
+    key = PartitionKey(["/tenantId", "/bookingId"], kind="MultiHash")
+    none: dict[str, Any] = {"indexingMode": "none", "automatic": False}
     await database.create_container("told", key, default_ttl=60, indexing_policy=policy)
-    await database.create_container(
-        "not indexed",
-        {"paths": ["/partitionKey"], "kind": "Hash"},
-        indexing_policy={"indexingMode": "none", "automatic": False},
-    )
+    await database.create_container("not indexed", PartitionKey("/partitionKey"), indexing_policy=none)
     async with inspecting(cosmos_server, database.id) as inspection:
         found = await inspection.container("told")
         bare = await inspection.container("not indexed")

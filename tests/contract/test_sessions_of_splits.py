@@ -3,14 +3,17 @@
 Every replica lags, so a read without the session token of a write does not see the write.
 """
 
+import itertools
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
+from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.settings.connections import Connection
@@ -127,6 +130,18 @@ async def test_what_a_refusal_told_is_seen_by_the_next_read_though_the_refusal_h
     assert container.fences == 1
 
 
+async def test_a_refusal_without_a_session_token_and_without_a_fence_behind_it_tells_nothing(
+    container: LateOnce, cosmos: Service
+) -> None:
+    async with another(container) as elsewhere:
+        await elsewhere.execute("key", [note("second", "key")])
+    await cosmos.faults.add("no-session-token", container=CONTACTS, operation="batch")
+    await cosmos.faults.add("refuse", container=CONTACTS, operation="batch")
+    with pytest.raises(StoreFailed) as failed:
+        await container.execute("key", [note("second", "key")])
+    assert failed.value.failure.kind is Kind.INVALID, "what became of the fence, not the conflict before it"
+
+
 @pytest.mark.parametrize("has_token", [True, False])
 async def test_what_is_found_to_exist_is_seen_by_the_next_read(
     container: LateOnce, cosmos: Service, *, has_token: bool
@@ -215,3 +230,24 @@ async def test_a_list_tells_each_document_once_though_the_sdk_tells_some_twice(
     assert [item["id"] for item in await container.first(_LIST, {}, 30)] == ids
     await cosmos.faults.split(container.database, CONTACTS, lower)
     assert [item["id"] for item in await container.first(_LIST, {}, 30)] == ids
+
+
+@pytest.mark.parametrize(("times", "asked"), [(2, 3), (99, 3)])
+async def test_a_list_that_tells_a_document_twice_is_asked_for_again_and_not_for_ever(
+    container: LateOnce, monkeypatch: pytest.MonkeyPatch, times: int, asked: int
+) -> None:
+    queries = itertools.count(1)
+
+    async def told(*_: object, **__: object) -> AsyncIterator[dict[str, str]]:
+        yield {"id": "a", "_rid": "1"}
+        if next(queries) <= times:
+            yield {"id": "a", "_rid": "1"}
+
+    monkeypatch.setattr(ContainerProxy, "query_items", told)
+    if times < asked:
+        assert [item["id"] for item in await container.first(_LIST, {}, 30)] == ["a"]
+    else:
+        with pytest.raises(StoreFailed) as failed:
+            await container.first(_LIST, {}, 30)
+        assert failed.value.failure.kind is Kind.PASSING
+    assert next(queries) == asked + 1

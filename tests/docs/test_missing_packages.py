@@ -80,7 +80,7 @@ def test_the_required_modules_are_those_of_the_requirements_files() -> None:
 def test_who_follows_the_feed_is_told_which_package_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cosmos_changefeed", None)
     with pytest.raises(Misconfigured, match=r"cosmos-changefeed.* not installed; .*cosmos-outbox\[relay\]"):
-        assert changefeed.session_lsn
+        getattr(changefeed, "session_lsn")  # noqa: B009 - a type checker takes it for one that is there
 
 
 def test_what_we_use_of_the_feed_is_named_where_it_is_imported() -> None:

@@ -133,8 +133,8 @@ async def test_a_declared_file_is_checked_and_closed_with_the_service(tmp_path: 
     assert not wal.exists(), "the last who closes it writes all into the file"
 
 
-RUNNING = {"running": RunningEffect(1, "e", "p", NOON)}
-OPEN = {"open": (Open(1, "e", WhyOpen.UNSURE, NOON),)}
+RUNNING: dict[str, Any] = {"running": RunningEffect(1, "e", "p", NOON)}
+OPEN: dict[str, Any] = {"open": (Open(1, "e", WhyOpen.UNSURE, NOON),)}
 
 
 async def test_pages_of_effects_end_where_no_more_are(database: Database) -> None:
