@@ -59,6 +59,8 @@ async def test_a_container_that_is_deleted_while_it_is_used_is_told_by_its_name(
         container = Container(client, database.id, CONTACTS)
         await container.check()
         await database.delete_container(CONTACTS)
+        with pytest.raises(Misconfigured, match=f"container {CONTACTS} of database {database.id}"):
+            await container.check()
         for call in (
             lambda: container.read("i", "p"),
             lambda: container.execute("p", [Write.create({"id": "i", "partitionKey": "p"})]),
