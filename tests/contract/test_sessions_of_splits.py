@@ -142,6 +142,24 @@ async def test_a_refusal_without_a_session_token_and_without_a_fence_behind_it_t
     assert failed.value.failure.kind is Kind.INVALID, "what became of the fence, not the conflict before it"
 
 
+@pytest.mark.parametrize(
+    ("fault", "kind", "fences"),
+    [("session-not-available", Kind.BEHIND, 1), ("refuse", Kind.INVALID, 0)],
+)
+async def test_after_a_read_that_no_replica_could_answer_and_no_other_a_fence_comes_first(
+    container: LateOnce, cosmos: Service, fault: str, kind: Kind, fences: int
+) -> None:
+    async with another(container):
+        await cosmos.faults.add(fault, container=CONTACTS, operation="read", count=None)
+        with pytest.raises(StoreFailed) as failed:
+            await container.read("first", "key")
+        assert failed.value.failure.kind is kind
+        await cosmos.faults.clear()
+        assert await container.read("first", "key") is not None
+        assert await container.read("first", "key") is not None
+        assert container.fences == fences
+
+
 @pytest.mark.parametrize("has_token", [True, False])
 async def test_what_is_found_to_exist_is_seen_by_the_next_read(
     container: LateOnce, cosmos: Service, *, has_token: bool
