@@ -123,6 +123,15 @@ async def test_why_events_wait_is_told_from_what_relays_have_kept(observer: Rela
     ]
 
 
+async def test_failures_are_told_from_a_time_on(observer: RelayObserver) -> None:
+    at = utc_now()
+    failures = replace(observer.failures, clock=lambda: at)
+    await failures.note(Hindrance.BROKER_AWAY, "x" * 1000)
+    [told] = await failures.since(at)
+    assert (told.reason, told.at, told.detail) == (Hindrance.BROKER_AWAY, at, "x" * 400)
+    assert await failures.since(at + timedelta(microseconds=1)) == []
+
+
 @pytest.mark.known_gap(Gap.CHANGE_FEED)
 async def test_a_failure_from_before_the_oldest_change_is_no_reason(observer: RelayObserver) -> None:
     earlier = replace(observer.failures, clock=lambda: utc_now() - timedelta(hours=1))

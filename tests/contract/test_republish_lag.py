@@ -14,7 +14,13 @@ from uuid import uuid4
 import pytest
 from azure.cosmos.aio import ContainerProxy, DatabaseProxy
 
-from cosmos_changefeed import ChangeFeedProcessor, PhysicalPartition, effective_key, physical_partitions
+from cosmos_changefeed import (
+    ChangeFeedProcessor,
+    FeedRangeGone,
+    PhysicalPartition,
+    effective_key,
+    physical_partitions,
+)
 from cosmos_outbox.cli import publish_again as command
 from cosmos_outbox.cli.publish_again import RepublishingPlan
 from cosmos_outbox.cosmos.relay.history import CosmosEventHistory
@@ -24,7 +30,7 @@ from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.outbox.feed import FeedEvent
 from cosmos_outbox.outbox.republish import RepublishingProgress, Span
-from cosmos_outbox.settings.errors import NotForwardedYet
+from cosmos_outbox.settings.errors import Misconfigured, NotForwardedYet
 from cosmos_outbox.wiring.outbox import Outbox, wire_outbox
 from devstack.testing import Service, eventually, running
 from infra.bootstrap import service as contact_service
@@ -155,6 +161,42 @@ async def test_a_store_that_goes_on_splitting_ends_the_fences_as_unavailable(
 
     monkeypatch.setattr("cosmos_changefeed.physical_partitions", then_split)
     with pytest.raises(Unavailable, match="split"):
+        await fenced(world)
+
+
+async def test_partitions_that_are_split_while_they_are_asked_who_they_are_are_asked_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = itertools.count(1)
+
+    async def split_meanwhile(feed: ContainerProxy) -> list[PhysicalPartition]:
+        if next(asked) == 1:
+            raise FeedRangeGone("split each time")
+        return await physical_partitions(feed)
+
+    monkeypatch.setattr("cosmos_changefeed.physical_partitions", split_meanwhile)
+    assert len((await fenced(world)).split(",")) == PARTITIONS
+
+
+@pytest.mark.parametrize("operation", ["feed", "batch"])
+async def test_a_store_that_refuses_to_tell_its_partitions_or_to_fence_one_is_an_error_of_ours(
+    world: World, operation: str
+) -> None:
+    await world.cosmos.faults.add("refuse", operation=operation, count=None, container=CONTACTS)
+    with pytest.raises(Misconfigured, match=r"refuses a request of this service .*400.*preflight"):
+        await fenced(world)
+
+
+async def test_a_partition_for_which_no_key_is_found_is_unavailable(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [first, *_] = await physical_partitions(world.outbox.feed)
+
+    async def in_the_first(*_: object) -> str:
+        return first.feed_range.min
+
+    monkeypatch.setattr("cosmos_changefeed.effective_key", in_the_first)
+    with pytest.raises(Unavailable, match="no partition key was found"):
         await fenced(world)
 
 

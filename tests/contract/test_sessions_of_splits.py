@@ -3,13 +3,17 @@
 Every replica lags, so a read without the session token of a write does not see the write.
 """
 
+import itertools
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
+from azure.cosmos.aio import ContainerProxy
+from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.settings.connections import Connection
@@ -87,6 +91,89 @@ async def test_what_another_wrote_and_a_read_has_shown_stays_shown(
     assert await container.read("second", "key") is not None
 
 
+@pytest.mark.parametrize("is_there", [False, True])
+async def test_what_is_created_is_seen_by_the_next_read_and_what_was_there_before_too(
+    container: LateOnce, cosmos: Service, *, is_there: bool
+) -> None:
+    """A token of an earlier write of ours takes the place of the SDK's own."""
+    created = {"id": "second", "partitionKey": "key", "type": "note"}
+    async with another(container) as elsewhere:
+        if is_there:
+            await elsewhere.create(created)
+    await cosmos.faults.add("lag", container=CONTACTS, seconds=600, count=None)
+    if is_there:
+        with pytest.raises(StoreFailed, match="409"):
+            await container.create(created)
+    else:
+        await container.create(created)
+    assert await container.read("second", "key") is not None
+
+
+@pytest.mark.parametrize("count", [1, None], ids=["one answer", "no answer"])
+@pytest.mark.parametrize(
+    ("write", "status"),
+    [
+        (Write.create({"id": "second", "partitionKey": "key", "type": "note"}), 409),
+        (Write.replace({"id": "second", "partitionKey": "key", "type": "memo"}, '"another"'), 412),
+    ],
+)
+async def test_what_a_refusal_told_is_seen_by_the_next_read_though_the_refusal_had_no_session_token(
+    container: LateOnce, cosmos: Service, write: Write, status: int, count: int | None
+) -> None:
+    async with another(container) as elsewhere:
+        await elsewhere.execute("key", [note("second", "key")])
+    await cosmos.faults.add("lag", container=CONTACTS, seconds=600, count=None)
+    await cosmos.faults.add("no-session-token", container=CONTACTS, operation="batch", count=count)
+    with pytest.raises(StoreFailed, match=f"{status}"):
+        await container.execute("key", [write])
+    assert await container.read("second", "key") is not None
+    assert container.fences == 1
+
+
+async def test_a_refusal_without_a_session_token_and_without_a_fence_behind_it_tells_nothing(
+    container: LateOnce, cosmos: Service
+) -> None:
+    async with another(container) as elsewhere:
+        await elsewhere.execute("key", [note("second", "key")])
+    await cosmos.faults.add("no-session-token", container=CONTACTS, operation="batch")
+    await cosmos.faults.add("refuse", container=CONTACTS, operation="batch")
+    with pytest.raises(StoreFailed) as failed:
+        await container.execute("key", [note("second", "key")])
+    assert failed.value.failure.kind is Kind.INVALID, "what became of the fence, not the conflict before it"
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "fences"),
+    [("session-not-available", Kind.BEHIND, 1), ("refuse", Kind.INVALID, 0)],
+)
+async def test_after_a_read_that_no_replica_could_answer_and_no_other_a_fence_comes_first(
+    container: LateOnce, cosmos: Service, fault: str, kind: Kind, fences: int
+) -> None:
+    async with another(container):
+        await cosmos.faults.add(fault, container=CONTACTS, operation="read", count=None)
+        with pytest.raises(StoreFailed) as failed:
+            await container.read("first", "key")
+        assert failed.value.failure.kind is kind
+        await cosmos.faults.clear()
+        assert await container.read("first", "key") is not None
+        assert await container.read("first", "key") is not None
+        assert container.fences == fences
+
+
+@pytest.mark.parametrize("has_token", [True, False])
+async def test_what_is_found_to_exist_is_seen_by_the_next_read(
+    container: LateOnce, cosmos: Service, *, has_token: bool
+) -> None:
+    async with another(container) as elsewhere:
+        await elsewhere.execute("key", [note("second", "key")])
+    await cosmos.faults.add("lag", container=CONTACTS, seconds=600, count=None)
+    if not has_token:
+        await cosmos.faults.add("no-session-token", container=CONTACTS, operation="batch", count=None)
+    assert await container.exists("second", "key")
+    assert await container.read("second", "key") is not None
+    assert not await container.exists("third", "key")
+
+
 async def test_what_a_read_has_found_gone_stays_gone(container: LateOnce, cosmos: Service) -> None:
     async with another(container) as elsewhere:
         await elsewhere.execute("key", [Write.delete("first")])
@@ -110,6 +197,43 @@ async def test_what_a_read_has_shown_stays_shown_where_another_key_met_a_replica
         assert await elsewhere.read("first", "key") is not None
 
 
+async def test_a_session_that_no_replica_can_answer_is_forgotten(
+    container: LateOnce, cosmos: Service
+) -> None:
+    """As of a container that was restored: with that session every read of this process would fail."""
+    await cosmos.faults.clear()
+    async with cosmos_client(Connection(cosmos.connection_string), None) as client:
+        notes = client.get_database_client(container.database).get_container_client(CONTACTS)
+        await notes.create_item({"id": "first", "partitionKey": "key", "type": "note"})
+        await notes.read_item("first", "key")
+        await cosmos.faults.add(
+            "session-not-available", count=None, operation="read", container=CONTACTS
+        )  # it meets who asks with a session
+        with pytest.raises(CosmosHttpResponseError) as behind:
+            await notes.read_item("first", "key")
+        assert behind.value.sub_status == 1002
+        assert (await notes.read_item("first", "key"))["id"] == "first"
+        await cosmos.faults.clear()
+
+
+async def test_a_read_that_meets_a_replica_that_is_behind_fails_as_such_where_no_session_is_left_to_forget(
+    container: LateOnce, cosmos: Service
+) -> None:
+    """The SDK has forgotten it before, and a read that was refused has told it no other."""
+    await cosmos.faults.clear()
+    async with cosmos_client(Connection(cosmos.connection_string), None) as client:
+        notes = client.get_database_client(container.database).get_container_client(CONTACTS)
+        await notes.create_item({"id": "first", "partitionKey": "key", "type": "note"})
+        await notes.read_item("first", "key")
+        for _ in range(2):
+            with pytest.raises(CosmosHttpResponseError) as behind:
+                await notes.read_item("first", "key", session_token="0:-1#999")
+            assert (behind.value.status_code, behind.value.sub_status) == (404, 1002)
+            await cosmos.faults.add("refuse", operation="read", container=CONTACTS)
+            with pytest.raises(CosmosHttpResponseError, match="refused"):
+                await notes.read_item("first", "key")
+
+
 _LIST = "SELECT * FROM c WHERE c.type = 'note' ORDER BY c.id"
 
 
@@ -124,3 +248,24 @@ async def test_a_list_tells_each_document_once_though_the_sdk_tells_some_twice(
     assert [item["id"] for item in await container.first(_LIST, {}, 30)] == ids
     await cosmos.faults.split(container.database, CONTACTS, lower)
     assert [item["id"] for item in await container.first(_LIST, {}, 30)] == ids
+
+
+@pytest.mark.parametrize(("times", "asked"), [(2, 3), (99, 3)])
+async def test_a_list_that_tells_a_document_twice_is_asked_for_again_and_not_for_ever(
+    container: LateOnce, monkeypatch: pytest.MonkeyPatch, times: int, asked: int
+) -> None:
+    queries = itertools.count(1)
+
+    async def told(*_: object, **__: object) -> AsyncIterator[dict[str, str]]:
+        yield {"id": "a", "_rid": "1"}
+        if next(queries) <= times:
+            yield {"id": "a", "_rid": "1"}
+
+    monkeypatch.setattr(ContainerProxy, "query_items", told)
+    if times < asked:
+        assert [item["id"] for item in await container.first(_LIST, {}, 30)] == ["a"]
+    else:
+        with pytest.raises(StoreFailed) as failed:
+            await container.first(_LIST, {}, 30)
+        assert failed.value.failure.kind is Kind.PASSING
+    assert next(queries) == asked + 1

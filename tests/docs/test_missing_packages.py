@@ -14,6 +14,7 @@ import pytest
 
 from cosmos_outbox.cli import installed
 from cosmos_outbox.cli.main import PARTS
+from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.settings import extras
 from cosmos_outbox.settings.errors import Misconfigured
 from tests.support.paths import ROOT
@@ -75,6 +76,19 @@ def test_the_required_modules_are_those_of_the_requirements_files() -> None:
     assert needed - ours - {"email-validator"} == packages(lines), (
         "email-validator comes with pydantic[email]"
     )
+
+
+def test_who_follows_the_feed_is_told_which_package_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cosmos_changefeed", None)
+    with pytest.raises(Misconfigured, match=r"cosmos-changefeed.* not installed; .*cosmos-outbox\[relay\]"):
+        getattr(changefeed, "session_lsn")  # noqa: B009 - a type checker takes it for one that is there
+
+
+def test_what_we_use_of_the_feed_is_named_where_it_is_imported() -> None:
+    with pytest.raises(
+        AttributeError, match=r"'cosmos_outbox.cosmos.store.changefeed' has no attribute 'Pulse'"
+    ):
+        assert changefeed.Pulse  # type: ignore[attr-defined]  # which the package has
 
 
 def test_what_the_library_needs_is_what_installing_it_brings() -> None:

@@ -8,7 +8,7 @@ from azure.cosmos import exceptions as cosmos
 from azure.servicebus import exceptions as servicebus
 from azure.servicebus._pyamqp.error import AMQPLinkError, ErrorCondition, MessageException, MessageSendFailed
 
-from cosmos_outbox.cosmos.store.errors import Kind, classify
+from cosmos_outbox.cosmos.store.errors import Failure, Kind, classify
 from cosmos_outbox.outbox.errors import Throttled, Unavailable
 from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.servicebus.errors import (
@@ -88,6 +88,39 @@ def test_the_headers_beside_a_cosmos_status_are_kept() -> None:
     error = failure.error()
     assert isinstance(error, Throttled)
     assert error.retry_after_seconds == 1.5
+
+
+@pytest.mark.parametrize(("told", "seconds"), [("250", 0.25), (None, 1.0), ("soon", 1.0)])
+def test_without_a_readable_time_a_throttled_client_waits_a_second(told: str | None, seconds: float) -> None:
+    headers = {} if told is None else {"x_ms_retry_after_ms": told}
+    error = classify(http_error(429, **headers)).error()
+    assert isinstance(error, Throttled)
+    assert error.retry_after_seconds == seconds
+
+
+def test_what_was_answered_is_told_and_that_nothing_was() -> None:
+    answered = classify(http_error(503))
+    assert (answered.status, answered.detail) == (503, "CosmosHttpResponseError 503/0")
+    for error in (cosmos.CosmosHttpResponseError(message="m"), TimeoutError()):
+        assert classify(error).status == 0
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [
+        (Failure(Kind.THROTTLED, "429/3200", retry_after_seconds=7.0), Throttled),
+        (Failure(Kind.PASSING, "503/0"), Unavailable),
+        (Failure(Kind.NO_CONTAINER, "404/1003", container="container c of database d"), Unavailable),
+        (Failure(Kind.INVALID, "400/0"), Unavailable),
+    ],
+)
+def test_who_waits_whatever_the_reason_is_told_the_reason_all_the_same(
+    failure: Failure, kind: type[Throttled | Unavailable]
+) -> None:
+    error = failure.passing()
+    assert type(error) is kind
+    assert str(error) == str(failure.error())
+    assert not isinstance(error, Throttled) or error.retry_after_seconds == 7.0
 
 
 @pytest.mark.parametrize(

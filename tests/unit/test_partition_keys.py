@@ -1,5 +1,6 @@
 """Where an item's partition key stands is declared once, and read and written in one way."""
 
+import math
 from typing import Any
 
 import pytest
@@ -36,9 +37,38 @@ def test_a_key_is_written_and_read_at_its_paths(paths: PartitionKeyPaths, key: A
     assert paths.key([*key] if isinstance(key, tuple) else key) == key
 
 
+@pytest.mark.parametrize(
+    ("paths", "given", "message"),
+    [
+        (ONE, ["a"], "one value, of /tenantId"),
+        (NESTED, ("a", "b"), "one value, of /owner/tenant/id"),
+        (TWO, "a", "a list with a value for each of /tenantId, /owner/id"),
+        (TWO, ["a"], "a list with a value for each of /tenantId, /owner/id"),
+        (TWO, ["a", 1, True], "a list with a value for each of /tenantId, /owner/id"),
+        (ONE, 2**53, r"below 2\^53"),
+        (ONE, -(2**53), r"below 2\^53"),
+        (ONE, math.inf, r"below 2\^53"),
+        (ONE, "", "not empty"),
+        (TWO, ["a", None], "not empty"),
+    ],
+)
+def test_what_is_no_key_of_the_container_is_refused_with_the_form_of_one(
+    paths: PartitionKeyPaths, given: Any, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        paths.key(given)
+    assert paths.valid(given) is None
+
+
+@pytest.mark.parametrize("number", [2**53 - 1, 1 - 2**53, 0, -1.5])
+def test_a_number_that_every_reader_of_json_reads_alike_is_a_key(number: float) -> None:
+    assert ONE.key(number) == number
+
+
 def test_no_two_keys_have_one_text() -> None:
     keys: list[Any] = ["1", 1, True, "true", "\0", 1.5, "1.5", ("a", "b"), ("ab", ""), ("a", 1), ("a", True)]
-    assert len({ONE.text(key) for key in keys}) == len(keys)
+    assert len({ONE.text(key) for key in keys}) == len({ONE.name(key) for key in keys}) == len(keys)
+    assert {len(ONE.name(key)) for key in keys} == {32}
     assert ONE.text(1) == ONE.text(1.0), "JSON has one number"
     assert PARTITION_KEY.text("a") == "a"
 

@@ -7,7 +7,7 @@ has an id and a sequence, so that a late message finds that the aggregate is del
 
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from cosmos_outbox.cosmos.aggregates.change_records import CHANGE_TYPE
@@ -63,12 +63,12 @@ class Remains:
 class Held:
     """What a partition holds of an aggregate."""
 
-    living: bool = False
+    living: bool
     """The aggregate is there and not deleted."""
-    has_events: bool = False
-    foreign: Sequence[str] = field(default_factory=list)
+    has_events: bool
+    foreign: Sequence[str]
     """Types of documents that are not of this aggregate: they are left."""
-    session_token: str = ""
+    session_token: str
     """Of a fence behind the look: it knows of all that was seen."""
 
 

@@ -59,10 +59,10 @@ class Expiry:
         try:
             properties = await self.container.read()
             key = properties["partitionKey"]
-            paths = key["paths"] if len(key["paths"]) > 1 else key["paths"][0]
             await self.database.replace_container(
                 self.container,
-                PartitionKey(paths, kind=key.get("kind", "Hash"), version=key.get("version", 2)),
+                # Of a container with a key of the first version the service may tell no version.
+                PartitionKey(key["paths"], kind=key.get("kind", "Hash"), version=key.get("version", 1)),
                 indexing_policy=properties.get("indexingPolicy"),
                 default_ttl=default_ttl,
                 conflict_resolution_policy=properties.get("conflictResolutionPolicy"),

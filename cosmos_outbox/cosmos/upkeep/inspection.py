@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Self
 
@@ -69,7 +69,7 @@ class CosmosInspection(AbstractAsyncContextManager["CosmosInspection"]):
         self._database = database
         self._clock = clock
         self.ahead: timedelta | None = None
-        """How far the service's clock is ahead of ours, to a second or two; None before the first answer."""
+        """How far the service's clock is ahead of ours, to a second or two; None: no answer has told it."""
 
     async def __aenter__(self) -> Self:
         try:
@@ -135,7 +135,8 @@ class CosmosInspection(AbstractAsyncContextManager["CosmosInspection"]):
         """Compare the clocks. Without a readable date, which a proxy may have removed, nothing is known."""
         for name, value in headers.items():
             if name.lower() == "date":
-                self.ahead = _time(str(value), self._clock()) - self._clock()
+                with contextlib.suppress(ValueError):
+                    self.ahead = parsedate_to_datetime(str(value)) - self._clock()
 
 
 class _NotThere(Exception):
@@ -164,13 +165,6 @@ def _reported(read_headers: Callable[[Mapping[str, Any]], None]) -> Iterator[Non
         ValueError
     ) as error:  # the SDK raises it for a connection string without its parts, or a damaged key
         raise UnusableConnection from error
-
-
-def _time(text: str, otherwise: datetime) -> datetime:
-    try:
-        return parsedate_to_datetime(text)
-    except ValueError:
-        return otherwise
 
 
 def _state(properties: Mapping[str, Any]) -> ContainerState:
