@@ -65,6 +65,7 @@ def judge(need: Needed, state: ContainerState | None, database: str) -> Iterator
     yield _partition_key(need, state)
     yield _ttl(need, state)
     yield _index(need, state)
+    yield from _unique_keys(need, state)
 
 
 def _partition_key(need: Needed, state: ContainerState) -> Finding:
@@ -156,6 +157,18 @@ def _index(need: Needed, state: ContainerState) -> Finding:
             f'exclude "/*" and include {paths}' if need.queried else 'exclude "/*"',
         )
     return ok(need.subject, f"indexed: {paths}")
+
+
+def _unique_keys(need: Needed, state: ContainerState) -> Iterator[Finding]:
+    """What an event lacks counts as null, and as alike: https://learn.microsoft.com/azure/cosmos-db/unique-keys."""
+    for paths in state.unique_keys:
+        yield wrong(
+            need.subject,
+            f"{_written_paths(paths)} is a unique key. Events have no such value, which counts as one and the same: a "
+            "partition takes one of them, and refuses every change after it",
+            "a unique key cannot be removed: create another container without it, and make what must be unique "
+            "the id of a document",
+        )
 
 
 def parked_for_others(container: str, destinations: Sequence[str]) -> Iterator[Finding]:

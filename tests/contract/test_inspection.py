@@ -104,6 +104,25 @@ async def test_a_container_is_told_as_it_is_deployed(
     assert (bare.default_ttl, bare.indexing.enabled) == (None, False)
 
 
+async def test_the_unique_keys_of_a_container_are_told(
+    cosmos_server: Service, database: DatabaseProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the service has them; devstack makes no container with one."""
+    properties = await database.get_container_client(CONTACTS).read()
+    keys = {"uniqueKeys": [{"paths": ["/email", "/city"]}, {"paths": ["/number"]}]}
+
+    async def read(*_: object, **__: object) -> dict[str, Any]:
+        return {**properties, "uniqueKeyPolicy": keys}
+
+    async with inspecting(cosmos_server, database.id) as inspection:
+        plain = await inspection.container(CONTACTS)
+        monkeypatch.setattr(ContainerProxy, "read", read)
+        found = await inspection.container(CONTACTS)
+    assert plain is not None
+    assert found is not None
+    assert (plain.unique_keys, found.unique_keys) == ((), (("/email", "/city"), ("/number",)))
+
+
 async def test_of_a_missing_database_each_container_is_missing(cosmos_server: Service) -> None:
     async with inspecting(cosmos_server, "no-such-database") as inspection:
         assert await inspection.container(CONTACTS) is None

@@ -195,6 +195,8 @@ def test_operators_call_the_aggregates_by_their_types() -> None:
          ["the default TTL is 60, and the service's OwnContainer says -1"]),
         (ContainerState(("/tenantId", "/bookingId"), -1, IndexingPolicy(True, ("/type/?",), ("/*",))), {},
          ["/aggregateType/?, /aggregateId/? is queried and not indexed"]),
+        (ContainerState(("/tenantId", "/bookingId"), -1, IndexingPolicy(True, ("/*",), ()), (("/email", "/city"),)), {},
+         ["/email, /city is a unique key"]),
     ],
 )  # fmt: skip
 def test_preflight_looks_at_the_container_as_it_was_declared(

@@ -56,6 +56,8 @@ class ContainerState:
     default_ttl: int | None
     """Seconds; -1: on, and only items with a TTL of their own expire; None: off, and the TTL of items is ignored."""
     indexing: IndexingPolicy
+    unique_keys: tuple[tuple[str, ...], ...] = ()
+    """The paths of each."""
 
 
 class CosmosInspection(AbstractAsyncContextManager["CosmosInspection"]):
@@ -181,5 +183,8 @@ def _state(properties: Mapping[str, Any]) -> ContainerState:
                 for parts in policy.get("compositeIndexes") or ()
                 if all(part.get("order", "ascending").lower() == "ascending" for part in parts)
             ),
+        ),
+        unique_keys=tuple(
+            tuple(key["paths"]) for key in (properties.get("uniqueKeyPolicy") or {}).get("uniqueKeys") or ()
         ),
     )
