@@ -11,6 +11,7 @@ token fails, and a fence comes before the next read. What was learned since the 
 
 import re
 from collections import OrderedDict
+from typing import Any
 
 _MOST = 10_000
 """How many partitions are remembered; the one that was used longest ago is forgotten first."""
@@ -20,6 +21,24 @@ _MOST_RANGES = 2
 
 _TOKEN = re.compile(r"(?P<range>[^:,]+):(?P<version>-?\d+)#(?P<lsn>\d+)(#.*)?")
 """``<partition key range>:<version>#<global LSN>#<region>=<LSN>...``, as the SDKs read it."""
+
+
+class SdkSessions(dict[str, Any]):
+    """What the SDK keeps of containers: nothing of one whose id it does not know, and it deletes what is there alone.
+
+    azure-cosmos 4.17 learns a container's id by an item. It files the session token of an answer without one (a list,
+    a 404) under None where it has not learned the id yet, for all containers: a read of one then asks for what another
+    has seen, and fails (404/1002). After that it forgets the container's session, and at the next such answer it ends
+    with a KeyError, since there is none left to forget (``SessionContainer.set_session_token``,
+    ``clear_session_token``). We send our own tokens where we rely on one.
+    """
+
+    def __setitem__(self, container: str | None, tokens: Any) -> None:
+        if container is not None:
+            super().__setitem__(container, tokens)
+
+    def __delitem__(self, container: str) -> None:
+        self.pop(container, None)
 
 
 class SessionTokens:
