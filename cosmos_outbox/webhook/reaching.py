@@ -28,7 +28,7 @@ async def reach(target: Webhook, *, seconds: float) -> float:
         async with asyncio.timeout(seconds):
             resolver = CheckedResolver(target, ThreadedResolver())
             addresses = [each["host"] for each in await resolver.resolve(host, port, socket.AF_UNSPEC)]
-            return await _opened(addresses, port, tls=host if tls else None)
+            return await _open(addresses, port, tls=host if tls else None)
     except AddressRefused:
         raise Misconfigured(
             f"{target.destination} leads to an address that may not be asked: correct WEBHOOK_URL, or set "
@@ -40,7 +40,7 @@ async def reach(target: Webhook, *, seconds: float) -> float:
         ) from error
 
 
-async def _opened(addresses: Sequence[str], port: int, *, tls: str | None) -> float:
+async def _open(addresses: Sequence[str], port: int, *, tls: str | None) -> float:
     """``tls``: whose certificate is asked for. Raises the OSError of the last address."""
     refused = OSError("the name has no address")
     for address in addresses:
