@@ -197,15 +197,22 @@ async def test_what_a_read_has_shown_stays_shown_where_another_key_met_a_replica
         assert await elsewhere.read("first", "key") is not None
 
 
-async def test_a_session_that_no_replica_can_answer_is_forgotten(
-    container: LateOnce, cosmos: Service
-) -> None:
-    """As of a container that was restored: with that session every read of this process would fail."""
+@asynccontextmanager
+async def read_once(container: LateOnce, cosmos: Service) -> AsyncIterator[ContainerProxy]:
+    """A client of ours that has written and read a note; no replica lags."""
     await cosmos.faults.clear()
     async with cosmos_client(Connection(cosmos.connection_string), None) as client:
         notes = client.get_database_client(container.database).get_container_client(CONTACTS)
         await notes.create_item({"id": "first", "partitionKey": "key", "type": "note"})
         await notes.read_item("first", "key")
+        yield notes
+
+
+async def test_a_session_that_no_replica_can_answer_is_forgotten(
+    container: LateOnce, cosmos: Service
+) -> None:
+    """As of a container that was restored: with that session every read of this process would fail."""
+    async with read_once(container, cosmos) as notes:
         await cosmos.faults.add(
             "session-not-available", count=None, operation="read", container=CONTACTS
         )  # it meets who asks with a session
@@ -220,11 +227,7 @@ async def test_a_read_that_meets_a_replica_that_is_behind_fails_as_such_where_no
     container: LateOnce, cosmos: Service
 ) -> None:
     """The SDK has forgotten it before, and a read that was refused has told it no other."""
-    await cosmos.faults.clear()
-    async with cosmos_client(Connection(cosmos.connection_string), None) as client:
-        notes = client.get_database_client(container.database).get_container_client(CONTACTS)
-        await notes.create_item({"id": "first", "partitionKey": "key", "type": "note"})
-        await notes.read_item("first", "key")
+    async with read_once(container, cosmos) as notes:
         for _ in range(2):
             with pytest.raises(CosmosHttpResponseError) as behind:
                 await notes.read_item("first", "key", session_token="0:-1#999")

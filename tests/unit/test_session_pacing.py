@@ -215,16 +215,21 @@ def test_a_wait_without_a_session_after_an_outage_says_that_it_is_over(
 
 @pytest.mark.parametrize("opens", [False, True])
 @pytest.mark.parametrize("error", [ServiceBusError("x"), OperationTimeoutError()])
-async def test_a_worker_is_unready_when_no_session_can_be_opened_not_when_one_fails(
+def test_a_worker_is_unready_when_no_session_can_be_opened_not_when_one_fails(
     error: AzureError, *, opens: bool
 ) -> None:
-    client, stop, work = Refusing(error, opens, session=Session()), asyncio.Event(), Work()
-    serving = asyncio.create_task(Sessions(cast(Any, client), "t", "s").serve(nothing, stop, work, slots=1))
-    await eventually(lambda: client.asked)
-    await asyncio.sleep(0.02)
-    assert (work.waiting_for is None) is opens
-    stop.set()
-    await serving
+    async def story() -> None:
+        client, stop, work = Refusing(error, opens, session=Session()), asyncio.Event(), Work()
+        serving = asyncio.create_task(
+            Sessions(cast(Any, client), "t", "s").serve(nothing, stop, work, slots=1)
+        )
+        await asyncio.sleep(0.5)
+        assert client.asked
+        assert (work.waiting_for is None) is opens
+        stop.set()
+        await serving
+
+    in_virtual_time(story())
 
 
 async def test_one_session_that_fails_does_not_make_a_worker_unready() -> None:

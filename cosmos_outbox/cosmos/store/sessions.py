@@ -24,13 +24,13 @@ _TOKEN = re.compile(r"(?P<range>[^:,]+):(?P<version>-?\d+)#(?P<lsn>\d+)(#.*)?")
 
 
 class SdkSessions(dict[str, Any]):
-    """What the SDK keeps of containers: nothing of one whose id it does not know, and it deletes what is there alone.
+    """What the SDK keeps of containers: nothing of one whose id it does not know; what is gone may be deleted again.
 
-    azure-cosmos 4.17 learns a container's id by an item. It files the session token of an answer without one (a list,
-    a 404) under None where it has not learned the id yet, for all containers: a read of one then asks for what another
-    has seen, and fails (404/1002). After that it forgets the container's session, and at the next such answer it ends
-    with a KeyError, since there is none left to forget (``SessionContainer.set_session_token``,
-    ``clear_session_token``). We send our own tokens where we rely on one.
+    azure-cosmos 4.17 learns a container's id by an item, or by a request that brings no session token of its own. It
+    files the token of an answer without an item (a list, a 404) under None where it has not learned the id yet, for all
+    containers: a read of one then asks for what another has seen, and fails (404/1002). After that it forgets the
+    container's session, and at the next such answer it ends with a KeyError, since there is none left to forget
+    (``SessionContainer.set_session_token``, ``clear_session_token``). We send our own tokens where we rely on one.
     """
 
     def __setitem__(self, container: str | None, tokens: Any) -> None:
