@@ -52,7 +52,7 @@ simulate: venv ## run SEEDS (100) seeds of the code in virtual time; SEED=n TRAC
 	@exec $(BIN) -m cosmos_outbox.testing.simulation $(SIMULATED) $(if $(SEED),--seed $(SEED) $(if $(TRACE),--trace $(TRACE)),\
 	--seeds $(SEEDS)) $(if $(FIFO),--fifo) $(if $(FULL),--full) $(ARGS)
 
-mutate: venv ## change FILES in one place at a time (SAMPLE of each): does a rule of the simulation see it, or a test?
+mutate: venv ## change FILES in one place at a time (SAMPLE of them): does a rule of the simulation see it, or a test?
 	@exec $(BIN) -m tests.simulation.mutation $(FILES) $(if $(SAMPLE),--sample $(SAMPLE)) $(ARGS)
 
 lint: venv ## check style, format and types; change nothing

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from tests.simulation.mutation.__main__ import harmless
+from tests.simulation.mutation.__main__ import chosen, harmless
 from tests.simulation.mutation.collected import run_collected
 from tests.simulation.mutation.covering import Covering
 from tests.simulation.mutation.forks import Told, forked, warm
@@ -122,3 +122,12 @@ def test_what_is_called_harmless_is_a_mutant_of_the_code_as_it_is() -> None:
     }
     assert harmless().keys() <= there
     assert all(len(why) > 10 for why in harmless().values())
+
+
+def test_a_sample_is_one_of_all_the_files_and_another_draw_is_another_choice() -> None:
+    files = ["cosmos_outbox/outbox/parking.py", PAGE]
+    everything, sample = chosen(files, None, 0), chosen(files, 20, 0)
+    assert {each.file for each in everything} == set(files)
+    assert len({(each.file, each.number) for each in sample}) == 20
+    assert sample == chosen(files, 20, 0) != chosen(files, 20, 1)
+    assert chosen(files, 10_000, 1) == everything

@@ -190,9 +190,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code."""
     parser = argparse.ArgumentParser("python -m tests.simulation.mutation", description=__doc__)
     parser.add_argument("files", nargs="+", metavar="FILE", help="or a folder")
-    parser.add_argument(
-        "--sample", type=int, help="so many of each file, the same ones each time; default: all"
-    )
+    parser.add_argument("--sample", type=int, help="so many of all, the same ones each time; default: all")
+    parser.add_argument("--draw", type=int, default=0, help="another choice of as many")
     parser.add_argument("--seconds", type=float, default=10.0, help="of one core, for one that survives")
     parser.add_argument("--again", action="store_true", help="forget what is known from before")
     parser.add_argument("--survivors", action="store_true", help="try those that survived again")
@@ -202,12 +201,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     os.environ["PYTHONHASHSEED"] = "0"
     files = [each for name in given.files for each in files_in(Path(name).resolve())]
-    chosen = [each for file in files for each in _chosen(file, given.sample)]
+    sample = chosen(files, given.sample, given.draw)
     results = Results(given.again)
-    todo = [each for each in chosen if _is_open(results.of(each), given.survivors)]
+    todo = [each for each in sample if _is_open(results.of(each), given.survivors)]
     if todo and not given.report:
         _judge_all(todo, results, given)
-    return 1 if report(chosen, results) else 0
+    return 1 if report(sample, results) else 0
 
 
 def _is_open(told: Told | None, survivors: bool) -> bool:
@@ -216,12 +215,13 @@ def _is_open(told: Told | None, survivors: bool) -> bool:
     return survivors and told["by"] != "simulation" and not told["tests"]
 
 
-def _chosen(file: str, sample: int | None) -> list[Mutant]:
-    found = mutants(file, (ROOT / file).read_text())
+def chosen(files: Sequence[str], sample: int | None, draw: int) -> list[Mutant]:
+    """A sample is one of all: the share that survives in it is the whole's, whatever the sizes of the files."""
+    found = [each for file in files for each in mutants(file, (ROOT / file).read_text())]
     if sample is None or sample >= len(found):
         return found
-    drawn = random.Random(file).sample(found, sample)
-    return sorted(drawn, key=lambda each: each.number)
+    numbers = random.Random(draw).sample(range(len(found)), sample)
+    return [found[each] for each in sorted(numbers)]
 
 
 if __name__ == "__main__":
