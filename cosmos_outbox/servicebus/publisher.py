@@ -11,8 +11,7 @@ is not tried. Sending an event twice does no harm: the topic drops a message wit
 import asyncio
 import logging
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 
 from azure.core.exceptions import AzureError
 from azure.core.settings import settings
@@ -22,13 +21,12 @@ from azure.servicebus.aio import ServiceBusClient
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.hindrance import Hindrance
-from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Refused, Unknown
+from cosmos_outbox.outbox.publisher import AggregateEvents, Guarantees, Outcome, Refused, Unknown
 from cosmos_outbox.servicebus.batches import Batch, Chain, Room, halves, pack
 from cosmos_outbox.servicebus.errors import (
     HINDRANCES,
     IMPOSSIBLE,
     SDK_ERRORS,
-    TOO_LARGE,
     Verdict,
     error_type,
     verdict,
@@ -36,12 +34,20 @@ from cosmos_outbox.servicebus.errors import (
 from cosmos_outbox.servicebus.message import (
     TRACEPARENT,
     PropertyTooLarge,
-    exact_size,
     is_encodable,
     message_from_event,
     size_at_most,
 )
 from cosmos_outbox.servicebus.senders import Limits, Sender, Senders
+from cosmos_outbox.servicebus.sending import (
+    SendingAggregate,
+    SendingMessage,
+    SendingPage,
+    first_too_large,
+    is_mixed,
+    postpone,
+    stop_at_too_large,
+)
 from cosmos_outbox.settings.transports import SESSIONS
 from cosmos_outbox.telemetry import messaging
 
@@ -60,55 +66,6 @@ _OF_THE_SERVICE = (AzureError, OSError, TimeoutError)
 _LATE = Unknown(0, "the topic did not take the events in time", Hindrance.TOO_SLOW)
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass
-class _Aggregate:
-    """How far one aggregate's events have got."""
-
-    messages: list["_Message"] = field(default_factory=list)
-    impossible: str | None = None
-    """Why the event behind the last message can never be sent."""
-    accepted: int = 0
-    stopped: Refused | Unknown | None = None
-    postponed: bool = False
-    """The topic refused to take it with others: it is sent by itself once nothing of the page is under way."""
-
-    @property
-    def unsent(self) -> list["_Message"]:
-        return [] if self.stopped else self.messages[self.accepted :]
-
-    @property
-    def outcome(self) -> Outcome:
-        if self.stopped is None and self.impossible is not None:
-            return Refused(self.accepted, self.impossible, shown_by_event=True)
-        return self.stopped or Accepted()
-
-
-@dataclass(frozen=True, eq=False)
-class _Message:
-    aggregate: _Aggregate
-    message: ServiceBusMessage
-    size: int
-
-
-@dataclass
-class _Page:
-    aggregates: list[_Aggregate]
-    until: float
-    """By the monotonic clock: after this time nothing more is tried."""
-    away: Unknown | None = None
-    """Why nothing more of the page is tried."""
-
-    @property
-    def unsent(self) -> list[_Message]:
-        return [message for aggregate in self.aggregates for message in aggregate.unsent]
-
-    def give_up(self, away: Unknown, messages: Iterable[_Message]) -> None:
-        """Whether the topic has these messages is not known, and no others are tried."""
-        self.away = away
-        for aggregate in (one.aggregate for one in messages):
-            aggregate.stopped = aggregate.stopped or replace(away, accepted=aggregate.accepted)
 
 
 class ServiceBusPublisher:
@@ -149,7 +106,7 @@ class ServiceBusPublisher:
     async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
         """Send each aggregate's events in order, all of them in as few sends as possible."""
         sdk_traces = settings.tracing_implementation() is not None  # looked up once: that takes a microsecond
-        sending = _Page([self._prepared(group, sdk_traces=sdk_traces) for group in page], until)
+        sending = SendingPage([self._prepared(group, sdk_traces=sdk_traces) for group in page], until)
         if sending.unsent:
             try:
                 async with asyncio.timeout(until - monotonic()):
@@ -158,17 +115,17 @@ class ServiceBusPublisher:
                 sending.give_up(_LATE, sending.unsent)
         return [aggregate.outcome for aggregate in sending.aggregates]
 
-    async def _send_all(self, page: _Page) -> None:
+    async def _send_all(self, page: SendingPage) -> None:
         try:
             limits = await self._senders.limits(batches=self._batches_at_once(page))
-            if any(_too_large(each, limits.message_bytes) is not None for each in page.aggregates):
+            if any(first_too_large(each, limits.message_bytes) is not None for each in page.aggregates):
                 await self._senders.renew()  # only a new link tells whether that is still so
                 limits = await self._senders.limits(batches=1)
         except SDK_ERRORS as error:
             messaging.no_link(self._topic, len(page.unsent), error_type(error))
             page.give_up(_away(*self._verdict(error)), page.unsent)
             return
-        _stop_at_too_large(page.aggregates, limits.message_bytes)
+        stop_at_too_large(page.aggregates, limits.message_bytes)
         await self._send_page(page, limits)
         if page.unsent:  # postponed, since the topic has just refused to mix sessions
             await self._send_page(page, limits)
@@ -181,9 +138,9 @@ class ServiceBusPublisher:
     def _mixes(self) -> bool:
         return not self._partitioned and not self.refused_mixes
 
-    def _prepared(self, group: AggregateEvents, *, sdk_traces: bool) -> _Aggregate:
+    def _prepared(self, group: AggregateEvents, *, sdk_traces: bool) -> SendingAggregate:
         """The messages up to the first event for which the SDK cannot make a message."""
-        aggregate = _Aggregate()
+        aggregate = SendingAggregate()
         for event in group.events:
             try:
                 message = message_from_event(
@@ -200,10 +157,10 @@ class ServiceBusPublisher:
             except Exception as error:  # noqa: BLE001 - what one event makes raise, it is that event's fault
                 aggregate.impossible = f"{IMPOSSIBLE} ({type(error).__name__})"
                 break
-            aggregate.messages.append(_Message(aggregate, message, size))
+            aggregate.messages.append(SendingMessage(aggregate, message, size))
         return aggregate
 
-    def _batches_at_once(self, page: _Page) -> int:
+    def _batches_at_once(self, page: SendingPage) -> int:
         """How many are likely to fly side by side; known better once a link tells its limits."""
         aggregates = sum(bool(aggregate.unsent) for aggregate in page.aggregates)
         if not self._mixes:
@@ -211,7 +168,7 @@ class ServiceBusPublisher:
         size = sum(min(message.size, LEAST_BATCH_BYTES) for message in page.unsent)
         return min(aggregates, math.ceil(size / LEAST_BATCH_BYTES))
 
-    async def _send_page(self, page: _Page, limits: Limits) -> None:
+    async def _send_page(self, page: SendingPage, limits: Limits) -> None:
         for aggregate in page.aggregates:
             aggregate.postponed = False
         room = Room(
@@ -225,11 +182,11 @@ class ServiceBusPublisher:
             for chain in chains:
                 sending.create_task(self._send_chain(page, chain))
 
-    async def _send_chain(self, page: _Page, chain: Chain[_Message]) -> None:
+    async def _send_chain(self, page: SendingPage, chain: Chain[SendingMessage]) -> None:
         for batch in chain:
             await self._send(page, batch)
 
-    async def _send(self, page: _Page, batch: Batch[_Message]) -> None:
+    async def _send(self, page: SendingPage, batch: Batch[SendingMessage]) -> None:
         """Send what may still be sent of a batch, in halves where the topic refuses it."""
         if not (batch := self._still_to_be_sent(page, batch)):
             return
@@ -247,7 +204,7 @@ class ServiceBusPublisher:
         if refusal is not None:
             await self._handle_refusal(page, batch, *refusal)
 
-    async def _refusal(self, sender: Sender, batch: Batch[_Message]) -> tuple[Verdict, str] | None:
+    async def _refusal(self, sender: Sender, batch: Batch[SendingMessage]) -> tuple[Verdict, str] | None:
         """Why the topic did not accept the batch; None: it did."""
         if len(batch) == 1 and not is_encodable(
             batch[0].message
@@ -274,19 +231,24 @@ class ServiceBusPublisher:
     def _verdict(self, error: BaseException) -> tuple[Verdict, str]:
         return verdict(error, f"topic {self._topic} (SERVICEBUS_TOPIC)")
 
-    def _still_to_be_sent(self, page: _Page, batch: Batch[_Message]) -> Batch[_Message]:
+    def _still_to_be_sent(self, page: SendingPage, batch: Batch[SendingMessage]) -> Batch[SendingMessage]:
         """Decided anew when the batch has its sender: other sends may have failed while it waited for that."""
         if page.away is None and monotonic() >= page.until:
             page.away = _LATE  # the cancellation may still be on its way
         if page.away is not None:
             page.give_up(page.away, batch)
         batch = [one for one in batch if one.aggregate.stopped is None and not one.aggregate.postponed]
-        return _postponed(batch) if _is_mixed(batch) and not self._mixes else batch
+        if is_mixed(batch) and not self._mixes:
+            postpone(batch)
+            return []
+        return batch
 
-    async def _handle_refusal(self, page: _Page, batch: Batch[_Message], kind: Verdict, reason: str) -> None:
-        if kind is Verdict.NOT_TOGETHER and _is_mixed(batch):
+    async def _handle_refusal(
+        self, page: SendingPage, batch: Batch[SendingMessage], kind: Verdict, reason: str
+    ) -> None:
+        if kind is Verdict.NOT_TOGETHER and is_mixed(batch):
             self._mix_no_more()
-            _postponed(batch)
+            postpone(batch)
         elif kind not in (Verdict.NEVER, Verdict.NO_MESSAGE):
             page.give_up(_away(kind, reason), batch)
         elif len(batch) == 1:
@@ -307,25 +269,6 @@ class ServiceBusPublisher:
         self.refused_mixes += 1
 
 
-def _stop_at_too_large(aggregates: Iterable[_Aggregate], limit: int) -> None:
-    """A message that its link does not take would cost the link: it is found before anything is sent."""
-    for aggregate in aggregates:
-        if (number := _too_large(aggregate, limit)) is not None:
-            aggregate.impossible = TOO_LARGE
-            del aggregate.messages[number:]
-
-
-def _too_large(aggregate: _Aggregate, limit: int) -> int | None:
-    """The number of the aggregate's first message that is larger."""
-    sizes = enumerate(aggregate.messages)
-    return next((n for n, one in sizes if one.size > limit and _exceeds(one.message, limit)), None)
-
-
-def _exceeds(message: ServiceBusMessage, limit: int) -> bool:
-    """Of a message that cannot be encoded, False: its send tells that."""
-    return is_encodable(message) and exact_size(message) > limit
-
-
 def _away(kind: Verdict, reason: str) -> Unknown:
     return Unknown(0, reason, HINDRANCES.get(kind, Hindrance.BROKER_AWAY))
 
@@ -333,14 +276,3 @@ def _away(kind: Verdict, reason: str) -> Unknown:
 def _traceparent(message: ServiceBusMessage) -> str | None:
     found = (message.application_properties or {}).get(TRACEPARENT)
     return found if isinstance(found, str) else None
-
-
-def _is_mixed(batch: Batch[_Message]) -> bool:
-    return len({id(one.aggregate) for one in batch}) > 1
-
-
-def _postponed(batch: Batch[_Message]) -> Batch[_Message]:
-    """Nothing is left of the batch for now; what follows of its aggregates must not overtake it."""
-    for one in batch:
-        one.aggregate.postponed = True
-    return []
