@@ -152,7 +152,7 @@ class Marker:
             return given_back
         return replace(given_back, refusal=replace(self.refusal, attempts=self.refusal.attempts + 1, at=now))
 
-    def refused(self, event_id: str, reason: str, now: datetime, *, passing: bool = False) -> "Marker":
+    def refused(self, event_id: str, reason: str, now: datetime, *, passing: bool) -> "Marker":
         """The replay ended at an event that the broker refuses."""
         before = self.refusal.attempts if self.refusal and self.refusal.event_id == event_id else 0
         refusal = Refusal(event_id, reason, before + 1, now, passing)

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.event import Timestamp, WireModel
+from cosmos_outbox.outbox.feed import Document
 
 _NAMESPACE = UUID("8a3ef6a4-6a4f-4a0c-9c44-0a2c8e1f5d10")
 
@@ -59,6 +60,11 @@ class Notice:
             aggregate_id=self.aggregate.id,
             discarded_event_id=_event_id(self.discarded_event_id),
         )
+
+    @property
+    def data(self) -> Document:
+        """The event as subscribers get it."""
+        return self.event.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def _event_id(text: str) -> UUID | None:

@@ -46,12 +46,12 @@ class ParkedEvent:
     reason: str
     parked_at: datetime
     state: ParkedState
-    attempts: int = 0
+    attempts: int
     """How many times the broker, or the relay in its place, has refused the event."""
-    attempted_at: datetime | None = None
+    attempted_at: datetime | None
     """The time of the last of these attempts."""
-    discarding: Discarding | None = None
-    is_notice: bool = False
+    discarding: Discarding | None
+    is_notice: bool
     """Whether it stands in the place of an event that was discarded."""
     document: Document = field(default_factory=dict, repr=False)
 

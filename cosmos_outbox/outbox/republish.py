@@ -216,8 +216,6 @@ def _take_out(
         progress.discarded += len(given_up)
         notices = [_notice(key, event, marker) for event in given_up if event.sequence is not None]
         left[key] = in_order([*kept, *notices])
-        if not left[key]:
-            del left[key]
 
 
 def _notice(key: AggregateKey, discarded: FeedEvent, marker: Marker) -> OutboxEvent:
@@ -230,7 +228,7 @@ def _notice(key: AggregateKey, discarded: FeedEvent, marker: Marker) -> OutboxEv
         sequence=notice.sequence,
         created_at=notice.created_at,
         schema_version=notice.event.schema_version,
-        data=notice.event.model_dump(mode="json", by_alias=True, exclude_none=True),
+        data=notice.data,
     )
 
 

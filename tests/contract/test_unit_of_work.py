@@ -285,3 +285,11 @@ async def test_one_aggregate_read_twice_and_changed_twice_is_a_bug_that_is_told(
             found.aggregate.describe(text, at=LATER)
         with pytest.raises(ValueError, match="same id"):
             await work.commit()
+
+
+async def test_an_aggregate_that_a_commit_had_no_part_of_has_no_receipt(store: Store) -> None:
+    async with store.open() as work:
+        work.add(Contact.create(DETAILS, at=NOON))
+        commit = await work.commit()
+    with pytest.raises(KeyError, match="add or get it before the commit"):
+        commit.receipt(Contact.create(DETAILS, at=NOON))

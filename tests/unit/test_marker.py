@@ -19,19 +19,33 @@ def attempts(marker: Marker) -> int:
 
 
 def test_each_refusal_of_the_same_event_counts() -> None:
-    again = BLOCKED.refused(BLOCKED.in_the_way or "", "still too large", NOON)
+    again = BLOCKED.refused(BLOCKED.in_the_way or "", "still too large", NOON, passing=False)
 
     assert attempts(BLOCKED) == 1
     assert attempts(again) == 2
-    assert attempts(again.refused(event("a", 2).id, "still too large", NOON)) == 3
+    assert attempts(again.refused(event("a", 2).id, "still too large", NOON, passing=False)) == 3
 
 
 def test_the_next_event_that_is_refused_begins_at_one() -> None:
-    assert attempts(BLOCKED.refused(event("a", 3).id, "too large as well", NOON)) == 1
+    assert attempts(BLOCKED.refused(event("a", 3).id, "too large as well", NOON, passing=False)) == 1
 
 
 def test_an_event_that_a_replay_meets_first_begins_at_one() -> None:
-    assert attempts(Marker(contact_key("a"), blocked_since=NOON).refused("b", "too large", NOON)) == 1
+    assert (
+        attempts(Marker(contact_key("a"), blocked_since=NOON).refused("b", "too large", NOON, passing=False))
+        == 1
+    )
+
+
+def test_of_an_aggregate_that_has_no_marker_nothing_is_parked_or_accepted() -> None:
+    unknown = Marker(contact_key("a"))
+    assert (unknown.blocked, unknown.waiting, unknown.accepted) == (False, 0, 0)
+
+
+def test_what_has_no_sequence_and_comes_before_the_first_that_has_one_stays_before_it() -> None:
+    unsequenced = replace(event("a", 9), sequence=None)
+    _, places = Marker(contact_key("a")).with_parked([unsequenced, event("a", 1)])
+    assert places == sorted(places)
 
 
 def test_a_replay_has_its_time_and_no_more() -> None:

@@ -40,7 +40,7 @@ OF = AggregateKey("contact", "c")
 def parked(state: ParkedState, aggregate: AggregateKey | None = OF) -> ParkedEvent:
     given_up = Discarding(NOW, "a test") if state is ParkedState.DISCARDED else None
     return ParkedEvent(
-        "0" * 32, "e", aggregate, None, None, "too large", NOW, state, attempted_at=NOW, discarding=given_up
+        "0" * 32, "e", aggregate, None, None, "too large", NOW, state, 0, NOW, given_up, is_notice=False
     )
 
 

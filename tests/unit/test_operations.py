@@ -31,7 +31,8 @@ def replay(path: str) -> Request:
 def parked(aggregate: AggregateKey | None) -> ParkedEvent:
     return ParkedEvent(
         id="0" * 32, event_id="e", aggregate=aggregate, action=None, sequence=None, reason="too large",
-        parked_at=datetime(2026, 3, 1, tzinfo=UTC), state=ParkedState.WAITING, document={},
+        parked_at=datetime(2026, 3, 1, tzinfo=UTC), state=ParkedState.WAITING,
+        attempts=0, attempted_at=None, discarding=None, is_notice=False,
     )  # fmt: skip
 
 

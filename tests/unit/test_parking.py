@@ -59,6 +59,16 @@ async def test_a_discarding_that_lost_a_race_is_decided_anew() -> None:
     assert given_up.state is ParkedState.DISCARDED
 
 
+async def test_what_was_given_up_is_listed_for_who_asks_for_it_alone() -> None:
+    lot = FakeParkingLot()
+    event = await _parked(lot)
+    await _parking(lot).discard(event.id, "it will never be right")
+
+    listed, given_up = await _parking(lot).page(9, None), await _parking(lot).page(9, None, discarded=True)
+    assert [each.is_notice for each in listed.items] == [True]
+    assert [each.event_id for each in given_up.items] == [event.event_id]
+
+
 async def test_a_discarding_that_loses_every_race_says_so_and_changes_nothing() -> None:
     lot = _Contended(races=20)
     event = await _parked(lot)
@@ -129,7 +139,7 @@ async def _has_the_first_turn(seed: int) -> str:
         refused = read(event_document(contact, 1))
         marker = Marker(contact_key(contact)).block(refused, "refused", [], NOON)
         for _ in range(attempts - 1):
-            marker = marker.refused(refused.id, "refused", NOON)
+            marker = marker.refused(refused.id, "refused", NOON, passing=False)
         await lot.park(marker.claimed("dead", NOON), [refused])
     with using(replace(SYSTEM, random=Random(seed))):
         await _parking(lot, topic).upkeep()

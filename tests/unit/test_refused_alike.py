@@ -10,7 +10,7 @@ from cosmos_outbox.outbox.errors import NotDelivered
 from cosmos_outbox.outbox.feed import FeedEvent
 from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.page import Forwarded
-from cosmos_outbox.outbox.publisher import AggregateEvents, Outcome, Refused
+from cosmos_outbox.outbox.publisher import AggregateEvents, Failing, Outcome, Refused
 from cosmos_outbox.outbox.refused_alike import PATIENCE_SECONDS
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.ttl_guard import TtlGuard
@@ -27,6 +27,7 @@ class Refusing(BusPublisher):
     """Answers for some aggregates that it never takes their events, or that it cannot be reached."""
 
     reasons: dict[str, str] = field(default_factory=dict)
+    never: type[Refused | Failing] = Refused
     refuses_all: bool = False
 
     async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
@@ -34,7 +35,7 @@ class Refusing(BusPublisher):
 
     def _told(self, group: AggregateEvents) -> Outcome:
         reason = NEVER if self.refuses_all else self.reasons.get(group.aggregate.id)
-        return self.take(group) if reason is None else Refused(0, reason)
+        return self.take(group) if reason is None else self.never(0, reason)
 
     def refuse(self, *contacts: str, reason: str = NEVER) -> None:
         self.reasons |= {contact_id(contact): reason for contact in contacts}
@@ -68,8 +69,12 @@ def event(contact: str, sequence: int = 1) -> FeedEvent:
     return read(event_document(contact, sequence))
 
 
-async def test_a_page_that_is_refused_alike_waits_and_parks_nobody_while_somebody_can_still_mend_it() -> None:
-    bench = Bench()
+@pytest.mark.parametrize("never", [Refused, Failing])
+async def test_a_page_that_is_refused_alike_waits_and_parks_nobody_while_somebody_can_still_mend_it(
+    never: type[Refused | Failing],
+) -> None:
+    """Or one at which a broker fails that does not tell whether it took others meanwhile."""
+    bench = Bench(Refusing(never=never))
     bench.publisher.refuses_all = True
     while bench.now < PATIENCE_SECONDS:
         await bench.waits("a", "b", "c")

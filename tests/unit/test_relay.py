@@ -15,6 +15,7 @@ from cosmos_outbox.outbox.accepted import AcceptedEvents
 from cosmos_outbox.outbox.errors import NotDelivered, PreconditionFailed, Unavailable
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, Unread, in_order
 from cosmos_outbox.outbox.marker import Marker
+from cosmos_outbox.outbox.page import Forwarded
 from cosmos_outbox.outbox.publisher import AggregateEvents, Failing, Guarantees, Outcome, Refused, Unknown
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.ttl_guard import TtlGuard
@@ -374,7 +375,7 @@ async def test_a_document_of_no_contact_is_not_passed_over_while_it_can_neither_
 
 
 async def test_an_empty_batch_is_done_without_looking() -> None:
-    assert (await relay(lot=None).forward([])).sent == 0
+    assert await relay(lot=None).forward([]) == Forwarded(sent=0, parked=0, dropped=0)
 
 
 async def test_a_bug_is_not_mistaken_for_a_broker_that_is_away() -> None:

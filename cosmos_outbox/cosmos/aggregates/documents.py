@@ -174,7 +174,7 @@ def notice_document(notice: Notice, *, partition_key: Any, paths: PartitionKeyPa
         "type": EVENT_TYPE,
         "aggregateType": notice.aggregate.type,
         "aggregateId": notice.aggregate.id,
-        "data": notice.event.model_dump(mode="json", by_alias=True, exclude_none=True),
+        "data": notice.data,
     }
     return item | {DIGEST: digest(item, paths), SCHEMA_VERSION: notice.event.schema_version}
 
