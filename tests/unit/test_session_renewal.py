@@ -70,3 +70,24 @@ def test_a_lock_is_renewed_at_a_third_of_its_time_for_as_long_as_a_message_is_ha
         return session.asked
 
     assert in_virtual_time(story()) == pytest.approx(asked, abs=0.1), "and no more once it is handled"
+
+
+def test_a_renewal_that_takes_a_moment_to_end_has_ended_before_its_session_is_closed() -> None:
+    @dataclass
+    class Slow(Locked):
+        ended: bool = False
+
+        async def renew_lock(self) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(1)
+                self.ended = True
+
+    async def story() -> None:
+        session = Slow()
+        async with renewed(cast(Any, session)):
+            await asyncio.sleep(15)
+        assert session.ended
+
+    in_virtual_time(story())
