@@ -128,6 +128,8 @@ class ServiceBusPublisher:
         stop_at_too_large(page.aggregates, limits.message_bytes)
         await self._send_page(page, limits)
         if page.unsent:  # postponed, since the topic has just refused to mix sessions
+            for aggregate in page.aggregates:
+                aggregate.postponed = False
             await self._send_page(page, limits)
 
     async def close(self) -> None:
@@ -169,8 +171,6 @@ class ServiceBusPublisher:
         return min(aggregates, math.ceil(size / LEAST_BATCH_BYTES))
 
     async def _send_page(self, page: SendingPage, limits: Limits) -> None:
-        for aggregate in page.aggregates:
-            aggregate.postponed = False
         room = Room(
             bytes=limits.batch_bytes - ENVELOPE_BYTES,
             messages=1 if self._partitioned else MOST_MESSAGES,

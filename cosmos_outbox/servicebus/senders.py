@@ -129,7 +129,7 @@ class Senders:
         try:
             return await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and turn.exception() is None:
+            if not turn.cancelled() and turn.exception() is None:
                 self._hand_on(turn.result())  # it came in the moment of the cancellation
             raise
 
@@ -182,8 +182,8 @@ class Senders:
         self._open_up_to(sum(not turn.done() for turn in self._waiting))
 
     def _open_up_to(self, wanted: int) -> None:
-        """So many at once, while there may be more."""
-        room = self._most - len(self._lent) - len(self._idle)
+        """So many at once, while there may be more. None is idle then: nobody would wait."""
+        room = self._most - len(self._lent)
         while len(self._opening) < min(wanted, room):
             task = asyncio.create_task(self._open())
             self._opening.add(task)
@@ -195,7 +195,7 @@ class Senders:
         except Exception as error:  # noqa: BLE001 - whoever waits gets it, and knows what it is
             self._opening_is_over()
             self._refused = True
-            if not (self._lent or self._idle or self._opening):
+            if not (self._lent or self._opening):
                 self._end_waiting(error)
         else:
             self._opening_is_over()

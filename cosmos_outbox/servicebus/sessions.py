@@ -22,7 +22,7 @@ from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.kernel.clock import monotonic, utc_now
 from cosmos_outbox.servicebus.bodies import body_of
 from cosmos_outbox.servicebus.errors import SDK_ERRORS, verdict
-from cosmos_outbox.servicebus.in_time import in_time, look_at
+from cosmos_outbox.servicebus.in_time import in_time
 from cosmos_outbox.servicebus.received import delivery_of
 from cosmos_outbox.telemetry.handling import handling
 from cosmos_outbox.telemetry.work import Pulse, Work
@@ -168,10 +168,7 @@ class Sessions:
         finally:
             for task in (opening, stopping):
                 task.cancel()
-            await asyncio.gather(
-                *(each for each in (opening, stopping) if not each.done()), return_exceptions=True
-            )
-            look_at(opening)  # it may have failed as the stop came
+            await asyncio.gather(opening, stopping, return_exceptions=True)
             with contextlib.suppress(*SDK_ERRORS):
                 await in_time(receiver.close(), monotonic() + _CLOSE_SECONDS)
 
