@@ -18,6 +18,7 @@ from cosmos_outbox.worker import running, vitals
 from cosmos_outbox.worker import subscriber as subscriber_worker
 from cosmos_outbox.worker.running import RunningHealth
 from devstack.testing import eventually
+from tests.support.telemetry import recording
 from tests.support.virtual_time import in_virtual_time
 
 
@@ -147,6 +148,15 @@ async def test_what_one_lease_sends_does_not_hide_what_another_waits_for(
     assert "delivered again" in caplog.text
     health.forwarding.failed("0", Unavailable("lease 0 waits"))
     assert caplog.text.count("lease 0 waits") == 2, "what begins anew is told at once"
+
+
+def test_a_reading_of_the_feed_that_fails_is_counted_and_a_page_that_failed_not_twice() -> None:
+    """Who forwards a page counts what befell it."""
+    with recording() as recorded:
+        log = relay_worker.ForwardingLog()
+        for error in (OSError("no network"), OSError("no network"), Unavailable("a page is not sent")):
+            log.failed("0", error)
+        assert recorded.points("outbox.relay.failed_rounds") == [({"outbox.reason": "store_away"}, 2)]
 
 
 async def test_the_newest_reason_of_the_own_leases_is_told() -> None:
