@@ -6,7 +6,7 @@ import json
 import azure.functions as func
 import pytest
 
-from cosmos_outbox import Event, Named, SqliteFile, SubscriberService
+from cosmos_outbox import Event, Named, SqliteFile, SubscriberService, testing
 from cosmos_outbox.functions import answering
 from cosmos_outbox.functions.function_app import app as function_app
 from cosmos_outbox.http import Answer, Request, methods
@@ -80,6 +80,22 @@ async def test_the_reason_that_an_operator_gives_stays_with_the_record() -> None
         assert (record.state, record.reason) == (RecordState.DISCARDED, "not ours")
         told = await call("get_set_aside", status=404, id=aside.id)
         assert "closed as discarded" in told["detail"]
+
+
+async def test_an_app_is_as_healthy_as_its_store() -> None:
+    call = Calls(function_app(service))
+    async with in_memory(service) as memory:
+        memory.faults.unavailable()
+        await call("health", status=503)
+        assert await call("health") == {"status": "healthy"}
+
+
+async def test_a_browser_asks_for_the_page_without_a_key_and_once() -> None:
+    app = function_app(service)
+    page = await testing.call(app, "GET", "/api/operations")
+    assert (page.status_code, page.mimetype) == (200, "text/html")
+    known = {"If-None-Match": page.headers["ETag"]}
+    assert (await testing.call(app, "GET", "/api/operations", headers=known)).status_code == 304
 
 
 def test_the_calls_of_a_second_subscriber_have_its_name_in_front() -> None:
