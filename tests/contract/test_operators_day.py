@@ -3,7 +3,6 @@
 import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import azure.functions as func
@@ -25,11 +24,9 @@ from devstack.testing import Service as Server
 from examples.fastapi.directory import FORM, entry_of, project
 from examples.fastapi.person import Person
 from tests.support.azure import Topic
-from tests.support.functions import Calls
+from tests.support.functions import NO_CONTEXT, Calls
 from tests.support.partner import added, renamed
 from tests.support.telemetry import recording
-
-NO_CONTEXT = SimpleNamespace(trace_context=SimpleNamespace(trace_parent=None), retry_context=None)
 
 
 class Day:

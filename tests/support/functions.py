@@ -3,10 +3,14 @@
 import importlib
 import json
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import azure.functions as func
 from azure.functions import Function
+
+NO_CONTEXT = SimpleNamespace(trace_context=SimpleNamespace(trace_parent=None), retry_context=None)
+"""Of an invocation of which nobody knows a trace."""
 
 
 def functions(module: str = "function_app") -> dict[str, Function]:
