@@ -148,6 +148,8 @@ async def test_an_operator_gives_up_what_is_in_the_way_and_sends_what_waits_behi
         "made-by-hand": bad["id"],
         behind["eventId"]: behind["id"],
     }
+    older = await call("get_history", query="before=2", path="people", id=person)
+    assert [each["sequence"] for each in older["events"]] == [1], "what is below the second one"
 
     told = await call(f"replay_parked{after}", {}, status=409, path="people", id=person)
     assert "made-by-hand" in told["detail"], "it is in the way"

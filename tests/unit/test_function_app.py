@@ -384,3 +384,11 @@ def test_the_app_of_a_service_that_only_subscribes_has_its_subscribers_and_their
         "post",
         True,
     )
+
+
+def test_resources_are_refused_by_a_service_that_does_not_keep_them() -> None:
+    hotel = SubscriberService("hotel", CosmosDatabase(), topic="guest-events")
+    with pytest.raises(
+        ValueError, match="hotel only subscribes: give the resources to the service that keeps"
+    ):
+        function_app(hotel, resources=[tasks])
