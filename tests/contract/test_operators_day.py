@@ -133,7 +133,8 @@ async def test_an_operator_gives_up_what_is_in_the_way_and_sends_what_waits_behi
     await renamed(day.wired, person, "Ada")
     await day.read(f"relay{after}")
 
-    assert (await call("get_instance"))["forwarded"] == 1
+    instance = await call("get_instance")
+    assert (instance["forwarded"], instance["lists"]) == (1, ["big-partner/parked", "set-aside"])
     assert (await call("get_relay"))["parkedPeople"] == 1
     page = await call(f"list_parked{after}", query="pageSize=1")
     rest = await call(f"list_parked{after}", query=f"continuationToken={page['continuationToken']}")
