@@ -133,6 +133,25 @@ async def test_a_deployment_that_is_wrong_is_told_before_the_block(world: World)
             raise AssertionError("the block has begun")
 
 
+async def test_a_connection_that_cannot_be_right_is_told_before_the_block(world: World) -> None:
+    """The subscribers would begin again and again, and receive nothing."""
+    wrong = world.settings | {"SERVICEBUS": "no connection string"}
+    with pytest.raises(ValueError, match="Connection string"):
+        async with running(world.service, environment=wrong, relay=False, slots=1):
+            raise AssertionError("the block has begun")
+
+
+async def test_a_package_that_the_transport_needs_and_is_not_there_is_told_before_the_block(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "cosmos_outbox.settings.extras.find_spec", lambda name: None if name == "azure.servicebus" else name
+    )
+    with pytest.raises(Misconfigured, match=r"azure-servicebus: not installed"):
+        async with running(world.service, environment=world.settings, subscribers=False):
+            raise AssertionError("the block has begun")
+
+
 async def test_a_worker_that_crashes_is_told_and_begun_again(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -17,11 +17,8 @@ import pytest
 
 from cosmos_outbox import Names, Service
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
-from cosmos_outbox.functions.edge.http_functions import http_function
-from cosmos_outbox.functions.function_app import App
 from cosmos_outbox.functions.function_app import app as function_app
 from cosmos_outbox.functions.receiving import AWAY_SECONDS, receive_from_queue
-from cosmos_outbox.http import Answer, Answering, Request
 from cosmos_outbox.inbox.entry import After
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.inbox.event import Event
@@ -162,32 +159,6 @@ def test_the_route_that_takes_everything_is_tried_last(app: str) -> None:
         f"{app}: unrouted takes the calls of {names[-1]}, which sorts behind it; rename {names[-1]}"
     )
     assert trigger("unrouted", app)["route"] == "{*path}"
-
-
-def test_a_function_that_would_get_no_call_is_refused_when_the_host_lists_them() -> None:
-    """The host orders names without regard to case."""
-    app = App()
-
-    @app.route(route="zones", methods=["GET"])
-    async def _zones(req: func.HttpRequest) -> func.HttpResponse:
-        return func.HttpResponse()
-
-    with pytest.raises(ValueError, match="the function _zones would get no call"):
-        app.get_functions()
-
-
-def test_two_functions_that_take_one_call_are_refused_when_the_host_lists_them() -> None:
-    """The host would serve the one whose name sorts first."""
-    app = App()
-    for name in ("one", "other"):
-        route = app.route(route=f"zones/{{{name}}}", methods=["GET", "DELETE"] if name == "one" else ["GET"])
-        app.function_name(name)(route(http_function(Answering()(_zone))))
-    with pytest.raises(ValueError, match=r"two functions take GET /zones/\{other\}"):
-        app.get_functions()
-
-
-async def _zone(req: Request) -> Answer:
-    return Answer(200)
 
 
 @pytest.mark.parametrize(
@@ -413,3 +384,11 @@ def test_the_app_of_a_service_that_only_subscribes_has_its_subscribers_and_their
         "post",
         True,
     )
+
+
+def test_resources_are_refused_by_a_service_that_does_not_keep_them() -> None:
+    hotel = SubscriberService("hotel", CosmosDatabase(), topic="guest-events")
+    with pytest.raises(
+        ValueError, match="hotel only subscribes: give the resources to the service that keeps"
+    ):
+        function_app(hotel, resources=[tasks])

@@ -2,40 +2,20 @@
 
 import inspect
 import json
-from dataclasses import dataclass
-from typing import Any
 
 import azure.functions as func
 import pytest
 
-from cosmos_outbox import Event, Named, SqliteFile, SubscriberService
+from cosmos_outbox import Event, Named, SqliteFile, SubscriberService, testing
 from cosmos_outbox.functions import answering
 from cosmos_outbox.functions.function_app import app as function_app
 from cosmos_outbox.http import Answer, Request, methods
 from cosmos_outbox.inbox.set_aside import RecordState
 from cosmos_outbox.testing import in_memory, message
+from tests.support.functions import Calls, of_app
 from tests.support.tasks import service, tasks
 
 NONE = "0" * 32
-
-
-@dataclass
-class Calls:
-    """The functions of one app."""
-
-    app: func.FunctionApp
-
-    async def __call__(self, name: str, body: Any = None, *, status: int = 200, **route: str) -> Any:
-        """The JSON of the answer, which has this status."""
-        [function] = [each for each in self.app.get_functions() if each.get_function_name() == name]
-        asked = func.HttpRequest(
-            "GET" if body is None else "POST", "http://x/api/x",
-            headers={"Content-Type": "application/json"}, route_params=route,
-            body=b"" if body is None else json.dumps(body).encode(),
-        )  # fmt: skip
-        answer = await function.get_user_function()(asked)
-        assert answer.status_code == status, answer.get_body()
-        return json.loads(answer.get_body()) if answer.get_body() else None
 
 
 async def test_an_operator_gives_up_an_effect_of_which_nobody_knows_and_the_message_that_was_set_aside(
@@ -100,6 +80,37 @@ async def test_the_reason_that_an_operator_gives_stays_with_the_record() -> None
         assert (record.state, record.reason) == (RecordState.DISCARDED, "not ours")
         told = await call("get_set_aside", status=404, id=aside.id)
         assert "closed as discarded" in told["detail"]
+
+
+async def test_an_app_is_as_healthy_as_its_store() -> None:
+    call = Calls(function_app(service))
+    async with in_memory(service) as memory:
+        memory.faults.unavailable()
+        await call("health", status=503)
+        assert await call("health") == {"status": "healthy"}
+
+
+async def test_a_browser_asks_for_the_page_without_a_key_and_once() -> None:
+    app = function_app(service)
+    page = await testing.call(app, "GET", "/api/operations")
+    assert (page.status_code, page.mimetype) == (200, "text/html")
+    known = {"If-None-Match": page.headers["ETag"]}
+    assert (await testing.call(app, "GET", "/api/operations", headers=known)).status_code == 304
+
+
+def test_the_calls_of_a_second_subscriber_have_its_name_in_front() -> None:
+    dealer = SubscriberService("dealer", SqliteFile(Named("DEALER", "dealer.db")), topic="cars")
+    dealer.effect("mails", of="car")(_nothing)
+    dealer.effect("late-calls", of="car")(_nothing)
+    triggers = {name: each.get_trigger() for name, each in of_app(function_app(dealer)).items()}
+    taken = {name: each.get_dict_repr().get("route") for name, each in triggers.items() if each is not None}
+    for name, route in (
+        ("list_effects", "effects"),
+        ("discard_effect", "effects/{id}/discard"),
+        ("get_subscriber", "subscriber"),
+        ("list_set_aside", "set-aside"),
+    ):
+        assert (taken[name], taken[f"{name}_late_calls"]) == (route, f"late-calls/{route}")
 
 
 async def test_a_path_that_nobody_has_is_answered_with_where_to_begin() -> None:

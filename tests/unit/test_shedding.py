@@ -4,21 +4,26 @@ import asyncio
 import inspect
 import json
 import logging
+from dataclasses import replace
 from typing import Any
 
 import azure.functions as func
 import pytest
 
+from cosmos_outbox.functions import answering
+from cosmos_outbox.functions import app as function_app
 from cosmos_outbox.http.answering import Answering
 from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.operations import shedding
 from cosmos_outbox.operations.shedding import LoadShedder
 from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.settings.errors import Misconfigured, Overloaded
+from cosmos_outbox.testing import call, in_memory
 from devstack.testing import eventually
 from infra.bootstrap import service as contact_service
 from tests.support.contacts import DETAILS_JSON
 from tests.support.functions import functions
+from tests.support.tasks import service as tasks_service
 
 SETTINGS = {"COSMOS": "AccountEndpoint=http://x/;AccountKey=eA==;", "SERVICEBUS": "Endpoint=sb://x/;A=b"}
 
@@ -168,6 +173,25 @@ async def test_a_refusal_is_a_problem_document_that_says_when_to_come_back(
     assert document["title"] == "Service overloaded"
     assert "Nothing was stored" in document["detail"]
     assert "answered 503" not in caplog.text
+    await shedder.close()
+
+
+async def test_a_call_that_is_written_by_hand_takes_no_changes_either() -> None:
+    app = function_app(tasks_service)
+
+    @app.route(route="board", methods=["GET", "POST"])
+    @answering(tasks_service)
+    async def board(_: Request) -> Answer:
+        """The board."""
+        return Answer(200)
+
+    shedder = LoadShedder(Relay(61), 60)
+    await eventually(lambda: refused(shedder))
+    async with in_memory(tasks_service) as memory:
+        behind = replace(memory.wired, outbox=replace(memory.wired.outbox, shedder=shedder))
+        with tasks_service.taken_from(behind):
+            assert (await call(app, "POST", "/api/board")).status_code == 503
+            assert (await call(app, "GET", "/api/board")).status_code == 200, "reads go on"
     await shedder.close()
 
 

@@ -152,3 +152,22 @@ async def test_whoever_erases_is_given_the_claims_where_the_transport_keeps_some
         assert len(claim_erasers(there.transports, resources)) == 1
         assert claim_erasers(bookings.settings(QUEUES).transports, resources) == ()
         assert claim_erasers(bookings.settings(COSMOS | WEBHOOK).transports, resources) == ()
+
+
+@pytest.mark.parametrize(
+    ("module", "told"),
+    [
+        ("azure.storage.queue", r"azure-storage-queue: not installed.*cosmos-outbox\[storagequeue\]"),
+        ("standardwebhooks", r"standardwebhooks: not installed.*cosmos-outbox\[webhook\]"),
+    ],
+)
+def test_a_package_that_a_destination_needs_is_missed_when_the_host_lists_the_functions(
+    module: str, told: str, bookings: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not first when an event is sent."""
+    bookings.sends_to("partner", "webhook")
+    monkeypatch.setattr(
+        "cosmos_outbox.settings.extras.find_spec", lambda name: None if name == module else name
+    )
+    with pytest.raises(Misconfigured, match=told):
+        app(bookings)

@@ -1,16 +1,20 @@
 """A service looks for what is due where one of its aggregates can be due, and nowhere else."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import azure.functions as func
 
 from cosmos_outbox import Names, OwnContainer, Service
+from cosmos_outbox.functions import app as function_app
 from cosmos_outbox.functions.relay import relay_functions
+from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.preflight.containers import needed
 from cosmos_outbox.testing import in_memory
 from cosmos_outbox.testing.simulation.processes import KEY
+from tests.support.functions import Calls
 from tests.support.held import HOLD, let_go
-from tests.support.offers import Offer
+from tests.support.offers import NOON, Offer
 from tests.support.reactions import Heap
 
 CONNECTIONS = {
@@ -38,6 +42,16 @@ async def test_only_who_can_be_due_costs_anything() -> None:
         assert (service.wire(CONNECTIONS).outbox.deadlines is not None) == is_due
         async with in_memory(service):
             assert (service().outbox.deadlines is not None) == is_due
+
+
+async def test_the_timer_lets_happen_what_is_due() -> None:
+    call = Calls(function_app(WITH))
+    async with in_memory(WITH, now=NOON - timedelta(minutes=5)) as memory:
+        await WITH().aggregates.create(Offer.make(NOON), Origin("test"))
+        for passed, happened in ((1, ["OfferMade"]), (5, ["OfferMade", "OfferClosed"])):
+            memory.clock.pass_by(minutes=passed)
+            await call.run("meet_deadlines", None)
+            assert [each.action for each in memory.events] == happened
 
 
 async def test_nor_in_a_container_of_a_teams_own() -> None:

@@ -18,6 +18,7 @@ from cosmos_outbox.worker import running, vitals
 from cosmos_outbox.worker import subscriber as subscriber_worker
 from cosmos_outbox.worker.running import RunningHealth
 from devstack.testing import eventually
+from tests.support.telemetry import recording
 from tests.support.virtual_time import in_virtual_time
 
 
@@ -149,6 +150,15 @@ async def test_what_one_lease_sends_does_not_hide_what_another_waits_for(
     assert caplog.text.count("lease 0 waits") == 2, "what begins anew is told at once"
 
 
+def test_a_reading_of_the_feed_that_fails_is_counted_and_a_page_that_failed_not_twice() -> None:
+    """Who forwards a page counts what befell it."""
+    with recording() as recorded:
+        log = relay_worker.ForwardingLog()
+        for error in (OSError("no network"), OSError("no network"), Unavailable("a page is not sent")):
+            log.failed("0", error)
+        assert recorded.points("outbox.relay.failed_rounds") == [({"outbox.reason": "store_away"}, 2)]
+
+
 async def test_the_newest_reason_of_the_own_leases_is_told() -> None:
     processor = Idle()
     processor.leases = frozenset({"0", "1"})
@@ -193,7 +203,7 @@ async def test_a_relay_that_is_told_to_send_for_ten_minutes_is_not_restarted_in_
     )
 
 
-async def test_a_subscriber_says_why_it_applies_nothing() -> None:
+async def test_a_subscriber_says_why_it_applies_nothing(caplog: pytest.LogCaptureFixture) -> None:
     health = subscriber_worker.SubscriberHealth(
         outbox(), [Work(received=2), Work(received=3)], asyncio.Event()
     )
@@ -204,7 +214,9 @@ async def test_a_subscriber_says_why_it_applies_nothing() -> None:
     assert health.line().endswith("messages wait: Service Bus cannot be reached at secret.example")
     health.works[0].waiting_for = None
     away = subscriber_worker.SubscriberHealth(outbox(is_away), [Work()], asyncio.Event())
-    assert await away.trouble() == "the store cannot be used: the log says why"
+    for _ in range(3):
+        assert await away.trouble() == "the store cannot be used: the log says why"
+    assert caplog.text.count("the store cannot be used at https://secret.example") == 1, "once a minute"
     health.stop.set()
     assert await health.trouble() == "the worker is told to stop"
 

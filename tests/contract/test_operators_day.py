@@ -1,0 +1,254 @@
+"""An operator's day: the functions of a service as the host calls them, over the clients that the service has."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import azure.functions as func
+import pytest
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import CosmosClient
+from azure.servicebus import NEXT_AVAILABLE_SESSION
+
+from cosmos_outbox.functions.function_app import app as function_app
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.servicebus.client import servicebus_client
+from cosmos_outbox.settings.connections import Connection
+from cosmos_outbox.settings.names import Names
+from cosmos_outbox.testing.simulation.archive import SimulatedArchive
+from cosmos_outbox.wiring.clients import SDKS
+from cosmos_outbox.wiring.outbox import Outbox
+from cosmos_outbox.wiring.service import Service, Wired
+from devstack.testing import Service as Server
+from examples.fastapi.directory import FORM, entry_of, project
+from examples.fastapi.person import Person
+from tests.support.azure import Topic
+from tests.support.functions import NO_CONTEXT, Calls
+from tests.support.partner import added, renamed
+from tests.support.telemetry import recording
+
+
+class Day:
+    """A service whose events go to two topics, the functions of its app, and what is in its feed."""
+
+    def __init__(
+        self, wired: Wired, app: func.FunctionApp, topics: Mapping[str, Topic], archive: SimulatedArchive
+    ) -> None:
+        self.wired, self.call, self._topics, self.archive = wired, Calls(app), topics, archive
+
+    async def store(self, person: str, event_id: str, **data: Any) -> None:
+        """A document of somebody beside the service, as an event of this person."""
+        document = {
+            "id": event_id, "partitionKey": person, "type": "domainEvent", "aggregateType": "person", "data": data,
+            "ttl": 600,
+        }  # fmt: skip
+        await self.wired.outbox.feed.create_item(document)
+
+    async def read(self, function: str) -> None:
+        """The host gives a trigger all that is in the feed, from its beginning."""
+        changes = [
+            func.Document.from_dict(dict(each))
+            async for each in self.wired.outbox.feed.query_items_change_feed(start_time="Beginning")
+        ]
+        await self.call.run(function, func.DocumentList(changes), NO_CONTEXT)
+
+    async def sent(
+        self, name: str, after: str = "", *, count: int = 1, of: str = "person"
+    ) -> list[str | None]:
+        """What came to the topic of this aggregate."""
+        return [each.subject for each in await self._topics[after].receive(name, count, of=of)]
+
+    async def bury(self) -> None:
+        """What waits for the directory comes to the dead letters."""
+        topic = self._topics[""]
+        async with (
+            servicebus_client(Connection(topic.service.connection_string), None) as client,
+            client.get_subscription_receiver(
+                topic.name, "directory", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=20
+            ) as receiver,
+        ):
+            for message in await receiver.receive_messages(10):
+                await receiver.dead_letter_message(message, reason="a test")
+
+
+def prompt(outbox: Outbox) -> Outbox:
+    """A lease that is missing is made again at once."""
+    archiving = outbox.archiving
+    if archiving is not None:
+        archiving = replace(archiving, observer=replace(archiving.observer, mending_patience_seconds=0.1))
+    observer = replace(outbox.observer, mending_patience_seconds=0.1)
+    return replace(outbox, observer=observer, archiving=archiving)
+
+
+@pytest.fixture
+async def day(
+    cosmos_server: Server, servicebus_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Day]:
+    topic, partners = Topic(servicebus_server), Topic(servicebus_server)
+    await topic.create("directory")
+    await partners.create()
+    async with CosmosClient.from_connection_string(cosmos_server.connection_string) as client:
+        database = await client.create_database(topic.name)
+        for name in ("people", "people-parked", "people-claims", "people-set-aside", "directory"):
+            await database.create_container(name, PartitionKey("/partitionKey"), default_ttl=-1)
+        await database.create_container("people-leases", PartitionKey("/id"), default_ttl=-1)
+    settings: Mapping[str, str] = {
+        "COSMOS": cosmos_server.connection_string,
+        "COSMOS_DATABASE": topic.name,
+        "SERVICEBUS": servicebus_server.connection_string,
+        "RELAY_SEND_SECONDS": "5",  # a discarding waits for as long, until nobody sends the event any more
+        "SERVICEBUS_TOPIC": topic.name,
+        "ARCHIVE": "UseDevelopmentStorage=true",
+        "CANARY": "true",
+        "BIG_PARTNER_SERVICEBUS": servicebus_server.connection_string,
+        "BIG_PARTNER_SERVICEBUS_TOPIC": partners.name,
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    service = Service("people", [Person], Names(container="people"))
+    service.sends_to("big-partner", "servicebus")
+    service.read_model("directory", of=Person, form=FORM, state_of=entry_of, project=project)
+    archive = SimulatedArchive()
+    wired = service.wire(settings, replace(SDKS, archive=lambda *_: archive))
+    beside = {name: prompt(outbox) for name, outbox in wired.outbox.beside.items()}
+    wired = replace(wired, outbox=replace(prompt(wired.outbox), beside=beside))
+    async with wired.resources:
+        with service.taken_from(wired):
+            yield Day(wired, function_app(service), {"": topic, "_big_partner": partners}, archive)
+    for each in (topic, partners):
+        await each.delete()
+
+
+EACH_WAY = pytest.mark.parametrize("after", ["", "_big_partner"])
+"""What stands at the end of the functions' names: nothing for the service's own topic."""
+
+
+@EACH_WAY
+async def test_an_operator_gives_up_what_is_in_the_way_and_sends_what_waits_behind_it(
+    day: Day, after: str
+) -> None:
+    call, person = day.call, await added(day.wired)
+    await day.store(person, "made-by-hand", secret="Xanthippe")
+    await renamed(day.wired, person, "Ada")
+    await day.read(f"relay{after}")
+
+    instance = await call("get_instance")
+    assert (instance["forwarded"], instance["lists"]) == (1, ["big-partner/parked", "set-aside"])
+    assert (await call("get_relay"))["parkedPeople"] == 1
+    page = await call(f"list_parked{after}", query="pageSize=1")
+    rest = await call(f"list_parked{after}", query=f"continuationToken={page['continuationToken']}")
+    [bad, behind] = page["items"] + rest["items"]
+    assert (bad["eventId"], bad["state"], bad["personId"]) == ("made-by-hand", "inTheWay", person)
+    assert (behind["sequence"], behind["state"]) == (2, "waiting")
+    assert "Xanthippe" not in str(bad), "a list holds no personal data"
+    shown = await call(f"get_parked{after}", id=bad["id"])
+    assert shown["document"]["data"] == {"secret": "Xanthippe"}
+    past = (await call("get_history", path="people", id=person))["events"]
+    assert {each["eventId"]: _parking_id(each, after) for each in past if each["sequence"] != 1} == {
+        "made-by-hand": bad["id"],
+        behind["eventId"]: behind["id"],
+    }
+    older = await call("get_history", query="before=2", path="people", id=person)
+    assert [each["sequence"] for each in older["events"]] == [1], "what is below the second one"
+
+    told = await call(f"replay_parked{after}", {}, status=409, path="people", id=person)
+    assert "made-by-hand" in told["detail"], "it is in the way"
+    reason = {"reason": "made by hand"}
+    told = await call(f"discard_parked{after}", reason, status=409, id=behind["id"])
+    assert "made-by-hand" in told["detail"], "that one is in the way"
+    await call(f"discard_parked{after}", {"reason": " "}, status=400, id=bad["id"])
+    assert await call(f"discard_parked{after}", reason, status=204, id=bad["id"]) is None
+    [given_up] = (await call(f"list_parked{after}", query="state=discarded"))["items"]
+    assert (given_up["id"], given_up["discardReason"]) == (bad["id"], "made by hand")
+    told = await call(f"replay_parked{after}", {}, path="people", id=person)
+    assert told == {"replayed": 2, "remaining": False}
+    assert await day.sent(person, after, count=3) == [
+        "PersonAddedEvent",
+        "EventDiscarded",
+        "PersonRenamedEvent",
+    ]
+    assert (await call(f"list_parked{after}"))["items"] == []
+    assert (await call("get_relay"))["parkedPeople"] == 0
+
+
+@EACH_WAY
+async def test_what_is_parked_on_one_way_is_not_on_the_other(day: Day, after: str) -> None:
+    call, person = day.call, await added(day.wired)
+    await day.store(person, "made-by-hand")
+    await day.read(f"relay{after}")
+    [parked] = (await call(f"list_parked{after}"))["items"]
+    [other] = {"", "_big_partner"} - {after}
+    assert (await call(f"list_parked{other}"))["items"] == []
+    for name, body in (("get_parked", None), ("discard_parked", {"reason": "made by hand"})):
+        await call(f"{name}{other}", body, status=404, id=parked["id"])
+    await call(f"replay_parked{other}", {}, status=404, path="people", id=person)
+    with recording() as recorded:
+        for each in (after, other):
+            await call.run(f"tend_parked{each}", None)
+        assert [recorded.gauge("outbox.parked.aggregates", **OF[each]) for each in (after, other)] == [1, 0]
+
+
+async def test_each_relay_is_watched_and_gets_back_the_leases_that_are_missing(
+    day: Day, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks = []
+    for after in ("", "_big_partner"):
+        looks.append((await day.call("get_relay"))["missingLeases"])
+        await day.call.run(f"watch_relay{after}", None)
+    looks.append((await day.call("get_relay"))["missingLeases"])
+    assert looks == [["0", "big-partner/0"], ["big-partner/0"], []]
+    assert caplog.text.count("the relay has no lease for partition(s)") == 2
+
+
+async def test_what_the_service_needs_is_asked_at_once(day: Day) -> None:
+    found = (await day.call("get_dependencies"))["items"]
+    assert [(each["name"], each["ok"], each["detail"]) for each in found] == [
+        ("Cosmos DB", True, None),
+        ("Service Bus", True, None),
+        ("big-partner (Service Bus)", True, None),
+    ]
+    assert await day.call("health") == {"status": "healthy"}
+
+
+async def test_what_came_to_the_dead_letters_is_collected_and_applied(day: Day) -> None:
+    call, person = day.call, await added(day.wired)
+    await day.read("relay")
+    await day.bury()
+    assert await call("collect_dead_letters", {}) == {"collected": 1, "emptied": True}
+    [aside] = (await call("list_set_aside"))["items"]
+    assert (aside["personId"], aside["reason"]) == (person, "dead letter: a test")
+    assert await call("apply_set_aside", {}, status=204, id=aside["id"]) is None
+    assert (await call("list_set_aside"))["items"] == []
+    kept = day.wired.subscriptions["directory"].read_model
+    assert kept is not None
+    entry = await kept.inbox.entries.read(AggregateKey("person", person))
+    assert entry is not None, "the message was applied"
+
+
+async def test_all_that_is_in_the_feed_is_archived_and_how_far_that_is_is_told(day: Day) -> None:
+    await added(day.wired, "Ada")
+    await day.read("archive")
+    [(body, _)] = day.archive.contents.values()
+    told = [json.loads(line)["action"] for line in body.splitlines()]
+    assert told == ["PersonAddedEvent", "PersonRenamedEvent"]
+    with recording() as recorded:
+        await day.call.run("watch_archive", None)
+        assert recorded.gauge("outbox.archive.oldest_waiting") == 864_000, (
+            "there was no lease: the age is not known"
+        )
+        await day.call.run("watch_archive", None)
+        assert 0 < (recorded.gauge("outbox.archive.oldest_waiting") or 0) < 600, "no reader has begun"
+
+
+async def test_the_canary_sings(day: Day) -> None:
+    await day.call.run("sing_canary", None)
+    await day.read("relay")
+    assert await day.sent("canary", of="canary") == ["CanaryCreatedEvent"]
+
+
+OF: Mapping[str, dict[str, str]] = {"": {}, "_big_partner": {"outbox.destination": "big-partner"}}
+
+
+def _parking_id(event: Mapping[str, Any], after: str) -> Any:
+    return event["destinations"][0]["parkingId"] if after else event["parkingId"]
