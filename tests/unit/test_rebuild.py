@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from cosmos_outbox.inbox.entry import Entry, Found
+from cosmos_outbox.inbox.errors import EntryChanged
 from cosmos_outbox.inbox.progress import Counts, Side, WalkProgress
 from cosmos_outbox.inbox.rebuild import Rebuild
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -119,6 +120,22 @@ async def test_an_entry_that_the_subscriber_changes_meanwhile_is_written_anew_at
     counts = await rebuilt(world)
     assert (counts.healed, counts.failed) == (1, 0)
     assert world.entries.of(key) == Entry(4, "a/4/Changed", (1, 2, 3, 4))
+
+
+async def test_an_entry_that_changes_at_each_attempt_counts_as_failed() -> None:
+    world = World()
+    key, other = world.has("a", 3, 3), world.has("b", None, 1)
+    world.entries.written[key] = [Entry(3, None, (1, 3))]
+    put = world.entries.put
+
+    async def overtaken(changed: AggregateKey, *given: Any, **named: Any) -> str:
+        if changed == key:
+            raise EntryChanged("another one is always faster")
+        return await put(changed, *given, **named)
+
+    world.entries.put = overtaken  # type: ignore[method-assign,assignment]
+    counts = await rebuilt(world)
+    assert (counts.healed, counts.failed, world.sequence(other)) == (1, 2, 1), "once on either side"
 
 
 @pytest.mark.parametrize("source_wins", [False, True])
