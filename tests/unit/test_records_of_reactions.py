@@ -1,17 +1,19 @@
 """What was set aside of a reaction is applied or given up at its targets first: its record says what became of it."""
 
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from cosmos_outbox.inbox.errors import NotApplied, NotInTurn, RecordChanged, Unreadable
+from cosmos_outbox.inbox.errors import NotApplied, NotInTurn, ReactionRefused, RecordChanged, Unreadable
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.reaction_decision import InOrder
 from cosmos_outbox.inbox.receiver import Read
 from cosmos_outbox.inbox.retrier import Retrier, Tried
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from tests.support.inbox import NOON, FakeSetAside, delivery, read
 from tests.support.reactions import told
 from tests.unit.test_reactions import Memory
@@ -170,3 +172,25 @@ async def test_who_discards_what_the_timer_has_in_hand_is_told_to_call_again() -
     with pytest.raises(RecordChanged, match="call again"):
         await desk.retrier.discard(record, "not wanted")
     assert desk.state(record) is RecordState.WAITING
+
+
+class RefusedMeanwhile(FakeSetAside):
+    """Another worker finds each record refused just after it was listed as waiting."""
+
+    async def waiting(self, aggregate: AggregateKey | None = None) -> AsyncIterator[Record]:
+        async for each in super().waiting(aggregate):
+            now = replace(self.records[each.id], state=RecordState.REFUSED)
+            self.records[each.id] = now if aggregate else self.records[each.id]
+            yield each
+
+
+async def test_the_timer_applies_no_message_whose_refusal_only_an_operator_can_take_back() -> None:
+    desk, message = Desk(records=RefusedMeanwhile()), told("closed", "a")
+    record = await desk.has(message)
+    with pytest.raises(ReactionRefused):
+        await desk.memory.inbox.handle(message)
+    desk.memory.close("closed", closed=False)
+    await desk.retrier.run(seconds=60)
+    assert (desk.state(record), desk.memory.outcomes) == (RecordState.REFUSED, ["refused"])
+    await desk.retrier.apply(record)
+    assert (desk.state(record), desk.memory.outcomes) == (RecordState.APPLIED, ["applied"])
