@@ -1,5 +1,6 @@
 """A sweep beside others: what another worker has in hand is left to it, and no time is taken that is not given."""
 
+import asyncio
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -11,6 +12,7 @@ from cosmos_outbox.inbox.progress import Counts, SeenPage, WalkProgress
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from tests.support.inbox import event
+from tests.support.virtual_time import in_virtual_time
 from tests.unit.test_sweep import World
 from tests.unit.test_sweep_changes import DAY, KEY, changed, started, ticked
 
@@ -147,3 +149,42 @@ async def test_a_deletion_that_was_applied_costs_a_look_one_read_of_the_entry() 
     await ticked(world, 2)
     assert world.changes.listed == 1
     assert (world.entries.reads, world.source.reads, world.source.fences) == (1, 0, 0)
+
+
+def test_a_round_whose_time_is_over_goes_on_at_its_next_run_with_the_page_that_it_had_in_hand() -> None:
+    async def story() -> None:
+        world = World()
+        keys = [world.has(name, 1, 2) for name in "abcd"]
+        entries = world.lists.entries
+
+        async def slow(position: str | None) -> SeenPage:
+            await asyncio.sleep(6)
+            return await entries(position)
+
+        world.lists.entries = slow  # type: ignore[method-assign]
+        await world.sweep.run(seconds=10)
+        assert [world.sequence(key) for key in keys] == [2, 2, 1, 1]
+        world.now += timedelta(minutes=10)
+        await world.sweep.run(seconds=10)
+        assert [world.sequence(key) for key in keys] == [2, 2, 2, 2]
+
+    in_virtual_time(story())
+
+
+async def test_while_a_round_is_under_way_another_worker_lists_nothing() -> None:
+    world = World()
+    for name in "abcd":
+        world.has(name, 1, 1)
+    entries, beside = world.lists.entries, list[int]()
+
+    async def meanwhile(position: str | None) -> SeenPage:
+        world.lists.entries = entries  # type: ignore[method-assign]  # once
+        world.now += timedelta(seconds=11)  # its time is over, and the page in hand is saved after it
+        pages = world.lists.pages
+        await world.sweep.run(seconds=10)
+        beside.append(world.lists.pages - pages)
+        return await entries(position)
+
+    world.lists.entries = meanwhile  # type: ignore[method-assign]
+    await world.sweep.run(seconds=10)
+    assert (beside, world.lists.listed) == ([0], 8)
