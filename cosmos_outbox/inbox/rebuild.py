@@ -38,7 +38,7 @@ class Rebuild(Generic[S]):
 
     inbox: StateInbox[S]
     lists: Lists
-    source_wins: bool = False
+    source_wins: bool
 
     async def run(self, tell: Callable[[WalkProgress], None]) -> WalkProgress:
         """Go on to the end. Raises StoreAway: run it again."""

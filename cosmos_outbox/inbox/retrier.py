@@ -22,8 +22,8 @@ from cosmos_outbox.inbox.away import Away
 from cosmos_outbox.inbox.errors import (
     EffectRefused,
     EffectRunning,
+    InboxError,
     NotApplied,
-    NotInTurn,
     NotSetAside,
     ReactionRefused,
     RecordChanged,
@@ -129,12 +129,12 @@ class Retrier:
             states = [*await self._in_order(record.aggregate, before=record)] if record.aggregate else []
             if RecordState.WAITING not in states:
                 states.append(await self._try(record, asked=True))
-        if not states[-1].is_open and states[-1] is not RecordState.APPLIED:
-            raise NotApplied(f"this record is closed as {states[-1].value}: nothing is left to apply")
         if states[-1] is not RecordState.APPLIED:
             raise NotApplied(
                 "this record, or one of its aggregate before it, cannot be applied: read their reasons, remove the "
                 "cause, then apply again"
+                if states[-1].is_open
+                else f"this record is closed as {states[-1].value}: nothing is left to apply"
             )
 
     async def discard(self, record_id: str, reason: str) -> None:
@@ -195,7 +195,10 @@ class Retrier:
                 if await self._is_settled(record, "it has waited for too long"):  # overdue_marks
                     await self._change(record, RecordState.APPLIED, record.reason)
                     continue
-            except (NotInTurn, NotApplied):  # nobody here can tell which target it is for
+            except StoreAway:
+                raise
+            except InboxError as error:  # it is not its turn, say; the others are given up all the same
+                _log.info("record %s waits on: %s", record.id, error)
                 continue
             _log.error(
                 "gave up event %s of %s, set aside at %s: %s. Its entry, if it has one, is right again after the "
@@ -212,18 +215,21 @@ class Retrier:
     async def _is_settled(self, record: Record, reason: str) -> bool:
         """Whether the message of a record that is to be given up is done already; if not, nobody applies it any more.
 
-        Raises NotInTurn, StoreAway.
+        Raises NotInTurn; NotApplied: nobody can tell which target it is for; StoreAway.
         """
         if self.asked is None or (found := await self._open(record.id)) is None or found.delivery is None:
             return False
         try:
-            event = self.read(found.delivery)
-            if event is not None:
-                await self.asked.give_up(event, reason)
-        except Unreadable:
-            return False
+            with suppress(Unreadable):
+                event = self.read(found.delivery)
+                if event is not None:
+                    await self.asked.give_up(event, reason)
         except Settled:
             return True
+        except InboxError:
+            raise
+        except Exception as error:
+            raise NotApplied(f"it cannot be given up, because of a bug: {told(error)}") from error
         return False
 
     async def _of_one(self, aggregate: AggregateKey | None, until: float) -> list[RecordState]:
@@ -256,8 +262,9 @@ class Retrier:
             record = await self._open(each.id)
             if record is None:
                 continue
-            states.append(await self._try(record))
-            if states[-1] is RecordState.WAITING:
+            state = await self._try(record)
+            states.append(state)
+            if state is RecordState.WAITING:
                 break
         return states
 

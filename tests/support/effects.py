@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from cosmos_outbox.inbox.effect import EffectItem, EffectItems, EffectRules, EffectSource, HeldBack
 from cosmos_outbox.inbox.effects import EffectInbox
 from cosmos_outbox.inbox.errors import RecordChanged
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.event import Event, utc
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from tests.support.inbox import NOON, Faults
 
@@ -24,10 +24,12 @@ class FakeItems:
     lag: int = 0
     versions: dict[AggregateKey, list[EffectItem]] = field(default_factory=dict)
     reads: int = 0
+    fences: int = 0
+    """How many of the reads were behind one."""
     writes: int = 0
 
     async def read(self, key: AggregateKey, *, fenced: bool) -> EffectItem | None:
-        self.reads += 1
+        self.reads, self.fences = self.reads + 1, self.fences + fenced
         found: EffectItem | None = self.faults.run(lambda: self._at(key, 0 if fenced else self.lag))
         return found
 
@@ -80,7 +82,13 @@ class FakeEvents:
     ) -> Sequence[Event]:
         self.queries += 1
         seen = self.stored if fenced or not self.lag else self.stored[: -self.lag]
-        return [each for each in seen if each.aggregate == key and each.sequence in places]
+        return [
+            each
+            for each in seen
+            if each.aggregate == key
+            and each.sequence in places
+            and (since is None or utc(each.created_at) >= since)
+        ]
 
     async def held(self, key: AggregateKey) -> HeldBack:
         return self.what_is_held

@@ -8,7 +8,7 @@ import pytest
 from cosmos_outbox import Names, Service
 from cosmos_outbox.cosmos.inbox.heard import CosmosHeard
 from cosmos_outbox.inbox.canary import MOST_MISSING, REMEMBERED, Heard, HeardStore, Listener, Missing
-from cosmos_outbox.inbox.errors import EntryChanged
+from cosmos_outbox.inbox.errors import EntryChanged, StoreAway
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.canary import Canary, CanaryState
@@ -112,6 +112,17 @@ async def test_a_restart_and_an_old_read_make_no_gap_and_hide_none() -> None:
     again = Ears(kept)
     await again.hear(5)
     assert again.lost == 1
+
+
+async def test_where_others_write_each_time_the_event_is_left_to_its_next_delivery() -> None:
+    class Overtaken(Kept):
+        async def write(self, heard: Heard, over: str | None) -> None:
+            raise EntryChanged("moved")
+
+    ears = Ears(Overtaken())
+    with pytest.raises(StoreAway):
+        await ears.hear(1)
+    assert ears.told == []
 
 
 async def test_what_is_remembered_is_bounded() -> None:

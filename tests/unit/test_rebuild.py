@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from cosmos_outbox.inbox.entry import Entry, Found
+from cosmos_outbox.inbox.errors import EntryChanged
 from cosmos_outbox.inbox.progress import Counts, Side, WalkProgress
 from cosmos_outbox.inbox.rebuild import Rebuild
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -121,6 +122,22 @@ async def test_an_entry_that_the_subscriber_changes_meanwhile_is_written_anew_at
     assert world.entries.of(key) == Entry(4, "a/4/Changed", (1, 2, 3, 4))
 
 
+async def test_an_entry_that_changes_at_each_attempt_counts_as_failed() -> None:
+    world = World()
+    key, other = world.has("a", 3, 3), world.has("b", None, 1)
+    world.entries.written[key] = [Entry(3, None, (1, 3))]
+    put = world.entries.put
+
+    async def overtaken(changed: AggregateKey, *given: Any, **named: Any) -> str:
+        if changed == key:
+            raise EntryChanged("another one is always faster")
+        return await put(changed, *given, **named)
+
+    world.entries.put = overtaken  # type: ignore[method-assign,assignment]
+    counts = await rebuilt(world)
+    assert (counts.healed, counts.failed, world.sequence(other)) == (1, 2, 1), "once on either side"
+
+
 @pytest.mark.parametrize("source_wins", [False, True])
 async def test_entries_of_another_form_are_written_again(source_wins: bool) -> None:
     world = World()
@@ -152,3 +169,50 @@ async def test_a_rebuild_in_another_form_begins_anew() -> None:
     world.lists.saved = WalkProgress(NOON, Side.SOURCES, "2", version="7", form=7)
     assert (await rebuilt(world)).healed == 1
     assert world.sequence(key) == 3
+
+
+@pytest.mark.parametrize(
+    "newest", [Found(4, (1, 2, 3, 4)), Found(4, None), None], ids=["changed", "deleted", "gone"]
+)
+async def test_no_entry_is_given_the_state_of_another_sequence_than_its_own(
+    newest: Found[tuple[int, ...]] | None,
+) -> None:
+    """The source has gone on since it was compared: the entry's next event would be applied twice."""
+    world = World()
+    key = world.has("a", 3, 3)
+    world.entries.written[key] = [Entry(3, None, (1, 3))]
+    read = world.source.newest
+
+    async def meanwhile(wanted: AggregateKey) -> Found[tuple[int, ...]] | None:
+        world.source.newest = read  # type: ignore[method-assign]  # once
+        world.source.change(key, newest)
+        return await read(wanted)
+
+    world.source.newest = meanwhile  # type: ignore[method-assign,assignment]
+    assert (await rebuilt(world)).failed == 0
+    state, sequence = (newest.state, 4) if newest else (None, 3)
+    assert [each.state for each in world.entries.written[key]] == [(1, 3), state]
+    assert world.sequence(key) == sequence
+
+
+async def test_where_the_source_wins_how_often_an_entry_was_healed_is_kept() -> None:
+    world = World()
+    ahead, missing = world.has("a", 5, 2), world.has("b", None, 1)
+    world.entries.written[ahead] = [Entry(5, None, (1, 2, 3, 4, 5), healed=2)]
+    await rebuilt(world, source_wins=True)
+    assert world.entries.of(ahead) == Entry(2, None, (1, 2), healed=2)
+    assert world.entries.of(missing) == Entry(1, None, (1,))
+
+
+async def test_where_the_source_wins_what_is_gone_with_its_entry_is_right() -> None:
+    world = World()
+    key = world.has("a", 1, 1)
+    read = world.source.newest
+
+    async def meanwhile(wanted: AggregateKey) -> Found[tuple[int, ...]] | None:
+        world.entries.written.pop(key, None)
+        world.source.change(key, None)
+        return await read(wanted)
+
+    world.source.newest = meanwhile  # type: ignore[method-assign,assignment]  # both have expired since they were listed
+    assert await rebuilt(world, source_wins=True) == Counts(entries=1)

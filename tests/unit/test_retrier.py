@@ -88,6 +88,14 @@ async def test_an_operator_cannot_apply_a_record_past_one_before_it_that_still_f
     assert records.states()[event(2).id] is RecordState.WAITING
 
 
+async def test_an_operator_is_told_that_a_record_fails_though_the_one_before_it_is_applied() -> None:
+    handler, records = Handler(), await records_of(event(1), event(2))
+    handler.sick = [event(2)]
+    with pytest.raises(NotApplied):
+        await retrier(handler, records).apply(record_id(records, event(2)))
+    assert [*records.states().values()] == [RecordState.APPLIED, RecordState.WAITING]
+
+
 async def test_an_operator_applies_each_record_once_and_none_after_the_one_that_was_asked_for() -> None:
     handler, records = Handler(), await records_of(event(1), event(2), event(3))
     await retrier(handler, records).apply(record_id(records, event(2)))

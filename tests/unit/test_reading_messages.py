@@ -1,0 +1,26 @@
+"""What a message's properties tell beside its body: that it cannot be read, and that it is published again."""
+
+import pytest
+
+from cosmos_outbox.inbox.errors import Unreadable
+from cosmos_outbox.inbox.reading import MessageReader
+
+READER = MessageReader("thing")
+BODY = (
+    b'{"id": "e-1", "action": "Changed", "sequence": 1, "createdAt": "2026-03-01T12:00:00Z", "thingId": "7"}'
+)
+
+
+def test_the_reason_for_which_a_transport_could_not_read_a_message_is_told_whatever_its_body() -> None:
+    properties = {"aggregateType": "thing", "unreadable": "its data, the blob a, was erased"}
+    for body in (b"", BODY):
+        with pytest.raises(Unreadable, match="its data, the blob a, was erased"):
+            READER.event(body, properties)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_message_says_whether_it_is_published_again(again: bool) -> None:
+    properties = {"aggregateType": "thing"} | ({"originalMessageId": "e-1"} if again else {})
+    event = READER.event(BODY, properties)
+    assert event is not None
+    assert (event.id, event.republished) == ("e-1", again)
