@@ -4,24 +4,23 @@ Numbers compare by value, since Cosmos DB stores doubles and may give ``1.0`` ba
 """
 
 import json
+from types import NoneType
 from typing import Any
 
 import rfc8785
 
 LARGEST_INTEGER = 2**53 - 1
 """Beyond it JSON's readers do not agree on an integer (RFC 8259, section 6)."""
-_LARGEST_DOUBLE = 2**1023
 _TOO_DEEP = "it is nested too deeply"
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+_ALWAYS_SIMPLE = frozenset({str, bool, NoneType})
 
 
 def canonical(value: Any) -> bytes:
     """The canonical form of JSON as it was read. Raises ValueError when there is none, as for a lone surrogate."""
     try:
-        if _is_simple(value):
-            return _ENCODER.encode(value).encode()
         try:
-            return rfc8785.dumps(value)
+            return _encoded(value)
         except rfc8785.IntegerDomainError:
             return rfc8785.dumps(_with_floats(value))
     except RecursionError:
@@ -31,10 +30,7 @@ def canonical(value: Any) -> bytes:
 def check(value: Any) -> None:
     """Whether JSON that is to be written can be read by all. Raises ValueError, which names the kind of fault alone."""
     try:
-        if _is_simple(value):
-            _ENCODER.encode(value).encode()
-        else:
-            rfc8785.dumps(value)
+        _encoded(value)
     except rfc8785.IntegerDomainError:
         raise ValueError("an integer is beyond 2^53: write it as text") from None
     except RecursionError:
@@ -56,7 +52,14 @@ def as_sent(data: Any) -> bytes:
 
 def is_a_double(value: int) -> bool:
     """Whether a store of doubles keeps this integer as it is."""
-    return abs(value) < _LARGEST_DOUBLE and int(float(value)) == value
+    try:
+        return int(float(value)) == value
+    except OverflowError:
+        return False
+
+
+def _encoded(value: Any) -> bytes:
+    return _ENCODER.encode(value).encode() if _is_simple(value) else rfc8785.dumps(value)
 
 
 def _is_simple(value: Any) -> bool:
@@ -65,24 +68,23 @@ def _is_simple(value: Any) -> bool:
     It writes floats in another way, and orders names by code point, which is the same for names in ASCII.
     """
     kind = type(value)
-    if kind is str or kind is bool or value is None:
-        return True
+    if kind is dict:
+        return all(
+            type(name) is str and name.isascii() and _is_simple(inner) for name, inner in value.items()
+        )
+    if kind is list:
+        return all(map(_is_simple, value))
     if kind is int:
         return bool(-LARGEST_INTEGER <= value <= LARGEST_INTEGER)
-    if kind is dict:
-        for name, inner in value.items():
-            if not (type(name) is str and name.isascii() and (type(inner) is str or _is_simple(inner))):
-                return False
-        return True
-    return kind is list and all(map(_is_simple, value))
+    return kind in _ALWAYS_SIMPLE
 
 
 def _with_floats(value: Any) -> Any:
-    """Large integers as floats where that changes no value: a store of doubles writes 1e+20 as an integer."""
+    """Integers as floats where that changes no value: a store of doubles writes 1e+20 as an integer."""
     if isinstance(value, dict):
         return {name: _with_floats(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_with_floats(inner) for inner in value]
-    if isinstance(value, int) and abs(value) > LARGEST_INTEGER and is_a_double(value):
+    if type(value) is int and is_a_double(value):
         return float(value)
     return value
