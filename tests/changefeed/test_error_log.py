@@ -3,7 +3,7 @@
 import pytest
 from azure.core.exceptions import ServiceRequestError
 
-from cosmos_changefeed import ChangeFeedProcessor
+from cosmos_changefeed import ChangeFeedProcessor, LeaseLost
 from cosmos_changefeed.processor import log_error
 from devstack.testing import eventually
 from tests.changefeed.in_memory import InMemory
@@ -19,6 +19,10 @@ def test_an_outage_is_a_line_and_a_bug_has_its_traceback(
     log_error("0", error)
     [line] = caplog.records
     assert (line.getMessage(), line.exc_info is not None) == (f"lease 0: {error}", traceback)
+
+
+def test_a_lost_lease_says_which_one_it_is_and_why() -> None:
+    assert str(LeaseLost("7", "b took the lease")) == "lease 7 is lost: b took the lease"
 
 
 async def test_an_error_whose_callback_fails_is_logged_with_the_failure_of_the_callback_and_ends_nothing(

@@ -72,6 +72,7 @@ async def test_the_lag_is_the_number_of_transactions_that_are_not_checkpointed(
     assert behind.position == handled.position
     assert handled.newest is not None
     assert behind.newest == handled.newest + 4
+    assert [each.partition for each in behind.partitions] == ["0"]
 
 
 async def is_zero(containers: Containers) -> bool:

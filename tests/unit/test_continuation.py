@@ -20,7 +20,7 @@ def test_a_token_is_unsealed_as_it_was_sealed() -> None:
 @pytest.mark.parametrize(
     "forged",
     ["x", "AAAA", "=", "ä", "a b", "A" * 20_000, seal("other", TOKEN), seal("contacts", TOKEN)[:-1],
-     seal("contacts", TOKEN) + "AAAA", "A" + seal("contacts", TOKEN)[1:], "%00"],
+     seal("contacts", TOKEN) + "AAAA", "!!!!" + seal("contacts", TOKEN), "A" + seal("contacts", TOKEN)[1:], "%00"],
 )  # fmt: skip
 def test_a_token_that_we_did_not_make_is_refused(forged: str) -> None:
     with pytest.raises(UnknownContinuation, match="start again without one"):
