@@ -16,6 +16,7 @@ from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
 from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.exceptions import (
     MessageNotFoundError,
+    MessagingEntityNotFoundError,
     OperationTimeoutError,
     ServiceBusAuthenticationError,
     ServiceBusAuthorizationError,
@@ -207,7 +208,11 @@ class _NotThere(Exception):
 def _reported(seconds: float | None = None, entity: str = NAMED_IN_SETTINGS) -> Iterator[None]:
     try:
         yield
-    except (ServiceBusAuthenticationError, ServiceBusAuthorizationError) as error:
+    except (
+        MessagingEntityNotFoundError,
+        ServiceBusAuthenticationError,
+        ServiceBusAuthorizationError,
+    ) as error:
         raise _refused(error, entity) from error
     except (OperationTimeoutError, SessionCannotBeLockedError) as error:
         raise CannotCheck(f"does not answer in time ({type(error).__name__})") from error

@@ -1,12 +1,14 @@
 """An event as a Service Bus message."""
 
+import contextlib
 import json
 from dataclasses import replace
 
 import pytest
 from azure.servicebus import ServiceBusMessageBatch
-from azure.servicebus._pyamqp._encode import encode_value
+from azure.servicebus._pyamqp._encode import encode_payload, encode_value
 from azure.servicebus._pyamqp.types import TYPE, VALUE, AMQPTypes
+from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -17,6 +19,7 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.servicebus.message import (
+    PropertyTooLarge,
     exact_size,
     is_encodable,
     message_from_event,
@@ -223,6 +226,29 @@ def test_a_partition_key_is_counted_too() -> None:
     assert batch.size_in_bytes - empty <= size_at_most(message)
 
 
+def test_the_lengths_of_many_long_properties_are_counted() -> None:
+    """AMQP says the length of a text in four bytes from 256 bytes on, of a shorter one in one."""
+    long = "ä" * 128
+    event = replace(
+        an_event(), id=long, message_id="ö" * 128, action=long, correlation_id=long, traceparent=long,
+        tracestate=long, aggregate=AggregateKey(long, long), schema_version=2**40,
+    )  # fmt: skip
+    service = CloudEvents(f"/{long}", schemas=f"https://{long}")
+    message = message_from_event(event, service=service, partitioned=True, sessions=None)
+    batch = ServiceBusMessageBatch(max_size_in_bytes=1_000_000)
+    empty = batch.size_in_bytes
+    batch.add_message(message)
+    assert batch.size_in_bytes - empty <= size_at_most(message)
+
+
+@pytest.mark.parametrize(("length", "fits"), [(32_767, True), (32_768, False)])
+def test_a_property_may_have_32_kb_less_one_byte(length: int, fits: bool) -> None:
+    event = replace(an_event(), correlation_id="x" * length)
+    message = message_from_event(event, service=CloudEvents("/contacts"), partitioned=False)
+    with contextlib.nullcontext() if fits else pytest.raises(PropertyTooLarge):
+        size_at_most(message)
+
+
 @given(
     text=st.text(max_size=400), contact=st.text(min_size=1, max_size=120),
     correlation=st.none() | st.text(max_size=300), partitioned=st.booleans(),
@@ -267,3 +293,9 @@ def test_a_message_that_the_sdk_cannot_encode_is_known() -> None:
     )
     assert is_encodable(fine)
     assert not is_encodable(broken)
+
+
+def test_the_size_of_a_message_that_is_sent_alone_is_that_of_its_bytes() -> None:
+    message = message_from_event(an_event(), service=CloudEvents("/c"), partitioned=False)
+    sent = PyamqpTransport.to_outgoing_amqp_message(message.raw_amqp_message)
+    assert exact_size(message) == len(encode_payload(bytearray(), sent))

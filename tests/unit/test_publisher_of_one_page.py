@@ -14,6 +14,7 @@ from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Guarantees, Refused, Unknown
+from cosmos_outbox.servicebus.errors import IMPOSSIBLE
 from cosmos_outbox.servicebus.message import exact_size, message_from_event, size_at_most
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from tests.support.publishing import event, publish
@@ -263,5 +264,37 @@ def test_a_batch_leaves_room_for_what_the_sdk_adds_to_it(more: int, sends: int) 
         topic = Topic(limit=2 * size + more)
         assert await publish(topic.publisher(), *page(2, "x" * 3_000)) == [Accepted()] * 2
         assert len(topic.sends) == sends
+
+    in_virtual_time(story())
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_what_the_sdk_cannot_encode_is_refused_alone_and_costs_no_link(*, partitioned: bool) -> None:
+    async def story() -> None:
+        topic = Topic()
+        group = [event("a", 1), replace(event("a", 2), sequence=2**70)]
+        publisher = topic.publisher(partitioned=partitioned, senders=1)
+        outcomes = await publish(publisher, group, [event("b", 1)])
+        assert outcomes == [Refused(1, IMPOSSIBLE), Accepted()]
+        assert sorted(name for names in topic.sends for name in names) == ["a-1", "b-1"]
+        assert [link.is_closed for link in topic.links] == [False]
+        await publisher.close()
+        assert [link.is_closed for link in topic.links] == [True]
+
+    in_virtual_time(story())
+
+
+def test_that_the_client_was_closed_is_no_fault_of_a_message() -> None:
+    """The SDK tells both by a ValueError."""
+
+    async def story() -> None:
+        topic = Topic()
+
+        def closed(_: list[str]) -> None:
+            raise ValueError("the client was closed")
+
+        topic.answer = closed
+        outcomes = await publish(topic.publisher(), *page(2))
+        assert {type(outcome) for outcome in outcomes} == {Unknown}
 
     in_virtual_time(story())

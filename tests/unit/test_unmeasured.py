@@ -1,6 +1,7 @@
 """A batch of messages that were not measured is the batch that the SDK would have made."""
 
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
@@ -55,6 +56,16 @@ def test_each_message_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_traced_message_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     # In place of the SDK's own settings: patched there, they are not put back as they were.
     monkeypatch.setattr(unmeasured_module, "settings", SimpleNamespace(tracing_implementation=lambda: object))
-    batch = ServiceBusMessageBatch(200)
-    with unmeasured(batch), pytest.raises(MessageSizeExceededError):
-        batch.add_message(some_messages()[0])
+    small, large = ServiceBusMessageBatch(200), ServiceBusMessageBatch(10_000)
+    with unmeasured(small), pytest.raises(MessageSizeExceededError):
+        small.add_message(some_messages()[0])
+    with unmeasured(large):
+        large.add_message(some_messages()[0])
+    assert len(large) == 1
+
+
+def test_of_an_sdk_that_has_another_inside_nothing_is_touched() -> None:
+    batch = SimpleNamespace(messages=[])
+    with unmeasured(cast(ServiceBusMessageBatch, batch)):
+        batch.messages.append("measured by the SDK")
+    assert vars(batch) == {"messages": ["measured by the SDK"]}
