@@ -152,8 +152,9 @@ async def test_a_package_that_the_transport_needs_and_is_not_there_is_told_befor
             raise AssertionError("the block has begun")
 
 
+@pytest.mark.parametrize("error", [ZeroDivisionError("a bug"), Misconfigured("the topic was deleted")])
 async def test_a_worker_that_crashes_is_told_and_begun_again(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    error: Exception, world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(running_module, "_FIRST_PAUSE_SECONDS", 0.3)
     relayed, lives, crash = relay_worker.work, 0, asyncio.Event()
@@ -165,7 +166,7 @@ async def test_a_worker_that_crashes_is_told_and_begun_again(
             return await relayed(health)
         health.tried.set()
         await crash.wait()
-        raise ZeroDivisionError("a bug")
+        raise error
 
     monkeypatch.setattr(relay_worker, "work", crashing)
     async with running(world.service, environment=world.settings, slots=2) as at_work:

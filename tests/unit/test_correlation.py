@@ -19,6 +19,7 @@ from cosmos_outbox.settings.wire_names import WireNames
 from cosmos_outbox.telemetry.correlation import correlated, current, tag_log_lines
 from cosmos_outbox.wiring.outbox import wire_outbox
 from cosmos_outbox.wiring.subscription import wire_subscriber
+from cosmos_outbox.worker.running import running
 from infra.bootstrap import service as contact_service
 from tests.support import inbox
 from tests.support.functions import functions
@@ -172,3 +173,17 @@ async def test_what_the_timer_tries_again_is_told_under_the_id_of_its_request() 
             await subscriber.retrier.handle(received)
         await subscriber.retrier.handle(replace(received, data={}))
     assert seen == ["ticket-7", "message-8", None]
+
+
+async def test_a_program_that_runs_a_service_has_its_log_lines_on_one_line_too(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings = {"COSMOS": "AccountEndpoint=http://x/;AccountKey=eA==;", "SERVICEBUS": "Endpoint=sb://x/;A=b"}
+    before = logging.getLogRecordFactory()
+    logging.setLogRecordFactory(logging.LogRecord)
+    try:
+        async with running(contact_service, environment=settings, relay=False, subscribers=False):
+            _log.warning("one line\nanother")
+    finally:
+        logging.setLogRecordFactory(before)
+    assert caplog.messages == [r"one line\nanother"]

@@ -128,6 +128,14 @@ async def test_a_path_that_nobody_has_is_answered_with_where_to_begin() -> None:
         assert "tasks are at /api/tasks" in told["detail"]
 
 
+async def test_an_aggregate_of_no_such_name_is_answered_with_those_that_there_are() -> None:
+    office = Calls(function_app(service))
+    told = await office("get_history", status=404, path="cars", id="7")
+    assert told["detail"] == "this service has no cars: call history/officeTasks/{id}"
+    told = await office("replay_parked", {}, status=404, path="cars", id="7")
+    assert told["detail"] == "this service has no cars: call parked/officeTasks/{id}/replay"
+
+
 async def _nothing(told: Event) -> None:
     """Is never asked for."""
 
