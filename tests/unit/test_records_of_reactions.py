@@ -156,20 +156,28 @@ class Full(Memory):
         await super().write(place, *given)
 
 
-async def test_one_that_finds_the_store_away_when_it_is_given_up_keeps_no_other_from_being_seen_to() -> None:
-    desk = Desk(Full(), days=2)
-    away = await desk.has(told("full", "a"))
-    overdue = await desk.has(replace(told("h", "b"), aggregate=AggregateKey("offer", "o-2")))
-    young = replace(told("h", "c"), aggregate=AggregateKey("offer", "o-3"))
+def of(aggregate: str, target: str) -> Event:
+    """A message of that aggregate for that target."""
+    return replace(told(target, "a"), aggregate=AggregateKey("offer", aggregate))
+
+
+async def test_some_that_find_the_store_away_when_they_are_given_up_keep_no_others_from_being_seen_to() -> (
+    None
+):
+    desk, young = Desk(Full(), days=2), of("young", "h")
     record = Record.of(delivery(young), young, RecordState.WAITING, "set aside", NOON + timedelta(days=2))
     await desk.records.add(record)
+    overdue = []
+    for number in range(2):
+        for name in "abcd":
+            for _ in range(2):  # both are of one aggregate
+                await desk.has(of(f"{name} {number}", "full"))
+        overdue.append(await desk.has(of(f"healthy {number}", "h")))
     with pytest.raises(StoreAway, match="its partition is full"):
         await desk.retrier.run(seconds=60)
-    assert [desk.state(each) for each in (away, overdue, record.id)] == [
-        RecordState.WAITING,
-        RecordState.OVERDUE,
-        RecordState.APPLIED,
-    ]
+    assert [desk.state(each) for each in overdue] == [RecordState.OVERDUE] * 2
+    assert desk.state(record.id) is RecordState.APPLIED
+    assert [*desk.records.states().values()].count(RecordState.WAITING) == 2 * 2 * 4
 
 
 async def test_a_store_that_is_away_for_all_is_not_asked_for_every_record_that_is_to_be_given_up() -> None:
