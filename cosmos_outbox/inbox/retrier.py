@@ -86,9 +86,9 @@ class Retrier:
     async def run(self, *, seconds: float) -> Tried:
         """Try what waits; begins nothing after so many seconds, and cuts nothing off. Raises StoreAway."""
         until = monotonic() + seconds
-        tried = Tried(overdue=await self._close_overdue(until))
+        closing, away = Away(AWAY_AT), Away(AWAY_AT)
+        tried = Tried(overdue=await self._close_overdue(until, closing))
         seen: set[AggregateKey | None] = set()
-        away = Away(AWAY_AT)
         async for record in self.set_aside.waiting():
             if monotonic() >= until:
                 _log.warning(
@@ -100,8 +100,8 @@ class Retrier:
             seen.add(record.aggregate)
             try:
                 tried = tried.plus(await self._of_one(record.aggregate, until))
-            except StoreAway as error:
-                away.found(error)
+            except StoreAway as found:
+                away.found(found)
             else:
                 away.answered()
             await self._put_last(record)
@@ -109,8 +109,8 @@ class Retrier:
                 break
         if tried.applied:
             _log.info("applied %d message(s) that were set aside", tried.applied)
-        if away.error is not None:
-            raise away.error
+        if (error := away.error or closing.error) is not None:
+            raise error
         return tried
 
     async def apply(self, record_id: str) -> None:
@@ -186,19 +186,25 @@ class Retrier:
             raise NotSetAside(f"this record is closed as {record.state.value}, and its message is gone")
         return record
 
-    async def _close_overdue(self, until: float) -> int:
-        closed = 0
+    async def _close_overdue(self, until: float, away: Away) -> int:
+        closed, found_away = 0, set[AggregateKey | None]()
         async for record in self.set_aside.older(self.now() - self.limit):
-            if monotonic() >= until:
+            if monotonic() >= until or away.for_all:
                 break
+            if record.aggregate in found_away:
+                continue
             try:
-                if await self._is_settled(record, "it has waited for too long"):  # overdue_marks
-                    await self._change(record, RecordState.APPLIED, record.reason)
-                    continue
-            except StoreAway:
-                raise
+                is_settled = await self._is_settled(record, "it has waited for too long")  # overdue_marks
+            except StoreAway as error:
+                away.found(error)
+                found_away.add(record.aggregate)
+                continue
             except InboxError as error:  # it is not its turn, say; the others are given up all the same
                 _log.info("record %s waits on: %s", record.id, error)
+                continue
+            away.answered()
+            if is_settled:
+                await self._change(record, RecordState.APPLIED, record.reason)
                 continue
             _log.error(
                 "gave up event %s of %s, set aside at %s: %s. Its entry, if it has one, is right again after the "

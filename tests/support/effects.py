@@ -67,6 +67,8 @@ class FakeEvents:
     what_is_held: HeldBack = field(default_factory=HeldBack)
     lag: int = 0
     queries: int = 0
+    fences: int = 0
+    """How many of the queries were behind one."""
 
     async def put(self, event: Event) -> None:
         self.stored.append(event)
@@ -80,7 +82,7 @@ class FakeEvents:
     async def events(
         self, key: AggregateKey, places: range, since: datetime | None, *, fenced: bool
     ) -> Sequence[Event]:
-        self.queries += 1
+        self.queries, self.fences = self.queries + 1, self.fences + fenced
         seen = self.stored if fenced or not self.lag else self.stored[: -self.lag]
         return [
             each

@@ -1,5 +1,7 @@
 """What a message's properties tell beside its body: that it cannot be read, and that it is published again."""
 
+import json
+
 import pytest
 
 from cosmos_outbox.inbox.errors import Unreadable
@@ -24,3 +26,17 @@ def test_a_message_says_whether_it_is_published_again(again: bool) -> None:
     event = READER.event(BODY, properties)
     assert event is not None
     assert (event.id, event.republished) == ("e-1", again)
+
+
+@pytest.mark.parametrize("name", ["id", "action"])
+def test_an_event_whose_name_or_id_is_empty_is_none(name: str) -> None:
+    body = json.dumps(json.loads(BODY) | {name: ""}).encode()
+    with pytest.raises(Unreadable, match=f"{name} missing or wrong"):
+        READER.event(body, {"aggregateType": "thing"})
+
+
+def test_a_message_that_tells_no_type_is_for_whoever_says_that_it_knows_such() -> None:
+    assert READER.event(BODY, {}) is None
+    older = MessageReader("thing", untyped=True)
+    assert older.event(BODY, {}) is not None
+    assert older.event(BODY, {"aggregateType": "another"}) is None

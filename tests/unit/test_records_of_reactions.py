@@ -7,9 +7,16 @@ from typing import Any
 
 import pytest
 
-from cosmos_outbox.inbox.errors import NotApplied, NotInTurn, ReactionRefused, RecordChanged, Unreadable
+from cosmos_outbox.inbox.errors import (
+    NotApplied,
+    NotInTurn,
+    ReactionRefused,
+    RecordChanged,
+    StoreAway,
+    Unreadable,
+)
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.reaction_decision import InOrder
+from cosmos_outbox.inbox.reaction_decision import InOrder, TargetPlace
 from cosmos_outbox.inbox.receiver import Read
 from cosmos_outbox.inbox.retrier import Retrier, Tried
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState
@@ -137,6 +144,51 @@ async def test_one_that_cannot_be_given_up_stays_and_the_others_are_seen_to_all_
         RecordState.OVERDUE,
     )
     assert "contoso" not in caplog.text
+
+
+@dataclass
+class Full(Memory):
+    """No write is taken where this target is, and none ever will be."""
+
+    async def write(self, place: TargetPlace, *given: Any) -> None:
+        if place.target == "full":
+            raise StoreAway("its partition is full")
+        await super().write(place, *given)
+
+
+def of(aggregate: str, target: str) -> Event:
+    """A message of that aggregate for that target."""
+    return replace(told(target, "a"), aggregate=AggregateKey("offer", aggregate))
+
+
+async def test_some_that_find_the_store_away_when_they_are_given_up_keep_no_others_from_being_seen_to() -> (
+    None
+):
+    desk, young = Desk(Full(), days=2), of("young", "h")
+    record = Record.of(delivery(young), young, RecordState.WAITING, "set aside", NOON + timedelta(days=2))
+    await desk.records.add(record)
+    overdue = []
+    for number in range(2):
+        for name in "abcd":
+            for _ in range(2):  # both are of one aggregate
+                await desk.has(of(f"{name} {number}", "full"))
+        overdue.append(await desk.has(of(f"healthy {number}", "h")))
+    with pytest.raises(StoreAway, match="its partition is full"):
+        await desk.retrier.run(seconds=60)
+    assert [desk.state(each) for each in overdue] == [RecordState.OVERDUE] * 2
+    assert desk.state(record.id) is RecordState.APPLIED
+    assert [*desk.records.states().values()].count(RecordState.WAITING) == 2 * 2 * 4
+
+
+async def test_a_store_that_is_away_for_all_is_not_asked_for_every_record_that_is_to_be_given_up() -> None:
+    desk = Desk(Full(), days=2)
+    for number in range(20):
+        key = AggregateKey("offer", f"o-{number}")
+        for mark in "ab":
+            await desk.has(replace(told("full", mark), aggregate=key))
+    with pytest.raises(StoreAway):
+        await desk.retrier.run(seconds=60)
+    assert desk.memory.calls.count("find") == 5 + 5, "of so many aggregates in a row, to give up and to try"
 
 
 def unreadable(_: Delivery) -> Event | None:
