@@ -224,7 +224,7 @@ class Aggregate(ABC, Generic[StateT]):
         times = [each.created_at for each in told if not isinstance(each, str)]
         if changed and self._changed_at is not None:
             times.append(self._changed_at)
-        stamps = self._stamps(changed, max(times)) if times and not self._is_new else {}
+        stamps = {} if self._is_new else self._stamps(changed, max(times))
         return self._state.model_copy(update={**stamps, "last_sequence": last_sequence})
 
     def _published(self, event: DomainEvent, state: StateT) -> DomainEvent:
@@ -277,7 +277,7 @@ class Aggregate(ABC, Generic[StateT]):
 
     def _filled(self, by: DeclaredEvent, state: StateT, sequence: int, at: datetime) -> DomainEvent:
         values = {**by.values(self.aggregate_id, state), "sequence": sequence, "created_at": at}
-        return by.event.model_validate(values, by_name=True, by_alias=False, context=STORED)
+        return by.event.model_validate(values, by_name=True, context=STORED)
 
     def _untold(self, name: str) -> str:
         return f"no event tells that {name} of a {self.aggregate_type} changed: add it to changed_events"

@@ -71,7 +71,7 @@ class Aggregates:
         Returns and raises as :func:`cosmos_outbox.outbox.idempotency.create_once` does.
         """
         receipt, replayed = await create_once(self.open_unit_of_work, self.claims, make, request, origin)
-        return receipt if replayed else _logged("created", receipt), replayed
+        return _logged("created", receipt), replayed
 
     async def read(
         self,
@@ -162,7 +162,7 @@ class Aggregates:
             kind, aggregate_id, partition_key or aggregate_id, change, request, Pinned(if_match, refuse)
         )
         answered = await change_once(self.open_unit_of_work, wanted, origin, attempts=ATTEMPTS)
-        if answered.receipt is not None and not answered.replayed:
+        if answered.receipt is not None:
             _logged("changed", answered.receipt)
         return answered
 
@@ -193,6 +193,7 @@ async def _read_for_change(  # noqa: PLR0913 - the address of the aggregate, and
 
 
 def _logged(what: str, receipt: Receipt[A]) -> Receipt[A]:
+    """Told once: the receipt of a repetition has no events."""
     if receipt.events:
         aggregate = receipt.aggregate
         what = "deleted" if aggregate.deleted else what

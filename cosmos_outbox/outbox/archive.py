@@ -167,20 +167,24 @@ class _Marks:
         }  # fmt: skip
         for _ in range(_RACES):
             await self.read(archive)
-            version = self.version or await archive.claim(MARKS)
-            if version is None:
-                continue  # somebody has just written the first one
             if (before := self.known.get(of)) is not None:  # an earlier erasing may come to this point later
                 mark |= {name: max(mark[name], before[name]) for name in ("lsn", "at")}
-            body = b"".join(map(_written, ({**self.known, of: mark}).values()))
-            try:
-                await archive.replace(Blob(MARKS, body), version)
-            except PreconditionFailed:
-                continue
-            return
+            if await self._written(archive, {**self.known, of: mark}):
+                return
         raise ConcurrentChange(
             "others wrote down what they erase in the archive each time: run the same command again"
         )
+
+    async def _written(self, archive: Archive, marks: Mapping[str, Mapping[str, Any]]) -> bool:
+        """Whether nobody else has written since they were read."""
+        version = self.version or await archive.claim(MARKS)
+        if version is None:
+            return False
+        try:
+            await archive.replace(Blob(MARKS, b"".join(map(_written, marks.values()))), version)
+        except PreconditionFailed:
+            return False
+        return True
 
     def of(self, body: bytes) -> list[Erasure]:
         """What was erased of the aggregates of these lines."""
@@ -201,7 +205,7 @@ def blobs_of(events: Sequence[FeedEvent]) -> list[Blob]:
     days: defaultdict[str, list[tuple[int, str, bytes]]] = defaultdict(list)
     for event in events:
         assert not isinstance(event, Unread), "it could not be read"
-        stored = datetime.fromtimestamp(int(event.document.get("_ts", 0)), UTC)
+        stored = datetime.fromtimestamp(int(event.document["_ts"]), UTC)
         days[f"{stored:%Y/%m/%d}"].append((event.lsn, event.id, _line(event, stored)))
     blobs = []
     for day, lines in sorted(days.items()):

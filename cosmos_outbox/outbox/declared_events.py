@@ -198,15 +198,13 @@ def _members(annotation: Any) -> frozenset[Any]:
 
 def _plain(annotation: Any) -> Any:
     origin, arguments = get_origin(annotation), get_args(annotation)
-    if annotation is None:
-        return NoneType
     if origin is Annotated:
         return _plain(arguments[0])
     if origin in (Union, UnionType):
         return frozenset().union(*(_members(each) for each in arguments))
     if origin is None:
         return annotation
-    return (origin, *(_plain(each) if not isinstance(each, str | int) else each for each in arguments))
+    return (origin, *map(_plain, arguments))
 
 
 def _told(annotation: Any) -> str:

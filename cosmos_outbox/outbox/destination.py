@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Unread
@@ -55,8 +55,7 @@ class Destination:
 def _is_before(event: FeedEvent, begin: datetime) -> bool:
     """By the event's own time; of what cannot be read, by that of the store."""
     if isinstance(event, OutboxEvent):
-        at = event.created_at
-        return (at if at.tzinfo else at.replace(tzinfo=UTC)) < begin
+        return event.created_at < begin
     written = event.document.get("_ts")
     return isinstance(written, int | float) and written < begin.timestamp()
 

@@ -3,7 +3,7 @@
 Poison can never be sent as it is, and is parked.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -150,14 +150,13 @@ def still_of(aggregate: AggregateKey, event: FeedEvent) -> FeedEvent:
 
 def in_order(events: Sequence[FeedEvent]) -> list[FeedEvent]:
     """One aggregate's events by sequence. An event without one has its place among the others by its LSN."""
-    ordered = sorted((event for event in events if event.sequence is not None), key=_sequence)
-    unsequenced = sorted((event for event in events if event.sequence is None), key=unsequenced_place)
-    if not ordered:
-        return unsequenced
-    for event in unsequenced:
-        place = next((place for place, other in enumerate(ordered) if _is_before(event, other)), len(ordered))
-        ordered.insert(place, event)
-    return ordered
+    unsequenced = deque(sorted((event for event in events if event.sequence is None), key=unsequenced_place))
+    ordered = []
+    for event in sorted((event for event in events if event.sequence is not None), key=_sequence):
+        while unsequenced and unsequenced[0].lsn <= event.lsn:
+            ordered.append(unsequenced.popleft())
+        ordered.append(event)
+    return [*ordered, *unsequenced]
 
 
 def unsequenced_place(event: FeedEvent) -> tuple[int, str, str]:
@@ -172,10 +171,3 @@ def unsequenced_place(event: FeedEvent) -> tuple[int, str, str]:
 
 def _sequence(event: FeedEvent) -> int:
     return event.sequence or 0
-
-
-def _is_before(event: FeedEvent, other: FeedEvent) -> bool:
-    """Whether an event without a sequence goes before ``other``, when all others of its kind are in place."""
-    if other.sequence is None:
-        return unsequenced_place(event) < unsequenced_place(other)
-    return event.lsn <= other.lsn

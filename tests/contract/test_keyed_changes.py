@@ -203,6 +203,20 @@ async def test_whatever_write_is_lost_a_refusal_stays_one(heaps: Instances, loss
     assert write > 2
 
 
+async def test_a_refusal_stays_one_where_its_repetition_would_fail_otherwise(heaps: Instances) -> None:
+    def fail(heap: Heap) -> None:
+        raise ZeroDivisionError("a bug that came later")
+
+    name = await heaps.made()
+    await heaps.change(name, Heap.close)
+    refused = Asking(name)
+    with pytest.raises(HeapClosed):
+        await heaps.until_answered(refused)
+    with pytest.raises(RefusedBefore) as refusal:
+        await heaps.until_answered(replace(refused, change=fail))
+    assert refusal.value.status == 409
+
+
 @pytest.mark.parametrize("kind", ["changes", "deletes", "refused"])
 async def test_a_process_that_dies_at_any_await_changes_it_once(heaps: Instances, kind: str) -> None:
     at, died = 0, True

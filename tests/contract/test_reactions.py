@@ -22,6 +22,7 @@ from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.cosmos.upkeep.erasure import PartitionEraser, Remains
 from cosmos_outbox.inbox.errors import (
     Contended,
+    InboxError,
     NotApplied,
     NotInTurn,
     ReactionRefused,
@@ -405,6 +406,14 @@ async def test_a_reaction_that_changes_another_than_its_target_changes_nothing(h
         assert await heaps.documents(each, "reactionRecord") == []
     await inbox.handle(told(name, "b"))
     assert await heaps.marks(name) == ["b"]
+
+
+async def test_a_reaction_that_makes_a_target_that_is_there_overwrites_nothing(heaps: Heaps) -> None:
+    name, inbox = await heaps.made("a"), heaps.instance()
+    blind = replace(inbox, rules=replace(inbox.rules, react=lambda *_: Heap.make(name, "b")))
+    with pytest.raises(InboxError):
+        await blind.handle(told(name, "b"))
+    assert await heaps.marks(name) == ["a"]
 
 
 class Desk:

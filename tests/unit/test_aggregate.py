@@ -1,6 +1,6 @@
 """A property may change with an event of its own, and be set as well: subscribers end with the state that is stored."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 
 import pytest
@@ -82,3 +82,32 @@ def test_what_was_set_before_an_event_that_changes_it_is_told_by_that_event(task
     task.set(owner="John")
     task.hand_over(owner="Jane")
     assert told(task)[1] == {"status": "open", "owner": "Jane"}
+
+
+def test_who_makes_the_events_of_changes_by_hand_declares_none() -> None:
+    class Errand(Task):
+        aggregate_type: ClassVar[str] = "errand"
+
+    errand = Errand.load(TaskState(last_sequence=1))
+    errand.set(owner="Jane")
+    assert told(errand)[0] == ["owner updated"]
+
+
+def test_the_time_of_the_last_change_is_that_of_what_is_told() -> None:
+    class TimedState(TaskState):
+        modified_at: datetime
+
+    class Timed(Task):
+        aggregate_type: ClassVar[str] = "timed-task"
+        state_type: ClassVar[type[AggregateState]] = TimedState
+
+    state = TimedState(modified_at=NOON - timedelta(days=1))
+    stored, new = Timed.load(state), Timed(state, is_new=True)
+    for task in (stored, new):
+        task._set("owner", "Jane", NOON + timedelta(hours=1))
+        task._set("owner", "nobody", NOON + timedelta(hours=2))
+        task.hand_over(status="busy")
+    times = [
+        changes.state.model_dump()["modified_at"] for task in (stored, new) if (changes := task.changes())
+    ]
+    assert times == [NOON, NOON - timedelta(days=1)], "and a new one is as it was made"

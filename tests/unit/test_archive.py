@@ -3,7 +3,7 @@
 import asyncio
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox.archive import MARKS, Archiver, Erasure, blobs_of, without
-from cosmos_outbox.outbox.errors import NotDelivered, PreconditionFailed, Unavailable
+from cosmos_outbox.outbox.archive import MARKS, Archiver, Blob, Erasure, blobs_of, without
+from cosmos_outbox.outbox.errors import ConcurrentChange, NotDelivered, PreconditionFailed, Unavailable
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Unread
 from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.originals import AsDelivered
@@ -21,6 +21,7 @@ from cosmos_outbox.settings.environment import ArchiveSettings, load_archive
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.testing.simulation.archive import SimulatedArchive
 from tests.support.feed import event_document, poison_document, read
+from tests.support.kept_originals import KeptOriginals
 
 MAY_4 = int(datetime(2026, 5, 4, 23, 59, 59, tzinfo=UTC).timestamp())
 
@@ -66,6 +67,18 @@ async def test_a_page_that_comes_again_is_the_same_blob_in_whatever_order() -> N
     assert await archiver.keep(page) == 2
     assert await archiver.keep(page[::-1]) == 2
     assert len(archive.contents) == 1
+
+
+def test_nor_does_the_order_of_the_names_in_a_document_make_another_blob() -> None:
+    first = event("a", 1)
+    again = replace(first, document=dict(sorted(first.document.items(), reverse=True)))
+    assert blobs_of([again]) == blobs_of([first])
+
+
+async def test_what_was_read_of_a_page_is_forgotten_when_it_is_archived() -> None:
+    originals = KeptOriginals()
+    await Archiver(SimulatedArchive(), originals).keep([event("a", 1)])
+    assert originals.kept == {}
 
 
 async def test_a_late_writer_of_a_shorter_page_takes_nothing_away() -> None:
@@ -166,6 +179,73 @@ async def test_two_who_erase_at_once_both_leave_their_mark() -> None:
     for page in pages:
         await Archiver(archive, AsDelivered()).keep(page)
     assert [readable(archive, page[0]) for page in pages] == [[], [], [], [1]]
+
+
+@dataclass
+class Meanwhile(SimulatedArchive):
+    """Before a blob is claimed or replaced, somebody else does what is to happen meanwhile."""
+
+    happens: Callable[[str], None] = lambda name: None
+    claiming: Callable[[], Awaitable[object]] | None = None
+
+    async def claim(self, name: str) -> str | None:
+        if self.claiming is not None:
+            claiming, self.claiming = self.claiming, None
+            await claiming()
+        return await super().claim(name)
+
+    async def replace(self, blob: Blob, version: str) -> None:
+        assert version, "it replaces a version, and not whatever is there"
+        self.happens(blob.name)
+        await super().replace(blob, version)
+
+
+async def test_of_two_who_write_the_first_mark_at_once_neither_takes_the_others() -> None:
+    archive = Meanwhile()
+    first, second = event("a", 1), event("b", 1)
+    archive.claiming = lambda: Archiver(archive, AsDelivered()).erase(erasure(second))
+    await Archiver(archive, AsDelivered()).erase(erasure(first))
+    await Archiver(archive, AsDelivered()).keep([first, second])
+    assert (readable(archive, first), readable(archive, second)) == ([], [])
+
+
+async def test_a_blob_that_holds_nothing_of_it_is_not_written_anew() -> None:
+    archive = SimulatedArchive()
+    other = event("b", 1)
+    await Archiver(archive, AsDelivered()).keep([other])
+    before = dict(archive.contents)
+    assert await Archiver(archive, AsDelivered()).erase(erasure(event("a", 1))) == 0
+    assert {name: archive.contents[name] for name in before} == before
+
+
+@pytest.mark.parametrize("blob", ["a page", MARKS])
+async def test_who_finds_what_it_erases_changed_each_time_is_told_to_come_again(blob: str) -> None:
+    """Else it would count as erased, and could be read, or come back."""
+    archive = Meanwhile()
+    page = [event("a", 1)]
+    await Archiver(archive, AsDelivered()).keep(page)
+
+    def change(name: str) -> None:
+        if (name == MARKS) == (blob == MARKS):
+            body, version = archive.contents[name]
+            archive.contents[name] = body, version + 1
+
+    archive.happens = change
+    with pytest.raises(ConcurrentChange, match="run the same command again"):
+        await Archiver(archive, AsDelivered()).erase(erasure(page[0]))
+
+
+async def test_a_blob_that_is_gone_before_it_is_emptied_holds_nothing_that_was_erased() -> None:
+    archive = Meanwhile()
+    page = [event("a", 1)]
+    await Archiver(archive, AsDelivered()).keep(page)
+
+    def drop(name: str) -> None:
+        if name != MARKS:
+            del archive.contents[name]
+
+    archive.happens = drop
+    assert await Archiver(archive, AsDelivered()).erase(erasure(page[0])) == 0
 
 
 @dataclass

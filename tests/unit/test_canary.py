@@ -1,5 +1,6 @@
 """A canary's subscriber counts what is lost and nothing else: late, repeated and first events are no loss."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -7,17 +8,21 @@ import pytest
 
 from cosmos_outbox import Names, Service
 from cosmos_outbox.cosmos.inbox.heard import CosmosHeard
+from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.inbox.canary import MOST_MISSING, REMEMBERED, Heard, HeardStore, Listener, Missing
 from cosmos_outbox.inbox.errors import EntryChanged, StoreAway
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox.canary import Canary, CanaryState
+from cosmos_outbox.outbox.aggregates import ATTEMPTS, Aggregates
+from cosmos_outbox.outbox.canary import Canary, CanaryState, Singer
 from cosmos_outbox.preflight.plan import Plan
 from cosmos_outbox.settings.environment import load_canary
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.own_container import OwnContainer
 from cosmos_outbox.testing.documents import MemoryContainer
 from infra.bootstrap import service as contacts
+from tests.support.memory import MemoryStore, claims_in_memory
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 
@@ -172,6 +177,39 @@ def test_a_canary_sings_once_a_minute_however_many_make_it() -> None:
     assert changes is not None
     [event] = changes.events
     assert (event.action, event.sequence) == ("CanarySangEvent", 2)
+
+
+class Rivals(MemoryContainer):
+    """Before each commit another process sings."""
+
+    async def execute(self, partition_key: Key, writes: Sequence[Write]) -> list[str]:
+        rival = MemoryContainer(self.documents)
+        await singer(rival, NOON + timedelta(hours=len(self.documents.written) + 1)).sing()
+        return await super().execute(partition_key, writes)
+
+
+def singer(container: MemoryContainer, now: datetime) -> Singer:
+    return Singer(Aggregates(MemoryStore(container), claims_in_memory()), lambda: now)
+
+
+async def test_it_is_made_when_it_first_sings_and_sings_once_a_minute_whichever_process_asks() -> None:
+    store = MemoryStore()
+    for seconds in (0, 30, 60, 80, 120):
+        await singer(store.container, NOON + timedelta(seconds=seconds)).sing()
+    told = [(each.action, each.sequence, each.created_at) for each in store.events]
+    assert told == [
+        ("CanaryCreatedEvent", 1, NOON),
+        ("CanarySangEvent", 2, NOON + timedelta(minutes=1)),
+        ("CanarySangEvent", 3, NOON + timedelta(minutes=2)),
+    ]
+
+
+async def test_where_another_process_is_faster_it_has_sung() -> None:
+    store = MemoryStore(Rivals())
+    for minutes in (0, 1):
+        await singer(store.container, NOON + timedelta(minutes=minutes)).sing()
+    assert [each.created_at for each in store.events if each.created_at < NOON + timedelta(hours=1)] == []
+    assert len(store.events) == 1 + ATTEMPTS
 
 
 @pytest.mark.parametrize(

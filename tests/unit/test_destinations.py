@@ -53,6 +53,9 @@ FOR_IT: Mapping[str, tuple[Destination, FeedEvent, bool]] = {
     "another action": (PARTNER, read(data={"action": "Added"}), False),
     "raised before it began": (PARTNER, read(data={"createdAt": "2026-03-01T11:59:59.999Z"}), False),
     "not read just now": (PARTNER, Unread(read(data={"action": "Added"}), "the store is away"), False),  # type: ignore[arg-type]
+    "raised before it began, and not read": (
+        PARTNER, Unread(read(data={"createdAt": "2026-03-01T11:59:59.999Z"}), "the store is away"), False  # type: ignore[arg-type]
+    ),
     "no valid event, of its kind": (PARTNER, read(data={"sequence": "first"}), True),
     "no valid event, of another kind": (PARTNER, read(data={"sequence": "first", "action": "Added"}), False),
     "no valid event, of no kind": (PARTNER, read(data={"action": None}), True),

@@ -417,7 +417,8 @@ async def test_an_event_over_the_publishers_limit_is_parked_without_being_offere
 
 
 async def test_an_event_of_just_the_publishers_limit_is_sent_and_one_byte_more_is_parked() -> None:
-    words = event("a", 1)
+    words = read(event_document("a", 1, text="Ærlig talt: 100 €"))
+    assert isinstance(words, OutboxEvent)
     size = len(json.dumps(dict(words.data), ensure_ascii=False, separators=(",", ":")).encode())
     for limit, expected in ((size, (1, 0)), (size - 1, (0, 1))):
         declared = Guarantees(
