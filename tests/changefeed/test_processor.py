@@ -1,6 +1,7 @@
 """One instance: its deliveries, its checkpoints, and the leases after it has stopped."""
 
 import asyncio
+import contextlib
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ import pytest
 
 from cosmos_changefeed import StartFrom
 from devstack.testing import eventually
+from tests.changefeed.in_memory import InMemory
 from tests.changefeed.support import FAST, Containers, Recorder
 
 
@@ -113,6 +115,24 @@ async def test_a_draining_stop_lets_the_handler_end_and_checkpoints(containers: 
 
     assert recorder.ids == ["a-1"]
     assert await continuation(containers) == recorder.batches[0][1].continuation
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_who_leaves_the_block_lets_the_handler_end_and_an_error_cuts_it_short(
+    memory: InMemory, *, fails: bool
+) -> None:
+    recorder = Recorder()
+    recorder.go_on.clear()
+    await memory.write("a", 1)
+    with contextlib.suppress(KeyError):
+        async with recorder.processor(memory, clock=memory.clock):
+            await eventually(lambda: recorder.batches)
+            asyncio.get_running_loop().call_later(10, recorder.go_on.set)
+            if fails:
+                raise KeyError
+
+    assert (recorder.ids, recorder.cancelled) == (([], 1) if fails else (["a-1"], 0))
+    assert await checkpointed(memory) is not fails
 
 
 async def test_a_stop_without_draining_cancels_the_handler_and_delivers_again(containers: Containers) -> None:
