@@ -35,7 +35,7 @@ def test_what_was_packed_with_others_is_not_overtaken_while_the_topic_learns_to_
 
 
 def busy(_: list[str]) -> None:
-    raise ServiceBusServerBusyError
+    raise ServiceBusServerBusyError(error=MessageException(ErrorCondition.ResourceLimitExceeded))
 
 
 def not_allowed(_: list[str]) -> None:
@@ -44,7 +44,7 @@ def not_allowed(_: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("answer", "count"), [(busy, 2), (not_allowed, 1)])
-def test_only_a_refusal_of_what_is_mixed_says_that_the_topic_does_not_mix(
+def test_only_a_refusal_of_what_is_mixed_says_that_the_topic_does_not_mix_and_none_costs_a_link(
     answer: Callable[[list[str]], None], count: int
 ) -> None:
     async def story() -> None:
@@ -53,6 +53,7 @@ def test_only_a_refusal_of_what_is_mixed_says_that_the_topic_does_not_mix(
         outcomes = await publish(publisher, *page(count))
         assert {type(outcome) for outcome in outcomes} == {Unknown}
         assert (len(topic.sends), publisher.guarantees.mixes_aggregates) == (1, True)
+        assert [link.is_closed for link in topic.links] == [False], "a refusal is an answer"
 
     in_virtual_time(story())
 
