@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import certifi
 import pytest
+from azure.core.pipeline.transport import AioHttpTransport
 
 import cosmos_outbox.servicebus
 from cosmos_outbox.servicebus import client as clients
@@ -52,6 +53,26 @@ async def test_an_emulator_alone_is_managed_at_a_port_of_its_own(
 ) -> None:
     async with administration_client(connection, SIGNED_IN, 5300) as client:
         assert client.fully_qualified_namespace == namespace
+
+
+@pytest.mark.parametrize(
+    ("emulator", "began"),
+    [(";UseDevelopmentEmulator=true", "http://127.0.0.1:5300/t"), ("", "https://127.0.0.1/t")],
+)
+async def test_an_emulator_alone_is_managed_without_tls(
+    monkeypatch: pytest.MonkeyPatch, emulator: str, began: str
+) -> None:
+    """Emulators have none for it, whatever the SDK asks for."""
+
+    async def asked(_: object, request: Any, **__: object) -> None:
+        raise LookupError(request.url)
+
+    monkeypatch.setattr(AioHttpTransport, "send", asked)
+    async with administration_client(
+        Connection(f"Endpoint=sb://127.0.0.1;{KEY}{emulator}"), None, 5300
+    ) as client:
+        with pytest.raises(LookupError, match=f"^{began}\\?"):
+            await client.get_topic("t")
 
 
 @pytest.fixture
