@@ -226,6 +226,19 @@ async def test_what_came_to_the_dead_letters_is_collected_and_applied(day: Day) 
     assert entry is not None, "the message was applied"
 
 
+async def test_the_timers_of_a_subscriber_collect_dead_letters_and_look_at_its_sources(day: Day) -> None:
+    person = await added(day.wired)
+    await day.read("relay")
+    await day.bury()
+    await day.call.run("watch_directory", None)
+    [aside] = (await day.call("list_set_aside"))["items"]
+    assert (aside["personId"], aside["reason"]) == (person, "dead letter: a test")
+
+    assert (await day.call("get_subscriber"))["lastSweep"] is None
+    await day.call.run("sweep_directory", None)
+    assert (await day.call("get_subscriber"))["lastSweep"] is not None
+
+
 async def test_all_that_is_in_the_feed_is_archived_and_how_far_that_is_is_told(day: Day) -> None:
     await added(day.wired, "Ada")
     await day.read("archive")

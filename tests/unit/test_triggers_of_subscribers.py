@@ -1,4 +1,4 @@
-"""A subscriber receives from a topic, or from a queue in its place; where neither can be, it is refused."""
+"""A subscriber receives from a topic, or from a queue; where nothing can be received, it is refused."""
 
 import json
 from typing import Any
@@ -56,6 +56,28 @@ async def test_a_message_is_handled_whether_a_topic_or_a_queue_brings_it(
     async with in_memory(dealer):
         sold = message(("car", "1"), "Sold", 1, data={"price": 5})
         await Calls(app).run("mails", arrived(sold), NO_CONTEXT)
+    assert mails == [("1", "Sold")]
+
+
+async def test_a_message_of_a_storage_queue_is_handled_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = {"TRANSPORT": "storagequeue", "STORAGEQUEUE": "UseDevelopmentStorage=true"}
+    for name, value in storage.items():
+        monkeypatch.setenv(name, value)
+    dealer, mails = SubscriberService("dealer", SqliteFile(Named("DEALER", "dealer.db")), topic="cars"), []
+
+    @dealer.effect("mails", of="car")
+    async def mail(told: Event) -> None:
+        mails.append((told.aggregate.id, told.action))
+
+    app = function_app(dealer)
+    assert (declared(app, "mails")["type"], declared(app, "mails")["queueName"]) == ("queueTrigger", "mails")
+    sold = message(("car", "1"), "Sold", 1, data={"price": 5})
+    event = {
+        "specversion": "1.0", "id": sold.id, "source": "/cars", "type": "Sold", "subject": "1", "aggregatetype": "car",
+        "sequence": 1, "datacontenttype": "application/json", "data": sold.data,
+    }  # fmt: skip
+    async with in_memory(dealer, environment=storage):
+        await Calls(app).run("mails", func.QueueMessage(id="m", body=json.dumps(event)), NO_CONTEXT)
     assert mails == [("1", "Sold")]
 
 
