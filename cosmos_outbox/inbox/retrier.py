@@ -234,8 +234,8 @@ class Retrier:
             return True
         except InboxError:
             raise
-        except Exception as error:
-            raise NotApplied(f"it cannot be given up, because of a bug: {told(error)}") from error
+        except Exception as error:  # noqa: BLE001 - the subscriber's own function: it hits this message alone
+            raise NotApplied(f"it cannot be given up, because of a bug: {told(error)}") from None
         return False
 
     async def _of_one(self, aggregate: AggregateKey | None, until: float) -> list[RecordState]:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, Field
 
 from cosmos_outbox.inbox.form import EntryForm
 from examples.orders import board
@@ -40,3 +41,14 @@ def test_a_form_that_names_no_number_goes_on_with_what_was_stored_of_it() -> Non
 def test_a_state_that_cannot_be_read_is_none(data: object) -> None:
     assert directory.FORM.read({"data": data}) is None
     assert directory.FORM.read({}) is None
+
+
+class Guest(BaseModel):
+    last_name: str = Field(alias="lastName")
+
+
+def test_a_state_is_stored_by_the_names_that_it_is_read_by() -> None:
+    form = EntryForm(Guest, search={}, sorted_by=[])
+    stored = form.write(Guest(lastName="Ada"))
+    assert stored == {"lastName": "Ada"}
+    assert form.read({"data": stored}) == Guest(lastName="Ada")
