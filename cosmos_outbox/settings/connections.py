@@ -14,7 +14,8 @@ https://learn.microsoft.com/azure/azure-functions/functions-reference#connection
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -34,6 +35,18 @@ class Connection:
     """False: any sign-in that is found is used, a developer's own too."""
     client_id: str | None = None
     """The client id of a user-assigned managed identity; None: the system-assigned one."""
+
+
+@contextmanager
+def usable(name: str, of: str) -> Iterator[None]:
+    """Around the making of a client. Raises Misconfigured: the SDK cannot use the connection ``name`` of a service."""
+    try:
+        yield
+    except (ValueError, KeyError) as error:
+        raise Misconfigured(
+            f"the connection {name} cannot be one of {of} ({type(error).__name__}): copy the whole connection string "
+            "or the address from the service"
+        ) from error
 
 
 class _Setting(NamedTuple):

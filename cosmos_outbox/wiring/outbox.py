@@ -44,6 +44,7 @@ from cosmos_outbox.outbox.past_changes import PastChanges
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.republish import EventHistory
 from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork, UnitOfWorkFactory
+from cosmos_outbox.settings.connections import usable
 from cosmos_outbox.settings.credentials import credential_for
 from cosmos_outbox.settings.environment import FeedSettings, Settings, shown
 from cosmos_outbox.settings.errors import Misconfigured
@@ -283,7 +284,8 @@ def _archiving(  # noqa: PLR0913, PLR0917 - what an archive is made of
 
 def _cosmos(settings: Settings, resources: AsyncExitStack, clients: Clients) -> CosmosClient:
     credential = credential_for(settings.cosmos)
-    client = clients.cosmos(settings.cosmos, credential)
+    with usable("COSMOS", "Cosmos DB"):
+        client = clients.cosmos(settings.cosmos, credential)
     if credential:
         resources.push_async_callback(credential.close)
     resources.push_async_callback(client.close)

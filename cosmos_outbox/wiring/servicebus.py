@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from cosmos_outbox.operations.dependencies import LOOK_SECONDS
 from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.publisher import Publisher
+from cosmos_outbox.settings.connections import usable
 from cosmos_outbox.settings.credentials import credential_for
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.transports import ServiceBus
@@ -22,7 +23,8 @@ def publisher(
     from cosmos_outbox.servicebus.publisher import ServiceBusPublisher  # noqa: PLC0415
 
     credential = credential_for(of.connection)
-    client = servicebus_client(of.connection, credential)
+    with usable("SERVICEBUS", "Service Bus"):
+        client = servicebus_client(of.connection, credential)
     made = ServiceBusPublisher(
         client,
         of.topic,
@@ -46,8 +48,9 @@ def queues(of: ServiceBus, resources: AsyncExitStack, subscription: str) -> Queu
     from cosmos_outbox.servicebus.sessions import Sessions  # noqa: PLC0415
 
     credential = credential_for(of.connection)
-    client = servicebus_client(of.connection, credential)
-    waiting = servicebus_client(of.connection, credential, retries=0)  # see Sessions
+    with usable("SERVICEBUS", "Service Bus"):
+        client = servicebus_client(of.connection, credential)
+        waiting = servicebus_client(of.connection, credential, retries=0)  # see Sessions
     if credential:
         resources.push_async_callback(credential.close)
     for each in (client, waiting):

@@ -8,6 +8,7 @@ from cosmos_outbox.operations.dependencies import LOOK_SECONDS
 from cosmos_outbox.operations.leaving import ClaimedBodies
 from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.publisher import Publisher
+from cosmos_outbox.settings.connections import usable
 from cosmos_outbox.settings.credentials import credential_for
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.transports import StorageQueue, Transport
@@ -75,7 +76,8 @@ def _service(of: StorageQueue, resources: AsyncExitStack, http: "Http | None" = 
     from cosmos_outbox.storagequeue.client import queue_service  # noqa: PLC0415 - slow to import
 
     credential = credential_for(of.connection)
-    client = queue_service(of.connection, credential, http)
+    with usable("STORAGEQUEUE", "a storage account"):
+        client = queue_service(of.connection, credential, http)
     if credential:
         resources.push_async_callback(credential.close)
     resources.push_async_callback(client.close)
@@ -90,7 +92,8 @@ def _claims(
     if of.claims is None:
         return None
     credential = credential_for(of.claims)
-    client = claim_container(of.claims, credential, of.claim_container, http)
+    with usable("STORAGEQUEUE_CLAIMS", "a storage account"):
+        client = claim_container(of.claims, credential, of.claim_container, http)
     if credential:
         resources.push_async_callback(credential.close)
     resources.push_async_callback(client.close)

@@ -133,10 +133,13 @@ async def test_a_deployment_that_is_wrong_is_told_before_the_block(world: World)
             raise AssertionError("the block has begun")
 
 
-async def test_a_connection_that_cannot_be_right_is_told_before_the_block(world: World) -> None:
+@pytest.mark.parametrize(("setting", "service"), [("SERVICEBUS", "Service Bus"), ("COSMOS", "Cosmos DB")])
+async def test_a_connection_that_cannot_be_right_is_told_before_the_block(
+    setting: str, service: str, world: World
+) -> None:
     """The subscribers would begin again and again, and receive nothing."""
-    wrong = world.settings | {"SERVICEBUS": "no connection string"}
-    with pytest.raises(ValueError, match="Connection string"):
+    wrong = world.settings | {setting: "no connection string"}
+    with pytest.raises(Misconfigured, match=f"{setting}.* cannot be one of {service}"):
         async with running(world.service, environment=wrong, relay=False, slots=1):
             raise AssertionError("the block has begun")
 

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from cosmos_outbox import Names, Service
+from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.functions import app
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.environment import shown
@@ -171,3 +172,33 @@ def test_a_package_that_a_destination_needs_is_missed_when_the_host_lists_the_fu
     )
     with pytest.raises(Misconfigured, match=told):
         app(bookings)
+
+
+@pytest.mark.parametrize(
+    ("transport", "setting"), [("storagequeue", "STORAGEQUEUE"), ("servicebus", "SERVICEBUS")]
+)
+async def test_a_connection_string_that_is_none_is_told_in_a_line_when_it_is_used(
+    transport: str, setting: str, bookings: Service
+) -> None:
+    wrong = COSMOS | {"TRANSPORT": transport, setting: "no connection string", "SERVICEBUS_TOPIC": "t"}
+    wired = bookings.wire(wrong)
+    async with wired.resources:
+        told = rf"the connection {setting} cannot be one of"
+        with pytest.raises(Misconfigured, match=told):
+            wired.subscriptions["booking-mails"].subscriber.queues()
+        with pytest.raises(Misconfigured, match=told):
+            await wired.outbox.relay.publisher.publish([], 0.0)
+
+
+@pytest.mark.parametrize(
+    "service",
+    [
+        Service("bookings", aggregates=[], names=Names("d", "bookings")),
+        SubscriberService("guests", CosmosDatabase("guests", "set-aside"), topic="guest-events"),
+    ],
+    ids=["publishes", "only subscribes"],
+)
+def test_a_store_that_no_text_leads_to_is_told_in_a_line(service: Service | SubscriberService) -> None:
+    wrong = {"COSMOS": "no connection string", "SERVICEBUS": "Endpoint=sb://b", "SERVICEBUS_TOPIC": "t"}
+    with pytest.raises(Misconfigured, match="the connection COSMOS cannot be one of Cosmos DB"):
+        service.wire(wrong)

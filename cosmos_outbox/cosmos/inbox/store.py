@@ -22,7 +22,7 @@ from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.token_key import token_key
 from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.lists.listing import EntryListing
-from cosmos_outbox.settings.connections import Connection, resolve
+from cosmos_outbox.settings.connections import Connection, resolve, usable
 from cosmos_outbox.settings.credentials import credential_for
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named, named_after
@@ -43,7 +43,8 @@ class CosmosDatabase:
         """The store. Opens no connection. Raises Misconfigured, naming the setting that is missing or wrong."""
         names = self.names(environment)
         credential = credential_for(names.connection)
-        client = cosmos_client(names.connection, credential)
+        with usable("COSMOS", "Cosmos DB"):
+            client = cosmos_client(names.connection, credential)
         if credential:
             resources.push_async_callback(credential.close)
         resources.push_async_callback(client.close)
