@@ -3,8 +3,11 @@
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from azure.servicebus import ServiceBusReceivedMessage
+from azure.servicebus.amqp import AmqpMessageBodyType
 
 from cosmos_outbox.cosmos.store.answers import age
 from cosmos_outbox.cosmos.store.attempts import Attempts
@@ -12,6 +15,7 @@ from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.stored_values import document_id, lifetime
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.feed import Lifetime
+from cosmos_outbox.servicebus.bodies import body_of
 from cosmos_outbox.servicebus.received import delivery_of
 
 WRITTEN = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -68,6 +72,23 @@ def test_a_message_keeps_what_json_can_hold_of_its_properties() -> None:
     assert found.properties == {
         "text": "a", "number": 7, "none": None, "yes": True, "time": "2026-03-01 12:00:00+00:00"
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body_type", "body", "found"),
+    [
+        (AmqpMessageBodyType.DATA, iter([b"in ", b"parts"]), b"in parts"),
+        (AmqpMessageBodyType.VALUE, b"bytes", b"bytes"),
+        (AmqpMessageBodyType.VALUE, "text", b"text"),
+        (AmqpMessageBodyType.VALUE, None, b"None"),
+        (AmqpMessageBodyType.SEQUENCE, iter([[1, 2], [3]]), b"[[1, 2], [3]]"),
+    ],
+)
+def test_a_message_has_a_body_of_bytes_however_its_sender_wrote_it(
+    body_type: AmqpMessageBodyType, body: object, found: bytes
+) -> None:
+    message = SimpleNamespace(body_type=body_type, body=body)
+    assert body_of(cast(ServiceBusReceivedMessage, message)) == found
 
 
 @pytest.mark.parametrize("known", ["a", "x" * 1023, "with space"])
