@@ -61,8 +61,8 @@ PLANTED = (
     Planted(
         "feed-order-instead-of-sequence",
         "cosmos_outbox/outbox/feed.py",
-        "    ordered = sorted((event for event in events if event.sequence is not None), key=_sequence)\n",
-        "    ordered = [event for event in events if event.sequence is not None]\n",
+        "    for event in sorted((event for event in events if event.sequence is not None), key=_sequence):\n",
+        "    for event in (event for event in events if event.sequence is not None):\n",
         "nothing",
         ("order",),
     ),
