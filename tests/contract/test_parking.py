@@ -652,8 +652,10 @@ async def test_an_event_is_not_given_up_for_the_age_of_the_one_that_was_in_its_w
 async def test_a_relay_that_died_after_parking_parks_nothing_twice(world: World) -> None:
     batch = [event(1), large(2), event(3)]
     await world.feed(*batch)
+    marker = await world.marker(A)
     await world.feed(*batch)
     assert len((await world.parking.page(10, None)).items) == 2
+    assert await world.marker(A) == marker, "nothing was written"
     world.topic.limit = 10_000
     await world.parking.replay(A)
     assert world.sent("a") == ids(1, 2, 3)

@@ -8,12 +8,13 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from cosmos_outbox.cosmos.aggregates.past_changes import CosmosPastChanges
+from cosmos_outbox.cosmos.aggregates.past_changes import CosmosPastChanges, EventsQuery
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.archive import Archiver
 from cosmos_outbox.outbox.archive_index import ArchiveIndex
@@ -101,6 +102,30 @@ async def test_pages_of_the_store_lead_down_to_the_creation_and_cost_no_fence(pa
     assert [each.sequence for each in pages[0].earlier] == [2, 1]
     assert [each.complete_from for each in pages] == [3, 1]
     assert past.store.container.fences == before
+
+
+async def test_while_the_store_has_all_events_the_archive_is_not_asked(past: Past) -> None:
+    asked = list[str]()
+
+    async def names(prefix: str) -> list[str]:
+        asked.append(prefix)
+        return []
+
+    past.archive.names = names  # type: ignore[method-assign]  # a list of names is what an archive charges for
+    assert [places(each) for each in await past.walked(4)] == [[6, 5, 4, 3], [2, 1]]
+    assert asked == []
+
+
+def test_a_store_in_memory_finds_by_the_same_rule_as_the_query() -> None:
+    """What is found beyond it would count as one of the most that are asked for."""
+    event = {"id": "3", "type": "domainEvent", "data": {"sequence": 3}}
+    others: list[Item] = [
+        {"id": "9", "type": "domainEvent", "data": {"sequence": 9}},
+        {"id": "c", "type": "contact", "data": {"sequence": 3}},
+        {"id": "r", "type": "request"},
+    ]
+    query = EventsQuery(AggregateKey("contact", "c"), range(1, 5), "c.partitionKey = @id")
+    assert query.among([event, *others]) == [event]
 
 
 async def test_a_page_of_the_store_that_ends_early_loses_nothing(

@@ -16,7 +16,7 @@ from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.errors import AggregateNotFound, PreconditionFailed
 from domain.contact import Contact
 from domain.values import Name
-from tests.contract.conftest import Store
+from tests.contract.conftest import CosmosStore, Store
 from tests.support.contacts import DETAILS, LATER, NOON, ORIGIN
 from tests.support.emulators import Gap
 from tests.support.imports import ImportFile, ImportTask
@@ -231,6 +231,15 @@ async def test_a_file_its_task_and_the_message_that_starts_it_are_stored_togethe
         read.aggregate.start(at=LATER)
         await work.commit()
     assert (await told(store, task))[2:] == [("StartImport", 3)]
+
+
+async def test_a_read_that_need_not_be_the_newest_costs_no_write_to_be_so(cosmos_store: CosmosStore) -> None:
+    contact_id = await create(cosmos_store)
+    aggregates = Aggregates(cosmos_store.open, cosmos_store.claims)
+    await aggregates.read(Contact, str(contact_id), ORIGIN)
+    assert cosmos_store.container.fences == 0
+    await aggregates.read(Contact, str(contact_id), ORIGIN, newest=True)
+    assert cosmos_store.container.fences == 1
 
 
 async def test_of_aggregates_stored_together_one_that_has_changed_stops_all(store: Store) -> None:

@@ -75,6 +75,14 @@ async def test_changes_that_a_later_one_has_replaced_count_as_the_transactions_t
     assert await feed.mean(8) == pytest.approx(49.5)
 
 
+async def test_what_the_newest_transactions_wrote_and_a_later_one_has_replaced_came_with_the_last_that_is_there() -> (
+    None
+):
+    """The newest LSN is that of the partition: its last transactions may have left nothing in this container."""
+    feed = Feed({1: 0, 6: 50})
+    assert await mean_time(feed, ALL, feed.page(0), 11, samples=5) == pytest.approx(37.5)
+
+
 async def test_it_is_never_further_off_than_it_says() -> None:
     luck = random.Random()
     for _ in range(200):

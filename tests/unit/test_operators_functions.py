@@ -11,6 +11,7 @@ from cosmos_outbox.functions import answering
 from cosmos_outbox.functions.function_app import app as function_app
 from cosmos_outbox.http import Answer, Request, methods
 from cosmos_outbox.inbox.set_aside import RecordState
+from cosmos_outbox.outbox.event import WireModel
 from cosmos_outbox.testing import in_memory, message
 from tests.support.functions import Calls, of_app
 from tests.support.tasks import service, tasks
@@ -153,6 +154,32 @@ async def test_what_a_call_of_ones_own_takes_is_told_by_its_docstring() -> None:
     assert told["summary"] == "The board"
     city, size, *_ = told["parameters"]
     assert (city["name"], "pageSize" in json.dumps(size)) == ("city", True)
+
+
+async def test_what_a_call_of_ones_own_gives_refuses_and_is_asked_for_is_told_by_its_decorator() -> None:
+    class City(WireModel):
+        name: str
+
+    class Wanted(WireModel):
+        longest_way: int
+
+    class Closed(Exception):
+        """The board is closed."""
+
+    app = function_app(service)
+
+    @app.route(route="board", methods=methods.READING)
+    @answering(service, gives=City, query=Wanted, errors={Closed: 410})
+    async def board(req: Request) -> Answer:
+        """GET /board: the board."""
+        raise Closed("until May")
+
+    call = Calls(app)
+    told = (await call("get_openapi"))["paths"]["/api/board"]["get"]
+    assert [each["name"] for each in told["parameters"] if each["in"] == "query"] == ["longestWay"]
+    assert told["responses"]["200"]["content"]["application/json"]["example"].keys() == {"name"}
+    assert {"410", "429", "503"} <= told["responses"].keys()
+    assert (await call("board", status=410))["detail"] == "until May"
 
 
 def test_the_host_finds_the_request_and_its_context_in_the_signature_of_each_function() -> None:

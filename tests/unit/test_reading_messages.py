@@ -3,9 +3,10 @@
 import json
 
 import pytest
+from pydantic import ValidationError
 
 from cosmos_outbox.inbox.errors import Unreadable
-from cosmos_outbox.inbox.reading import MessageReader
+from cosmos_outbox.inbox.reading import MessageReader, TolerantReader
 
 READER = MessageReader("thing")
 BODY = (
@@ -18,6 +19,16 @@ def test_the_reason_for_which_a_transport_could_not_read_a_message_is_told_whate
     for body in (b"", BODY):
         with pytest.raises(Unreadable, match="its data, the blob a, was erased"):
             READER.event(body, properties)
+
+
+def test_what_a_subscriber_knows_of_an_event_nobody_changes_by_accident() -> None:
+    class Thing(TolerantReader):
+        longest_way: int
+
+    thing = Thing.model_validate({"longestWay": 7, "and": "more"})
+    with pytest.raises(ValidationError, match="frozen"):
+        setattr(thing, "longest_way", 8)  # noqa: B010 - the checker knows it too
+    assert hash(thing) == hash(Thing(longest_way=7))
 
 
 @pytest.mark.parametrize("again", [False, True])

@@ -41,10 +41,7 @@ class ListQuery:
     kind: type[Aggregate[Any]]
     selection: Selection
     token: str | None
-    """Of the page before, without its seal; None: the first page. Raises UnknownContinuation when it is none."""
-
-    def __post_init__(self) -> None:
-        self._after()
+    """Of the page before, without its seal; None: the first page."""
 
     @property
     def scope(self) -> str:
@@ -76,7 +73,7 @@ class ListQuery:
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """What a request decides."""
+        """What a request decides. Raises UnknownContinuation: the token is none."""
         chosen = self.selection
         given = {
             "@type": self.kind.aggregate_type,

@@ -86,7 +86,7 @@ class CosmosPastChanges:
         looked_to = places.start
         try:
             found = await self._find(key, places)
-            if self.archive is not None and len(found) < len(places):
+            if self.archive is not None:
                 archived, looked_to = await self._look(self.archive, key, {*places} - found.keys())
                 found |= archived
             if max(bottom, looked_to) < lowest_of_run(places.stop, found):
