@@ -84,8 +84,6 @@ class Upcasting:
 
     def before_effect(self, run: C) -> C:
         """As :meth:`before`. An effect whose event cannot be brought to the known version surely did not take place."""
-        if not self.steps:
-            return run
 
         async def run_upcast(event: Event) -> None:
             try:

@@ -135,6 +135,5 @@ def is_encodable(message: ServiceBusMessage) -> bool:
 def exact_size(message: ServiceBusMessage) -> int:
     """The bytes of a message that is sent by itself, which the SDK does not measure. Raises what its codec raises."""
     batch = ServiceBusMessageBatch(max_size_in_bytes=sys.maxsize)
-    empty = batch.size_in_bytes
     batch.add_message(message)
-    return batch.size_in_bytes - empty - _ENTRY_BYTES
+    return batch.size_in_bytes - _ENTRY_BYTES

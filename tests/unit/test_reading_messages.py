@@ -31,6 +31,15 @@ def test_what_a_subscriber_knows_of_an_event_nobody_changes_by_accident() -> Non
     assert hash(thing) == hash(Thing(longest_way=7))
 
 
+def test_what_a_message_tells_is_not_in_the_error_that_it_cannot_be_read() -> None:
+    class Thing(TolerantReader):
+        longest_way: int
+
+    with pytest.raises(ValidationError) as told:
+        Thing.model_validate({"longestWay": "of Ann, 7 Main Street"})
+    assert "Ann" not in str(told.value)
+
+
 @pytest.mark.parametrize("again", [False, True])
 def test_a_message_says_whether_it_is_published_again(again: bool) -> None:
     properties = {"aggregateType": "thing"} | ({"originalMessageId": "e-1"} if again else {})

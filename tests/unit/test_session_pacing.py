@@ -213,6 +213,35 @@ def test_a_wait_without_a_session_after_an_outage_says_that_it_is_over(
     assert [each.message for each in caplog.records][1:] == ["messages are received again"]
 
 
+def test_a_message_that_is_handled_says_that_an_outage_is_over_and_a_session_counts_until_it_is_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    receive = Slot.receive_messages
+
+    async def waits_for_more(slot: Slot, *given: object) -> list[Any]:
+        if not slot.left:
+            await asyncio.sleep(3)
+        return await receive(slot, *given)
+
+    monkeypatch.setattr(Slot, "receive_messages", waits_for_more)
+
+    async def story() -> None:
+        broker, told = Broker(), list[tuple[int, str | None]]()
+        broker.work.failed("Service Bus cannot be reached", opening=True)
+        broker.sessions.put_nowait("a")
+        serving = asyncio.create_task(broker.serve(2))
+        for come_on in (False, True, True):
+            if come_on:
+                broker.go_on.set()
+            await asyncio.sleep(2)
+            told.append((broker.work.sessions, broker.work.waiting_for))
+        assert told == [(1, "Service Bus cannot be reached"), (1, None), (0, None)]
+        broker.stop.set()
+        await serving
+
+    in_virtual_time(story())
+
+
 @pytest.mark.parametrize("opens", [False, True])
 @pytest.mark.parametrize("error", [ServiceBusError("x"), OperationTimeoutError()])
 def test_a_worker_is_unready_when_no_session_can_be_opened_not_when_one_fails(
