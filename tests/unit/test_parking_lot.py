@@ -292,6 +292,17 @@ async def test_who_loses_each_race_is_told_so_and_nothing_is_changed(
         assert [parked.event_id for parked, _ in await lot.waiting(A, 10)] == [REFUSED.id, BEHIND.id]
 
 
+async def test_who_parks_behind_a_marker_that_is_not_there_any_more_is_told_so_though_the_events_are_parked(
+    lot: CosmosParkingLot,
+) -> None:
+    """Another instance has parked them: whoever comes second reads what became of the aggregate."""
+    behind = Marker(A).block(REFUSED, "too large", [], NOON)
+    assert await lot.park(behind, [REFUSED, BEHIND]) == {REFUSED.id, BEHIND.id}
+    with pytest.raises(PreconditionFailed):
+        await lot.park(behind, [REFUSED, BEHIND])
+    assert (await marker_of_a(lot)).waiting == 2
+
+
 async def test_of_few_aggregates_their_own_markers_are_read_and_of_many_all_while_there_are_few(
     store: Partition, lot: CosmosParkingLot
 ) -> None:
