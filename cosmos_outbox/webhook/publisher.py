@@ -67,6 +67,8 @@ class _Page:
     began: float = field(default_factory=monotonic)
     away: Unknown | None = None
     """Why nothing more of the page is tried."""
+    asked: bool = False
+    """Whether the target was asked to take anything of it."""
     accepted: bool = False
     failing: int = 0
     """How many events were given up for now."""
@@ -119,10 +121,13 @@ class WebhookPublisher:
         known: dict[int, Outcome] = {}
         in_vain = [self._in_vain(group) for group in page]
         places = sorted(range(len(page)), key=in_vain.__getitem__)
-        if self._stopped is not None and page:
+        if self._stopped is not None:
             if monotonic() < self._asked_again_at:
                 return [self._stopped for _ in page]
-            known[places[0]] = await self._send(sending, page[places[0]])
+            for place in places:  # of some no request can be made: they do not ask
+                known[place] = await self._send(sending, page[place])
+                if sending.asked:
+                    break
         async with asyncio.TaskGroup() as tasks:  # a bug in one task cancels the others: none sends on unseen
             rest = {
                 place: tasks.create_task(self._send(sending, page[place]))
@@ -209,7 +214,7 @@ class WebhookPublisher:
                                    why=Hindrance.BROKER_THROTTLES)  # fmt: skip
                 if self._stopped is not None and monotonic() < self._asked_again_at:
                     return self._stopped
-                posted = monotonic()
+                posted, page.asked = monotonic(), True
                 self._tries.begins(request.id)
                 return await self._post(event, request)
         except TimeoutError:

@@ -127,13 +127,15 @@ def test_an_event_that_was_taken_or_refused_or_told_as_failing_is_counted_anew()
         answers = [500, 500, 204, 500, 500, 400, *[500] * 6, 204]
         target = Target(lambda _: says(answers[len(target.posts) - 1]))
         publisher = target.publisher()
-        outcomes = [(await publish(publisher, [event("a", 1)]))[0] for _ in range(5)]
-        assert outcomes == [
-            Accepted(),
-            Refused(0, "the receiver answers 400"),
-            Failing(0, "the receiver answers 500"),
-            Failing(0, "the receiver answers 500"),
-            Accepted(),
+        told_after_posts = [
+            ((await publish(publisher, [event("a", 1)]))[0], len(target.posts)) for _ in range(5)
+        ]
+        assert told_after_posts == [
+            (Accepted(), 3),
+            (Refused(0, "the receiver answers 400"), 6),
+            (Failing(0, "the receiver answers 500"), 9),
+            (Failing(0, "the receiver answers 500"), 12),
+            (Accepted(), 13),
         ]
 
     in_virtual_time(story())
@@ -284,6 +286,21 @@ def test_a_target_that_refuses_all_is_asked_ever_more_rarely_by_one_event_at_a_t
         assert sorted(target.ids()) == [f"{name}-1" for name in "abcde"], (
             "each by another event: what is wrong with one says nothing of it"
         )
+
+    in_virtual_time(story())
+
+
+def test_what_makes_no_request_does_not_ask_whether_a_target_that_refuses_all_is_mended() -> None:
+    async def story() -> None:
+        target = Target(lambda _: says(401), lambda _: 0.1)
+        publisher = target.publisher()
+        await _until(target, publisher, 2, "a")
+        await asyncio.sleep(60)
+        asked, unsendable = len(target.posts), replace(event("x", 1), id="\ud800")
+        of_x, *others = await publish(publisher, [unsendable], *each_of("abcd"))
+        assert isinstance(of_x, Refused)
+        assert {type(each) for each in others} == {Unknown}
+        assert len(target.posts) == asked + 1, "one asks, not all at once"
 
     in_virtual_time(story())
 
