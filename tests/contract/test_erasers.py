@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import CosmosClient
 
+from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.item import Item
@@ -20,11 +21,13 @@ from cosmos_outbox.cosmos.upkeep.erasure import (
     SetAsideEraser,
     list_undeclared,
 )
+from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import ConcurrentChange, Throttled, Unavailable
 from cosmos_outbox.settings.errors import Misconfigured
 from devstack.testing import Service
 from tests.support.azure import CONTACTS, PARKED, SET_ASIDE, contacts_database, cosmos_connection
+from tests.support.contacts import NOON
 
 PERSON, OTHER = AggregateKey("contact", "ada"), AggregateKey("contact", "bob")
 NAME = "Quirina"
@@ -304,3 +307,14 @@ async def test_a_store_that_fails_is_told_as_an_error_of_ours(
         each.trouble, each.spared, each.kind = trouble, spared, kind
     with pytest.raises(error):
         await CALLS[call](opened)
+
+
+@pytest.mark.parametrize(("subject", "count"), [("ada", 1), ("bob", 0)])
+async def test_a_message_that_nobody_could_read_goes_with_the_person_whom_its_properties_name(
+    opened: Mapping[str, Scripted], subject: str, count: int
+) -> None:
+    records = CosmosSetAside(opened[SET_ASIDE], "s", "t", closed_ttl_seconds=600)
+    message = Delivery("s", "m", 1, b"no JSON", {"subject": subject})
+    await records.add(Record.of(message, None, RecordState.REFUSED, "no JSON", NOON))
+    assert await SetAsideEraser(opened[SET_ASIDE], "s", 600).erase("ada") == count
+    assert (await records.get(message.record_id)).delivery == (None if count else message)

@@ -513,6 +513,7 @@ async def test_in_memory_it_happens_at_a_tick() -> None:
         await memory.upkeep()
         await memory.upkeep()
         assert [(each.action, each.sequence) for each in memory.events] == [("SeatHeld", 1), ("SeatFreed", 2)]
+        assert {each.schema_version for each in memory.events} == {1}, "unless the service says another"
 
 
 @pytest.fixture

@@ -311,6 +311,20 @@ async def test_a_token_of_another_list_is_refused(stored: CosmosSetAside) -> Non
         await stored.page(10, continuation.seal("t", "no token of the store"))
 
 
+@pytest.mark.parametrize(
+    ("token", "kind"), [(None, Kind.INVALID), (continuation.seal("t", "a token"), Kind.PASSING)]
+)
+async def test_what_the_store_refuses_otherwise_is_no_fault_of_a_token(
+    stored: CosmosSetAside, monkeypatch: pytest.MonkeyPatch, token: str | None, kind: Kind
+) -> None:
+    async def refusing(*_: Any, **__: Any) -> None:
+        raise StoreFailed(Failure(kind, "refused"))
+
+    monkeypatch.setattr(stored.container, "page", refusing)
+    with pytest.raises(StoreAway):
+        await stored.page(10, token)
+
+
 @pytest.mark.parametrize("kind", [Kind.TOO_LARGE, Kind.INVALID])
 async def test_a_message_that_the_store_does_not_take_leaves_its_record(
     stored: CosmosSetAside, monkeypatch: pytest.MonkeyPatch, kind: Kind

@@ -135,14 +135,19 @@ async def test_what_no_list_can_be_asked_for_is_refused_by_name(
 
 
 @pytest.mark.parametrize(
-    ("query", "code"),
-    [("name=Ann", "unknown"), ("name=Ann&name=Bob", "unknown"), ("ids=x&ids=x", "repeated")],
+    ("query", "code", "reason"),
+    [
+        ("name=Ann", "unknown", "is not one of "),
+        ("name=Ann&name=Bob", "unknown", "is not one of "),
+        ("ids=x&ids=x", "repeated", "is given twice"),
+    ],
 )
 async def test_an_unknown_parameter_and_a_repeated_one_are_told_apart(
-    api: httpx.AsyncClient, query: str, code: str
+    api: httpx.AsyncClient, query: str, code: str, reason: str
 ) -> None:
     [error, *_] = (await api.get(f"/contacts?{query}")).json()["errors"]
     assert error["code"] == code
+    assert error["reason"].startswith(reason)
 
 
 def test_a_property_that_the_state_has_not_cannot_be_found_by() -> None:

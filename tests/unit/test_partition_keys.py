@@ -65,6 +65,12 @@ def test_a_number_that_every_reader_of_json_reads_alike_is_a_key(number: float) 
     assert ONE.key(number) == number
 
 
+@pytest.mark.parametrize(("length", "is_one"), [(2048, True), (2049, False)])
+def test_of_a_key_that_is_longer_than_any_can_be_no_store_takes_a_part(length: int, *, is_one: bool) -> None:
+    text = "a" * length
+    assert PARTITION_KEY.storable({"partitionKey": text}) == (text if is_one else None)
+
+
 def test_no_two_keys_have_one_text() -> None:
     keys: list[Any] = ["1", 1, True, "true", "\0", 1.5, "1.5", ("a", "b"), ("ab", ""), ("a", 1), ("a", True)]
     assert len({ONE.text(key) for key in keys}) == len({ONE.name(key) for key in keys}) == len(keys)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cosmos_outbox.cosmos.store.sessions import SessionTokens, newest
+from cosmos_outbox.cosmos.store.sessions import SdkSessions, SessionTokens, newest
 
 
 @pytest.mark.parametrize(
@@ -83,3 +83,13 @@ def test_a_partition_that_is_forgotten_is_not_doubted(monkeypatch: pytest.Monkey
     tokens.doubt("a", "0:-1#5")
     tokens.merge("b", "0:-1#5")
     assert not tokens.is_doubted("a")
+
+
+def test_the_sdk_keeps_its_sessions_of_containers_that_it_knows_and_may_forget_one_twice() -> None:
+    sessions = SdkSessions()
+    sessions["rid"] = {"0": "-1#5"}
+    sessions[None] = {"0": "-1#9"}  # as azure-cosmos 4.17 does
+    assert sessions == {"rid": {"0": "-1#5"}}
+    del sessions["rid"]
+    del sessions["rid"]
+    assert sessions == {}

@@ -1,0 +1,28 @@
+"""Who has read goes on from there: the next read of the partition is no older, and costs no fence."""
+
+import pytest
+
+from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.cosmos.store.writes import Write
+from tests.contract.conftest import CosmosStore
+
+ITEM = {"id": "there", "partitionKey": "ada", "type": "note"}
+
+
+@pytest.mark.parametrize("item_id", ["there", "not there"])
+async def test_a_read_is_no_older_than_the_one_before_whether_that_found_something_or_not(
+    cosmos_store: CosmosStore, item_id: str
+) -> None:
+    [*_] = await cosmos_store.container.execute("ada", [Write.create(ITEM)])
+    another = Container(cosmos_store.container._client, *cosmos_store.names)
+    assert another.seen("ada") is None
+    await another.read(item_id, "ada")
+    assert another.seen("ada") == cosmos_store.container.seen("ada")
+
+
+async def test_that_nothing_is_there_is_no_reason_to_doubt_what_was_seen(cosmos_store: CosmosStore) -> None:
+    """A fence is a write that is refused: each costs."""
+    await cosmos_store.container.execute("ada", [Write.create(ITEM)])
+    for _ in range(3):
+        assert await cosmos_store.container.read("not there", "ada") is None
+    assert cosmos_store.container.fences == 0
