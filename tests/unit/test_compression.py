@@ -37,6 +37,7 @@ def asking(accepted: str | None = "gzip", method: str = "GET") -> Request:
         ("*, gzip;q=0", False),
         ("deflate, br", False),
         ("identity, gzip;q=0.5", False),
+        ("identity, gzip", True),
         ("identity;q=0.5, gzip", True),
         ("identity;q=0, gzip;q=0.001", True),
         ("gzip;q=0.000", False),

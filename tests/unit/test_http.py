@@ -511,9 +511,12 @@ def test_no_error_that_a_caller_can_meet_is_without_a_status() -> None:
     assert met == (_leaves(errors.OutboxError) | of_infra | of_operators) - bases
 
 
-def test_a_misconfigured_service_does_not_tell_its_caller_what() -> None:
+def test_a_misconfigured_service_tells_its_log_what_and_not_its_caller(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     response = http.answering.answer(Misconfigured("COSMOS is missing"))
     assert b"COSMOS" not in response.body
+    assert caplog.messages == ["answered 500: COSMOS is missing"]
 
 
 def test_an_unusable_token_is_named_as_the_field_that_is_wrong() -> None:
@@ -777,6 +780,14 @@ async def test_no_call_answers_who_names_a_version_of_the_api(method: str, route
     answer = await call(app, method, f"/api/{path}?api-version=2026-01-01")
     [told] = json.loads(answer.get_body())["errors"]
     assert (answer.status_code, told["field"], told["code"]) == (400, "api-version", "not_honoured")
+
+
+async def test_a_version_without_a_value_is_one_too() -> None:
+    @http.answering
+    async def function(req: Request) -> Answer:
+        return Answer(200)
+
+    assert (await function(Request("GET", "http://x/api/y?api-version="))).status == 400
 
 
 async def test_a_call_of_the_services_own_may_take_a_version() -> None:

@@ -15,7 +15,7 @@ from cosmos_outbox import WireModel
 from cosmos_outbox.functions.edge.http_functions import received
 from cosmos_outbox.http import asgi_app, fastapi_router, problems
 from cosmos_outbox.http.answering import STATUS_OF, status_of
-from cosmos_outbox.http.errors import InvalidRequest
+from cosmos_outbox.http.errors import FieldError, InvalidRequest
 from cosmos_outbox.http.message import below
 from cosmos_outbox.http.validation import validated
 from cosmos_outbox.testing import call, in_memory
@@ -165,6 +165,15 @@ def test_a_field_error_has_a_code(changed: dict[str, Any], codes: dict[str, str]
     with pytest.raises(InvalidRequest) as refused:
         validated(ContactDetails, DETAILS_JSON | changed)
     assert {each.field: each.code for each in refused.value.errors} == codes
+
+
+@pytest.mark.parametrize(("more", "is_whole"), [(0, True), (1, False)])
+def test_of_a_field_error_a_hundred_characters_of_the_name_and_300_of_the_reason_are_told(
+    more: int, *, is_whole: bool
+) -> None:
+    error = FieldError("n" * (100 + more), "r" * (300 + more))
+    cut = FieldError("n" * 99 + "…", "r" * 299 + "…")
+    assert error.told() == (error if is_whole else cut)
 
 
 @pytest.mark.parametrize(("count", "code"), [(0, "too_small"), (10, "too_large"), ("x", "wrong_type")])

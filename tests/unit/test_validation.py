@@ -1,12 +1,12 @@
 """The rules for a contact's fields, and the name of each wrong field in the error."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
-from cosmos_outbox import WireModel
+from cosmos_outbox import WireModel, input_rule
 from cosmos_outbox.http.errors import InvalidRequest
-from cosmos_outbox.http.validation import known, validated
+from cosmos_outbox.http.validation import known, patched, replaced, validated
 from domain.values import ContactDetails
 from tests.support.contacts import DETAILS_JSON
 
@@ -113,3 +113,15 @@ class Team(WireModel):
 def test_what_only_a_later_version_knows_is_shown_of_no_part_of_a_list() -> None:
     stored = {"members": [{"firstName": "Ann", "nickname": "A"}], "motto": "x"}
     assert known(Team.model_validate(stored)) == {"members": [{"firstName": "Ann"}]}
+
+
+class Room(WireModel):
+    seat_count: int
+    room_name: Annotated[str, input_rule(str.strip)]
+
+
+@pytest.mark.parametrize("change", [replaced, patched])
+def test_what_can_be_set_is_set_as_its_rules_make_it_by_its_name_on_the_wire(change: Any) -> None:
+    shown = {"seatCount": 1, "roomName": "Hall"}
+    room = change(Room, Room(seat_count=1, room_name="Hall"), shown, {"seatCount": 2, "roomName": " Foyer "})
+    assert room == Room.model_construct(seat_count=2, room_name="Foyer")
