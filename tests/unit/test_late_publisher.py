@@ -20,7 +20,7 @@ class Loaded:
 def thawed() -> Iterator[None]:
     gc.unfreeze()
     yield
-    gc.unfreeze()
+    gc.freeze()  # as all that is imported was before
 
 
 def test_it_is_made_when_it_is_first_needed_and_once() -> None:

@@ -118,8 +118,10 @@ class Loop(asyncio.BaseEventLoop):
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run the world to the end of ``main``, guarded; then everything left is buried and the loop closed."""
-        collected = gc.isenabled()
+        collected, was_frozen = gc.isenabled(), gc.get_freeze_count() > 0
         gc.disable()  # when a cycle is found depends on what ran in this process before
+        if was_frozen:
+            gc.collect()  # no garbage is to be frozen for good
         gc.freeze()  # to collect what the run leaves takes no look at what was there before
         try:
             with guarded() as self._guard:
@@ -135,7 +137,8 @@ class Loop(asyncio.BaseEventLoop):
                 self.close()
                 self._dead.clear()
                 gc.collect()
-            gc.unfreeze()
+            if not was_frozen:  # what others have frozen stays so: to look at it all takes a second
+                gc.unfreeze()
             if collected:
                 gc.enable()
 
