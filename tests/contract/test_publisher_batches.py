@@ -4,9 +4,11 @@ import asyncio
 import gc
 import itertools
 import logging
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
@@ -89,6 +91,12 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield service
 
 
+@cache
+def _trusted() -> ssl.SSLContext:
+    """Read once: the SDK would do it for each connection."""
+    return ssl.create_default_context()
+
+
 sockets_left_open = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 """azure-servicebus leaves its socket to the garbage collector when the server drops the connection."""
 
@@ -101,7 +109,7 @@ async def a_bench(service: Service, retries: int = 0) -> AsyncIterator[Bench]:
         await admin.create_subscription(topic.name, EVERYTHING)
     connection = servicebus_connection(service)
     async with ServiceBusClient.from_connection_string(
-        connection, retry_total=retries, retry_backoff_factor=0.01
+        connection, retry_total=retries, retry_backoff_factor=0.01, ssl_context=_trusted()
     ) as client:
         bench = Bench(service, topic, client)
         yield bench

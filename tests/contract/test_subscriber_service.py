@@ -15,7 +15,6 @@ from aiohttp import web
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 from azure.servicebus import ServiceBusMessage
-from azure.servicebus.aio import ServiceBusClient
 from pydantic import ValidationError
 
 from cosmos_outbox.cli.main import PARTS
@@ -29,6 +28,8 @@ from cosmos_outbox.inbox.set_aside import RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.preflight.containers import needed_by_subscriber
+from cosmos_outbox.servicebus.client import servicebus_client
+from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.sources.http import HttpApi
@@ -121,7 +122,7 @@ class World:
             application_properties={"aggregateType": "guest"},
         )  # fmt: skip
         async with (
-            ServiceBusClient.from_connection_string(self.topic.service.connection_string) as client,
+            servicebus_client(Connection(self.topic.service.connection_string), None) as client,
             client.get_topic_sender(self.topic.name) as sender,
         ):
             await sender.send_messages(message)

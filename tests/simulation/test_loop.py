@@ -309,6 +309,14 @@ def test_loops_in_a_row_leave_nothing() -> None:
     assert len(gc.get_objects()) - before < 25
 
 
+def test_what_others_froze_stays_frozen() -> None:
+    """To look at it all, after each run, takes longer than most runs."""
+    gc.freeze()
+    before = gc.get_freeze_count()
+    Loop().run(asyncio.sleep(1))
+    assert gc.get_freeze_count() >= before > 0
+
+
 def test_at_the_end_each_closes_what_it_opened_though_it_awaits_on_the_way() -> None:
     """What another catches from it would leave it half open, for the collector to close amid the next run."""
     closed: list[str] = []

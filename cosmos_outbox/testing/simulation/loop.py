@@ -15,7 +15,7 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
 from types import AsyncGeneratorType, CoroutineType
-from typing import Any, TypeVar, TypeVarTuple, Unpack
+from typing import Any, ClassVar, TypeVar, TypeVarTuple, Unpack
 from weakref import WeakKeyDictionary, WeakSet
 
 from cosmos_outbox.testing.simulation.burial import close, last_words_unheard
@@ -45,6 +45,8 @@ class Loop(asyncio.BaseEventLoop):
     _stopping: bool
     _timer_cancelled_count: int
     _asyncgens: WeakSet[AsyncGeneratorType[Any, Any]]
+    _others_freeze: ClassVar[bool] = False
+    """Whether others had frozen something, once it was seen: to count it takes longer than a short run."""
 
     def __init__(self, pick: random.Random | None = None, *, network: Network | None = None) -> None:
         """``pick``: draws the next handle; None: first in, first out. ``network``: serves ``create_connection``."""
@@ -118,9 +120,10 @@ class Loop(asyncio.BaseEventLoop):
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run the world to the end of ``main``, guarded; then everything left is buried and the loop closed."""
-        collected, was_frozen = gc.isenabled(), gc.get_freeze_count() > 0
+        collected = gc.isenabled()
+        Loop._others_freeze = Loop._others_freeze or gc.get_freeze_count() > 0
         gc.disable()  # when a cycle is found depends on what ran in this process before
-        if was_frozen:
+        if Loop._others_freeze:
             gc.collect()  # no garbage is to be frozen for good
         gc.freeze()  # to collect what the run leaves takes no look at what was there before
         try:
@@ -137,7 +140,7 @@ class Loop(asyncio.BaseEventLoop):
                 self.close()
                 self._dead.clear()
                 gc.collect()
-            if not was_frozen:  # what others have frozen stays so: to look at it all takes a second
+            if not Loop._others_freeze:  # what others have frozen stays so: to look at it all takes a second
                 gc.unfreeze()
             if collected:
                 gc.enable()
