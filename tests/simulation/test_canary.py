@@ -11,9 +11,14 @@ from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from cosmos_outbox.testing.simulation.plan import KINDS, SimulationPlan
 from tests.simulation.singing import NEVER_SENT, RULE, sing
 
+FIRST = 8
+"""With seven kinds of faults, another version and another number of sessions among them, and still quick."""
+
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 5))])
+@pytest.mark.parametrize(
+    "seed", [FIRST, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 5))]
+)
 def test_under_faults_nothing_is_lost(seed: int) -> None:
     assert sing(seed).violations == []
 

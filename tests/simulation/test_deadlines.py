@@ -73,11 +73,21 @@ def test_without_state_decides_an_offer_that_was_accepted_runs_out(monkeypatch: 
         found_by(seeds=40)  # it ends with the first
 
 
+STAYS_OPEN = 10
+"""From this seed on: it shows one at once, and its story is short."""
+
+
 @pytest.mark.usefixtures("found_soon")
 def test_without_stored_with_the_state_an_offer_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "due_field", lambda *_: {})
+
+    def search() -> None:
+        for seed in range(STAYS_OPEN, STAYS_OPEN + 40):
+            monkeypatch.setattr(plugin, "options", replace(plugin.options, seed=seed))
+            found_by(seeds=1)
+
     with pytest.raises(PromiseBroken, match="still due: offer"):
-        found_by(seeds=40)
+        search()
 
 
 KEY = AggregateKey("offer", "o-1")

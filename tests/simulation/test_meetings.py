@@ -44,8 +44,13 @@ class Scene:
         return [each.about for each in self.trace if each.what == "story"]
 
 
-def _watched(seed: int, begin: Callable[[Scene], str | None]) -> tuple[Scene, list[str | None], list[float]]:
-    """After the beginning: what befell each request about "a", one every 0.1 s, and how far its replicas lagged."""
+def _watched(
+    seed: int, begin: Callable[[Scene], str | None], seconds: int = 60
+) -> tuple[Scene, list[str | None], list[float]]:
+    """After the beginning: what befell each request about "a", one every 0.1 s, and how far its replicas lagged.
+
+    ``seconds``: for so long, where a story has begun.
+    """
     scene = Scene(seed, *MOMENTS)
     befell: list[str | None] = []
     lags: list[float] = []
@@ -53,7 +58,7 @@ def _watched(seed: int, begin: Callable[[Scene], str | None]) -> tuple[Scene, li
     async def main() -> None:
         await asyncio.sleep(100)
         begin(scene)
-        for _ in range(600):
+        for _ in range(seconds * 10 if scene.stories else 20):
             befell.append(scene.meetings.befalls(_request("a"), "api"))
             lag = scene.meetings.lag_seconds(_request("a"))
             assert scene.meetings.befalls(_request("b"), "api") is None
@@ -104,7 +109,7 @@ def test_whoever_has_just_parked_is_struck_in_some_stories() -> None:
     def park(scene: Scene) -> None:
         scene.meetings.befalls(_request("p", "parked", batch=True), "relay-1.2")
 
-    struck = [scene.struck for scene in (_watched(seed, park)[0] for seed in range(60))]
+    struck = [scene.struck for scene in (_watched(seed, park, seconds=10)[0] for seed in range(60))]
     times = [at for each in struck for at, who in each if who == "relay-1.2"]
     assert times
     assert all(100 <= at <= 104 for at in times)

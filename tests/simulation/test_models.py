@@ -43,6 +43,8 @@ from tests.torture.contacts import Contacts
 CONTAINER = "contacts"
 FIRST, SEEDS = 7, 20
 """Not each seed parks something, or writes enough."""
+OF_REACTIONS = 19
+"""A quick seed that writes enough of them."""
 PARKED_COMMITS, ENTRY_COMMITS = 10, 50
 
 pytestmark = pytest.mark.filterwarnings(  # the world imports all of the SDK
@@ -126,7 +128,7 @@ def commits_of(steps: Sequence[Commit | Ended]) -> list[Commit]:
 
 
 def test_every_transaction_of_a_reaction_is_a_step_of_its_models() -> None:
-    steps = reactions(FIRST)
+    steps = reactions(OF_REACTIONS)
     assert not_allowed(steps) == {"reactions": [], "lists": [], "targets": []}
     assert written(commits_of(steps), "reactionRecord") >= 20
     assert written(commits_of(steps), "reactionTargets") >= 10

@@ -11,6 +11,8 @@ from tests.simulation.contacts import CONTACTS
 
 HELD_UP_SECONDS = 45.0
 """Nobody is, for so long, whose own events do not fail."""
+FIRST = 5
+"""With sixteen kinds of faults, and still quick."""
 
 pytestmark = pytest.mark.filterwarnings(  # the world imports all of the SDK
     "ignore:azure.cosmos.errors module:DeprecationWarning"
@@ -23,7 +25,7 @@ def simulated(plan: SimulationPlan) -> SimulatedRun:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "seed", [2, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 3, 4, 5, 6))]
+    "seed", [FIRST, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 3, 4, 6))]
 )
 def test_under_faults_every_promise_is_kept(seed: int) -> None:
     told = simulated(SimulationPlan.drawn(seed, transport="webhook"))

@@ -175,9 +175,13 @@ async def test_azurite_answers_the_same(storage_server: Service) -> None:
         assert await blobs(container) == BLOBS
 
 
+FIRST = 4
+"""With seventeen kinds of faults, and still quick."""
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "seed", [2, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 3, 4, 5, 6))]
+    "seed", [FIRST, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 3, 5, 6))]
 )
 def test_under_faults_every_promise_is_kept(seed: int) -> None:
     told = run(SimulationPlan.drawn(seed, transport="storagequeue"), CONTACTS)
