@@ -63,7 +63,7 @@ class Batch:
     partition_key: str
     changed: Sequence[Changed]
     writes: Sequence[Write]
-    first: int = 0
+    first: int
     """How many writes come before those of the aggregates."""
 
     @classmethod

@@ -32,8 +32,7 @@ def due_text(at: datetime) -> str:
     """The first whole second that is not before this time. Raises ValueError, OverflowError."""
     if at.tzinfo is None:
         raise ValueError("it has no zone")
-    whole = at.astimezone(UTC).replace(microsecond=0)
-    return _written(whole + timedelta(seconds=1) if at.microsecond else whole)
+    return _written(at.astimezone(UTC) + timedelta(seconds=1 if at.microsecond else 0))
 
 
 def text_of_now(now: datetime) -> str:

@@ -67,7 +67,7 @@ class CosmosPastChanges:
         """Events without a gap. Raises UnknownContinuation, Throttled, Unavailable, Misconfigured."""
         scope = f"{self.scope}/past of {key}"
         before = last + 1 if token is None else min(last + 1, _place(continuation.unseal(scope, token)))
-        bottom = max(1, before - size)
+        bottom = before - size
         found, looked_to = await self._read(key, range(max(1, bottom - LOOKED_BACK), before), bottom)
         reached = lowest_of_run(before, found)
         lowest = max(bottom, reached)
@@ -110,11 +110,8 @@ class CosmosPastChanges:
     async def _find(self, key: AggregateKey, places: range) -> dict[int, OutboxEvent]:
         query = EventsQuery(key, places, self.container.paths.of_aggregate("c", "@id"))
         items = await self.container.select(query, 2 * len(places), key.id) if places else []
-        found = dict[int, OutboxEvent]()
-        for event in self.events.events(items):
-            if isinstance(event, OutboxEvent) and event.aggregate == key and (event.sequence or 0) in places:
-                found[event.sequence or 0] = event
-        return found
+        read = [each for each in self.events.events(items) if isinstance(each, OutboxEvent)]
+        return {each.sequence: each for each in read if each.aggregate == key and each.sequence is not None}
 
 
 def _place(text: str) -> int:
