@@ -9,8 +9,11 @@ from uuid import UUID
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
+from cosmos_outbox.cosmos.store.container import StoreFailed
+from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.lists import continuation
-from cosmos_outbox.outbox.errors import UnknownContinuation
+from cosmos_outbox.outbox.errors import Throttled, UnknownContinuation
 from cosmos_outbox.outbox.selection import Order, Selection
 from domain.contact import Contact
 from tests.contract.conftest import CosmosStore, Store
@@ -57,6 +60,7 @@ async def test_by_creation_the_oldest_or_the_newest_comes_first(store: Store) ->
     assert [str(each) for each in await listed(store, Selection())] == wanted
     assert [str(each) for each in await listed(store, Selection(Order.NEWEST_CREATED))] == wanted[::-1]
     assert [str(each) for each in await listed(store, Selection(Order.CREATED), size=6)] == wanted
+    assert len([page async for page in pages(store, 6, Selection())]) == 1, "no page is empty"
 
 
 async def test_what_changes_between_two_pages_of_the_created_is_listed_once_and_new_ones_come(
@@ -149,6 +153,19 @@ async def test_a_token_that_somebody_made_for_the_list_is_refused(store: Store) 
         assert (await work.page(Contact, 1, good)).items, "the scope is the list's"
 
 
+@pytest.mark.parametrize("key", ["7", '"x"', "-1", str(2**53 + 1), "null", "true"])
+async def test_a_token_of_a_time_that_no_store_has_is_refused(store: Store, key: str) -> None:
+    await create(store)
+    selection, scope = Selection(Order.CHANGED), 'test/["contact", "changed", [], null, null]'
+    async with store.open() as work:
+        token = continuation.seal(scope, f'[{key}, "a"]')
+        if key == "7":
+            assert (await work.page(Contact, 1, token, selection)).items, "the scope is the list's"
+            return
+        with pytest.raises(UnknownContinuation):
+            await work.page(Contact, 1, token, selection)
+
+
 async def test_a_token_is_of_one_order_and_one_choice(store: Store) -> None:
     for _ in range(2):
         await create(store)
@@ -162,6 +179,18 @@ async def test_a_token_is_of_one_order_and_one_choice(store: Store) -> None:
         ):
             with pytest.raises(UnknownContinuation):
                 await work.page(Contact, 1, token, other)
+
+
+async def test_a_list_that_the_store_has_no_time_for_is_told_as_that(
+    cosmos_store: CosmosStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def busy(*_: object) -> list[Item]:
+        raise StoreFailed(Failure(Kind.THROTTLED, "on purpose"))
+
+    monkeypatch.setattr(cosmos_store.container, "select", busy)
+    async with cosmos_store.open() as work:
+        with pytest.raises(Throttled):
+            await work.page(Contact, 1, None)
 
 
 EVIL = "'or'1=1@example.com"

@@ -15,6 +15,7 @@ from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.lists import continuation
 from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.archive import Archiver
 from cosmos_outbox.outbox.archive_index import ArchiveIndex
@@ -235,6 +236,22 @@ async def test_events_of_others_in_the_partition_and_what_is_no_event_are_not_to
 async def test_a_token_that_is_none_is_refused(past: Past, token: str) -> None:
     with pytest.raises(UnknownContinuation):
         await past.page(2, token)
+
+
+def forged(past: Past, text: str) -> str:
+    """Whoever knows the list's name can seal anything."""
+    return continuation.seal(f"test/past of {past.contact.key}", text)
+
+
+@pytest.mark.parametrize("text", ["x", "0", "-2", "07", "2.0", "9" * 16])
+async def test_a_token_that_somebody_made_for_the_history_is_refused(past: Past, text: str) -> None:
+    with pytest.raises(UnknownContinuation):
+        await past.page(2, forged(past, text))
+
+
+async def test_a_token_from_before_the_store_was_put_back_leads_to_the_newest_event(past: Past) -> None:
+    """It names a place that there is no more."""
+    assert places(await past.page(2, forged(past, "9"))) == [6, 5]
 
 
 class Failing(Container):

@@ -126,6 +126,14 @@ def test_what_a_later_version_has_stored_is_kept_by_this_one() -> None:
     assert [event.action for event in changes.events] == ["ContactNameUpdatedEvent"]
 
 
+def test_a_property_of_a_later_version_is_not_taken_for_one_that_is_written_otherwise() -> None:
+    data = {name: value for name, value in CONTACT_ITEM["data"].items() if name != "modifiedAt"}
+    read = CONTACT_ITEM | {"data": data | {"modified_at": "2026-03-01T13:30:00Z"}, "_etag": '"7"'}
+    contact = aggregate_from_item(Contact, read).aggregate
+    assert contact.state.modified_at is None
+    assert aggregate_item(contact, contact.state, ttl=-1)["data"]["modified_at"] == "2026-03-01T13:30:00Z"
+
+
 def test_an_event_as_an_item() -> None:
     digest = hashlib.sha256(SIGNED.encode()).hexdigest()
     assert event_item(a_contact(), an_event(), ORIGIN, ttl=864000) == EVENT_ITEM | {
@@ -383,7 +391,7 @@ class Odd(Contact):
 def test_an_id_that_a_host_would_rewrite_is_refused(odd: str) -> None:
     contact = Odd.load(a_contact().state)
     contact.odd_id = odd
-    with pytest.raises(Unpublishable, match="looks like a date"):
+    with pytest.raises(Unpublishable, match="the partitionKey of a contact looks like a date"):
         event_item(contact, an_event(), ORIGIN, ttl=1)
 
 
@@ -466,6 +474,12 @@ def test_a_text_that_would_stop_the_feed_for_ever_is_refused(text: str, place: s
         store = partial(event_item, contact, changes.events[0], ORIGIN, ttl=1)
     with pytest.raises(Unpublishable, match="outside the calendar"):
         store()
+
+
+def test_a_name_that_would_stop_the_feed_for_ever_is_refused() -> None:
+    state = a_contact().state.model_copy(update={"points": [{"9999-12-31T24:00:00Z": 1}]})
+    with pytest.raises(Unpublishable, match="outside the calendar"):
+        aggregate_item(a_contact(), state, ttl=-1)
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,18 @@ async def test_a_list_is_of_those_that_are_asked_for(api: httpx.AsyncClient) -> 
         assert answer.json()["items"] == wanted, query
 
 
+async def test_what_changed_at_the_very_second_that_is_asked_for_is_on_the_list() -> None:
+    """The store keeps whole seconds: it may have changed later in this one."""
+    at = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    async with in_memory(contact_service, now=at):
+        transport = httpx.ASGITransport(asgi_app(contact_service, [contacts]))
+        async with httpx.AsyncClient(transport=transport, base_url="http://contacts") as client:
+            made = await created(client)
+            for since, listed in (("12:00:00", [made]), ("12:00:00.900", [made]), ("12:00:01", [])):
+                page = await client.get(f"/contacts?changedSince=2026-03-01T{since}Z")
+                assert page.json()["items"] == listed, since
+
+
 @pytest.mark.parametrize(
     ("query", "fields"),
     [
