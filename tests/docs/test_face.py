@@ -5,11 +5,13 @@ import importlib
 import inspect
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from types import CodeType
 from typing import Any
 
 import pytest
 
+from cosmos_outbox.testing import plugin
 from tests.support.paths import ROOT
 from tests.unit.test_architecture import faces
 
@@ -26,8 +28,9 @@ def compiled(block: str, number: int) -> CodeType:
 
 
 @pytest.fixture
-async def ran() -> dict[str, Any]:
-    """The names that a reader has after the last block."""
+async def ran(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The names that a reader has after the last block; whoever simulates there does it with one seed."""
+    monkeypatch.setattr(plugin, "options", replace(plugin.options, seeds=1))
     names: dict[str, Any] = {"__name__": "face"}
     for number, block in enumerate(BLOCKS, start=1):
         running = eval(compiled(block, number), names)

@@ -18,6 +18,7 @@ from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.settings import extras
 from cosmos_outbox.settings.errors import Misconfigured
 from tests.support.paths import ROOT
+from tests.support.statements import statements
 
 NOT_OURS = ("pytest", "ruff", "mypy", "devstack")
 """Python itself says in one line that one of these is missing; devstack is a project of its own."""
@@ -137,7 +138,7 @@ def test_each_package_that_the_library_imports_is_one_that_it_asks_for() -> None
     imported = {
         name
         for file in (ROOT / "cosmos_outbox").rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text()))
+        for node in statements(ast.parse(file.read_text()))
         for name in _imported(node)
     }
     assert not [name for name in imported if not any(f"{name}.".startswith(f"{each}.") for each in known)]

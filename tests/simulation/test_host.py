@@ -1,6 +1,7 @@
 """The Functions host in a simulated run: the service's own functions as it runs them, beside workers or alone."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -87,8 +88,9 @@ def test_a_call_that_lasts_too_long_ends_its_process_and_another_begins(
 @pytest.mark.parametrize("over", ["servicebus", "storagequeue"])
 @pytest.mark.parametrize("hosts", [1, 2])
 def test_the_host_subscribes_alone_and_beside_a_worker(hosts: int, over: Name) -> None:
-    told = run(next(_subscribing(hosts, over=over)), CONTACTS)
+    told = run(replace(next(_subscribing(hosts, over=over)), seconds=10.0), CONTACTS)
     assert told.violations == []
+    assert len(told.history.stored) > 10
     begun = {each for each in _what(told, "begins") if each.startswith(("trigger", "subscriber"))}
     workers = {f"subscriber-{n}.1" for n in range(hosts, 2)}
     assert begun == {*workers, *(f"trigger-{n}.1" for n in range(hosts))}

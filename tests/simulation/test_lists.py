@@ -106,7 +106,7 @@ def test_a_reader_is_there_only_where_the_plan_has_one(monkeypatch: pytest.Monke
 
 
 def test_the_walk_at_rest_changes_nothing_that_came_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = SimulationPlan(1, frozenset({"lists"}), aggregates=4, seconds=10.0)
+    plan = SimulationPlan(1, frozenset({"lists"}), aggregates=4, seconds=5.0)
     held, walk = list[tuple[str, int]](), ListsAtRest._walk
 
     async def told(self: ListsAtRest, of: Any, *more: Any) -> list[str]:

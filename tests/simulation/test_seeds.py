@@ -22,7 +22,7 @@ SEED = 20
 OTHER_PYTHON = os.environ.get("OTHER_PYTHON", sys.executable)
 """The second process of a comparison; CI gives one of another version, with the same packages."""
 
-CALM = SimulationPlan(seed=1, faults=frozenset(), aggregates=2, seconds=20.0)
+CALM = SimulationPlan(seed=1, faults=frozenset(), aggregates=2, seconds=8.0)
 
 
 @cache

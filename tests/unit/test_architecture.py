@@ -14,6 +14,8 @@ from typing import TypeGuard
 
 import pytest
 
+from tests.support.statements import statements
+
 ROOT = Path(__file__).resolve().parents[2]
 
 FLOORS: Sequence[tuple[str, ...]] = (
@@ -146,7 +148,7 @@ def faces() -> Mapping[str, Mapping[str, str]]:
         if exported:
             homes = {
                 alias.name: node.module or ""
-                for node in ast.walk(tree)
+                for node in statements(tree)
                 if isinstance(node, ast.ImportFrom)
                 for alias in node.names
             }
@@ -165,7 +167,7 @@ def imported(file: Path) -> frozenset[str]:
     A name of the public face counts as an import of the face and of its home.
     """
     found = set()
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in statements(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
             found |= {each.name for each in node.names}
         elif isinstance(node, ast.ImportFrom):

@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -41,8 +42,8 @@ def parsed(text: str) -> ast.Module:
 
 
 def modules(place: str, word: str) -> list[tuple[str, ast.Module]]:
-    """Those in which the word stands: without it there is nothing that the rule is about."""
-    return [(name, parsed(text)) for name, text in texts(place) if word in text]
+    """Those in which such a word stands: without it there is nothing that the rule is about."""
+    return [(name, parsed(text)) for name, text in texts(place) if re.search(word, text)]
 
 
 @cache
@@ -92,10 +93,11 @@ def errors(place: str) -> Iterator[str]:
     """The base of a tree ends in "Error" and is never raised; every other error is named for what happened."""
     classes = {
         node.name: (name, node)
-        for name, module in modules(place, "class ")
+        for name, module in modules(place, r"class \w+\(")  # what has no base is no error
         for node in nodes(module, ast.ClassDef)
     }
 
+    @cache
     def bases(node: ast.ClassDef) -> set[str]:
         return {ast.unparse(base) for base in node.bases}
 
@@ -105,17 +107,19 @@ def errors(place: str) -> Iterator[str]:
             return True
         return base in classes and any(map(is_error, bases(classes[base][1])))
 
-    raised = {
-        ast.unparse(node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
-        for _, module in modules(place, "raise ")
-        for node in nodes(module, ast.Raise)
-        if node.exc is not None
-    }
+    def is_raised(kind: str) -> bool:
+        return kind in {
+            ast.unparse(node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
+            for _, module in modules(place, rf"raise {kind}\b")
+            for node in nodes(module, ast.Raise)
+            if node.exc is not None
+        }
+
     for kind, (name, node) in classes.items():
         if not any(map(is_error, bases(node))):
             continue
         is_base = any(kind in bases(other) for _, other in classes.values())
-        if kind.endswith("Error") and kind not in ANSWERS and (kind in raised or not is_base):
+        if kind.endswith("Error") and kind not in ANSWERS and (is_raised(kind) or not is_base):
             yield f"{name}:{node.lineno}: {kind} is raised, or is no base: name the error for what happened"
         if is_base and not kind.endswith("Error") and kind not in BASES and not bases(node) & set(classes):
             yield f"{name}:{node.lineno}: {kind} is the base of a tree: let the name end in Error"
