@@ -204,7 +204,7 @@ _UUID = r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
 class _EventData(BaseModel):
     """The part of an event that the relay needs; all other fields are for subscribers."""
 
-    model_config = ConfigDict(alias_generator=to_camel, strict=True)
+    model_config = ConfigDict(alias_generator=to_camel, strict=True, hide_input_in_errors=True)
 
     id: Annotated[str, Field(pattern=_UUID)]
     """Unique everywhere, since the topic drops a message whose id it has seen, whatever aggregate it is of."""
