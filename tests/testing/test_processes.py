@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import dedent
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -47,12 +48,28 @@ FILES = {
     """,
 }
 
+ONE_WAITS_ANOTHER_FAILS = {
+    "test_a.py": """
+        import pathlib, time
+        def test_fails(shared):
+            until = time.monotonic() + 30
+            while not (pathlib.Path(__file__).parent / "waits").exists() and time.monotonic() < until:
+                time.sleep(0.01)
+            assert shared == 0
+    """,
+    "test_b.py": """
+        import pathlib, signal
+        def test_before(shared):
+            (pathlib.Path(__file__).parent / "waits").touch()
+            signal.pause()
+    """,
+}
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     for name, text in FILES.items():
-        lines = text.strip("\n").splitlines()
-        (tmp_path / name).write_text("\n".join(line.removeprefix(" " * 8) for line in lines))
+        (tmp_path / name).write_text(dedent(text))
     return tmp_path
 
 
@@ -100,7 +117,8 @@ def test_each_test_is_told_once_and_the_failure_of_each_says_why(folder: Path) -
 
 
 def test_with_x_the_first_failure_ends_the_run_and_its_processes(folder: Path) -> None:
-    (folder / "test_b.py").write_text("import signal\ndef test_before(shared): signal.pause()\n")
+    for name, text in ONE_WAITS_ANOTHER_FAILS.items():
+        (folder / name).write_text(dedent(text))
     ended, told = run(folder, "-x", "-k", "test_a or test_before")
     assert ended.returncode == 1
     assert "stopping after 1 failures" in ended.stdout
