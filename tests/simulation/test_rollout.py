@@ -14,7 +14,7 @@ from tests.simulation.contacts import CONTACTS
 
 
 def _plans(*faults: str) -> Iterator[SimulationPlan]:
-    return (SimulationPlan(seed, frozenset(faults), aggregates=4, seconds=40.0) for seed in range(1, 50))
+    return (SimulationPlan(seed, frozenset(faults), aggregates=4, seconds=20.0) for seed in range(1, 50))
 
 
 def _numbers(told: SimulatedRun) -> set[str]:
