@@ -5,6 +5,7 @@ Each test runs over real sockets against each of the three; the service is ``tes
 
 import asyncio
 import re
+import ssl
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -19,6 +20,9 @@ import pytest
 
 from devstack.testing import Process, Stack
 from tests.support.paths import ROOT
+
+_NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""httpx would read all certificates for each client, which has no use for them here."""
 
 APP = Path(__file__).parent / "apps" / "tasks"
 TASK = {"title": "Water the plants", "place": {"room": "Hall", "floor": 2}}
@@ -73,7 +77,7 @@ def addresses(stack: Stack) -> dict[str, str]:
 # The router of FastAPI serves as the ASGI application does.
 @pytest.fixture(params=["functions", "fastapi", pytest.param("asgi", marks=pytest.mark.long)])
 async def api(addresses: dict[str, str], request: pytest.FixtureRequest) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=addresses[request.param], timeout=30) as client:
+    async with httpx.AsyncClient(base_url=addresses[request.param], timeout=30, verify=_NO_TLS) as client:
         yield client
 
 
@@ -506,7 +510,7 @@ async def test_without_a_version_nobodys_change_is_lost(api: httpx.AsyncClient) 
 
 async def test_a_key_belongs_to_the_caller_whom_the_program_knows(addresses: dict[str, str]) -> None:
     key = {"Idempotency-Key": uuid4().hex}
-    async with httpx.AsyncClient(base_url=addresses["fastapi"], timeout=30) as api:
+    async with httpx.AsyncClient(base_url=addresses["fastapi"], timeout=30, verify=_NO_TLS) as api:
         made = [
             (await api.post("/tasks", json=TASK, headers=key | {"X-User": user})).json()["id"]
             for user in ("ada", "grace", "ada")
@@ -525,13 +529,15 @@ async def test_a_chunked_body_is_taken_where_the_server_puts_it_together(address
         yield b' two parts"}'
 
     for face in ("fastapi", "asgi"):
-        async with httpx.AsyncClient(base_url=addresses[face], timeout=30) as api:
+        async with httpx.AsyncClient(base_url=addresses[face], timeout=30, verify=_NO_TLS) as api:
             answer = await api.post("/tasks", content=chunks(), headers=JSON)
             assert (answer.status_code, answer.json()["title"]) == (201, "in two parts")
 
 
 async def test_the_calls_stand_in_the_programs_own_description(addresses: dict[str, str]) -> None:
-    async with httpx.AsyncClient(base_url=addresses["fastapi"].removesuffix("/api"), timeout=30) as api:
+    async with httpx.AsyncClient(
+        base_url=addresses["fastapi"].removesuffix("/api"), timeout=30, verify=_NO_TLS
+    ) as api:
         paths = (await api.get("/openapi.json")).json()["paths"]
     assert {path: sorted(calls) for path, calls in paths.items()} == {
         "/api/tasks": ["get", "post"],
@@ -565,7 +571,9 @@ def given(answer: Any) -> Any:
 
 
 async def test_every_answer_is_as_the_description_says(addresses: dict[str, str]) -> None:
-    async with httpx.AsyncClient(base_url=addresses["fastapi"].removesuffix("/api"), timeout=30) as api:
+    async with httpx.AsyncClient(
+        base_url=addresses["fastapi"].removesuffix("/api"), timeout=30, verify=_NO_TLS
+    ) as api:
         paths = (await api.get("/openapi.json")).json()["paths"]
         key = {"Idempotency-Key": uuid4().hex}
         made = await api.post("/api/tasks", json=TASK)
