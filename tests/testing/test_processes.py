@@ -65,6 +65,9 @@ ONE_WAITS_ANOTHER_FAILS = {
     """,
 }
 
+NO_PLUGINS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+"""To import those that are installed takes longer than these tests, which need none."""
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -81,7 +84,7 @@ def run(
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "tests.support.processes", "-p", "no:cacheprovider", "--processes=3",
          f"--junitxml={report}", f"--rootdir={folder}", *arguments, str(folder)],
-        cwd=ROOT, env={**os.environ, "PYTEST_ADDOPTS": "-c /dev/null"},
+        cwd=ROOT, env={**os.environ, "PYTEST_ADDOPTS": "-c /dev/null", **NO_PLUGINS},
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     cases = ET.parse(report).iter("testcase")
