@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 import pytest
 from azure.servicebus import ServiceBusMessage
-from azure.servicebus.aio import ServiceBusClient
 
 from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.servicebus.client import servicebus_client
@@ -97,7 +96,7 @@ class Worker:
 
     async def send(self, *names: str) -> float:
         async with (
-            ServiceBusClient.from_connection_string(self.topic.service.connection_string) as client,
+            servicebus_client(Connection(self.topic.service.connection_string), None) as client,
             client.get_topic_sender(self.topic.name) as sender,
         ):
             for name in names:
