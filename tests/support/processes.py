@@ -233,6 +233,8 @@ def places_of(queues: Sequence[int]) -> Iterator[int]:
 
 def _work(session: pytest.Session, files: Sequence[File], queues: Sequence[int], to: Connection) -> None:
     """In a process of its own: run file after file."""
+    # Where all was started in the background it is ignored, and nothing would be torn down at an interruption.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     teller = _Teller(session.config, to)
     take_over(session.config, teller)
     place = 0
