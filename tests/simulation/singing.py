@@ -51,7 +51,7 @@ class OnlyTheCanary:
 
 
 class WorldOfTheCanary(World):
-    """It is over when the last song was heard. No event is lost, so the canary may tell of none."""
+    """It is over when the last song was heard. None is lost but what somebody else took: it may tell of no other."""
 
     heard: Heard | None = None
 
@@ -63,6 +63,9 @@ class WorldOfTheCanary(World):
             return [Violation("not read", repr(error), may_pass=True)]
         if sung < SUNG or self.heard is None or self.heard.last < sung:
             return [Violation("not heard", f"{sung} sung, {self.heard}", may_pass=True)]
+        taken = sum(step.what == "stolen" and step.about == TYPE for step in self.trace)
+        if len(self.heard.missing) <= taken:
+            return []
         return [Violation(RULE, f"{each.sequence} is said to be lost") for each in self.heard.missing]
 
 
