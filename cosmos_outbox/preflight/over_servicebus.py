@@ -86,7 +86,9 @@ async def _try_as_app(plan: Plan, own: ServiceBus, inspection: ServiceBusInspect
     return [
         *[
             await try_as_app(
-                lambda: inspection.try_sending(topic), f"{own.kind} {topic}", "Azure Service Bus Data Sender"
+                lambda: inspection.try_sending(topic, is_queue=own.is_queue),
+                f"{own.kind} {topic}",
+                "Azure Service Bus Data Sender",
             )
             for _ in range(sends)
         ],

@@ -154,14 +154,17 @@ class ServiceBusInspection(AbstractAsyncContextManager["ServiceBusInspection"]):
             ),
         )
 
-    async def try_sending(self, topic: str) -> None:
+    async def try_sending(self, topic: str, *, is_queue: bool = False) -> None:
         """See :func:`try_sending`."""
-        await try_sending(self._connection, self._credential, topic, seconds=DEADLINE_SECONDS)
+        await try_sending(
+            self._connection, self._credential, topic, seconds=DEADLINE_SECONDS, is_queue=is_queue
+        )
 
     async def try_receiving(self, topic: str, subscription: str, *, is_queue: bool = False) -> None:
         """Open a session that no other client has, and receive nothing. Raises Denied, CannotCheck."""
         session = f"preflight-{new_id()}"
-        with _reported(entity=f"subscription {subscription} of topic {topic}"):
+        of_it = f"queue {topic}" if is_queue else f"subscription {subscription} of topic {topic}"
+        with _reported(entity=of_it):
             async with (
                 asyncio.timeout(DEADLINE_SECONDS),
                 servicebus_client(self._connection, self._credential, retries=1) as client,
@@ -173,7 +176,12 @@ class ServiceBusInspection(AbstractAsyncContextManager["ServiceBusInspection"]):
 
 
 async def try_sending(
-    connection: Connection, credential: Credential | None, topic: str, *, seconds: float
+    connection: Connection,
+    credential: Credential | None,
+    topic: str,
+    *,
+    seconds: float,
+    is_queue: bool = False,
 ) -> float:
     """Open a sender, as the relay does, and send nothing. Returns the seconds of one round trip over its connection.
 
@@ -190,7 +198,7 @@ async def try_sending(
             await _ask(sender)
             return monotonic() - began
 
-    with _reported(seconds, f"topic {topic}"):
+    with _reported(seconds, f"{'queue' if is_queue else 'topic'} {topic}"):
         return await in_time(open_sender(), monotonic() + seconds)
 
 

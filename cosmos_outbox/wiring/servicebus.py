@@ -67,7 +67,9 @@ async def check(of: ServiceBus) -> float | None:
 
     credential = credential_for(of.connection)
     try:
-        return await try_sending(of.connection, credential, of.topic, seconds=LOOK_SECONDS)
+        return await try_sending(
+            of.connection, credential, of.topic, seconds=LOOK_SECONDS, is_queue=of.is_queue
+        )
     finally:
         if credential:
             await credential.close()

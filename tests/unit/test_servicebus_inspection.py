@@ -250,7 +250,7 @@ def test_a_round_trip_to_the_topic_is_measured_over_an_open_link(client: Client)
     in_virtual_time(story())
 
 
-MISSING = r"(topic t|subscription s of topic [tq]) does not exist: create it"
+MISSING = r"(topic t|subscription s of topic t|queue q) does not exist: create it"
 
 
 @pytest.mark.parametrize(
@@ -273,6 +273,7 @@ def test_sending_and_receiving_are_tried_and_a_refusal_is_told(
         inspection = inspecting()
         tries: list[Callable[[], Awaitable[None]]] = [
             lambda: inspection.try_sending("t"),
+            lambda: inspection.try_sending("q", is_queue=True),
             lambda: inspection.try_receiving("t", "s"),
             lambda: inspection.try_receiving("q", "s", is_queue=True),
         ]
@@ -282,7 +283,7 @@ def test_sending_and_receiving_are_tried_and_a_refusal_is_told(
             else:
                 with pytest.raises(kind, match=message):
                     await tried()
-        opened = [("t", ""), ("t", "s", "preflight"), ("queue", "q", "preflight")]
+        opened = [("t", ""), ("q", ""), ("t", "s", "preflight"), ("queue", "q", "preflight")]
         assert client.opened == ([] if error else opened)
 
     in_virtual_time(story())
