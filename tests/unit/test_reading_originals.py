@@ -122,3 +122,16 @@ async def test_a_broken_document_that_is_gone_keeps_the_reason_why_it_is_broken(
     assert isinstance(broken, Poison)
     [event] = await originals.verify([broken])
     assert event == broken
+
+
+class NotAskedFor(Stored):
+    """Of some names the SDK makes no request: it says so before it sends anything."""
+
+    async def read(self, item_id: str, partition_key: Key) -> Item | None:
+        raise ValueError("Id contains illegal chars.")
+
+
+async def test_a_name_that_the_sdk_asks_for_never_holds_up_no_page() -> None:
+    found = await verified(CosmosOriginals(NotAskedFor(), EVENTS), NO_DIGESTS[0])
+    assert isinstance(found, Poison)
+    assert "cannot be one" in found.reason
