@@ -68,7 +68,7 @@ class _Page:
     away: Unknown | None = None
     """Why nothing more of the page is tried."""
     asked: bool = False
-    """Whether the target was asked to take anything of it."""
+    """Whether a request for something of it was sent."""
     accepted: bool = False
     failing: int = 0
     """How many events were given up for now."""

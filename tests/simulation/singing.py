@@ -51,7 +51,7 @@ class OnlyTheCanary:
 
 
 class WorldOfTheCanary(World):
-    """It is over when the last song was heard. None is lost but what somebody else took: it may tell of no other."""
+    """It is over when the last song was heard. None is lost but what somebody else took: it may tell of no more."""
 
     heard: Heard | None = None
 

@@ -14,7 +14,7 @@ from tests.simulation.singing import NEVER_SENT, RULE, sing
 FIRST = 8
 """With seven kinds of faults, another version and another number of sessions among them, and still quick."""
 ONE_IS_TAKEN = 7
-"""Somebody else receives one of the canary's messages, and the canary says so."""
+"""Somebody else receives one of the canary's messages, so one may be told."""
 
 
 @pytest.mark.timeout(300)
