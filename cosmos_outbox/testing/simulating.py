@@ -7,15 +7,12 @@ memory. Each seed draws its own mix of what fails. A seed is the same run again.
 import asyncio
 import os
 import shlex
-import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cosmos_outbox.kernel import clock
 from cosmos_outbox.testing import plugin
 from cosmos_outbox.testing.deriving.commands import Call, Calls, Commands, Release
 from cosmos_outbox.wiring.service import Service
@@ -27,6 +24,7 @@ try:
     from cosmos_outbox.testing.deriving.forms import write
     from cosmos_outbox.testing.deriving.resting_world import AtRest, RestingWorld
     from cosmos_outbox.testing.publishes import Publishes, violations
+    from cosmos_outbox.testing.simulation.ids_of_users import ids_by_luck
     from cosmos_outbox.testing.simulation.plan import SimulationPlan
     from cosmos_outbox.testing.simulation.telling import Telling
     from cosmos_outbox.testing.simulation.world import SimulatedRun, run
@@ -105,7 +103,7 @@ def simulate(
 
 def _subscribing(service: SubscriberService, told: list[Publishes], seeds: int) -> None:
     for seed in _seeds(seeds):
-        with _ids_by_luck():
+        with ids_by_luck():
             found = asyncio.run(violations(service, told, seed))
         if found:
             raise PromiseBroken(
@@ -134,8 +132,7 @@ def _plan(seed: int, before: Release | None) -> SimulationPlan:
 
 
 def _run(plan: SimulationPlan, of: DerivedSubject, at_rest: AtRest | None) -> SimulatedRun:
-    with _ids_by_luck():
-        return run(plan, of, partial(RestingWorld, at_rest))
+    return run(plan, of, partial(RestingWorld, at_rest))
 
 
 def _story(found: SimulatedRun, made: Callable[[], DerivedSubject], at_rest: AtRest | None) -> str:
@@ -152,23 +149,3 @@ def _story(found: SimulatedRun, made: Callable[[], DerivedSubject], at_rest: AtR
         )
     others = [f"and: {each}" for each in found.violations[1:]]
     return "\n".join([f"seed {plan.seed}: {first}", *others, "", told])
-
-
-@contextmanager
-def _ids_by_luck() -> Iterator[None]:
-    """``uuid4`` of the user's own code draws from the seed too."""
-
-    class Drawn:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(os, name)
-
-        @staticmethod
-        def urandom(size: int) -> bytes:
-            return clock.randomness().randbytes(size)
-
-    before = uuid.os  # type: ignore[attr-defined]  # the module that uuid4 takes its bytes from
-    uuid.os = Drawn()  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        uuid.os = before  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,12 +11,16 @@ from cosmos_outbox.cosmos.inbox.listing import CosmosItems
 from cosmos_outbox.cosmos.relay.parked_documents import EVENT, partition_of
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.outbox.parking_lot import ParkedPage
+from cosmos_outbox.testing.deriving.derived import subject
+from cosmos_outbox.testing.deriving.resting_world import RestingWorld
 from cosmos_outbox.testing.simulation import lists, lists_at_rest
 from cosmos_outbox.testing.simulation.http import SentRequest, StoreResponse
 from cosmos_outbox.testing.simulation.lists import ListedDocuments, ListReader
 from cosmos_outbox.testing.simulation.lists_at_rest import ListsAtRest, _difference
 from cosmos_outbox.testing.simulation.plan import SimulationPlan
 from cosmos_outbox.testing.simulation.world import SimulatedRun, run
+from cosmos_outbox.wiring.declared import ReadModelOf
+from tests.simulation import mixed_fleet
 from tests.simulation.contacts import CONTACTS
 
 FAULTS = frozenset(
@@ -48,6 +53,15 @@ def test_under_faults_what_is_listed_was_so(monkeypatch: pytest.MonkeyPatch) -> 
         if {"parked-events", "directory"} <= {container for container, shown in seen if shown}:
             return
     pytest.fail("nothing parked was ever listed, or no entry of the directory")
+
+
+def test_a_read_model_that_is_sorted_by_nothing_has_no_list() -> None:
+    plan = SimulationPlan(1, frozenset({"lists"}), aggregates=1, seconds=3.0)
+    assert [
+        each.form.orders for each in mixed_fleet.service.subscribers if isinstance(each, ReadModelOf)
+    ] == [[]]
+    of = subject(mixed_fleet.service, [mixed_fleet.commands()])
+    assert run(plan, of, partial(RestingWorld, mixed_fleet.uncounted)).violations == []
 
 
 @pytest.mark.long

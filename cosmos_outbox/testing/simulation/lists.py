@@ -114,7 +114,7 @@ class ListReader:
                 ListedDocuments(settings.name(each.container), lambda each: each.get("deleted") is False),
             )
             for each in self._ground.service.subscribers
-            if isinstance(each, ReadModelOf)
+            if isinstance(each, ReadModelOf) and each.form.orders  # else no list is asked for
         }
         entries = [each for _, each in self._read_models.values()]
         self._ground.store.saw += [each.saw for each in (self._parked, self._aside, *entries)]

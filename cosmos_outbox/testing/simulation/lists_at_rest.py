@@ -97,7 +97,7 @@ class ListsAtRest:
 
     def _read_models(self) -> Iterator[_List]:
         for each in self._ground.service.subscribers:
-            if isinstance(each, ReadModelOf):
+            if isinstance(each, ReadModelOf) and each.form.orders:  # else no list is asked for
                 sort = self._chance.choice(each.form.orders)
                 container = self._deployment.settings.name(each.container)
                 holds = partial(_living, each.form, Sorted.of(sort))

@@ -19,6 +19,7 @@ from cosmos_outbox.testing.simulation.aggregate_reads import AggregateReads
 from cosmos_outbox.testing.simulation.amqp_bus import AmqpBus
 from cosmos_outbox.testing.simulation.bus_queue import Rules
 from cosmos_outbox.testing.simulation.deployment import Deployment, Size, import_host
+from cosmos_outbox.testing.simulation.ids_of_users import ids_by_luck
 from cosmos_outbox.testing.simulation.last_look import LastLook, drain
 from cosmos_outbox.testing.simulation.lists import ListReader
 from cosmos_outbox.testing.simulation.lists_at_rest import ListsAtRest
@@ -91,6 +92,7 @@ def _run(plan: SimulationPlan, of: Subject, make: "MakeWorld", saw: Saw | None) 
     chance = plan.chance("store")
     with (
         logged_to(trace),
+        ids_by_luck(),
         in_memory(
             clock=lambda: EPOCH.timestamp() + loop.time(), chance=chance, partitions=plan.partitions
         ) as account,

@@ -45,10 +45,9 @@ def kept(
 def kept_of_piles(
     seed: int, service: Service, commands: Commands[Pile], mirrors: Mapping[str, Mirror]
 ) -> SimulatedRun:
-    """The same of a small service, whose own ids come from the seed too: else each run is another one."""
+    """The same of a small service."""
     plan = simulating._plan(seed, None)
-    with simulating._ids_by_luck():
-        return kept(plan, subject(service, [commands]), mirrors, partial(RestingWorld, None))
+    return kept(plan, subject(service, [commands]), mirrors, partial(RestingWorld, None))
 
 
 @contextmanager
