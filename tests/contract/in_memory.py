@@ -28,6 +28,7 @@ from cosmos_outbox.testing.simulation.processes import KEY
 from cosmos_outbox.testing.simulation.store import SimulatedStore
 from cosmos_outbox.testing.simulation.trace import RunTrace
 from devstack import administration
+from devstack.cosmos.in_memory import CosmosInMemory as CosmosAccount
 from devstack.cosmos.in_memory import in_memory as cosmos_account
 from devstack.servicebus.in_memory import in_memory
 from devstack.settings import SERVICEBUS_CONNECTION
@@ -110,6 +111,11 @@ class CosmosInMemory:
     """Of its own for each: the SDK shares what it knows of an address between clients."""
     store: SimulatedStore
     """A test may split its account's partitions, and say what befalls a request."""
+
+    @property
+    def account(self) -> CosmosAccount:
+        """What the store serves."""
+        return self.store.account
 
     @property
     def address(self) -> str:

@@ -3,11 +3,11 @@
 import asyncio
 import uuid
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient, DatabaseProxy
@@ -17,13 +17,14 @@ from azure.servicebus.exceptions import OperationTimeoutError
 
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.preflight.containers import needed
+from cosmos_outbox.preflight.containers import Needed, needed
 from cosmos_outbox.servicebus.buckets import session_of
 from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.transports import SESSIONS
 from cosmos_outbox.wiring.service import Service as Declared
 from devstack.administration import administration_client
+from devstack.cosmos.in_memory import CosmosInMemory
 from devstack.testing import Service
 from devstack.testing.eventually import WITHIN_SECONDS
 from infra.bootstrap import service as contact_service
@@ -68,27 +69,62 @@ def servicebus_connection(service: Service, *, admin: bool = False) -> str:
     return service.admin_connection_string if admin else service.connection_string
 
 
+class Server(Protocol):
+    """A Cosmos DB: a process, or one in memory."""
+
+    @property
+    def connection_string(self) -> str: ...
+
+
+@runtime_checkable
+class InMemory(Protocol):
+    """One that can begin with what another of its kind had."""
+
+    @property
+    def account(self) -> CosmosInMemory: ...
+
+
+_MADE: dict[str, tuple[str, bytes]] = {}
+"""The database with these containers, and all of the account that it was made in."""
+
+
 @asynccontextmanager
-async def database_of(server: Service, *services: Declared) -> AsyncIterator[DatabaseProxy]:
+async def database_of(server: Server, *services: Declared) -> AsyncIterator[DatabaseProxy]:
     """A database of the test's own, with the containers of these services as a deployment makes them.
 
     Of two that have one container the first says how it is. It is deleted in the end: the more there are, the dearer is
-    each change to what there is.
+    each change to what there is. In memory it is made once, and copied.
     """
-    needs = {
-        need.name: need for each in reversed(services) for need in needed(each.settings(_SETTINGS), each)
-    }
+    of_each = [each for one in reversed(services) for each in needed(one.settings(_SETTINGS), one)]
+    needs = {each.name: each for each in of_each}.values()
     async with CosmosClient.from_connection_string(server.connection_string) as client:
-        database = await client.create_database(f"db-{uuid.uuid4().hex[:12]}")
-        for need in needs.values():
-            await database.create_container(
-                need.name,
-                PartitionKey(need.partition_key),
-                default_ttl=-1 if need.ttl_needed else None,
-                indexing_policy=indexed(*need.queried, composite=need.composite),
-            )
-        yield database
-        await client.delete_database(database)
+        if not isinstance(server, InMemory):
+            database = await _make(client, needs)
+            yield database
+            await client.delete_database(database)
+        elif server.account.is_empty:
+            if str(needs) not in _MADE:
+                database = await _make(client, needs)
+                _MADE[str(needs)] = database.id, server.account.content()
+            else:
+                name, content = _MADE[str(needs)]
+                server.account.begin_with(content)
+                database = client.get_database_client(name)
+            yield database
+        else:
+            yield await _make(client, needs)
+
+
+async def _make(client: CosmosClient, needs: Iterable[Needed]) -> DatabaseProxy:
+    database = await client.create_database(f"db-{uuid.uuid4().hex[:12]}")
+    for need in needs:
+        await database.create_container(
+            need.name,
+            PartitionKey(need.partition_key),
+            default_ttl=-1 if need.ttl_needed else None,
+            indexing_policy=indexed(*need.queried, composite=need.composite),
+        )
+    return database
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ else: the same three give the same ETags, ids, orders and answers. A query that 
 
 import contextlib
 import random
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 
 from devstack.cosmos.dispatch import Dispatcher
@@ -43,6 +44,24 @@ class CosmosInMemory:
         answer = self._dispatcher.serve(method, path, headers, body)
         now = self._service.clock()
         return answer, {**answer.sent(now), "Date": http_date(int(now))}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no database."""
+        return not self._service.catalogue.databases()
+
+    def content(self) -> bytes:
+        """All that the account has, for others that :meth:`begin_with` it."""
+        return self._service.store.connection.serialize()
+
+    def begin_with(self, content: bytes) -> None:
+        """Have all that another account had. Raises ValueError: this one has a database already."""
+        if not self.is_empty:
+            raise ValueError("the account has a database: only an empty one begins with what another had")
+        with contextlib.closing(sqlite3.connect(":memory:")) as other:
+            other.deserialize(content)
+            other.backup(self._service.store.connection)
+        self._service.catalogue.reload()
 
     def partitions(self, database: str, container: str) -> list[int]:
         """The ids of the container's physical partitions. Raises CosmosError."""
