@@ -40,10 +40,11 @@ async def delivered(inbox: StateInbox[State], received: Event) -> bool:
 @pytest.mark.parametrize("last", [event(3), DELETED], ids=["changed", "deleted"])
 async def test_every_order_and_every_loss_ends_in_the_right_state(last: Event) -> None:
     events = [event(1), event(2), last]
-    for lost, order in product(range(8), permutations([*events, *events])):
+    orders = sorted(set(permutations([0, 1, 2, 0, 1, 2], 4)))
+    for lost, order in product(range(8), orders):
         entries: FakeEntries[State] = FakeEntries()
         inbox, waiting = made(entries), list[Event]()
-        for received in order[:4]:
+        for received in [events[number] for number in order]:
             is_lost = lost >> (received.sequence or 0) - 1 & 1
             if not is_lost and not await delivered(inbox, received):
                 waiting.append(received)
