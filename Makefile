@@ -37,7 +37,7 @@ run: ## start the local Azure and the app (APP=examples/orders: another one); Ct
 PYTEST = $(BIN) -m pytest -p tests.support.processes --processes $(JOBS)
 
 test: venv ## run the tests that are quick, as .ci/run does
-	@exec $(PYTEST) -m "not long and not deep" --simulate-seeds=3 $(ARGS)
+	@exec $(PYTEST) -m "not long and not deep" --simulate-seeds=1 $(ARGS)
 
 test-all: venv ## run all tests but the deep ones: the long ones too, as CI does with each Python
 	@exec $(PYTEST) -m "not deep" --hypothesis-profile=thorough $(ARGS)

@@ -313,4 +313,4 @@ def _key(item: Any) -> tuple[str, str]:
 
 
 TestModel = pytest.mark.long(pytest.mark.timeout(180)(CosmosMachine.TestCase))
-TestModel.settings = settings(max_examples=100, stateful_step_count=40)
+TestModel.settings = settings(max_examples=2 * settings().max_examples, stateful_step_count=40)
