@@ -32,7 +32,7 @@ from devstack.testing import Service as Server
 from devstack.testing import running
 from tests.support.azure import CONTACTS, contacts_database
 from tests.support.emulators import Gap
-from tests.support.losses import Fate, Loss, ProcessDied
+from tests.support.losses import EACH_LOSS, Fate, Loss, ProcessDied
 from tests.support.reactions import LIVES, CutOff, Heap, Heaps, no_loss, put_mark, told
 
 pytestmark = pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
@@ -136,7 +136,7 @@ async def test_a_list_that_changes_meanwhile_is_that_of_the_first_look(
     assert (stored["data"]["targets"], stored["ttl"]) == ({b: b, a: a}, LIVES.total_seconds())
 
 
-@pytest.mark.parametrize("loss", Loss)
+@pytest.mark.parametrize("loss", EACH_LOSS)
 async def test_whatever_write_is_lost_each_of_a_list_is_changed_once(looking: Looking, loss: Loss) -> None:
     write = 0
     while write == 0 or looking.fate.struck:

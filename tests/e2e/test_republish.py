@@ -61,6 +61,7 @@ async def forwarded(when: list[str], capsys: pytest.CaptureFixture[str]) -> None
     assert "2 event(s) would be published" in capsys.readouterr().out
 
 
+@pytest.mark.long  # tests/contract/test_republish.py and test_republish_lag.py have what it does, in memory
 async def test_a_time_is_published_again_and_a_contact_that_is_parked_is_listed(
     started: Stack, http: aiohttp.ClientSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

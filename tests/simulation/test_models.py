@@ -41,7 +41,7 @@ from tests.support.azure import CLAIMS, DIRECTORY, PARKED
 from tests.torture.contacts import Contacts
 
 CONTAINER = "contacts"
-FIRST, SEEDS = 7, 20
+FIRST, SEEDS = 41, 20
 """Not each seed parks something, or writes enough."""
 OF_REACTIONS = 19
 """A quick seed that writes enough of them."""

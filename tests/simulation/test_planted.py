@@ -17,8 +17,6 @@ AT_ONCE = (
     "inbox-applies-before-it-checks",
 )
 """Seen in one of the first seeds, in some seconds."""
-AT_EVERY_RUN = {"repetition-makes-a-second-contact"}
-"""Of these: a request that is done twice, in the first seed."""
 
 
 def _seen(name: str) -> None:
@@ -27,9 +25,8 @@ def _seen(name: str) -> None:
     assert told.found(bug), told.output
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in AT_EVERY_RUN else pytest.param(name, marks=pytest.mark.long) for name in AT_ONCE]
-)
+@pytest.mark.long  # each is a process of its own, with seeds until one sees it
+@pytest.mark.parametrize("name", AT_ONCE)
 def test_a_bug_that_no_failure_hides_is_seen_at_once(name: str) -> None:
     _seen(name)
 

@@ -104,6 +104,7 @@ async def test_a_repeated_call_adds_nobody_twice_and_everybody_is_listed(api: ht
     assert {added[0].json()["id"], other.json()["id"]} <= seen
 
 
+@pytest.mark.long  # test_people_simulated.py has crashes at any moment
 async def test_what_was_stored_before_a_crash_arrives_after_it(
     people: LocalAzure, program: Program, api: httpx.AsyncClient
 ) -> None:

@@ -84,6 +84,7 @@ async def test_a_supervisor_that_is_killed_takes_its_services_along(tmp_path: Pa
         await eventually(lambda: running.processes() == [])
 
 
+@pytest.mark.long  # test_kept.py has its restart, and test_durability.py of each service what it keeps
 async def test_a_service_that_was_killed_is_back_with_its_data(tmp_path: Path) -> None:
     with running_command(SHOP, tmp_path, BACKENDS) as running:
         async with _client(running) as client:
