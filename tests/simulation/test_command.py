@@ -15,6 +15,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from cosmos_outbox.testing.simulation.__main__ import main
 from cosmos_outbox.testing.simulation.plan import SimulationPlan
 from cosmos_outbox.testing.simulation.seeds import BROKE_OFF, Seeds
 from tests.support.paths import ROOT
@@ -114,13 +115,14 @@ def test_seeds_that_break_no_promise_are_a_success(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_fault_that_does_not_exist_is_named(tmp_path: Path) -> None:
-    with _command(tmp_path, BROKEN, "--faults", "store away,locusts") as process:
-        _, errors = process.communicate(timeout=ENDS_WITHIN_SECONDS)
-    assert process.returncode == 2
-    assert "there is no locusts: " in errors
+def test_a_fault_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([BROKEN, "--faults", "store away,locusts"])
+    assert ended.value.code == 2
+    assert "there is no locusts: " in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_run_that_breaks_off_is_a_violation_of_its_seed_and_the_others_go_on(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

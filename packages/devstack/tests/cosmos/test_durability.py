@@ -2,8 +2,6 @@
 
 import asyncio
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from cosmos.raw import KEY
 from devstack.testing import Service, eventually, running
+from devstack.testing.ended import Ended, run_module
 
 
 @pytest.fixture
@@ -23,10 +22,9 @@ def server(tmp_path: Path) -> Iterator[Service]:
         yield service
 
 
-def start(folder: Path) -> subprocess.CompletedProcess[str]:
+def start(folder: Path, port: int = 0) -> Ended:
     """A server that is expected to refuse."""
-    command = [sys.executable, "-m", "devstack", "cosmos", "--port=0", f"--data={folder}"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    return run_module("devstack", "cosmos", f"--port={port}", f"--data={folder}")
 
 
 async def write_until_refused(container: ContainerProxy, writer: int, acknowledged: list[str]) -> None:
@@ -70,9 +68,9 @@ async def test_a_kill_loses_no_acknowledged_write_and_leaves_no_half_batch(serve
 def test_a_second_process_on_the_folder_is_refused(server: Service) -> None:
     refused = start(server.folder)
 
-    assert refused.returncode == 2
-    assert refused.stderr.count("\n") == 1
-    assert "in use by another process" in refused.stderr
+    assert refused.code == 2
+    assert refused.err.count("\n") == 1
+    assert "in use by another process" in refused.err
 
 
 @pytest.mark.parametrize("damage", ["nonsense", "a cut", "another database"])
@@ -95,9 +93,9 @@ def test_a_damaged_file_is_named_and_not_touched(tmp_path: Path, damage: str) ->
 
     refused = start(folder)
 
-    assert refused.returncode == 2
-    assert refused.stderr.count("\n") == 1
-    assert str(file) in refused.stderr
+    assert refused.code == 2
+    assert refused.err.count("\n") == 1
+    assert str(file) in refused.err
     assert file.read_bytes() == before
 
 
@@ -111,16 +109,8 @@ def test_a_file_that_was_being_made_when_the_process_was_killed_is_used(tmp_path
 
 
 def test_a_taken_port_is_one_line(server: Service, tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "devstack",
-        "cosmos",
-        f"--port={server.port}",
-        f"--data={tmp_path / 'other'}",
-    ]
-    refused = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    refused = start(tmp_path / "other", server.port)
 
-    assert refused.returncode == 2
-    assert "COSMOS_PORT" in refused.stderr
-    assert "Traceback" not in refused.stderr
+    assert refused.code == 2
+    assert "COSMOS_PORT" in refused.err
+    assert "Traceback" not in refused.err

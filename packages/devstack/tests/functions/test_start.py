@@ -1,8 +1,6 @@
 """What a user did wrong is one line that says how to mend it, and exit code 2."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -13,6 +11,7 @@ from devstack.functions.host import serve
 from devstack.functions.listener import Stop
 from devstack.service import CannotStart
 from devstack.testing import Service
+from devstack.testing.ended import run_module
 from functions.support import host
 
 IMPORTS = "import azure.functions as func\napp = func.FunctionApp()\n"
@@ -39,13 +38,11 @@ def refusal(tmp_path: Path) -> Refusal:
 
 def start(app: Path, settings: Path, port: int = 0) -> str:
     """Starts the host as a user does; the line on standard error."""
-    command = [sys.executable, "-m", "devstack", "functions", f"--port={port}", f"--app={app}"]
-    command.append(f"--settings={settings}")
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    assert ended.returncode == 2, ended.stderr
-    assert ended.stdout == ""
-    assert ended.stderr.count("\n") == 1, ended.stderr
-    return ended.stderr
+    ended = run_module("devstack", "functions", f"--port={port}", f"--app={app}", f"--settings={settings}")
+    assert ended.code == 2, ended.err
+    assert ended.out == ""
+    assert ended.err.count("\n") == 1, ended.err
+    return ended.err
 
 
 async def test_an_app_that_does_not_import(refusal: Refusal) -> None:

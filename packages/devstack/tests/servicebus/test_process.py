@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from devstack.testing import Service, eventually, running
+from devstack.testing.ended import run_module
 
 
 def started(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
@@ -20,13 +21,10 @@ def test_a_taken_port_is_one_line_that_says_what_to_do(servicebus_server: Servic
         (("--port", str(servicebus_server.port), "--admin-port", "0"), "SERVICEBUS_PORT"),
         (("--port", "0", "--admin-port", admin_port), "SERVICEBUS_ADMIN_PORT"),
     ):
-        with started(tmp_path / "data", *flags) as process:
-            out, err = process.communicate(timeout=20)
-
-        assert process.returncode == 2
-        assert out == ""
-        assert setting in err
-        assert err.count("\n") == 1
+        refused = run_module("devstack", "servicebus", "--data", str(tmp_path / "data"), *flags)
+        assert (refused.code, refused.out) == (2, "")
+        assert setting in refused.err
+        assert refused.err.count("\n") == 1
 
 
 async def test_the_end_of_standard_input_ends_it(tmp_path: Path) -> None:
