@@ -122,15 +122,14 @@ def test_a_fault_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str]
     assert "there is no locusts: " in capsys.readouterr().err
 
 
-@pytest.mark.long
+@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_a_run_that_breaks_off_is_a_violation_of_its_seed_and_the_others_go_on(
-    capsys: pytest.CaptureFixture[str],
+    count: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    seeds = Seeds(
-        "tests.simulation.broken:NOT_THERE", [SimulationPlan(n, frozenset()) for n in (3, 4)], jobs=1
-    )
+    plans = [SimulationPlan(seed, frozenset()) for seed in range(3, 3 + count)]
+    seeds = Seeds("tests.simulation.broken:NOT_THERE", plans, jobs=1)
     seeds.run()
-    assert (seeds.done, seeds.bad) == (2, 2)
+    assert (seeds.done, seeds.bad) == (count, count)
     told = capsys.readouterr().out
-    assert told.count(f"{BROKE_OFF}: its process ended with exit code 1") == 2
+    assert told.count(f"{BROKE_OFF}: its process ended with exit code 1") == count
     assert multiprocessing.active_children() == []

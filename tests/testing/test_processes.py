@@ -119,7 +119,6 @@ def test_each_test_is_told_once_and_the_failure_of_each_says_why(folder: Path) -
     assert (len(processes(folder, "began")), len(processes(folder, "ended"))) == (2, 1)
 
 
-@pytest.mark.long
 def test_with_x_the_first_failure_ends_the_run_and_its_processes(folder: Path) -> None:
     for name, text in ONE_WAITS_ANOTHER_FAILS.items():
         (folder / name).write_text(dedent(text))

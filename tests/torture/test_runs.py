@@ -137,7 +137,7 @@ def test_a_run_that_is_stopped_says_so_and_lists_nothing_that_may_only_be_late(
     assert count("violations", output) == 0
 
 
-@pytest.mark.long
+@pytest.mark.long  # a stack of its own, as every run of the torture test
 def test_a_process_that_does_not_come_up_breaks_a_run_off(tmp_path: Path) -> None:
     done = torture(tmp_path, "--app", str(tmp_path / "nowhere"), "--seconds", "1")
     assert (done.returncode, done.stderr) == (2, "")

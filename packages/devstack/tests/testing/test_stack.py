@@ -11,7 +11,8 @@ import aiohttp
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from devstack.testing import Process, Service, Stack, eventually
+from devstack.testing import Process, Service, Stack, ended, eventually
+from devstack.testing.ended import Ended, run_module
 from devstack.testing.process import Begun
 from devstack.testing.processes import alive_with, is_alive
 from supervisor.shop import SHOP
@@ -138,6 +139,31 @@ def test_a_module_runs_as_its_command_says_however_it_begins(
     assert program.terminate() == 3
     lines = ["__main__ of this folder ['a', 'b'] told True", "a thread", "the end"]
     assert program.log.read_text().splitlines() == lines
+
+
+@pytest.mark.parametrize("environment", [{}, STARTED], ids=["forked", "started"])
+def test_what_a_command_said_is_told_with_its_exit_code(environment: dict[str, str], tmp_path: Path) -> None:
+    program = "import sys\nprint('said' * 50_000)\nprint('an error', file=sys.stderr)\nraise SystemExit(3)\n"
+    (tmp_path / "talker.py").write_text(program)
+    told = run_module("talker", environment={**os.environ, **environment}, folder=tmp_path)
+    assert told == Ended(3, "said" * 50_000 + "\n", "an error\n")
+
+
+@pytest.mark.parametrize("environment", [{}, STARTED], ids=["forked", "started"])
+def test_a_command_that_does_not_end_is_ended(
+    environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ended, "ENDS_WITHIN_SECONDS", 4.0)
+    (tmp_path / "goes_on.py").write_text(
+        "import os, pathlib, time\npathlib.Path('pid').write_text(str(os.getpid()))\ntime.sleep(600)\n"
+    )
+    with pytest.raises(subprocess.TimeoutExpired):
+        run_module("goes_on", environment={**os.environ, **environment}, folder=tmp_path)
+    pid = int((tmp_path / "pid").read_text())
+    deadline = time.monotonic() + 30
+    while is_alive(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_services_end_with_the_process_that_began_them(tmp_path: Path) -> None:
