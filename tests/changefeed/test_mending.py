@@ -17,7 +17,7 @@ from cosmos_changefeed.lease_store import LeaseStore
 from cosmos_changefeed.mending import LeaseMender
 from devstack.testing import Service, eventually, running
 from tests.changefeed.in_memory import InMemory
-from tests.changefeed.support import FAST, MENDING, Containers, Recorder, containers_at
+from tests.changefeed.support import MENDING, Containers, Recorder, containers_at
 
 KEYS = [f"key {number}" for number in range(12)]
 QUICK = replace(MENDING, expiration_interval=0.8, renew_interval=0.2)
@@ -107,11 +107,11 @@ async def test_a_lease_that_is_missing_at_the_start_is_made_again_though_the_lea
 async def test_without_the_option_nobody_makes_a_lease_again(containers: Containers) -> None:
     """As the .NET processor and the Functions trigger: devstack's trigger must not hide it."""
     recorder = Recorder()
-    async with recorder.processor(containers, options=FAST) as processor:
+    async with recorder.processor(containers, options=replace(QUICK, mend_leases=False)) as processor:
         await eventually(lambda: len(processor.owned_leases) == 4)
         await containers.delete_leases("..1")
         begun = time.monotonic()
-        await eventually(lambda: time.monotonic() - begun > 2 * MENDING.expiration_interval)
+        await eventually(lambda: time.monotonic() - begun > 2 * QUICK.expiration_interval)
         assert await lease_names(containers) == {"..0", "..2", "..3"}
 
 
@@ -135,13 +135,13 @@ async def test_a_split_is_followed_and_not_mended(
 ) -> None:
     """The children's leases start where the parent's stood: nothing comes twice."""
     recorder = Recorder()
-    async with recorder.processor(containers, options=MENDING) as processor:
+    async with recorder.processor(containers, options=QUICK) as processor:
         await write_all(containers, 1)
         await eventually(lambda: has_all(recorder, 1))
         await cosmos.faults.split(containers.database, "items", "0")
         await eventually(lambda: len(processor.owned_leases) == 5)
         begun = time.monotonic()
-        await eventually(lambda: time.monotonic() - begun > 2 * MENDING.expiration_interval)
+        await eventually(lambda: time.monotonic() - begun > 2 * QUICK.expiration_interval)
         await write_all(containers, 2)
         await eventually(lambda: has_all(recorder, 2))
 
