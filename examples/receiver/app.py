@@ -111,6 +111,14 @@ def reading(source: str) -> ReadAgain:
 
 def from_environment() -> FastAPI:
     """For ``uvicorn --factory examples.receiver.app:from_environment``."""
-    settings = os.environ
-    file = Path(settings.get("RECEIVER_DATABASE", "receiver.db"))
-    return application(file, settings.get("WEBHOOK_SECRETS", ""), reading(settings.get("SOURCE", "")))
+    return application(database(), os.environ.get("WEBHOOK_SECRETS", ""), source())
+
+
+def database() -> Path:
+    """Where the data are."""
+    return Path(os.environ.get("RECEIVER_DATABASE", "receiver.db"))
+
+
+def source() -> ReadAgain:
+    """As the environment names it. Raises ValueError."""
+    return reading(os.environ.get("SOURCE", ""))

@@ -6,6 +6,7 @@ In the place of an event that was given up comes a notice without its content: t
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -101,6 +102,28 @@ class Inbox:
                 [*event.aggregate, sequence, json.dumps(state)],
             )
         return Taken.APPLIED
+
+    def begin_anew(self) -> Counter[str]:
+        """Take each aggregate as its source shows it now, whatever was applied; how many are there, and are gone.
+
+        For a source that was put back to an earlier moment, whose sequences come again with other events. Nothing may
+        be posted meanwhile. Raises what the read raises; it is called again then.
+        """
+        with closing(self._open()) as database:
+            known = database.execute("SELECT type, id FROM entry").fetchall()
+        counts = Counter[str](there=0, gone=0)
+        for aggregate in known:
+            current = self._read_again(*aggregate)
+            with closing(self._open()) as database, database:
+                # What was seen stays so: the source's state has it, or it never comes again.
+                database.execute("DELETE FROM entry WHERE type = ? AND id = ?", aggregate)
+                if current is not None:
+                    database.execute(
+                        "INSERT INTO entry (type, id, sequence, state) VALUES (?, ?, ?, ?)",
+                        [*aggregate, current.sequence, json.dumps({**current.state, "events": []})],
+                    )
+            counts["gone" if current is None else "there"] += 1
+        return counts
 
     def state(self, kind: str, name: str) -> dict[str, Any] | None:
         """The state of an aggregate, as its events tell it; None: it is not known, or gone."""

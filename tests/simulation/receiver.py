@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -48,12 +48,12 @@ class _Kept(sqlite3.Connection):
 class _InboxInMemory(Inbox):
     def __init__(self) -> None:
         self.database = sqlite3.connect(":memory:", isolation_level=None, factory=_Kept)
-        self.current: Current
+        self.current: Callable[[str], FinallyListed | None]
         super().__init__(Path(), self._shown)
 
-    def _shown(self, _kind: str, _name: str) -> copied.Current | None:
+    def _shown(self, _kind: str, name: str) -> copied.Current | None:
         """In the form that the events make of it."""
-        found = self.current()
+        found = self.current(name)
         if found is None:
             return None
         assert found.sequence is not None, "a contact has one"
@@ -88,7 +88,7 @@ class SimulatedReceiver:
 
     def take(self, headers: Mapping[str, str], body: bytes, now: float, current: Current) -> int:
         """As the application's route does."""
-        self._inbox.current = current
+        self._inbox.current = lambda _name: current()
         self._verifier.now = now
         if not is_signed([self._verifier], body, dict(headers)):
             return 401
@@ -106,6 +106,14 @@ class SimulatedReceiver:
             elif event.sequence is not None and event.type != CREATED:
                 self._modified_at[name] = event.data.get("createdAt")
         return status_of(taken)
+
+    def begin_anew(self, current: Mapping[str, FinallyListed | None]) -> None:
+        """As its command does."""
+        self._inbox.current = current.__getitem__
+        self._inbox.begin_anew()
+        there = {name: found for name, found in current.items() if found is not None}
+        self._applied = dict.fromkeys(there, ("", 0))
+        self._modified_at = {name: found.body.get("modifiedAt") for name, found in there.items()}
 
     def entry(self, aggregate: str, at: float) -> SeenEntry | None:
         """What it shows of a contact, as the directory would."""

@@ -6,6 +6,7 @@ import pytest
 
 from cosmos_outbox.testing.simulation.befalls import Befalls
 from cosmos_outbox.testing.simulation.plan import SimulationPlan
+from cosmos_outbox.testing.simulation.posts import Posts
 from cosmos_outbox.testing.simulation.world import SimulatedRun, run
 from tests.simulation.contacts import CONTACTS
 
@@ -42,6 +43,27 @@ def test_what_an_operator_gives_up_the_receiver_reads() -> None:
     told = simulated(replace(drawn, faults=kinds, aggregates=3, seconds=30.0))
     assert [str(each) for each in told.violations] == []
     assert [step.what for step in told.trace if step.what in {"is read", "is not read"}] == ["is read"]
+
+
+RESTORED = replace(
+    SimulationPlan(10, frozenset({"then.restore", "bus.cut", "bus.lost_after", "store.lag"}), transport="webhook"),
+    aggregates=2, seconds=10.0,
+)  # fmt: skip
+
+
+def test_after_a_restore_the_receiver_begins_anew() -> None:
+    told = run(RESTORED, CONTACTS)
+    assert [step.detail for step in told.trace if step.what == "afterwards"] == ["then.restore"]
+    assert [str(each) for each in told.violations] == []
+
+
+@pytest.mark.long  # examples/receiver/tests/test_begin_anew.py has what goes wrong
+def test_a_receiver_that_does_not_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(_posts: Posts) -> None:
+        """It goes on with what it has."""
+
+    monkeypatch.setattr(Posts, "begin_anew", never)
+    assert {"entry differs from the events"} <= {each.rule for each in run(RESTORED, CONTACTS).violations}
 
 
 @dataclass(frozen=True)

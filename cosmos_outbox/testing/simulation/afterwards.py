@@ -23,6 +23,7 @@ from cosmos_outbox.testing.simulation.expiry import expire
 from cosmos_outbox.testing.simulation.last_look import messages_wait
 from cosmos_outbox.testing.simulation.operator import PASSING
 from cosmos_outbox.testing.simulation.plan import AFTERWARDS, SimulationPlan
+from cosmos_outbox.testing.simulation.posts import LATEST_SECONDS, NotRead, Posts
 from cosmos_outbox.testing.simulation.processes import EPOCH, SimulatedProcess
 from cosmos_outbox.testing.simulation.strikes import Strikes
 from cosmos_outbox.testing.simulation.subject import SimulatedClient, SimulatedService, Subject
@@ -193,10 +194,11 @@ class Afterwards:
 
     async def _restore(self) -> list[Violation]:
         """The store is as it was at a moment before, and subscribers have seen more: docs/operate/restore.md."""
-        if self._ground.history.poisons or self._ground.history.unsequenced:
+        settings, bus, history = self._deployment.settings, self._ground.bus, self._ground.history
+        takes_later = history.discarded if isinstance(bus, Posts) else {}  # a receiver changes its mind
+        if history.poisons or history.unsequenced or takes_later:
             return []  # what was given up is forgotten with the marks of what was parked
-        backup = Backup(self._ground.history, self._watcher)
-        settings = self._deployment.settings
+        backup = Backup(history, self._watcher)
         lost = {settings.cosmos_lease_container, settings.cosmos_parked_container}
         kept = {*self._of.read_models} if self._chance.random() < _ANOTHER_STORE else set()
         documents = {
@@ -210,10 +212,12 @@ class Afterwards:
         async with asyncio.timeout(_PATIENCE_SECONDS):
             while messages_wait(self._ground):  # noqa: ASYNC110 - time is virtual
                 await asyncio.sleep(1.0)
+        if isinstance(bus, Posts):
+            await asyncio.sleep(LATEST_SECONDS)
         self._stop(self._all)
-        backup.put_back(self._ground.bus.taken)
+        backup.put_back(bus.taken)
         await deployment.make_containers(documents)
-        for each in deployment.desks:
+        for each in [*deployment.desks, *deployment.apis]:
             each.begin()
         living = {each["id"] for each in documents[settings.cosmos_container] if self._lives(each)}
         for client in self._clients:
@@ -229,6 +233,11 @@ class Afterwards:
         return []
 
     async def _rebuild(self, wired: Wired) -> bool:
+        if isinstance(self._ground.bus, Posts):
+            try:
+                await self._ground.bus.begin_anew()
+            except NotRead:
+                return False
         for each in wired.subscriptions.values():
             if each.read_model is not None:
                 work = Rebuild(each.read_model.inbox, each.read_model.lists("source-wins"), source_wins=True)

@@ -94,8 +94,8 @@ NOT_OVER: Mapping[Name, Set[str]] = {
         # There are no queues, no locks and no subscribers; it is the only destination:
         *("bus.stolen", "bus.lock_lost", "meet.theft", "partner", "plot.absent", "sessions", "triggers"),
         # The receiver to copy looks at an aggregate when something of it comes; nothing goes through all of them, as a
-        # sweep or a rebuild does. Where the last event expired unsent, or the store went back, nobody would tell it:
-        *("then.restore", "then.away"),
+        # sweep does. Where the last event expired unsent, nobody would tell it:
+        "then.away",
     },
 }
 """What a transport has not, or the simulation has not over it."""

@@ -35,7 +35,7 @@ URL = "https://receiver.invalid/events"
 SECRET = "whsec_c2l4dGVlbiBhbmQgc2l4dGVlbiBieXRlcyBhcmU="  # noqa: S105 - of no receiver
 
 _OF_THE_EVENT, _OF_THE_TARGET, _PASSING = (400, 413, 422), (401, 403, 404, 410, 302), (500, 502, 503, 408)
-_LATEST_SECONDS = 60.0
+LATEST_SECONDS = 60.0
 """So long a request that timed out is under way, at most."""
 _REFUSES_ALL_SECONDS, _FAILS_SECONDS = (1.0, 30.0), (5.0, 90.0)
 _SLOWEST_SECONDS = 12.0
@@ -61,6 +61,9 @@ class TakesPosts(Protocol):
 
         Raises what ``current`` does: it has taken nothing then.
         """
+
+    def begin_anew(self, current: Mapping[str, FinallyListed | None]) -> None:
+        """The service was put back to an earlier moment. ``current``: all that it shows, as it is there now."""
 
     def entry(self, aggregate: str, at: float) -> SeenEntry | None:
         """What it shows of one."""
@@ -101,6 +104,14 @@ class Posts(Befallen):
         """What the receiver shows now."""
         return self._receiver.entries(at)
 
+    async def begin_anew(self) -> None:
+        """What its operator does when the service was restored, and nothing is posted. Raises NotRead."""
+        shown = [each.aggregate for each in self._receiver.entries(self.now())]
+        self._receiver.begin_anew({each: await self.source(each) for each in shown})
+        self._seen.clear()
+        for each in shown:
+            self._look(each)
+
     async def _send(self, request: SentRequest) -> StoreResponse:
         """Raises what aiohttp raises."""
         waiting: asyncio.Future[StoreResponse] = asyncio.get_running_loop().create_future()
@@ -110,7 +121,7 @@ class Posts(Befallen):
         elif self.befall(chances.lost_before):
             self.later(there, lambda: fail(waiting, aiohttp.ServerDisconnectedError()))
         elif self.befall(chances.cut):
-            late = self._luck.uniform(0.0, _LATEST_SECONDS)
+            late = self._luck.uniform(0.0, LATEST_SECONDS)
             self.note("post is late", sent.aggregate, f"{sent.message.id}: {late:.1f} s, and unanswered")
             self.later(there + late, lambda: self._arrive_late(request, sent))
         else:
