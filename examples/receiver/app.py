@@ -1,7 +1,7 @@
 """The receiver: an event is verified, then applied and committed, then answered.
 
 ``WEBHOOK_SECRETS``: the sender's secrets, separated by spaces; any of them will do, so they are changed without a gap.
-``SOURCE``: where an aggregate is read when one of its events was given up, with ``{type}`` and ``{id}``.
+``SOURCE``: where an aggregate is read when its events do not tell how it is, with ``{type}`` and ``{id}``.
 The answers are those that the sender knows: 401 stops it, 400 parks the aggregate, after 409 and 5xx it tries again.
 """
 

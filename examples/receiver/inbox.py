@@ -1,7 +1,8 @@
 """Each event is applied once, in its aggregate's order, in the transaction that remembers it.
 
 A copy is known by its id, and a late one by its sequence. What comes too early is not taken: the sender tries it again.
-In the place of an event that was given up comes a notice without its content: the aggregate is read at its source.
+In the place of an event that was given up comes a notice without its content: the aggregate is read at its source, as
+it is where this receiver is younger than the aggregate, and never got its first events.
 """
 
 import json
@@ -70,25 +71,23 @@ class Inbox:
 
     def take(self, event: CloudEvent) -> Taken:
         """Apply an event, and commit. Only then it may be answered with a 2xx."""
-        is_notice = event.type == NOTICE
-        current = self._read_again(*event.aggregate) if is_notice else None  # it may last: no lock is held
+        reads = self.reads(event)
+        current = self._read_again(*event.aggregate) if reads else None  # it may last: no lock is held
         with closing(self._open()) as database, database:
             database.execute("BEGIN IMMEDIATE")
             if database.execute("SELECT 1 FROM seen WHERE id = ?", [event.id]).fetchone():
                 return Taken.KNOWN
-            row = database.execute(
-                "SELECT sequence, state FROM entry WHERE type = ? AND id = ?", event.aggregate
-            ).fetchone()
+            row = _row(database, *event.aggregate)
             last, state = (row[0], json.loads(row[1])) if row else (None, {})
             if state is None:  # it was gone
                 return Taken.KNOWN
             if event.sequence is not None and last is not None:
                 if event.sequence <= last:
                     return Taken.KNOWN
-                if event.sequence > last + 1 and not is_notice:  # a notice's read shows what is missing, too
+                if event.sequence > last + 1 and not reads:  # what was read has what is missing, too
                     return Taken.TOO_EARLY
             sequence = event.sequence or last or 0
-            if not is_notice:
+            if not reads:
                 state = changed(state, event)
             elif current is None:
                 state = None
@@ -103,6 +102,13 @@ class Inbox:
             )
         return Taken.APPLIED
 
+    def reads(self, event: CloudEvent) -> bool:
+        """Whether the aggregate is read at its source, since the event alone does not tell how it is."""
+        if event.type == NOTICE:
+            return True
+        last, _ = self._row(*event.aggregate) or (0, "")
+        return (event.sequence or 0) > 1 and last == 0
+
     def begin_anew(self) -> Counter[str]:
         """Take each aggregate as its source shows it now, whatever was applied; how many are there, and are gone.
 
@@ -114,27 +120,38 @@ class Inbox:
         counts = Counter[str](there=0, gone=0)
         for aggregate in known:
             current = self._read_again(*aggregate)
-            with closing(self._open()) as database, database:
+            with closing(self._open()) as database:
                 # What was seen stays so: the source's state has it, or it never comes again.
-                database.execute("DELETE FROM entry WHERE type = ? AND id = ?", aggregate)
-                if current is not None:
+                if current is None:
+                    database.execute("DELETE FROM entry WHERE type = ? AND id = ?", aggregate)
+                else:
+                    state = json.dumps({**current.state, "events": []})
                     database.execute(
-                        "INSERT INTO entry (type, id, sequence, state) VALUES (?, ?, ?, ?)",
-                        [*aggregate, current.sequence, json.dumps({**current.state, "events": []})],
+                        "UPDATE entry SET sequence = ?, state = ? WHERE type = ? AND id = ?",
+                        [current.sequence, state, *aggregate],
                     )
             counts["gone" if current is None else "there"] += 1
         return counts
 
     def state(self, kind: str, name: str) -> dict[str, Any] | None:
         """The state of an aggregate, as its events tell it; None: it is not known, or gone."""
+        row = self._row(kind, name)
+        return json.loads(row[1]) if row else None
+
+    def _row(self, kind: str, name: str) -> tuple[int, str] | None:
         with closing(self._open()) as database:
-            row = database.execute(
-                "SELECT state FROM entry WHERE type = ? AND id = ?", [kind, name]
-            ).fetchone()
-        return json.loads(row[0]) if row else None
+            return _row(database, kind, name)
 
     def _open(self) -> sqlite3.Connection:
         return sqlite3.connect(self._file, timeout=5, isolation_level=None)
+
+
+def _row(database: sqlite3.Connection, kind: str, name: str) -> tuple[int, str] | None:
+    """The sequence of an aggregate, and its state as text."""
+    found: tuple[int, str] | None = database.execute(
+        "SELECT sequence, state FROM entry WHERE type = ? AND id = ?", [kind, name]
+    ).fetchone()
+    return found
 
 
 def changed(state: dict[str, Any], event: CloudEvent) -> dict[str, Any]:
@@ -142,6 +159,6 @@ def changed(state: dict[str, Any], event: CloudEvent) -> dict[str, Any]:
     return {**state, **event.data, "events": [*state.get("events", []), event.type]}
 
 
-def replaced(state: dict[str, Any], notice: CloudEvent, current: Current) -> dict[str, Any]:
-    """The state after a notice. Events up to the one that was read may still come: they are known then."""
-    return {**current.state, "events": [*state.get("events", []), notice.type]}
+def replaced(state: dict[str, Any], event: CloudEvent, current: Current) -> dict[str, Any]:
+    """The state after a read. Events up to the one that was read may still come: they are known then."""
+    return {**current.state, "events": [*state.get("events", []), event.type]}

@@ -119,8 +119,8 @@ TRANSPORTS: Mapping[Name, tuple[Planted, ...]] = {
         Planted(
             "notice-is-an-event-like-any-other",  # in the receiver that is copied: an operator gives an event up
             "examples/receiver/inbox.py",
-            "        is_notice = event.type == NOTICE\n",
-            "        is_notice = False\n",
+            "        if event.type == NOTICE:\n",
+            "        if event.type is None:\n",
             _NO_PROFILE,
             ("entry differs from the events", "read model"),
         ),

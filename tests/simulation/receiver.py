@@ -17,7 +17,7 @@ from cosmos_outbox.testing.simulation.posts import SECRET, Current
 from cosmos_outbox.wiring.service import Wired
 from examples.receiver import inbox as copied
 from examples.receiver.app import event_of, is_signed, status_of
-from examples.receiver.inbox import NOTICE, Inbox, Taken
+from examples.receiver.inbox import Inbox, Taken
 from infra.bootstrap import Application
 from tests.support.contacts_http import view
 from tests.support.use_cases import contacts_of
@@ -86,6 +86,13 @@ class SimulatedReceiver:
         self._modified_at: dict[str, Any] = {}
         """By aggregate: when its last change was, of those that have a place among the others."""
 
+    def reads(self, headers: Mapping[str, str], body: bytes) -> bool:
+        """As its inbox says; what is no event it refuses without a read."""
+        try:
+            return self._inbox.reads(event_of(body, headers.get("content-type", "")))
+        except (ValueError, KeyError, TypeError):
+            return False
+
     def take(self, headers: Mapping[str, str], body: bytes, now: float, current: Current) -> int:
         """As the application's route does."""
         self._inbox.current = lambda _name: current()
@@ -96,11 +103,12 @@ class SimulatedReceiver:
             event = event_of(body, headers.get("content-type", ""))
         except (ValueError, KeyError, TypeError):
             return 400
+        was_read = self._inbox.reads(event)
         taken = self._inbox.take(event)
         if taken is Taken.APPLIED:
             name = event.aggregate[1]
             self._applied[name] = (event.id, self._applied.get(name, ("", 0))[1] + 1)
-            if event.type == NOTICE:
+            if was_read:
                 found = current()
                 self._modified_at[name] = found and found.body.get("modifiedAt")
             elif event.sequence is not None and event.type != CREATED:

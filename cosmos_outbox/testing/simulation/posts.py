@@ -56,8 +56,11 @@ class NotRead(Exception):
 class TakesPosts(Protocol):
     """A team's own receiver, with its own data."""
 
+    def reads(self, headers: Mapping[str, str], body: bytes) -> bool:
+        """Whether it reads the event's aggregate at the service before it takes it."""
+
     def take(self, headers: Mapping[str, str], body: bytes, now: float, current: Current) -> int:
-        """The status of its answer. ``now``: seconds since 1970; ``current``: of a notice's aggregate.
+        """The status of its answer. ``now``: seconds since 1970; ``current``: the event's aggregate, if it was read.
 
         Raises what ``current`` does: it has taken nothing then.
         """
@@ -169,8 +172,8 @@ class Posts(Befallen):
     def _serve(
         self, request: SentRequest, sent: Sent, then: Callable[[StoreResponse], None] = lambda _response: None
     ) -> None:
-        """``then`` takes the answer; nobody waits for that of a copy. A notice's aggregate is read first."""
-        if sent.message.data.get("action") != NOTICE:
+        """``then`` takes the answer; nobody waits for that of a copy. Where an aggregate is read, it is read first."""
+        if not self._receiver.reads(request.headers, request.body):
             then(self._served(request, sent, _nothing_to_read))
             return
 
@@ -266,7 +269,7 @@ async def _unread(aggregate: str) -> FinallyListed | None:
 
 
 def _nothing_to_read() -> FinallyListed | None:
-    raise AssertionError("it is no notice")
+    raise AssertionError("the receiver said that it would read nothing")
 
 
 def _fails(error: NotRead) -> FinallyListed | None:

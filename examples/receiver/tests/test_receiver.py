@@ -205,6 +205,30 @@ async def test_what_is_gone_at_the_source_is_not_brought_back_by_what_is_still_o
         assert (await api.get("/entries/contact/a")).json() is None
 
 
+async def test_who_begins_later_reads_the_aggregate_before_it_applies_more(
+    api: httpx.AsyncClient, source: Source
+) -> None:
+    """Else it had what the later events say, and nothing of what the first ones did."""
+    source.current = TimeoutError("no answer")
+    assert await post(api, event(7, text="t7")) == 500
+    source.current = Current(8, {"text": "t8", "name": "of the first event"})
+    assert [await post(api, event(each, text=f"t{each}")) for each in (7, 8)] == [204, 204]
+    source.current = AssertionError("nothing is read again")
+    assert await post(api, event(9, text="t9")) == 204
+    assert (await api.get("/entries/contact/a")).json() == {
+        "text": "t9", "name": "of the first event", "events": ["E7", "E9"]
+    }  # fmt: skip
+
+
+async def test_who_begins_with_an_event_without_a_place_is_not_stuck_at_the_next_one(
+    api: httpx.AsyncClient, source: Source
+) -> None:
+    assert await post(api, event(None, text="of others")) == 204
+    source.current = Current(8, {"text": "t8"})
+    assert [await post(api, event(each)) for each in (8, 9)] == [204, 204]
+    assert await applied(api) == ["ENone", "E8", "E9"]
+
+
 async def test_where_events_are_missing_for_good_an_operator_ends_the_wait_with_a_notice(
     api: httpx.AsyncClient, source: Source
 ) -> None:
