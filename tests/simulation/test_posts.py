@@ -14,6 +14,8 @@ HELD_UP_SECONDS = 45.0
 """Nobody is, for so long, whose own events do not fail."""
 GIVEN_UP = 221
 """In this seed an operator gives one up, once, and it is a quick one."""
+COPY_OF_REFUSED = 134_013
+"""In this seed a copy of what was refused, and given up since, comes late: it is refused as the first one was."""
 FIRST = 5
 """With sixteen kinds of faults, and still quick."""
 
@@ -28,7 +30,8 @@ def simulated(plan: SimulationPlan) -> SimulatedRun:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "seed", [FIRST, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 3, 4, 6))]
+    "seed",
+    [FIRST, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 3, 4, 6, COPY_OF_REFUSED))],
 )
 def test_under_faults_every_promise_is_kept(seed: int) -> None:
     told = simulated(SimulationPlan.drawn(seed, transport="webhook"))

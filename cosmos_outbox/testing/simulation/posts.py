@@ -157,7 +157,7 @@ class Posts(Befallen):
     ) -> None:
         chances = self.befalls
         if self.befall(chances.again):
-            self.later(self._luck.uniform(0.0, 5.0), lambda: self._serve(request, sent))
+            self.later(self._luck.uniform(0.0, 5.0), lambda: self._arrive_late(request, sent))
         if self.befall(chances.lost_after):
             self.later(self.way_seconds(), lambda: fail(waiting, aiohttp.ServerDisconnectedError()))
         else:
