@@ -12,12 +12,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
 from cosmos_outbox.settings.transports import Name
-from tests.simulation.planted_bugs import ALSO_SEEN_BY, FIRST, FULL, MEETING, ONLY_WITH, OVER
+from tests.simulation.planted_bugs import ALONE, ALSO_SEEN_BY, FIRST, FULL, MEETING, ONLY_WITH, OVER
 from tests.simulation.planted_reading import CANARY
 from tests.torture.planted import copy_tracked, plant
 from tests.torture.planted_bugs import PLANTED, Planted
@@ -74,7 +74,8 @@ def _hunted(name: str, copy: Path, seconds: float, first: int) -> Hunt:
         "--first",
         str(first),
         *(["--full"] if name in FULL else []),
-        *(["--only-with", ONLY_WITH[name]] if name in ONLY_WITH else []),
+        *(["--only-with", ONLY_WITH[name]] if name in ONLY_WITH and name not in ALONE else []),
+        *(["--alone", *sorted(ALONE[name])] if name in ALONE else []),
         *(["--over", OVER[name]] if name in OVER else []),
         *(["--sings"] if name in {bug.name for bug in CANARY} else []),
     ]
@@ -95,7 +96,14 @@ def _hunted(name: str, copy: Path, seconds: float, first: int) -> Hunt:
 
 
 def simulate(
-    seconds: float, first: int, *, full: bool, only_with: str | None, over: Name, sings: bool
+    seconds: float,
+    first: int,
+    *,
+    full: bool,
+    only_with: str | None,
+    alone: frozenset[str],
+    over: Name,
+    sings: bool,
 ) -> int:
     """In the copy: run seeds until one breaks a promise."""
     from cosmos_outbox.testing.simulation.plan import SimulationPlan  # noqa: PLC0415 - those of the copy
@@ -108,7 +116,8 @@ def simulate(
         plan = SimulationPlan.drawn(seed, full=full, transport=over)
         if only_with not in {None, *plan.faults}:
             continue
-        result = sing(seed) if sings else run(plan, CONTACTS)
+        plan = replace(plan, faults=alone or plan.faults)
+        result = sing(seed, alone) if sings else run(plan, CONTACTS)
         passed = time.process_time() - began
         if result.violations:
             rules = "; ".join(sorted({each.rule for each in result.violations}))
@@ -133,7 +142,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.seeds_for is not None:
         return simulate(
             given.seeds_for, given.first or 1,
-            full=given.full, only_with=given.only_with, over=given.over, sings=given.sings,
+            full=given.full, only_with=given.only_with, alone=frozenset(given.alone), over=given.over,
+            sings=given.sings,
         )  # fmt: skip
     print("| bug | seed | CPU | seen by |", "| --- | --- | --- | --- |", sep="\n", flush=True)
     missed = [name for name in given.names or known if not _tell(known[name], given.seconds, given.first)]
@@ -158,6 +168,7 @@ def _parse(arguments: Sequence[str] | None, known: Iterable[str]) -> argparse.Na
     parser.add_argument("--seeds-for", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--full", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--only-with", help=argparse.SUPPRESS)
+    parser.add_argument("--alone", nargs="*", default=(), help=argparse.SUPPRESS)
     parser.add_argument("--sings", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--over", default="servicebus", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)

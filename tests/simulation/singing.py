@@ -17,7 +17,7 @@ from cosmos_outbox.testing.simulation.world import SimulatedRun, World, run
 from cosmos_outbox.wiring.service import Service, Wired
 from infra.bootstrap import service as contacts
 
-NEVER_SENT = {"bus.refuse_one", "meet.parking", "discards", "operators", "host"}
+NEVER_SENT = {"bus.refuse_one", "meet.parking", "discards", "operators", "host", "plot.alone"}
 """An event that the broker refuses for good waits for somebody to discard it, and is lost then. The host reads its
 functions from its own environment."""
 RULE = "lost, says the canary"
@@ -79,8 +79,9 @@ async def _state(wired: Wired) -> tuple[int, Heard | None]:
     return found.aggregate.state.last_sequence, heard[0] if heard else None
 
 
-def sing(seed: int) -> SimulatedRun:
-    """The canary of this seed."""
+def sing(seed: int, alone: frozenset[str] = frozenset()) -> SimulatedRun:
+    """The canary of this seed. ``alone``: the kinds of faults that there are; none: those of the seed."""
     drawn = SimulationPlan.drawn(seed)
-    plan = PlanWithCanary(seed, drawn.faults - NEVER_SENT, drawn.aggregates, seconds=SUNG * 60.0)
+    faults = alone or drawn.faults - NEVER_SENT
+    plan = PlanWithCanary(seed, faults, drawn.aggregates, seconds=SUNG * 60.0)
     return run(plan, OnlyTheCanary(), WorldOfTheCanary)
