@@ -1,7 +1,7 @@
 """``python -m tests.simulation.planted [NAME ...]``: plants each bug in a copy, and simulates the copy.
 
-Seeds run from 1, or from the one that found it, until a rule sees the bug, or until one core has worked for
-``--seconds``. Exit code 0: every bug that is in reach was found. The checkout is never touched.
+Seeds run from ``--first`` until a rule sees the bug, or until one core has worked for ``--seconds``. Exit code 0: every
+bug that is in reach was found. The checkout is never touched.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from itertools import count
 from pathlib import Path
 
 from cosmos_outbox.settings.transports import Name
-from tests.simulation.planted_bugs import ALONE, ALSO_SEEN_BY, FIRST, FULL, MEETING, ONLY_WITH, OVER
+from tests.simulation.planted_bugs import ALONE, ALSO_SEEN_BY, FULL, MEETING, ONLY_WITH, OVER
 from tests.simulation.planted_reading import CANARY
 from tests.torture.planted import copy_tracked, plant
 from tests.torture.planted_bugs import PLANTED, Planted
@@ -50,16 +50,13 @@ def in_reach() -> dict[str, Planted]:
     return {bug.name: bug for bug in (*PLANTED, *MEETING)}
 
 
-def hunt(bug: Planted, *, seconds: float = SECONDS, first: int | None = None) -> Hunt:
-    """Simulate a copy that has the bug. Raises ValueError when the code that it replaces is not there once.
-
-    ``first``: the first seed; None: that of the bug.
-    """
+def hunt(bug: Planted, *, seconds: float = SECONDS, first: int = 1) -> Hunt:
+    """Simulate a copy that has the bug. Raises ValueError when the code that it replaces is not there once."""
     with tempfile.TemporaryDirectory(prefix="planted-") as temporary:
         copy = Path(temporary)
         copy_tracked(copy)
         plant(bug, copy)
-        return _hunted(bug.name, copy, seconds, FIRST.get(bug.name, 1) if first is None else first)
+        return _hunted(bug.name, copy, seconds, first)
 
 
 def _hunted(name: str, copy: Path, seconds: float, first: int) -> Hunt:
@@ -141,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parse(arguments, known)
     if given.seeds_for is not None:
         return simulate(
-            given.seeds_for, given.first or 1,
+            given.seeds_for, given.first,
             full=given.full, only_with=given.only_with, alone=frozenset(given.alone), over=given.over,
             sings=given.sings,
         )  # fmt: skip
@@ -152,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if missed else 0
 
 
-def _tell(bug: Planted, seconds: float, first: int | None) -> bool:
+def _tell(bug: Planted, seconds: float, first: int) -> bool:
     told = hunt(bug, seconds=seconds, first=first)
     print(row(told), flush=True)
     if told.seed is not None and not told.found(bug):
@@ -164,7 +161,7 @@ def _parse(arguments: Sequence[str] | None, known: Iterable[str]) -> argparse.Na
     parser = argparse.ArgumentParser("python -m tests.simulation.planted", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="default: all that are in reach")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of one core, for one bug")
-    parser.add_argument("--first", type=int, help="the first seed; default: the bug's own")
+    parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--seeds-for", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--full", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--only-with", help=argparse.SUPPRESS)

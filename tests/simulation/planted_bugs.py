@@ -43,13 +43,6 @@ ALONE: Mapping[str, Set[str]] = {
 }
 """In every seed these kinds happen, and no others: what it takes comes together ten times as often."""
 
-FIRST: Mapping[str, int] = {"read-goes-on-with-writes-alone": 100011}
-"""The hunt begins here, at the seed that found it.
-
-In one seed of some four hundred a process reads a key that it never wrote, another key meets 404/1002, and no answer of
-that partition comes before the next read. A contract test (``test_sessions_of_splits``) does that step by step.
-"""
-
 OVER: Mapping[str, Name] = {bug.name: over for over, bugs in TRANSPORTS.items() for bug in bugs}
 """They are hunted over this transport; the others over Service Bus."""
 
@@ -296,14 +289,6 @@ MEETING: tuple[Planted, ...] = (
         "        read = self._reader.get\n",
         _NO_PROFILE,
         ("read went back", "refused as changed, but unchanged"),
-    ),
-    Planted(
-        "read-goes-on-with-writes-alone",  # another instance's write, a read of it, and a replica that lags
-        "cosmos_outbox/cosmos/store/container.py",
-        '            self._saw(partition_key, headers.get("x-ms-session-token"))\n',
-        "            pass\n",
-        _NO_PROFILE,
-        ("read went back",),
     ),
     Planted(
         "publishes-again-under-the-first-id",  # within the topic's window

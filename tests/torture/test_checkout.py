@@ -161,10 +161,24 @@ PLANTED = (
         ("reaction left out", "effect not asked for"),
     ),
     Planted(
-        "a-receiver-takes-copies",
+        "a-receiver-takes-copies",  # each is known by its id, and by its sequence
         "examples/receiver/inbox.py",
-        "                if event.sequence <= last:\n                    return Taken.KNOWN\n",
-        "",
+        """                return Taken.KNOWN
+            row = _row(database, *event.aggregate)
+            last, state = (row[0], json.loads(row[1])) if row else (None, {})
+            if state is None:  # it was gone
+                return Taken.KNOWN
+            if event.sequence is not None and last is not None:
+                if event.sequence <= last:
+                    return Taken.KNOWN
+""",
+        """                database.execute("DELETE FROM seen WHERE id = ?", [event.id])
+            row = _row(database, *event.aggregate)
+            last, state = (row[0], json.loads(row[1])) if row else (None, {})
+            if state is None:  # it was gone
+                return Taken.KNOWN
+            if event.sequence is not None and last is not None:
+""",
         "servicebus",
         ("receiver",),
     ),
