@@ -161,24 +161,11 @@ PLANTED = (
         ("reaction left out", "effect not asked for"),
     ),
     Planted(
-        "a-receiver-takes-copies",  # each is known by its id, and by its sequence
+        "a-receiver-answers-and-forgets",
         "examples/receiver/inbox.py",
-        """                return Taken.KNOWN
-            row = _row(database, *event.aggregate)
-            last, state = (row[0], json.loads(row[1])) if row else (None, {})
-            if state is None:  # it was gone
-                return Taken.KNOWN
-            if event.sequence is not None and last is not None:
-                if event.sequence <= last:
-                    return Taken.KNOWN
-""",
-        """                database.execute("DELETE FROM seen WHERE id = ?", [event.id])
-            row = _row(database, *event.aggregate)
-            last, state = (row[0], json.loads(row[1])) if row else (None, {})
-            if state is None:  # it was gone
-                return Taken.KNOWN
-            if event.sequence is not None and last is not None:
-""",
+        "        return sqlite3.connect(self._file, timeout=5, isolation_level=None)\n",
+        "        from os import getpid\n\n"
+        '        return sqlite3.connect(f"{self._file}-{getpid()}", timeout=5, isolation_level=None)\n',
         "servicebus",
         ("receiver",),
     ),
@@ -195,7 +182,7 @@ def test_a_bug_can_be_planted(bug: Planted) -> None:
 
 @pytest.mark.deep
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize(("bug", "seeds"), [(PLANTED[0], (13, 14, 15)), (PLANTED[1], (3, 4, 5))])
+@pytest.mark.parametrize(("bug", "seeds"), [(PLANTED[0], (13, 14, 15)), (PLANTED[1], (5, 13, 3))])
 def test_a_planted_bug_is_found(bug: Planted, seeds: tuple[int, ...], tmp_path: Path) -> None:
     """A seed repeats a plan, and not what is under way when it strikes."""
     copy_tracked(tmp_path)
