@@ -11,6 +11,9 @@ import httpx
 from examples.receiver.app import database, source
 from examples.receiver.inbox import Inbox
 
+_TOLD_EACH = 100
+"""Aggregates."""
+
 
 def main() -> None:
     """For ``python -m examples.receiver.begin_anew``."""
@@ -18,15 +21,21 @@ def main() -> None:
     if not file.exists():
         sys.exit(f"{file} is not there: set RECEIVER_DATABASE to the receiver's file")
     try:
-        read_again = source()
+        inbox = Inbox(file, source())
     except ValueError as error:
         sys.exit(str(error))
-    print(f"reading every aggregate of {file} at its source", flush=True)
-    try:
-        counts = Inbox(file, read_again).begin_anew()
-    except httpx.HTTPError as error:
-        sys.exit(f"the source does not answer: {error!r}. Run this again before anything is posted")
-    print(f"{counts['there']} are as the source shows them, {counts['gone']} are gone")
+    known, gone = inbox.known(), 0
+    print(f"reading the {len(known)} aggregates of {file} at their source", flush=True)
+    for number, each in enumerate(known, 1):
+        try:
+            gone += not inbox.read_anew(*each)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            sys.exit(f"the source does not answer: {error!r}. Run this again before anything is posted")
+        except (ValueError, KeyError, TypeError) as error:
+            sys.exit(f"SOURCE shows no aggregate with its sequence ({error!r}): set it, and run this again")
+        if number % _TOLD_EACH == 0:
+            print(f"{number} of {len(known)}", flush=True)
+    print(f"{len(known) - gone} are as the source shows them, {gone} are gone")
 
 
 if __name__ == "__main__":

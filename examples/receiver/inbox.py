@@ -7,7 +7,6 @@ it is where this receiver is younger than the aggregate, and never got its first
 
 import json
 import sqlite3
-from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -109,29 +108,29 @@ class Inbox:
         last, _ = self._row(*event.aggregate) or (0, "")
         return (event.sequence or 0) > 1 and last == 0
 
-    def begin_anew(self) -> Counter[str]:
-        """Take each aggregate as its source shows it now, whatever was applied; how many are there, and are gone.
+    def known(self) -> list[tuple[str, str]]:
+        """Every aggregate that it has something of, by type and id."""
+        with closing(self._open()) as database:
+            return database.execute("SELECT type, id FROM entry ORDER BY type, id").fetchall()
+
+    def read_anew(self, kind: str, name: str) -> bool:
+        """Take an aggregate as its source shows it now, whatever was applied. Returns whether it is there.
 
         For a source that was put back to an earlier moment, whose sequences come again with other events. Nothing may
-        be posted meanwhile. Raises what the read raises; it is called again then.
+        be posted meanwhile. Raises what the read raises; the aggregate is as it was then.
         """
+        current = self._read_again(kind, name)
         with closing(self._open()) as database:
-            known = database.execute("SELECT type, id FROM entry").fetchall()
-        counts = Counter[str](there=0, gone=0)
-        for aggregate in known:
-            current = self._read_again(*aggregate)
-            with closing(self._open()) as database:
-                # What was seen stays so: the source's state has it, or it never comes again.
-                if current is None:
-                    database.execute("DELETE FROM entry WHERE type = ? AND id = ?", aggregate)
-                else:
-                    state = json.dumps({**current.state, "events": []})
-                    database.execute(
-                        "UPDATE entry SET sequence = ?, state = ? WHERE type = ? AND id = ?",
-                        [current.sequence, state, *aggregate],
-                    )
-            counts["gone" if current is None else "there"] += 1
-        return counts
+            # The ids that were seen stay: the source's state has those events, or they never come again.
+            if current is None:
+                database.execute("DELETE FROM entry WHERE type = ? AND id = ?", [kind, name])
+            else:
+                state = json.dumps({**current.state, "events": []})
+                database.execute(
+                    "UPDATE entry SET sequence = ?, state = ? WHERE type = ? AND id = ?",
+                    [current.sequence, state, kind, name],
+                )
+        return current is not None
 
     def state(self, kind: str, name: str) -> dict[str, Any] | None:
         """The state of an aggregate, as its events tell it; None: it is not known, or gone."""

@@ -118,7 +118,8 @@ class SimulatedReceiver:
     def begin_anew(self, current: Mapping[str, FinallyListed | None]) -> None:
         """As its command does."""
         self._inbox.current = current.__getitem__
-        self._inbox.begin_anew()
+        for each in self._inbox.known():
+            self._inbox.read_anew(*each)
         there = {name: found for name, found in current.items() if found is not None}
         self._applied = dict.fromkeys(there, ("", 0))
         self._modified_at = {name: found.body.get("modifiedAt") for name, found in there.items()}

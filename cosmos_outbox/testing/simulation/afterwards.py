@@ -195,7 +195,7 @@ class Afterwards:
     async def _restore(self) -> list[Violation]:
         """The store is as it was at a moment before, and subscribers have seen more: docs/operate/restore.md."""
         settings, bus, history = self._deployment.settings, self._ground.bus, self._ground.history
-        takes_later = history.discarded if isinstance(bus, Posts) else {}  # a receiver changes its mind
+        takes_later = history.discarded if isinstance(bus, Posts) else {}  # what it refused once
         if history.poisons or history.unsequenced or takes_later:
             return []  # what was given up is forgotten with the marks of what was parked
         backup = Backup(history, self._watcher)

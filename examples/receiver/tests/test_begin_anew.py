@@ -17,10 +17,11 @@ class Source:
 
     def __init__(self, **shown: Current) -> None:
         self.shown, self.away = shown, set[str]()
+        self.fails: Exception = httpx.ConnectError("refused")
 
     def __call__(self, _kind: str, name: str) -> Current | None:
         if name in self.away:
-            raise httpx.ConnectError("refused")
+            raise self.fails
         return self.shown.get(name)
 
 
@@ -44,7 +45,7 @@ def received(file: Path, source: Source) -> Inbox:
 def test_sequences_that_come_again_are_other_events(file: Path) -> None:
     inbox = received(file, Source(a=Current(3, {"text": "t3"})))
     assert inbox.take(event(4, "a", life=2, text="other")) is Taken.KNOWN, "which is why it has to begin anew"
-    assert inbox.begin_anew() == {"there": 1, "gone": 1}
+    assert {name: inbox.read_anew(kind, name) for kind, name in inbox.known()} == {"a": True, "b": False}
     assert (inbox.state("contact", "a"), inbox.state("contact", "b")) == ({"text": "t3", "events": []}, None)
     assert inbox.take(event(3, "a", text="t3")) is Taken.KNOWN, "the relay sends again what is stored"
     assert inbox.take(event(5, "a", life=2)) is Taken.TOO_EARLY
@@ -59,7 +60,7 @@ def test_what_was_gone_and_is_there_again_goes_on(file: Path) -> None:
     assert inbox.take(CloudEvent("notice", "EventDiscarded", ("contact", "a"), 6, {})) is Taken.APPLIED
     assert inbox.take(event(7, "a")) is Taken.KNOWN
     source.shown["a"] = Current(2, {"text": "t2"})
-    inbox.begin_anew()
+    assert inbox.read_anew("contact", "a")
     assert inbox.take(event(3, "a", life=2, text="new")) is Taken.APPLIED
 
 
@@ -73,9 +74,13 @@ def test_it_is_run_again_when_the_source_did_not_answer_for_all(
     source.away = {"b"}
     with pytest.raises(SystemExit, match=r"the source does not answer: .*refused.*Run this again"):
         begin_anew.main()
+    source.fails = KeyError("sequence")
+    with pytest.raises(SystemExit, match=r"SOURCE shows no aggregate with its sequence .*: set it"):
+        begin_anew.main()
     source.away.clear()
+    monkeypatch.setattr(begin_anew, "_TOLD_EACH", 1)
     begin_anew.main()
-    assert capsys.readouterr().out.endswith("2 are as the source shows them, 0 are gone\n")
+    assert capsys.readouterr().out.endswith("1 of 2\n2 of 2\n2 are as the source shows them, 0 are gone\n")
     with closing(sqlite3.connect(file)) as database:
         assert database.execute("SELECT id, sequence FROM entry ORDER BY id").fetchall() == [
             ("a", 3), ("b", 1)
