@@ -13,13 +13,11 @@ SEEDS = 100
 TRACE =
 FIFO =
 FULL =
-FILES = cosmos_outbox/outbox/relay.py
-SAMPLE =
 SIMULATED = tests.simulation.contacts:CONTACTS
 # Where byte code is not kept, each process of tests writes the asserts of all tests anew: ten seconds of CPU for each.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help venv run test test-all test-deep torture simulate mutate lint format demo bench lock clean
+.PHONY: help venv run test test-all test-deep torture simulate lint format demo bench lock clean
 .PHONY: azurite emulators-up emulators-down test-emulators
 COMPOSE = docker compose --file deploy/emulators/compose.yaml
 
@@ -51,9 +49,6 @@ torture: venv ## break everything for SECONDS (60) and check that nothing was lo
 simulate: venv ## run SEEDS (100) seeds of the code in virtual time; SEED=n TRACE=- tells one story, FIFO=1 unshuffled, FULL=1 over both SDKs
 	@exec $(BIN) -m cosmos_outbox.testing.simulation $(SIMULATED) $(if $(SEED),--seed $(SEED) $(if $(TRACE),--trace $(TRACE)),\
 	--seeds $(SEEDS)) $(if $(FIFO),--fifo) $(if $(FULL),--full) $(ARGS)
-
-mutate: venv ## change FILES in one place at a time (SAMPLE of them): does a rule of the simulation see it, or a test?
-	@exec $(BIN) -m tests.simulation.mutation $(FILES) $(if $(SAMPLE),--sample $(SAMPLE)) $(ARGS)
 
 lint: venv ## check style, format and types; change nothing
 	@failed=0; \
