@@ -70,7 +70,7 @@ def test_under_faults_each_event_is_archived(seed: int) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.long  # tests/unit/test_archive.py has what an archiver may not do
+@pytest.mark.long
 def test_a_page_that_counts_as_done_before_it_is_archived_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     keep = Archiver.keep
 

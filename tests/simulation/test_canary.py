@@ -30,7 +30,7 @@ def test_the_faults_are_there() -> None:
     assert NEVER_SENT < KINDS
 
 
-@pytest.mark.long  # tests/unit/test_canary.py has one that is missing
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_one_that_is_lost_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker says that it has an event, and has it not."""

@@ -59,7 +59,7 @@ def test_a_seed_draws_a_partner_for_all_or_for_some_from_the_beginning_or_from_l
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.long  # tests/unit/test_destinations.py has the leases of each
+@pytest.mark.long
 def test_relays_that_share_their_place_in_the_feed_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FeedSettings, "towards", lambda self, _name: self)
     monkeypatch.setattr("cosmos_outbox.testing.simulation.partner._PATIENCE_SECONDS", 60.0)

@@ -22,7 +22,7 @@ from tests.simulation.contacts import CONTACTS
 from tests.simulation.test_archive import HOST, PlanWithArchive, WorldWithArchive
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
-# tests/contract/test_past_changes.py and tests/unit/test_archive_index.py have what a history may not do
+# tests/contract/test_past_changes.py has what a history may not do
 
 LATER = {429, 503}
 GONE = {404}
