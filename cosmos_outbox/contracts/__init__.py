@@ -1,1 +1,1 @@
-"""What a service promises to whoever reads its events; and whether a release keeps what the last one promised."""
+"""What a service promises to readers of its events: their schemas, and an AsyncAPI document."""

@@ -1,7 +1,6 @@
 """docs/use/events/ says what subscribers get: real messages fit the schemas, in this version and the next one."""
 
 import json
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import pytest
@@ -24,7 +23,7 @@ from tests.support.feed import EVENTS
 from tests.support.reading import reader_of
 from tests.unit.test_documents import CONTACT_ITEM, EVENT_ITEM
 from tools.events import samples
-from tools.events.__main__ import FOLDER, files, main
+from tools.events.__main__ import FOLDER, files
 
 KINDS = [*events_of(contact_service)]
 KEPT = {file.name: json.loads(file.read_text()) for file in (FOLDER / "schemas").glob("*.json")}
@@ -63,17 +62,6 @@ def test_the_kept_files_are_what_the_code_says() -> None:
     assert kept == files(), (
         "docs/use/events/ is old: run .venv/bin/python -m tools.events, and commit its files"
     )
-
-
-def test_the_command_writes_the_files_and_keeps_schemas_of_other_versions(tmp_path: Path) -> None:
-    older = tmp_path / "schemas" / "ContactNameUpdatedEvent.v0.json"
-    older.parent.mkdir()
-    older.write_text("{}")
-    assert main(tmp_path) == 0
-    assert {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*.json")} == {
-        *files(),
-        "schemas/ContactNameUpdatedEvent.v0.json",
-    }
 
 
 @pytest.mark.parametrize("name", KEPT)

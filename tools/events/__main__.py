@@ -5,10 +5,9 @@ from cosmos_outbox.cli import installed
 if __name__ == "__main__":
     installed.require("events")
 
-import sys
 from pathlib import Path
 
-from cosmos_outbox.contracts.release import compare, contract, write
+from cosmos_outbox.cli.schemas import contract, write
 from infra.bootstrap import service
 from tools.events import samples
 
@@ -24,16 +23,5 @@ def files() -> dict[str, str]:
     return contract(service, examples)
 
 
-def main(folder: Path = FOLDER) -> int:
-    """Write every file that differs, unless that breaks a reader."""
-    made = files()
-    if told := compare(folder, made).breaks:
-        print(*told, sep="\n", file=sys.stderr)
-        return 1
-    for name in write(folder, made):
-        print(f"events: wrote {name}")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    write(FOLDER, files())
