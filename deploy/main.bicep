@@ -115,12 +115,6 @@ param separateRelay bool = false
 @description('The container of what a subscriber with effects remembers, for a service that has one: the name in its declaration. Empty: none is made.')
 param effectsContainer string = ''
 
-@description('Events are written to Blob Storage too, where they outlive their TTL. They hold personal data.')
-param archive bool = false
-
-@description('Where each archived event is, is written down too, so that the history of one contact reaches into the archive: one write an event.')
-param archiveIndex bool = false
-
 @description('An aggregate of its own that changes each minute, and an alert when one of its events is lost or late.')
 param canary bool = false
 
@@ -194,10 +188,6 @@ param alertDeadlineSeconds int = 600
 param alertCanarySeconds int = 60
 
 @minValue(0)
-@description('Seconds: alert when an event has waited for longer to be archived, or nobody has looked for half an hour.')
-param alertArchiveSeconds int = 3600
-
-@minValue(0)
 @description('Alert when the topic has had more dead letters at once in five minutes.')
 param alertDeadLetters int = 0
 
@@ -240,13 +230,12 @@ var topicName = 'contact-events'
 var subscriptionName = 'contact-directory'
 
 // The functions that a container does in their place. The timers beside them do no harm to one another.
-var workerFunctions = ['archive', 'canary', 'contact_directory', 'relay']
+var workerFunctions = ['canary', 'contact_directory', 'relay']
 
 // The names of the functions in function_app.py that one of two apps leaves to the other.
 var relayFunctions = ['relay']
 var otherFunctions = [
   'apply_set_aside'
-  'archive'
   'canary'
   'collect_dead_letters'
   'contact_directory'
@@ -280,7 +269,6 @@ var otherFunctions = [
   'sweep_contact_directory'
   'tend_parked'
   'unrouted'
-  'watch_archive'
   'watch_canary'
   'watch_contact_directory'
   'watch_relay'
@@ -341,7 +329,6 @@ module storage 'modules/storage.bicep' = {
     tags: tags
     principalId: identity.outputs.principalId
     sku: storageSku
-    archive: archive
     publicNetworkAccess: privateNetworking ? 'Disabled' : 'Enabled'
   }
 }
@@ -489,13 +476,6 @@ module serviceBusEndpoint 'modules/private-endpoint.bicep' = if (privateNetworki
   }
 }
 
-var archiveSettings = archive ? {
-  ARCHIVE__blobServiceUri: storage.outputs.blobEndpoint
-  ARCHIVE__credential: 'managedidentity'
-  ARCHIVE__clientId: identity.outputs.clientId
-  ARCHIVE_INDEX: string(archiveIndex)
-} : {}
-
 var serviceBusSettings = overServiceBus ? {
   SERVICEBUS__fullyQualifiedNamespace: serviceBus!.outputs.fullyQualifiedNamespace
   SERVICEBUS__credential: 'managedidentity'
@@ -596,7 +576,7 @@ var openPaths = [
   '/api/dead-letters/*'
 ]
 
-var commonSettings = union(appSettings, serviceBusSettings, storageQueueSettings, archiveSettings, destinationSettings)
+var commonSettings = union(appSettings, serviceBusSettings, storageQueueSettings, destinationSettings)
 
 module app 'modules/functions.bicep' = if (inFunctions) {
   name: 'app'
@@ -768,8 +748,6 @@ module alerts 'modules/alerts.bicep' = {
     deadlines: deadlines
     canarySeconds: alertCanarySeconds
     canary: canary
-    archiveSeconds: alertArchiveSeconds
-    archive: archive
     noReportMinutes: alertNoReportMinutes
     failedRequests: alertFailedRequests
     deadLetters: alertDeadLetters

@@ -1,5 +1,4 @@
-"""The emergency brake: nothing expires while the relay is away. It is released only when no event would be lost by it,
-nor missing in the archive.
+"""The emergency brake: nothing expires while the relay is away. It is released only when no event would be lost by it.
 
     cosmos-outbox brake status|stop|resume
 
@@ -56,16 +55,13 @@ async def resume(outbox: Outbox) -> int:
 
 async def _unsafe(outbox: Outbox) -> str | None:
     """Why events could be lost by expiring; None: every event that waits has half of its TTL left, or more."""
-    readers = {"relay": await outbox.status()}
-    if outbox.archiving is not None:
-        readers["archive"] = await outbox.archiving.observer.status()
-    for name, reader in readers.items():
-        if reader.missing:
-            return f"the {name} has no lease for a part of the container, so what waits there is not known"
-        if reader.events_at_risk:
-            oldest = max(reader.leases, key=lambda lease: lease.oldest_waiting_seconds or 0)
-            to = f" to {oldest.destination}" if oldest.destination else ""
-            return f"events wait for the {name}{to}, the oldest for {oldest.oldest_waiting_seconds} s"
+    reader = await outbox.status()
+    if reader.missing:
+        return "the relay has no lease for a part of the container, so what waits there is not known"
+    if reader.events_at_risk:
+        oldest = max(reader.leases, key=lambda lease: lease.oldest_waiting_seconds or 0)
+        to = f" to {oldest.destination}" if oldest.destination else ""
+        return f"events wait for the relay{to}, the oldest for {oldest.oldest_waiting_seconds} s"
     return None
 
 

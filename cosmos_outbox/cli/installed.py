@@ -13,7 +13,7 @@ EXIT_CODE = 2
 """The command could not start; the same code as for a missing setting."""
 
 _RUN_TIME = {
-    **CORE, **EXTRAS["functions"], **EXTRAS["servicebus"], **EXTRAS["telemetry"], **EXTRAS["archive"],
+    **CORE, **EXTRAS["functions"], **EXTRAS["servicebus"], **EXTRAS["telemetry"],
     **EXTRAS["storagequeue"],
     "email_validator": "email-validator",
 }  # fmt: skip

@@ -20,7 +20,6 @@ from cosmos_outbox.cli import told
 from cosmos_outbox.preflight.checks import check
 from cosmos_outbox.preflight.plan import Plan, plan_for
 from cosmos_outbox.preflight.report import COULD_NOT_CHECK, Finding, exit_code, summary
-from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.webhook import Webhook
 from cosmos_outbox.wiring.transports import needed_over
@@ -109,8 +108,6 @@ async def _check(plan: Plan) -> list[Finding]:
     connections = [each.connection for each in transports if not isinstance(each, Webhook)]
     if plan.cosmos:
         connections.append(plan.cosmos.connection)
-    if isinstance(plan.settings, Settings) and plan.settings.archive is not None:
-        connections.append(plan.settings.archive.connection)
     if all(each.connection_string for each in connections):
         return await check(plan, None)
     async with DefaultAzureCredential() as credential:

@@ -12,7 +12,7 @@ import azure.functions as func
 from cosmos_outbox.functions.timers import told_in_a_line
 from cosmos_outbox.outbox.destination import ALL, Destination, working_for
 from cosmos_outbox.settings import relay_feed
-from cosmos_outbox.settings.environment import ArchiveSettings, load_archive, load_canary, load_feed
+from cosmos_outbox.settings.environment import load_canary, load_feed
 from cosmos_outbox.wiring.deadlines import paths_of_times
 from cosmos_outbox.wiring.outbox import Outbox
 from cosmos_outbox.wiring.service import Service
@@ -36,8 +36,6 @@ def relay_functions(service: Service) -> func.Blueprint:
 
     if load_canary(os.environ) is not None:
         _add_canary(app, service)
-    if (settings := load_archive(os.environ)) is not None:
-        _add_archive(app, service, settings)
     return app
 
 
@@ -73,34 +71,6 @@ def _add_relay(app: func.Blueprint, service: Service, of: Destination) -> None:
         """Every minute: sends parked events in whose way nothing stands, and discards what is parked for too long."""
         with working_for(of), told_in_a_line("parked events wait"):
             await outbox().parking.upkeep()
-
-
-def _add_archive(app: func.Blueprint, service: Service, settings: ArchiveSettings) -> None:
-    reading = trigger(service) | {
-        "lease_container_prefix": settings.lease_prefix,
-        "feed_poll_delay": relay_feed.ARCHIVE_POLL_MS,
-    }
-
-    @app.cosmos_db_trigger(arg_name="documents", **reading)
-    @app.retry(
-        strategy="exponential_backoff",
-        max_retry_count="-1",
-        minimum_interval="00:00:01",
-        maximum_interval="00:01:00",
-    )
-    async def archive(documents: func.DocumentList, context: func.Context) -> None:
-        """Change feed -> archive. Returns only after every event is archived; otherwise raises."""
-        wanted = service().outbox.archiving
-        assert wanted is not None, "the setting is read once for all functions"
-        await wanted.keep(documents)
-
-    @app.timer_trigger(arg_name="timer", schedule="20 */5 * * * *")
-    async def watch_archive(timer: func.TimerRequest) -> None:
-        """Every five minutes: reports how far the archive is, and makes its missing leases again."""
-        wanted = service().outbox.archiving
-        assert wanted is not None, "the setting is read once for all functions"
-        with told_in_a_line("how far the archive is, is not known"):
-            await wanted.watch()
 
 
 def _add_canary(app: func.Blueprint, service: Service) -> None:

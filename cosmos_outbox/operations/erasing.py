@@ -26,13 +26,11 @@ from cosmos_outbox.operations.leaving import (
     ClaimedBodies,
     WayOut,
     collect_dead_letters,
-    empty_archive,
     note_erased,
     refuse_undeclared,
     unpark,
     wait_until_forwarded,
 )
-from cosmos_outbox.outbox.archive import Archiver
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.settings.errors import NotErased, NotForwardedYet
 
@@ -68,8 +66,6 @@ class Eraser:
     """Make each entry a deleted one. Returns whether there was something to empty."""
     kept: Collection[str] = ()
     """The kinds of events that hold nothing personal."""
-    archiver: Archiver | None = None
-    """None: events are not archived."""
     claims: Sequence[ClaimedBodies] = ()
     """Of each transport that keeps data beside its messages."""
 
@@ -98,8 +94,6 @@ class Eraser:
         yield "entries emptied" if await self.empty_read_model(key) else "no entry to empty"
         yield f"{await self.partition.erase(key.id)} document(s) of events, requests and the {key.type} emptied"
         yield f"{sum([await each.erase(key.id) for each in self._parked])} discarded event(s) emptied"
-        if self.archiver is not None:
-            yield await empty_archive(self.archiver, key, PARTITION_KEY.name(key.id), lsn, self.kept)
         if parked := [one for each in self._parked for one in await each.list_left(key.id)]:
             raise NotErased(
                 f"all is erased but parked events in the partition of {key} that name another owner, or that came "

@@ -10,9 +10,8 @@ from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.upkeep.erasure import list_undeclared
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.kernel.clock import monotonic, utc_now
+from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.operations.relay_status import RelayObserver
-from cosmos_outbox.outbox.archive import Archiver, Erasure
 from cosmos_outbox.outbox.destination import Destination
 from cosmos_outbox.outbox.errors import ConcurrentChange, NotParked, PreconditionFailed, StillUnsendable
 from cosmos_outbox.outbox.marker import Marker
@@ -87,14 +86,6 @@ async def _note_erased(lot: ParkingLot, aggregate: AggregateKey, partition: str,
             await lot.store(replace(marker, erased={**marker.erased, partition: lsn}))
             return
     raise ConcurrentChange(f"others changed the parked events of {aggregate} each time: run this again")
-
-
-async def empty_archive(
-    archiver: Archiver, aggregate: AggregateKey, partition: str, lsn: int, kept: Collection[str]
-) -> str:
-    """Empty the archived events of a partition up to that LSN. Returns how many, in words. Raises OutboxError."""
-    number = await archiver.erase(Erasure(aggregate, partition, lsn, utc_now(), kept))
-    return f"{number} archived event(s) emptied"
 
 
 class ClaimedBodies(Protocol):

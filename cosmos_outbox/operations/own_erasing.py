@@ -25,13 +25,11 @@ from cosmos_outbox.operations.leaving import (
     ClaimedBodies,
     WayOut,
     collect_dead_letters,
-    empty_archive,
     note_erased,
     refuse_undeclared,
     unpark,
     wait_until_forwarded,
 )
-from cosmos_outbox.outbox.archive import Archiver
 from cosmos_outbox.settings.errors import NotErased
 
 if TYPE_CHECKING:
@@ -63,8 +61,6 @@ class OwnEraser:
     parked: Container
     times: DueTimes
     kept: Sequence[KeptBy] = ()
-    archiver: Archiver | None = None
-    """None: events are not archived."""
     claims: Sequence[ClaimedBodies] = ()
     """Of each transport that keeps data beside its messages."""
 
@@ -117,8 +113,6 @@ class OwnEraser:
             yield f"a subscriber has settled it, {records} record(s) of messages set aside emptied"
         yield f"{await events.erase(ids)} event(s) removed"
         yield f"{sum([await each.erase(key) for each in parked])} discarded event(s) emptied"
-        if self.archiver is not None:
-            yield await empty_archive(self.archiver, aggregate, self.container.paths.name(key), lsn, keep)
         if left := [one for each in parked for one in await each.list_left(key)]:
             raise NotErased(
                 f"all is erased but events of {aggregate} that were parked meanwhile: {', '.join(left)}. Run this again"

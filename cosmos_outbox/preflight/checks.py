@@ -8,7 +8,7 @@ from cosmos_outbox.cosmos.relay.parked_documents import partition_of
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY
 from cosmos_outbox.cosmos.upkeep.inspection import CosmosInspection
 from cosmos_outbox.kernel.clock import Clock, utc_now
-from cosmos_outbox.preflight import archive_rules, containers, cosmos_rules
+from cosmos_outbox.preflight import containers, cosmos_rules
 from cosmos_outbox.preflight.access import Access, try_as_app
 from cosmos_outbox.preflight.plan import Cosmos, Plan
 from cosmos_outbox.preflight.report import Finding
@@ -32,13 +32,12 @@ _COSMOS = Access(
 
 async def check(plan: Plan, credential: Credential | None, clock: Clock = utc_now) -> list[Finding]:
     """All findings in the order of reading. ``credential``: for connections without a key."""
-    cosmos, transport, archive, *others = await asyncio.gather(
+    cosmos, transport, *others = await asyncio.gather(
         _cosmos(plan, credential, clock),
         _transport(plan, credential),
-        archive_rules.archive(plan.settings, credential, as_app=plan.as_app),
         *(check_destination(each, credential) for each in plan.destinations),
     )
-    return [*_settings(plan), *cosmos, *transport, *archive, *(each for found in others for each in found)]
+    return [*_settings(plan), *cosmos, *transport, *(each for found in others for each in found)]
 
 
 async def check_destination(plan: Plan, credential: Credential | None) -> list[Finding]:

@@ -69,19 +69,6 @@ class TelemetrySettings:
 
 
 @dataclass(frozen=True)
-class ArchiveSettings:
-    """Where events are archived."""
-
-    connection: Connection
-    """To a storage account."""
-    container: str
-    lease_prefix: str
-    """Of the archive's place in the feed: another one than the relay's."""
-    indexed: bool = False
-    """Whether each event's place is written too, so that the events of one aggregate are found."""
-
-
-@dataclass(frozen=True)
 class Settings:
     """The values that differ between one deployment and another."""
 
@@ -116,8 +103,6 @@ class Settings:
     """The values of the settings that name what the service's subscribers use."""
     canary: str | None = None
     """The subscription that listens to the canary; None: the service has none."""
-    archive: ArchiveSettings | None = None
-    """None: events are not archived."""
     destinations: Mapping[str, Transport] = field(default_factory=dict)
     """What events are sent over to each other destination, by its name."""
 
@@ -167,22 +152,7 @@ def load(
         telemetry=load_telemetry(environment),
         named={each.setting: each.resolve(environment) for each in also},
         canary=load_canary(environment),
-        archive=load_archive(environment),
         destinations=load_destinations(environment, transport or Declared(names.topic_named)),
-    )
-
-
-def load_archive(environment: Mapping[str, str]) -> ArchiveSettings | None:
-    """Where events are archived; None: no setting says so. Raises Misconfigured."""
-    if not any(
-        name.upper().startswith(("ARCHIVE__", "ARCHIVE:")) for name in environment
-    ) and not environment.get("ARCHIVE"):
-        return None
-    return ArchiveSettings(
-        resolve(environment, "ARCHIVE", "blobServiceUri"),
-        environment.get("ARCHIVE_CONTAINER") or "event-archive",
-        f"archive-{load_feed(environment).lease_prefix}",
-        flag(environment, "ARCHIVE_INDEX"),
     )
 
 

@@ -29,7 +29,6 @@ EXTRAS = {
     "functions": {**_RELAY, "azure.functions": "azure-functions"},
     "webhook": {"standardwebhooks": "standardwebhooks"},
     "storagequeue": _STORAGEQUEUE,
-    "archive": {"azure.storage.blob": "azure-storage-blob"},
     "fastapi": {"fastapi": "fastapi"},
     "docs": {"fastapi_swagger": "fastapi-swagger"},
     "testing": {

@@ -3,9 +3,6 @@
 All times are in milliseconds, as in the Functions trigger.
 """
 
-ARCHIVE_POLL_MS = 5_000
-"""Nobody waits for the archive."""
-
 LEASE_ACQUIRE_MS = 3_000
 LEASE_RENEW_MS = 4_000
 LEASE_EXPIRATION_MS = 15_000

@@ -74,18 +74,6 @@ _canary_delay = _meter.create_histogram(
     "From the canary's change to the arrival of its event",
     explicit_bucket_boundaries_advisory=AGES,
 )
-_archive_oldest = GaugeReading(SELDOM)
-_meter.create_observable_gauge(
-    "outbox.archive.oldest_waiting",
-    [_archive_oldest],
-    "s",
-    "The age of the oldest change that is not archived",
-)
-
-
-def archive(oldest_waiting_seconds: float) -> None:
-    """How far the archive is, over all its leases."""
-    _archive_oldest.set(oldest_waiting_seconds)
 
 
 def canary(lost: int, delay_seconds: float | None) -> None:

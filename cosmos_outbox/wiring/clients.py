@@ -5,24 +5,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from cosmos_outbox.cosmos.store.client import CosmosClient, cosmos_client
-from cosmos_outbox.outbox.archive import Archive
 from cosmos_outbox.outbox.publisher import Publisher
 from cosmos_outbox.settings.connections import Connection
-from cosmos_outbox.settings.credentials import Credential, credential_for
-from cosmos_outbox.settings.environment import ArchiveSettings, Settings
-from cosmos_outbox.settings.extras import needed
+from cosmos_outbox.settings.credentials import Credential
+from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.wiring import transports
 from cosmos_outbox.wiring.receiving import Queues, Received
-
-
-def _archive(settings: ArchiveSettings, resources: AsyncExitStack) -> Archive:
-    needed("archive")
-    from cosmos_outbox.blobs.archive import BlobArchive  # noqa: PLC0415 - slow to import, and mostly not needed
-
-    credential = credential_for(settings.connection)
-    if credential:
-        resources.push_async_callback(credential.close)
-    return BlobArchive(settings.connection, settings.container, credential, resources)
 
 
 @dataclass(frozen=True)
@@ -32,7 +20,6 @@ class Clients:
     cosmos: Callable[[Connection, Credential | None], CosmosClient] = cosmos_client
     publisher: Callable[[Settings, str, AsyncExitStack], Publisher] = transports.publisher
     queues: Callable[[Received, AsyncExitStack, str], Queues] = transports.queues
-    archive: Callable[[ArchiveSettings, AsyncExitStack], Archive] = _archive
 
 
 SDKS = Clients()

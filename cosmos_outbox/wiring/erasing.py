@@ -44,7 +44,6 @@ def wire_eraser(wired: Wired, of: Erasable) -> Eraser:
         collect=places.collect,
         empty_read_model=places.empty,
         kept=of.kept,
-        archiver=outbox.archiving.archiver if outbox.archiving else None,
         claims=claim_erasers(settings.transports, outbox.resources),
     )
 

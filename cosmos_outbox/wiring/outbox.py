@@ -14,7 +14,6 @@ from cosmos_outbox.cosmos.aggregates.documents import EventReader
 from cosmos_outbox.cosmos.aggregates.past_changes import CosmosPastChanges
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
 from cosmos_outbox.cosmos.own.transaction import Transaction, Transactions
-from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parked_documents import partition_of
 from cosmos_outbox.cosmos.store.client import ContainerProxy, CosmosClient
 from cosmos_outbox.cosmos.store.container import Container
@@ -31,8 +30,6 @@ from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.operations.shedding import LoadShedder
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.aggregates import Aggregates
-from cosmos_outbox.outbox.archive import Archiver
-from cosmos_outbox.outbox.archive_index import ArchiveIndex
 from cosmos_outbox.outbox.canary import Singer
 from cosmos_outbox.outbox.claims import Claims
 from cosmos_outbox.outbox.deadlines import Deadlines
@@ -50,7 +47,6 @@ from cosmos_outbox.settings.environment import FeedSettings, Settings, shown
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.wire_names import WireNames
 from cosmos_outbox.telemetry.export import export
-from cosmos_outbox.wiring.archive import Archiving
 from cosmos_outbox.wiring.clients import SDKS, Clients
 from cosmos_outbox.wiring.deadlines import deadlines_of
 from cosmos_outbox.wiring.relaying import RelayGround, Relaying
@@ -105,8 +101,6 @@ class Outbox:
     """In a container of the team's own; None: the service declares none."""
     canary: Singer | None = None
     """Sings each minute; None: the service has no canary."""
-    archiving: Archiving | None = None
-    """None: events are not archived."""
     clients: Clients = SDKS
     """How it reaches the store and the broker."""
     destination: Destination = ALL
@@ -207,7 +201,6 @@ def wire_outbox(  # noqa: PLR0913 - what a service declares
     observer = own.observer
     shedder = LoadShedder(observer.oldest_waiting_seconds, settings.shed_load_after_seconds)
     resources.push_async_callback(shedder.close)
-    archiving = _archiving(settings, observer, events, container, clients, resources)
     made = Outbox(
         open_unit_of_work=open_unit_of_work,
         on_commit=on_commit,
@@ -230,7 +223,7 @@ def wire_outbox(  # noqa: PLR0913 - what a service declares
         deadlines=deadlines_of(kinds, container, Aggregates(open_unit_of_work, claims), transactions),
         transactions=transactions,
         past=lambda: AggregatePast(container, events, made.ways_out(), names.own),
-        changes=CosmosPastChanges(container, events, scope, archiving.archiver.index if archiving else None),
+        changes=CosmosPastChanges(container, events, scope),
         dependencies=(
             Dependency("Cosmos DB", container.check),
             own.dependency,
@@ -239,7 +232,6 @@ def wire_outbox(  # noqa: PLR0913 - what a service declares
         instance=instance,
         resources=resources,
         canary=Singer(Aggregates(open_unit_of_work, claims)) if settings.canary else None,
-        archiving=archiving,
         clients=clients,
     )
     made = replace(made, beside={each.of.name: _towards(made, each) for each in beside})
@@ -259,26 +251,6 @@ def _towards(own: Outbox, of: Relaying) -> Outbox:
         history=of.history,
         deadlines=None,
         canary=None,
-        archiving=None,
-    )
-
-
-def _archiving(  # noqa: PLR0913, PLR0917 - what an archive is made of
-    settings: Settings,
-    relay: RelayObserver,
-    events: EventReader,
-    container: Container,
-    clients: Clients,
-    resources: AsyncExitStack,
-) -> Archiving | None:
-    if settings.archive is None:
-        return None
-    archive = clients.archive(settings.archive, resources)
-    index = ArchiveIndex(archive) if settings.archive.indexed else None
-    return Archiving(
-        Archiver(archive, CosmosOriginals(container, events), index),
-        events,
-        replace(relay, lease_prefix=settings.archive.lease_prefix),
     )
 
 

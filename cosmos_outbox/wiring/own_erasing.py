@@ -25,7 +25,6 @@ def wire_own_eraser(
         outbox.container(settings.cosmos_parked_container),
         outbox.transactions.times,
         [_kept_by(settings, outbox, kind, each) for kind, each in subscriptions],
-        outbox.archiving.archiver if outbox.archiving else None,
         claim_erasers(settings.transports, outbox.resources),
     )
 

@@ -1,4 +1,4 @@
-"""A relay that ends says whether all is forwarded, and archived, that was stored when it began, whoever did it.
+"""A relay that ends says whether all is forwarded that was stored when it began, whoever did it.
 
 For a job that begins every few minutes: ``cosmos-outbox relay --once``. The end of the feed is taken once, at the
 start, in every physical partition; what is stored later is the next run's. A lease that another relay holds is waited
@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.operations.lease_status import Holding, RelayStatus
-from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.outbox.destination import working_for
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.settings import relay_feed
@@ -45,7 +44,7 @@ class Drained:
 
     forwarded: int
     whole: bool
-    """Whether all is forwarded or parked, and archived where there is an archive, that was stored at the start."""
+    """Whether all is forwarded or parked that was stored at the start."""
     reason: str = ""
     """Why not, or what would be left out."""
     status: RelayStatus | None = None
@@ -100,8 +99,6 @@ class _Run:
     token: str | None = None
     """Of the end of the feed, in all physical partitions."""
     whole: bool = False
-    unarchived: bool = False
-    """All is forwarded, and not archived."""
     trouble: str = ""
     """What the store said when it was asked."""
 
@@ -160,16 +157,11 @@ class _Run:
                     await _try("deadlines wait", outbox.deadlines.meet)
                 self.token = await fence_everywhere(outbox.container(outbox.feed.id), outbox.feed)
             passed = await outbox.observer.has_forwarded(self.token)
-            self.unarchived = (
-                passed is True
-                and outbox.archiving is not None
-                and await outbox.archiving.observer.has_forwarded(self.token) is not True
-            )
         except (OutboxError, InfraError) as error:
             self.trouble = str(error)
             return
         self.trouble = ""
-        self.whole = passed is True and not self.unarchived
+        self.whole = passed is True
         if passed is None and not self.health.processor.missing_ranges:
             self.token = None  # a partition was split meanwhile
 
@@ -177,25 +169,19 @@ class _Run:
         """Why events wait, as far as it is known; ``own``: the leases that this relay had."""
         if self.trouble:
             return self.trouble
-        if self.unarchived:
-            return "They are forwarded, and not archived: the log says why"
         forwarding = self.health.forwarding
         if forwarding.waiting:
             return forwarding.reason(own)
         return "Another relay may hold them, or there was no time: cosmos-outbox status tells"
 
     async def _positions(self) -> object:
-        outbox, observers = self.health.outbox, [self.health.outbox.observer]
-        if outbox.archiving is not None:
-            observers.append(outbox.archiving.observer)
-        known = [await self.status(each) for each in observers]
-        positions = [each and [lease.position for lease in each.leases] for each in known]
-        return self.health.forwarding.forwarded, positions
+        known = await self.status()
+        return self.health.forwarding.forwarded, known and [lease.position for lease in known.leases]
 
-    async def status(self, observer: RelayObserver | None = None) -> RelayStatus | None:
-        """Of the relay, or what another observer sees. None: the store does not tell."""
+    async def status(self) -> RelayStatus | None:
+        """Of the relay. None: the store does not tell."""
         try:
-            return await (observer or self.health.outbox.observer).status()
+            return await self.health.outbox.observer.status()
         except (OutboxError, InfraError):
             return None
 

@@ -26,7 +26,7 @@ from cosmos_outbox.settings import relay_feed
 from cosmos_outbox.settings.errors import InfraError, Misconfigured
 from cosmos_outbox.wiring.outbox import Outbox
 from cosmos_outbox.wiring.per_process import HasOutbox
-from cosmos_outbox.worker import archive, probes, vitals
+from cosmos_outbox.worker import probes, vitals
 from cosmos_outbox.worker.probes import Address
 from cosmos_outbox.worker.vitals import DRAIN_SECONDS
 
@@ -170,9 +170,6 @@ async def _work(health: RelayHealth) -> None:
         first = BEAT_SECONDS * randomness().random()  # workers that begin at once look at other times
         looking = _every(BEAT_SECONDS, "deadlines wait", deadlines.meet, stop, first=first)
         upkeep.append(asyncio.create_task(looking))
-    archiving = set[asyncio.Task[None]]()
-    if outbox.archiving is not None:
-        archiving.add(asyncio.create_task(archive.keep(outbox, outbox.archiving, stop)))
     if outbox.canary is not None:
         upkeep.append(asyncio.create_task(_every_minute("the canary is silent", outbox.canary.sing, stop)))
     try:
@@ -183,10 +180,6 @@ async def _work(health: RelayHealth) -> None:
             task.cancel()  # a replay that is cut off leaves its claim, which runs out
         await asyncio.wait(upkeep)
         await _stop(processor)
-        for task in archiving:
-            task.cancel()
-        if archiving:
-            await asyncio.wait(archiving)  # each ends its page in hand, within its own time
 
 
 def _processor(outbox: Outbox, forwarding: ForwardingLog) -> "changefeed.ChangeFeedProcessor":

@@ -35,13 +35,9 @@ param deadlineSeconds int
 param deadlines bool
 
 param canarySeconds int
-param archiveSeconds int
 
 @description('Whether there is a canary: its alert costs as much as another.')
 param canary bool
-
-@description('Whether events are archived: likewise.')
-param archive bool
 
 param noReportMinutes int
 param failedRequests int
@@ -115,14 +111,6 @@ var logAlerts = [
     window: 60
     threshold: canarySeconds
     query: loadTextContent('../alerts/canary.kql')
-  }
-  {
-    name: 'archive'
-    title: 'Events are not archived'
-    severity: 2
-    window: 30
-    threshold: archiveSeconds
-    query: loadTextContent('../alerts/archive.kql')
   }
   {
     name: 'no-report'
@@ -202,7 +190,7 @@ resource operators 'Microsoft.Insights/actionGroups@2023-01-01' = if (!empty(ema
 }
 
 // The tables are there only when something has arrived: so the queries are not run when the rules are made.
-resource logRules 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for alert in allLogAlerts: if ((canary || alert.name != 'canary') && (deadlines || alert.name != 'deadlines') && (archive || alert.name != 'archive')) {
+resource logRules 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for alert in allLogAlerts: if ((canary || alert.name != 'canary') && (deadlines || alert.name != 'deadlines')) {
   name: empty(alert.destination) ? 'alert-${alert.name}-${resourceToken}' : 'alert-${alert.name}-${alert.destination}-${resourceToken}'
   location: location
   tags: tags

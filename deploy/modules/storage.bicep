@@ -5,9 +5,6 @@ param tags object
 param principalId string
 param sku string
 
-@description('Whether events are archived.')
-param archive bool
-
 @allowed(['Enabled', 'Disabled'])
 param publicNetworkAccess string
 
@@ -48,11 +45,6 @@ resource appPackage 'Microsoft.Storage/storageAccounts/blobServices/containers@2
 resource relayPackage 'Microsoft.Storage/storageAccounts/blobServices/containers@2024-01-01' = {
   parent: blobs
   name: 'relay-package'
-}
-
-resource eventArchive 'Microsoft.Storage/storageAccounts/blobServices/containers@2024-01-01' = if (archive) {
-  parent: blobs
-  name: 'event-archive'
 }
 
 // On the account: the host makes containers of its own for locks and keys.

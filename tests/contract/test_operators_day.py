@@ -1,6 +1,5 @@
 """An operator's day: the functions of a service as the host calls them, over the clients that the service has."""
 
-import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,8 +15,6 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.names import Names
-from cosmos_outbox.testing.simulation.archive import SimulatedArchive
-from cosmos_outbox.wiring.clients import SDKS
 from cosmos_outbox.wiring.outbox import Outbox
 from cosmos_outbox.wiring.service import Service, Wired
 from devstack.testing import Service as Server
@@ -32,10 +29,8 @@ from tests.support.telemetry import recording
 class Day:
     """A service whose events go to two topics, the functions of its app, and what is in its feed."""
 
-    def __init__(
-        self, wired: Wired, app: func.FunctionApp, topics: Mapping[str, Topic], archive: SimulatedArchive
-    ) -> None:
-        self.wired, self.call, self._topics, self.archive = wired, Calls(app), topics, archive
+    def __init__(self, wired: Wired, app: func.FunctionApp, topics: Mapping[str, Topic]) -> None:
+        self.wired, self.call, self._topics = wired, Calls(app), topics
 
     async def store(self, person: str, event_id: str, **data: Any) -> None:
         """A document of somebody beside the service, as an event of this person."""
@@ -74,11 +69,7 @@ class Day:
 
 def prompt(outbox: Outbox) -> Outbox:
     """A lease that is missing is made again at once."""
-    archiving = outbox.archiving
-    if archiving is not None:
-        archiving = replace(archiving, observer=replace(archiving.observer, mending_patience_seconds=0.1))
-    observer = replace(outbox.observer, mending_patience_seconds=0.1)
-    return replace(outbox, observer=observer, archiving=archiving)
+    return replace(outbox, observer=replace(outbox.observer, mending_patience_seconds=0.1))
 
 
 @pytest.fixture
@@ -99,7 +90,6 @@ async def day(
         "SERVICEBUS": servicebus_server.connection_string,
         "RELAY_SEND_SECONDS": "5",  # a discarding waits for as long, until nobody sends the event any more
         "SERVICEBUS_TOPIC": topic.name,
-        "ARCHIVE": "UseDevelopmentStorage=true",
         "CANARY": "true",
         "BIG_PARTNER_SERVICEBUS": servicebus_server.connection_string,
         "BIG_PARTNER_SERVICEBUS_TOPIC": partners.name,
@@ -109,13 +99,12 @@ async def day(
     service = Service("people", [Person], Names(container="people"))
     service.sends_to("big-partner", "servicebus")
     service.read_model("directory", of=Person, form=FORM, state_of=entry_of, project=project)
-    archive = SimulatedArchive()
-    wired = service.wire(settings, replace(SDKS, archive=lambda *_: archive))
+    wired = service.wire(settings)
     beside = {name: prompt(outbox) for name, outbox in wired.outbox.beside.items()}
     wired = replace(wired, outbox=replace(prompt(wired.outbox), beside=beside))
     async with wired.resources:
         with service.taken_from(wired):
-            yield Day(wired, function_app(service), {"": topic, "_big_partner": partners}, archive)
+            yield Day(wired, function_app(service), {"": topic, "_big_partner": partners})
     for each in (topic, partners):
         await each.delete()
 
@@ -237,21 +226,6 @@ async def test_the_timers_of_a_subscriber_collect_dead_letters_and_look_at_its_s
     assert (await day.call("get_subscriber"))["lastSweep"] is None
     await day.call.run("sweep_directory", None)
     assert (await day.call("get_subscriber"))["lastSweep"] is not None
-
-
-async def test_all_that_is_in_the_feed_is_archived_and_how_far_that_is_is_told(day: Day) -> None:
-    await added(day.wired, "Ada")
-    await day.read("archive")
-    [(body, _)] = day.archive.contents.values()
-    told = [json.loads(line)["action"] for line in body.splitlines()]
-    assert told == ["PersonAddedEvent", "PersonRenamedEvent"]
-    with recording() as recorded:
-        await day.call.run("watch_archive", None)
-        assert recorded.gauge("outbox.archive.oldest_waiting") == 864_000, (
-            "there was no lease: the age is not known"
-        )
-        await day.call.run("watch_archive", None)
-        assert 0 < (recorded.gauge("outbox.archive.oldest_waiting") or 0) < 600, "no reader has begun"
 
 
 async def test_the_canary_sings(day: Day) -> None:

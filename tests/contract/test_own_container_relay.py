@@ -1,7 +1,6 @@
 """Events of a team's own container reach the topic, in order; parking, history, repetition and erasing work there."""
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -29,7 +28,6 @@ from cosmos_outbox.cosmos.upkeep.inspection import CosmosInspection
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.past_events import EventState
-from cosmos_outbox.outbox.archive import MARKS, Archiver
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.parking_lot import ParkedEvent
@@ -39,7 +37,6 @@ from cosmos_outbox.preflight.cosmos_rules import judge
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.errors import NotForwardedYet
 from cosmos_outbox.settings.own_container import OwnContainer
-from cosmos_outbox.testing.simulation.archive import SimulatedArchive
 from cosmos_outbox.worker import relay as relay_worker
 from devstack.testing import Service as Server
 from devstack.testing import eventually, running
@@ -381,39 +378,6 @@ async def test_a_page_that_comes_again_after_its_events_were_erased_is_dropped(p
     await place.move()
     await place.forward()
     assert await place.received("b-1", 2) == [("BookingMade", 1), ("BookingMoved", 2)]
-
-
-async def test_the_archive_is_emptied_too_and_goes_on_with_the_events_that_come_later(place: Place) -> None:
-    seen: list[Any] = []
-
-    async def keep(items: Any, _: object) -> None:
-        seen.extend(place.outbox.events.events(items))
-
-    async with ChangeFeedProcessor(
-        place.outbox.feed, place.leases, keep, instance_name="k", lease_prefix="kept", options=ALL
-    ):
-        await place.book()
-        await place.book("b-2")
-        await place.forward()
-        await eventually(lambda: len(seen) == 2)
-        archive = SimulatedArchive()
-        archiver = Archiver(archive, place.outbox.relay.originals)
-        await archiver.keep(seen)
-        eraser = replace(place.own_events, archiver=archiver)
-        steps = [step async for step in eraser.erase(("booking", "b-1"), place.key())]
-        assert "1 archived event(s) emptied" in steps
-        await place.move()
-        await eventually(lambda: len(seen) == 3)
-    for event in seen:  # with other bounds, by a process that was paused meanwhile
-        await archiver.keep([event])
-    lines = [
-        json.loads(line)
-        for name, (body, _) in archive.contents.items()
-        if name != MARKS
-        for line in body.splitlines()
-    ]
-    readable = {(line["aggregateId"], line["action"]) for line in lines if "document" in line}
-    assert readable == {("b-2", "BookingMade"), ("b-1", "BookingMoved")}
 
 
 @pytest.mark.needs_a_socket("HTTP beside the SDK")

@@ -169,14 +169,6 @@ def test_a_canary_that_is_silent_or_late_or_has_lost_an_event_is_told() -> None:
     assert not comes("canary", threshold, songs(60.0))
 
 
-def test_an_archive_that_stands_still_or_that_nobody_looks_at_is_told() -> None:
-    threshold, metric = default("alertArchiveSeconds"), "outbox.archive.oldest_waiting"
-    assert not comes("archive", threshold, [Metric(metric, 3600.0, minutes_ago=20)])
-    assert comes("archive", threshold, [Metric(metric, 3601.0, minutes_ago=20), Metric(metric, 0.0)])
-    assert comes("archive", threshold, [])
-    assert comes("archive", threshold, [Metric(metric, 0.0, minutes_ago=31)])
-
-
 def test_that_nothing_comes_is_told() -> None:
     threshold = default("alertNoReportMinutes")
     assert comes("no-report", threshold, [])

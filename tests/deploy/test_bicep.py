@@ -224,23 +224,6 @@ def test_the_subscriptions_of_other_services_are_as_the_apps_own() -> None:
 
 OF_THE_CANARY = {"canary", "sing_canary", "watch_canary"}
 """They are there where CANARY is true."""
-OF_THE_ARCHIVE = {"archive", "watch_archive"}
-"""They are there where ARCHIVE says where it is."""
-
-
-def test_the_archive_has_its_functions_with_an_endless_retry_where_there_is_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("ARCHIVE", "UseDevelopmentStorage=true")
-    listed = {each.get_function_name(): each for each in function_app.app(contact_service).get_functions()}
-    assert set(listed) >= OF_THE_ARCHIVE
-    archive, relay = (str(listed[name].get_dict_repr()) for name in ("archive", "relay"))
-    assert "'leaseContainerPrefix': 'archive-relay-'" in archive
-    assert "'leaseContainerPrefix': 'relay-'" in relay
-    assert "'startFromBeginning': True" in archive
-    retry = listed["archive"].get_settings_dict("retry_policy")
-    assert retry is not None
-    assert retry["max_retry_count"] == "-1"
 
 
 def test_the_canary_has_its_functions_where_it_is_switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,7 +255,7 @@ def test_two_apps_share_the_functions_out_without_rest() -> None:
     relay, others = (MAIN.declaration("var", name).words() for name in ("relayFunctions", "otherFunctions"))
     named, there = {*relay, *others}, set(functions())
     assert not there - named, f"deploy/main.bicep: add {sorted(there - named)} to otherFunctions"
-    unknown = named - there - OF_THE_CANARY - OF_THE_ARCHIVE
+    unknown = named - there - OF_THE_CANARY
     assert not unknown, f"deploy/main.bicep: remove {sorted(unknown)}: function_app.py has no such functions"
     assert len(relay) + len(others) == len(named), "deploy/main.bicep: a function is named twice"
     assert set(re.findall(r"'function:(\w+)'", MAIN.text)) == set(relay)

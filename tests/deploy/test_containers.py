@@ -57,8 +57,8 @@ def test_keda_finds_the_relays_leases_and_no_others() -> None:
     assert found_by_keda(ours.id, ours.to_document(), metadata)
     merged = Lease("", "05C1-FF", EpkRange("05C1", "FF"), version=LeaseVersion.EPK_RANGE, continuation='"7"')
     assert found_by_keda(leases(prefix, host).lease_id(merged.token), merged.to_document(), metadata)
-    archive = leases(f"archive-{prefix}", host)
-    assert not found_by_keda(archive.lease_id("0"), ours.to_document(), metadata)
+    other = leases(f"other-{prefix}", host)
+    assert not found_by_keda(other.lease_id("0"), ours.to_document(), metadata)
     assert not found_by_keda(leases(prefix, "account2.x").lease_id("0"), ours.to_document(), metadata)
     assert not found_by_keda(leases(prefix, host)._marker, {"id": "x"}, metadata)
     assert metadata["endpoint"] == metadata["endpoint"].lower(), "KEDA compares as it is written"
@@ -139,7 +139,6 @@ def test_a_container_has_the_time_that_a_stop_and_a_probe_take() -> None:
 def test_the_functions_that_a_container_replaces_are_those_that_messages_and_changes_trigger(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("ARCHIVE", "UseDevelopmentStorage=true")
     monkeypatch.setenv("CANARY", "true")
     triggered = {
         each.get_function_name()

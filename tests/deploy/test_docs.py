@@ -142,7 +142,6 @@ def test_the_lines_of_the_cost_table_add_up_to_its_total() -> None:
     logs = {file.stem for file in (ROOT / "deploy" / "alerts").glob("*.kql")} - {
         "canary",
         "deadlines",
-        "archive",
     }
     metrics = bicep.read("modules/alerts.bicep").declaration("var", "metricAlerts").text.count("metric: ")
     monitor = f"{(records + 1 - 5) * 2.30:.2f}"

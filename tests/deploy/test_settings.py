@@ -23,9 +23,6 @@ TELEMETRY = {"APPLICATIONINSIGHTS_CONNECTION_STRING", "APPLICATIONINSIGHTS_AUTHE
 ELSEWHERE = {
     "OTEL_EXPORTER_OTLP_ENDPOINT",
     "OTEL_METRICS_EXPORTER",
-    "ARCHIVE",
-    "ARCHIVE_CONTAINER",
-    "ARCHIVE_INDEX",
 }
 """Telemetry goes to Application Insights in Azure, and nowhere from a laptop, unless somebody wants it to."""
 CHOSEN = {"TRANSPORT", "SERVICEBUS_QUEUE"}

@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from domain.values import ContactDetails
 from infra.bootstrap import Application, wire
 from tests.support.azure import Topic, contacts_database
 from tests.support.contacts import DETAILS, ORIGIN
-from tests.support.serving import serving
 from tests.support.use_cases import contacts_of
 
 TTL_SECONDS = 4
@@ -128,41 +126,6 @@ async def test_nothing_expires_until_the_relay_has_forwarded_it(
     assert await run(environment, "status") == 0
 
 
-class NoContainer(BaseHTTPRequestHandler):
-    """A storage account in which the archive's container is not there."""
-
-    def do_PUT(self) -> None:
-        self.send_response(404)
-        self.send_header("x-ms-error-code", "ContainerNotFound")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
-        pass
-
-
-async def test_nothing_expires_that_was_forwarded_and_is_not_archived(
-    environment: dict[str, str], database: DatabaseProxy, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with serving(NoContainer) as address:
-        account = f"DefaultEndpointsProtocol=http;AccountName=a;AccountKey=AA==;BlobEndpoint={address}/a;"
-        archiving = environment | {"ARCHIVE": account}
-        async with relaying(archiving) as service:
-            await eventually(lambda: has_leases(service))
-            assert await run(archiving, "stop") == 0
-            await contacts_of(service).create(DETAILS, ORIGIN)
-            [created] = await events(database)
-            await eventually(lambda: time.time() > created["_ts"] + TTL_SECONDS + 1)
-            await eventually(lambda: all_is_forwarded(service))
-            assert await run(archiving, "resume") == 1
-    assert "not resumed: events wait for the archive, the oldest for" in capsys.readouterr().out
-
-
-async def has_leases(service: Application) -> bool:
-    status = await service.outbox.observer.status()
-    return bool(status.leases) and not status.missing
-
-
 async def all_is_forwarded(service: Application) -> bool:
     return not await service.outbox.observer.oldest_waiting_seconds()
 
@@ -199,3 +162,8 @@ async def test_who_may_not_change_a_container_is_told_who_may(
     [line] = capsys.readouterr().err.splitlines()
     assert "docs/operate/emergency-brake.md" in line
     assert "403" in line
+
+
+async def has_leases(service: Application) -> bool:
+    status = await service.outbox.observer.status()
+    return bool(status.leases) and not status.missing

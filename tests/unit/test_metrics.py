@@ -462,8 +462,3 @@ def test_the_canary_tells_what_is_lost_and_each_delay_once(recorded: Recorded) -
     gauges.canary(1, None)
     assert recorded.gauge("outbox.canary.lost") == 1
     assert recorded.points("outbox.canary.delay") == [({}, 2)]
-
-
-def test_how_far_the_archive_is_is_told(recorded: Recorded) -> None:
-    gauges.archive(61)
-    assert recorded.gauge("outbox.archive.oldest_waiting") == 61

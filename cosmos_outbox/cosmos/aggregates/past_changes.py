@@ -1,11 +1,10 @@
-"""A missing event is believed of a read behind a fence alone, and only when the archive has it neither.
+"""A missing event is believed of a read behind a fence alone.
 
 The page is one query in the partition of the aggregate, by sequence: an event that is written meanwhile moves nothing.
-An event that expires between two reads was archived before, so the archive is looked at after the store.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,6 @@ from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.lists import continuation
-from cosmos_outbox.outbox.archive_index import ArchiveIndex
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.past_changes import LOOKED_BACK, PastPage, lowest_of_run
 
@@ -60,18 +58,16 @@ class CosmosPastChanges:
     container: Container
     events: EventReader
     scope: str
-    archive: ArchiveIndex | None = None
-    """Where events are after they have expired; None: they are gone."""
 
     async def page(self, key: AggregateKey, last: int, size: int, token: str | None) -> PastPage:
         """Events without a gap. Raises UnknownContinuation, Throttled, Unavailable, Misconfigured."""
         scope = f"{self.scope}/past of {key}"
         before = last + 1 if token is None else min(last + 1, _place(continuation.unseal(scope, token)))
         bottom = before - size
-        found, looked_to = await self._read(key, range(max(1, bottom - LOOKED_BACK), before), bottom)
+        found = await self._read(key, range(max(1, bottom - LOOKED_BACK), before), bottom)
         reached = lowest_of_run(before, found)
         lowest = max(bottom, reached)
-        more = lowest > 1 and (lowest == bottom or lowest <= looked_to)
+        more = lowest > 1 and lowest == bottom
         return PastPage(
             [found[place] for place in reversed(range(lowest, before))],
             [found[place] for place in reversed(range(reached, lowest))],
@@ -79,33 +75,16 @@ class CosmosPastChanges:
             continuation.seal(scope, str(lowest)) if more else None,
         )
 
-    async def _read(
-        self, key: AggregateKey, places: range, bottom: int
-    ) -> tuple[Mapping[int, OutboxEvent], int]:
-        """The events that there are; and the place down to which, from the top or ``bottom`` on, none is missed."""
-        looked_to = places.start
+    async def _read(self, key: AggregateKey, places: range, bottom: int) -> Mapping[int, OutboxEvent]:
+        """The events that there are: from the top or ``bottom`` on, none is missed."""
         try:
             found = await self._find(key, places)
-            if self.archive is not None:
-                archived, looked_to = await self._look(self.archive, key, {*places} - found.keys())
-                found |= archived
-            if max(bottom, looked_to) < lowest_of_run(places.stop, found):
+            if max(bottom, places.start) < lowest_of_run(places.stop, found):
                 await self.container.fence(key.id)
                 found |= await self._find(key, places)
         except StoreFailed as error:
             raise error.failure.error() from error
-        return found, looked_to
-
-    async def _look(
-        self, archive: ArchiveIndex, key: AggregateKey, wanted: Collection[int]
-    ) -> tuple[Mapping[int, OutboxEvent], int]:
-        looked = await archive.look(key, self.container.paths.name(key.id), wanted)
-        read = {place: self.events.event(line["document"]) for place, line in looked.lines.items()}
-        return {
-            place: event
-            for place, event in read.items()
-            if isinstance(event, OutboxEvent) and (event.aggregate, event.sequence) == (key, place)
-        }, looked.down_to
+        return found
 
     async def _find(self, key: AggregateKey, places: range) -> dict[int, OutboxEvent]:
         query = EventsQuery(key, places, self.container.paths.of_aggregate("c", "@id"))

@@ -17,7 +17,6 @@ from cosmos_outbox.kernel import clock
 from cosmos_outbox.testing.judging.history import History
 from cosmos_outbox.testing.judging.records import Ended
 from cosmos_outbox.testing.simulation.amqp_bus import AmqpBus
-from cosmos_outbox.testing.simulation.archive import SimulatedArchive
 from cosmos_outbox.testing.simulation.befallen import Befallen
 from cosmos_outbox.testing.simulation.bus import Bus
 from cosmos_outbox.testing.simulation.instance import SimulatedInstance, current
@@ -59,7 +58,6 @@ class Ground:
     """As it is deployed in the end."""
     version: Version
     """The one that processes begin with."""
-    archive: SimulatedArchive = field(default_factory=SimulatedArchive)
     others: Mapping[str, Bus] = field(default_factory=dict)
     """What takes the events of other destinations, by its topic."""
     ports: "count[int]" = field(default_factory=lambda: count(10_000))
@@ -82,8 +80,7 @@ class Ground:
         def cosmos(connection: object, credential: object) -> CosmosClient:
             return cosmos_client(connection, credential, session=self.store.session())  # type: ignore[arg-type]  # as given
 
-        reached = replace(clients_of(self.bus, self.others), cosmos=cosmos)
-        return replace(reached, archive=lambda *_: self.archive)
+        return replace(clients_of(self.bus, self.others), cosmos=cosmos)
 
     def environment(self, version: Version) -> dict[str, str]:
         """The settings of one process. The SDK shares state between clients of one address: each has its own.

@@ -1,1 +1,0 @@
-"""Blob Storage, where the archive of events is."""
