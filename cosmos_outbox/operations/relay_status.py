@@ -151,19 +151,6 @@ class RelayObserver:
         ]
         return max(0.0, (self.clock() - min(since)).total_seconds()) if since else 0.0
 
-    async def tend(self) -> float:
-        """The age of the oldest change that is not handled; makes leases again that are missing. Raises as ``status``.
-
-        Where none is left, the age is that of an event at the end of its TTL: nobody knows.
-        """
-        lag = await self._feed_lag()
-        if lag.missing:
-            _log.error("no lease for partition(s) %s: it is made again", ", ".join(lag.missing))
-            await self._mend()
-            return float(self.event_ttl_seconds)
-        since = [each.waiting_since for each in lag.leases if each.waiting_since is not None]
-        return max(0.0, (self.clock() - min(since)).total_seconds()) if since else 0.0
-
     async def measure(self) -> RelayStatus:
         """The status, which is reported as metrics too; and what is wrong with the account. Raises as ``status``."""
         status = await self._status()
