@@ -23,7 +23,7 @@ param cosmosMaxThroughput int = 1000
 @description('What events are sent over. Storage queues keep no order and drop no duplicates: the inbox does both.')
 param transport string = 'servicebus'
 
-@description('A queue with sessions in place of the topic, for a service with one subscriber. Empty: a topic. No canary with it.')
+@description('A queue with sessions in place of the topic, for a service with one subscriber. Empty: a topic.')
 param serviceBusQueue string = ''
 
 @allowed(['functions', 'containers'])
@@ -115,9 +115,6 @@ param separateRelay bool = false
 @description('The container of what a subscriber with effects remembers, for a service that has one: the name in its declaration. Empty: none is made.')
 param effectsContainer string = ''
 
-@description('An aggregate of its own that changes each minute, and an alert when one of its events is lost or late.')
-param canary bool = false
-
 @description('Aggregates of the service have deadlines (due, on_due), and an alert comes when one is not met. The contact service has none.')
 param deadlines bool = false
 
@@ -184,10 +181,6 @@ param alertEffectsSeconds int = 600
 param alertDeadlineSeconds int = 600
 
 @minValue(0)
-@description('Seconds: alert when the canary was late by more, in the 99th percentile of an hour, or one of its events is lost.')
-param alertCanarySeconds int = 60
-
-@minValue(0)
 @description('Alert when the topic has had more dead letters at once in five minutes.')
 param alertDeadLetters int = 0
 
@@ -225,18 +218,16 @@ var directorySortedBy = ['name', 'email', 'company', 'city', 'country', 'created
 var setAsideContainerName = 'set-aside'
 var claimContainerName = 'claims'
 var queueClaimContainerName = 'event-claims'
-var canarySubscription = canary ? 'canary' : ''
 var topicName = 'contact-events'
 var subscriptionName = 'contact-directory'
 
 // The functions that a container does in their place. The timers beside them do no harm to one another.
-var workerFunctions = ['canary', 'contact_directory', 'relay']
+var workerFunctions = ['contact_directory', 'relay']
 
 // The names of the functions in function_app.py that one of two apps leaves to the other.
 var relayFunctions = ['relay']
 var otherFunctions = [
   'apply_set_aside'
-  'canary'
   'collect_dead_letters'
   'contact_directory'
   'create_contact'
@@ -265,11 +256,9 @@ var otherFunctions = [
   'put_contact'
   'replay_parked'
   'search_directory'
-  'sing_canary'
   'sweep_contact_directory'
   'tend_parked'
   'unrouted'
-  'watch_canary'
   'watch_contact_directory'
   'watch_relay'
 ]
@@ -376,7 +365,6 @@ module serviceBus 'modules/servicebus.bicep' = if (overServiceBus) {
     maxDeliveryCount: maxDeliveryCount
     otherSubscriptions: otherSubscriptions
     queueName: serviceBusQueue
-    canarySubscription: canarySubscription
     principalId: identity.outputs.principalId
     ownerPrincipalId: preflightPrincipalId
     workspaceId: monitoring.outputs.workspaceId
@@ -389,7 +377,7 @@ module storageQueues 'modules/storagequeues.bicep' = if (!overServiceBus) {
   params: {
     accountName: storage.outputs.name
     principalId: identity.outputs.principalId
-    ownQueues: canary ? [subscriptionName, canarySubscription] : [subscriptionName]
+    ownQueues: [subscriptionName]
     otherQueues: otherSubscriptions
     claimContainerName: queueClaimContainerName
     claimDays: 1 + 2 * eventTtlSeconds / 86400
@@ -491,7 +479,7 @@ var storageQueueSettings = !overServiceBus ? {
   STORAGEQUEUE__queueServiceUri: storage.outputs.queueEndpoint
   STORAGEQUEUE__credential: 'managedidentity'
   STORAGEQUEUE__clientId: identity.outputs.clientId
-  STORAGEQUEUE_QUEUES: join(concat(canary ? [subscriptionName, canarySubscription] : [subscriptionName], map(otherSubscriptions, each => each.name)), ',')
+  STORAGEQUEUE_QUEUES: join(concat([subscriptionName], map(otherSubscriptions, each => each.name)), ',')
   STORAGEQUEUE_CLAIMS__blobServiceUri: storage.outputs.blobEndpoint
   STORAGEQUEUE_CLAIMS__credential: 'managedidentity'
   STORAGEQUEUE_CLAIMS__clientId: identity.outputs.clientId
@@ -540,8 +528,6 @@ var appSettings = {
   COSMOS_SET_ASIDE_CONTAINER: setAsideContainerName
   COSMOS_CLAIM_CONTAINER: claimContainerName
   TRANSPORT: transport
-  CANARY: string(canary)
-  CANARY_SUBSCRIPTION: 'canary'
   EVENT_SCHEMAS: eventSchemas
   EVENT_TTL_SECONDS: string(eventTtlSeconds)
   IDEMPOTENCY_TTL_SECONDS: string(idempotencyTtlSeconds)
@@ -746,8 +732,6 @@ module alerts 'modules/alerts.bicep' = {
     effectsSeconds: alertEffectsSeconds
     deadlineSeconds: alertDeadlineSeconds
     deadlines: deadlines
-    canarySeconds: alertCanarySeconds
-    canary: canary
     noReportMinutes: alertNoReportMinutes
     failedRequests: alertFailedRequests
     deadLetters: alertDeadLetters

@@ -28,9 +28,7 @@ from cosmos_outbox.http.problems import ProblemKind
 from cosmos_outbox.http.resource import Resource
 from cosmos_outbox.operations.views.names import names_of
 from cosmos_outbox.outbox.errors import NoSuchDestination
-from cosmos_outbox.settings.environment import load_canary
 from cosmos_outbox.settings.transports import Name, named, settings_of
-from cosmos_outbox.wiring.canary import with_canary
 from cosmos_outbox.wiring.declared import EffectOf
 from cosmos_outbox.wiring.located import AnyService, operator_names
 from cosmos_outbox.wiring.service import Service
@@ -132,9 +130,6 @@ def app(service: AnyService, *, resources: Sequence[Resource[Any, Any]] = ()) ->
         raise ValueError(f"{service.name} only subscribes: give the resources to the service that keeps them")
     else:
         made.register_functions(health_functions(lambda: service().check()))
-    if isinstance(service, Service):
-        for canary in with_canary([], load_canary(os.environ)):
-            made.register_functions(subscription_functions(service, canary))
     for each, path in _with_paths(service):
         made.register_functions(subscription_functions(service, each))
         made.register_functions(set_aside_functions(service, each.name, names, path=path))

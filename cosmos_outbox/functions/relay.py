@@ -12,7 +12,7 @@ import azure.functions as func
 from cosmos_outbox.functions.timers import told_in_a_line
 from cosmos_outbox.outbox.destination import ALL, Destination, working_for
 from cosmos_outbox.settings import relay_feed
-from cosmos_outbox.settings.environment import load_canary, load_feed
+from cosmos_outbox.settings.environment import load_feed
 from cosmos_outbox.wiring.deadlines import paths_of_times
 from cosmos_outbox.wiring.outbox import Outbox
 from cosmos_outbox.wiring.service import Service
@@ -34,8 +34,6 @@ def relay_functions(service: Service) -> func.Blueprint:
                 assert deadlines is not None, "something can be due"
                 await deadlines.meet()
 
-    if load_canary(os.environ) is not None:
-        _add_canary(app, service)
     return app
 
 
@@ -71,16 +69,6 @@ def _add_relay(app: func.Blueprint, service: Service, of: Destination) -> None:
         """Every minute: sends parked events in whose way nothing stands, and discards what is parked for too long."""
         with working_for(of), told_in_a_line("parked events wait"):
             await outbox().parking.upkeep()
-
-
-def _add_canary(app: func.Blueprint, service: Service) -> None:
-    @app.timer_trigger(arg_name="timer", schedule="45 * * * * *")
-    async def sing_canary(timer: func.TimerRequest) -> None:
-        """Every minute: changes the canary, whose events show how the path is."""
-        singer = service().outbox.canary
-        assert singer is not None, "the setting is read once for all functions"
-        with told_in_a_line("the canary is silent"):
-            await singer.sing()
 
 
 def trigger(service: Service, of: Destination = ALL) -> dict[str, Any]:

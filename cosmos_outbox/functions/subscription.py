@@ -5,7 +5,6 @@ import azure.functions as func
 from cosmos_outbox.functions.receiving import add_trigger
 from cosmos_outbox.functions.timers import told_in_a_line
 from cosmos_outbox.settings.names import Named
-from cosmos_outbox.wiring.canary import CanaryOf
 from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf, Subscriber
 from cosmos_outbox.wiring.located import AnyService
 from cosmos_outbox.wiring.reactions import ReactionOf
@@ -14,9 +13,7 @@ from cosmos_outbox.wiring.subscribing import ForeignReadModel, ForeignSubscriber
 SWEEP_SECONDS = 120.0
 """What a run of a timer may take; the next run goes on from there."""
 
-_EACH_MINUTE, _HOURLY = "30 * * * * *", "30 0 * * * *"
-
-AnySubscriber = Subscriber | ForeignSubscriber | CanaryOf
+AnySubscriber = Subscriber | ForeignSubscriber
 
 
 def subscription_functions(service: AnyService, of: AnySubscriber) -> func.Blueprint:
@@ -27,9 +24,9 @@ def subscription_functions(service: AnyService, of: AnySubscriber) -> func.Bluep
     add_trigger(app, service, of.name, of.subscription, _topic_of(of))
 
     @app.function_name(f"watch_{name}")
-    @app.timer_trigger(arg_name="timer", schedule=_HOURLY if isinstance(of, CanaryOf) else _EACH_MINUTE)
+    @app.timer_trigger(arg_name="timer", schedule="30 * * * * *")
     async def watch(timer: func.TimerRequest) -> None:
-        """Every minute (the canary's: every hour): collects dead letters, and tries again what was set aside."""
+        """Every minute: collects dead letters, and tries again what was set aside."""
         with told_in_a_line("what was set aside waits"):
             await service().subscriptions[of.name].subscriber.watch()
 

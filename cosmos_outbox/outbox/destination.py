@@ -26,12 +26,10 @@ class Destination:
     """None: all."""
     begin: datetime | None = None
     """What was raised earlier is not for it; None: it begins with what is stored."""
-    never: frozenset[str] = frozenset()
-    """The types of aggregates that are the service's own affair."""
 
     def takes_of(self, aggregate_type: str) -> bool:
         """Whether events of such aggregates may be for it."""
-        return aggregate_type not in self.never and (self.types is None or aggregate_type in self.types)
+        return self.types is None or aggregate_type in self.types
 
     def takes(self, event: FeedEvent) -> bool:
         """Whether the event is for it. What cannot be read is, unless what can be read of it says otherwise.

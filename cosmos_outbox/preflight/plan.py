@@ -61,23 +61,15 @@ class Plan:
         if self.destination:
             return ()
         own, name = self.settings.transport, self.settings.name
-        return (
-            tuple(
+        return tuple(
+            (
                 (
-                    (
-                        own.beside(name(each.topic)) if isinstance(each, ReactionOf) and each.topic else own
-                    ).destination,
-                    name(each.subscription),
-                )
-                for each in self.service.subscribers
+                    own.beside(name(each.topic)) if isinstance(each, ReactionOf) and each.topic else own
+                ).destination,
+                name(each.subscription),
             )
-            + self._canary
+            for each in self.service.subscribers
         )
-
-    @property
-    def _canary(self) -> tuple[tuple[str, str], ...]:
-        of = self.settings.canary if isinstance(self.settings, Settings) else None
-        return ((self.settings.transport.destination, of),) if of else ()
 
 
 def plan_for(service: AnyService, values: Mapping[str, str], **others: Any) -> Plan:

@@ -15,7 +15,7 @@ from cosmos_outbox.settings.transports import (
     load_transport,
     setting_of,
 )
-from cosmos_outbox.settings.values import flag, number
+from cosmos_outbox.settings.values import number
 
 TTL_MAX = 2_147_483_647
 """Cosmos DB's own limit for ``ttl``, in seconds."""
@@ -101,8 +101,6 @@ class Settings:
     telemetry: TelemetrySettings
     named: Mapping[str, str]
     """The values of the settings that name what the service's subscribers use."""
-    canary: str | None = None
-    """The subscription that listens to the canary; None: the service has none."""
     destinations: Mapping[str, Transport] = field(default_factory=dict)
     """What events are sent over to each other destination, by its name."""
 
@@ -151,14 +149,8 @@ def load(
         platform_authenticates=environment.get("WEBSITE_AUTH_ENABLED", "").lower() == "true",
         telemetry=load_telemetry(environment),
         named={each.setting: each.resolve(environment) for each in also},
-        canary=load_canary(environment),
         destinations=load_destinations(environment, transport or Declared(names.topic_named)),
     )
-
-
-def load_canary(environment: Mapping[str, str]) -> str | None:
-    """The subscription of the canary; None: there is none. Raises Misconfigured."""
-    return (environment.get("CANARY_SUBSCRIPTION") or "canary") if flag(environment, "CANARY") else None
 
 
 def load_telemetry(environment: Mapping[str, str]) -> TelemetrySettings:
@@ -192,7 +184,6 @@ def shown(settings: Settings) -> dict[str, str | int | bool | None]:
         "RELAY_SENDERS": settings.relay_senders,
         "RELAY_SEND_SECONDS": settings.relay_send_seconds,
         "SHED_LOAD_AFTER_SECONDS": settings.shed_load_after_seconds,
-        "CANARY_SUBSCRIPTION": settings.canary,
     }
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from opentelemetry.metrics import get_meter
 
 from cosmos_outbox.kernel.clock import monotonic
-from cosmos_outbox.outbox.telemetry import AGES, OFTEN, SELDOM, GaugeReading
+from cosmos_outbox.outbox.telemetry import OFTEN, SELDOM, GaugeReading
 
 _backlog, _oldest_waiting, _ttl_used = GaugeReading(SELDOM), GaugeReading(SELDOM), GaugeReading(SELDOM)
 _average_waiting = GaugeReading(SELDOM)
@@ -61,26 +61,6 @@ _meter.create_observable_gauge(
 _meter.create_observable_gauge(
     "outbox.effects.oldest", [_effects.oldest], "s", "The age of the oldest effect that is not done"
 )
-_canary_lost = GaugeReading(OFTEN)
-_meter.create_observable_gauge(
-    "outbox.canary.lost",
-    [_canary_lost],
-    "{event}",
-    "Events of the canary that did not come, of the last hour",
-)
-_canary_delay = _meter.create_histogram(
-    "outbox.canary.delay",
-    "s",
-    "From the canary's change to the arrival of its event",
-    explicit_bucket_boundaries_advisory=AGES,
-)
-
-
-def canary(lost: int, delay_seconds: float | None) -> None:
-    """An event of the canary came; ``lost``: how many did not; ``delay_seconds``: None for one that came before."""
-    _canary_lost.set(lost)
-    if delay_seconds is not None:
-        _canary_delay.record(max(0.0, delay_seconds))
 
 
 def relay(

@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -30,7 +29,6 @@ from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.operations.shedding import LoadShedder
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.aggregates import Aggregates
-from cosmos_outbox.outbox.canary import Singer
 from cosmos_outbox.outbox.claims import Claims
 from cosmos_outbox.outbox.deadlines import Deadlines
 from cosmos_outbox.outbox.destination import ALL, Destination
@@ -44,7 +42,6 @@ from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork, UnitOfWorkFact
 from cosmos_outbox.settings.connections import usable
 from cosmos_outbox.settings.credentials import credential_for
 from cosmos_outbox.settings.environment import FeedSettings, Settings, shown
-from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.wire_names import WireNames
 from cosmos_outbox.telemetry.export import export
 from cosmos_outbox.wiring.clients import SDKS, Clients
@@ -53,8 +50,6 @@ from cosmos_outbox.wiring.relaying import RelayGround, Relaying
 
 HEALTH_SECONDS = 2.0
 """How old the answer of the health function may be: the function is open, and each look at the store costs."""
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -99,8 +94,6 @@ class Outbox:
     """What happens by itself; None: nothing does, in this service."""
     transactions: Transactions | None = None
     """In a container of the team's own; None: the service declares none."""
-    canary: Singer | None = None
-    """Sings each minute; None: the service has no canary."""
     clients: Clients = SDKS
     """How it reaches the store and the broker."""
     destination: Destination = ALL
@@ -156,11 +149,6 @@ def wire_outbox(  # noqa: PLR0913 - what a service declares
     ``records_seconds``: how long the records of its reactions live; 0: it has none. ``kinds``: its aggregates.
     ``others``: the destinations beside its own transport.
     """
-    if settings.canary and names.own is not None:
-        raise Misconfigured(
-            "CANARY is true, and the service keeps documents of the team's own, among which no canary can be: remove "
-            "CANARY, and let another service of this database have one"
-        )
     paths = PARTITION_KEY if names.own is None else PartitionKeyPaths.beside_events(names.own.paths)
     events = EventReader(names.untyped, paths)
     resources = AsyncExitStack()
@@ -231,7 +219,6 @@ def wire_outbox(  # noqa: PLR0913 - what a service declares
         ),
         instance=instance,
         resources=resources,
-        canary=Singer(Aggregates(open_unit_of_work, claims)) if settings.canary else None,
         clients=clients,
     )
     made = replace(made, beside={each.of.name: _towards(made, each) for each in beside})
@@ -250,7 +237,6 @@ def _towards(own: Outbox, of: Relaying) -> Outbox:
         reading=of.reading,
         history=of.history,
         deadlines=None,
-        canary=None,
     )
 
 

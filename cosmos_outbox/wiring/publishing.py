@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState
-from cosmos_outbox.outbox.canary import TYPE as CANARY
 from cosmos_outbox.outbox.destination import Destination
 from cosmos_outbox.outbox.erasable import Delete, Erasable
 from cosmos_outbox.outbox.event import DomainEvent
@@ -80,7 +79,6 @@ class Publishing:
             None if types is None else frozenset(types),
             None if actions is None else frozenset(actions),
             begin if begin is None or begin.tzinfo else begin.replace(tzinfo=UTC),
-            never=frozenset({CANARY}),
         )
         self.destinations.append(SendsTo(destination, transport))
 

@@ -27,12 +27,11 @@ from cosmos_outbox.inbox.upcasting import Upcasting, Upcasts
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.event import DomainEvent
-from cosmos_outbox.settings.environment import Settings, load, load_canary
+from cosmos_outbox.settings.environment import Settings, load
 from cosmos_outbox.settings.names import Named, Names, named_after
 from cosmos_outbox.settings.own_container import OwnContainer, OwnDocuments
 from cosmos_outbox.settings.transports import Declared, Name
 from cosmos_outbox.settings.wire_names import WireNames
-from cosmos_outbox.wiring.canary import with_canary
 from cosmos_outbox.wiring.chosen import Chosen, On
 from cosmos_outbox.wiring.clients import SDKS, Clients
 from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf, Subscriber, named
@@ -72,8 +71,7 @@ class Wired:
     @cached_property
     def subscriptions(self) -> Mapping[str, Subscription]:
         """What the service subscribes to, by the names of its read models and effects."""
-        of = with_canary(self.service.subscribers, self.settings.canary)
-        return {each.name: each.wire(self.settings, self.outbox) for each in of}
+        return {each.name: each.wire(self.settings, self.outbox) for each in self.service.subscribers}
 
     @cached_property
     def own_events(self) -> "OwnEraser":
@@ -266,16 +264,19 @@ class Service(Publishing):
             *(each.aggregate_type for each in self.aggregates),
         }
 
-    def declared_transport(self, environment: Mapping[str, str]) -> Declared:
-        """What is known of its transport without the settings of that. Raises Misconfigured."""
-        listening = with_canary(self.subscribers, load_canary(environment))
-        own = [each.subscription for each in listening if not (isinstance(each, ReactionOf) and each.topic)]
+    def declared_transport(self) -> Declared:
+        """What is known of its transport without the settings of that."""
+        own = [
+            each.subscription
+            for each in self.subscribers
+            if not (isinstance(each, ReactionOf) and each.topic)
+        ]
         others = {each.of.name: each.transport for each in self.destinations}
         return Declared(self.names.topic_named, self.transport, own, others)
 
     def settings(self, environment: Mapping[str, str]) -> Settings:
         """The settings of this service. Raises Misconfigured."""
-        return load(environment, self.names, named(self.subscribers), self.declared_transport(environment))
+        return load(environment, self.names, named(self.subscribers), self.declared_transport())
 
     def wire(self, environment: Mapping[str, str], clients: Clients = SDKS) -> Wired:
         """Build the service from settings. Opens no connection: the first use opens it. Raises Misconfigured."""

@@ -266,7 +266,7 @@ class SubscriberService:
         """What it calls the publisher's topic; its store has its own names."""
         return Names(topic=self.topic)
 
-    def declared_transport(self, _: Mapping[str, str]) -> Declared:
+    def declared_transport(self) -> Declared:
         """What is known of its transport without the settings of that."""
         return Declared(
             self.names.topic_named, self.transport, [each.subscription for each in self.subscribers]
@@ -275,7 +275,7 @@ class SubscriberService:
     def settings(self, environment: Mapping[str, str]) -> SubscriberSettings:
         """The settings of this service, without those of its store. Raises Misconfigured."""
         subscriptions = [each.subscription for each in self.subscribers]
-        return load_subscriber(environment, self.declared_transport(environment), subscriptions)
+        return load_subscriber(environment, self.declared_transport(), subscriptions)
 
     def wire(self, environment: Mapping[str, str]) -> WiredSubscriber:
         """Build the service from settings. Opens no connection: the first use opens it. Raises Misconfigured."""

@@ -170,8 +170,6 @@ async def _work(health: RelayHealth) -> None:
         first = BEAT_SECONDS * randomness().random()  # workers that begin at once look at other times
         looking = _every(BEAT_SECONDS, "deadlines wait", deadlines.meet, stop, first=first)
         upkeep.append(asyncio.create_task(looking))
-    if outbox.canary is not None:
-        upkeep.append(asyncio.create_task(_every_minute("the canary is silent", outbox.canary.sing, stop)))
     try:
         with outbox.on_commit.listening(processor.wake):
             await vitals.tell_health(health, stop)

@@ -34,11 +34,6 @@ param deadlineSeconds int
 @description('Whether something can be due: its alert costs as much as another.')
 param deadlines bool
 
-param canarySeconds int
-
-@description('Whether there is a canary: its alert costs as much as another.')
-param canary bool
-
 param noReportMinutes int
 param failedRequests int
 param deadLetters int
@@ -103,14 +98,6 @@ var logAlerts = [
     window: 10
     threshold: deadlineSeconds
     query: loadTextContent('../alerts/deadlines.kql')
-  }
-  {
-    name: 'canary'
-    title: 'The canary is silent, or late'
-    severity: 1
-    window: 60
-    threshold: canarySeconds
-    query: loadTextContent('../alerts/canary.kql')
   }
   {
     name: 'no-report'
@@ -190,7 +177,7 @@ resource operators 'Microsoft.Insights/actionGroups@2023-01-01' = if (!empty(ema
 }
 
 // The tables are there only when something has arrived: so the queries are not run when the rules are made.
-resource logRules 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for alert in allLogAlerts: if ((canary || alert.name != 'canary') && (deadlines || alert.name != 'deadlines')) {
+resource logRules 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for alert in allLogAlerts: if (deadlines || alert.name != 'deadlines') {
   name: empty(alert.destination) ? 'alert-${alert.name}-${resourceToken}' : 'alert-${alert.name}-${alert.destination}-${resourceToken}'
   location: location
   tags: tags

@@ -16,8 +16,6 @@ param otherSubscriptions array
 @description('A queue in place of the topic, for the app alone; empty: there is a topic.')
 param queueName string
 
-@description('The subscription that listens to the canary; empty: there is none.')
-param canarySubscription string
 param principalId string
 
 @description('Who may own the data, for preflight; empty: nobody.')
@@ -87,51 +85,6 @@ resource subscriber 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-0
   }
 }
 
-// What the canary sings comes here alone.
-resource canary 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-01-01' = if (isTopic && !empty(canarySubscription)) {
-  parent: topic
-  name: empty(canarySubscription) ? 'canary' : canarySubscription
-  properties: {
-    requiresSession: true
-    maxDeliveryCount: maxDeliveryCount
-    deadLetteringOnMessageExpiration: true
-    deadLetteringOnFilterEvaluationExceptions: true
-    lockDuration: 'PT1M'
-  }
-}
-
-resource ofTheCanary 'Microsoft.ServiceBus/namespaces/topics/subscriptions/rules@2024-01-01' = if (isTopic && !empty(canarySubscription)) {
-  parent: canary
-  name: '$Default'
-  properties: {
-    filterType: 'SqlFilter'
-    sqlFilter: {
-      sqlExpression: 'aggregateType = \'canary\''
-    }
-  }
-}
-
-resource notOfTheCanary 'Microsoft.ServiceBus/namespaces/topics/subscriptions/rules@2024-01-01' = if (isTopic && !empty(canarySubscription)) {
-  parent: subscriber
-  name: '$Default'
-  properties: {
-    filterType: 'SqlFilter'
-    sqlFilter: {
-      sqlExpression: 'aggregateType IS NULL OR aggregateType <> \'canary\''
-    }
-  }
-}
-
-resource canaryReceiver 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (isTopic && !empty(canarySubscription)) {
-  name: guid(canary.id, principalId, dataReceiver)
-  scope: canary
-  properties: {
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', dataReceiver)
-    principalId: principalId
-    principalType: 'ServicePrincipal'
-  }
-}
-
 resource sender 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (isTopic) {
   name: guid(topic.id, principalId, dataSender)
   scope: topic
@@ -171,17 +124,6 @@ resource otherSubscribers 'Microsoft.ServiceBus/namespaces/topics/subscriptions@
     deadLetteringOnMessageExpiration: true
     deadLetteringOnFilterEvaluationExceptions: true
     lockDuration: 'PT1M'
-  }
-}]
-
-resource othersNotOfTheCanary 'Microsoft.ServiceBus/namespaces/topics/subscriptions/rules@2024-01-01' = [for index in range(0, length(otherSubscriptions)): if (isTopic && !empty(canarySubscription)) {
-  parent: otherSubscribers[index]
-  name: '$Default'
-  properties: {
-    filterType: 'SqlFilter'
-    sqlFilter: {
-      sqlExpression: 'aggregateType IS NULL OR aggregateType <> \'canary\''
-    }
   }
 }]
 

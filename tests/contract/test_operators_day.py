@@ -90,7 +90,6 @@ async def day(
         "SERVICEBUS": servicebus_server.connection_string,
         "RELAY_SEND_SECONDS": "5",  # a discarding waits for as long, until nobody sends the event any more
         "SERVICEBUS_TOPIC": topic.name,
-        "CANARY": "true",
         "BIG_PARTNER_SERVICEBUS": servicebus_server.connection_string,
         "BIG_PARTNER_SERVICEBUS_TOPIC": partners.name,
     }
@@ -226,12 +225,6 @@ async def test_the_timers_of_a_subscriber_collect_dead_letters_and_look_at_its_s
     assert (await day.call("get_subscriber"))["lastSweep"] is None
     await day.call.run("sweep_directory", None)
     assert (await day.call("get_subscriber"))["lastSweep"] is not None
-
-
-async def test_the_canary_sings(day: Day) -> None:
-    await day.call.run("sing_canary", None)
-    await day.read("relay")
-    assert await day.sent("canary", of="canary") == ["CanaryCreatedEvent"]
 
 
 OF: Mapping[str, dict[str, str]] = {"": {}, "_big_partner": {"outbox.destination": "big-partner"}}

@@ -19,7 +19,6 @@ from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.cosmos.inbox.effects import CosmosEffects
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
 from cosmos_outbox.cosmos.inbox.event_source import CosmosEventSource
-from cosmos_outbox.cosmos.inbox.heard import CosmosHeard
 from cosmos_outbox.cosmos.inbox.own_source import OwnSource
 from cosmos_outbox.cosmos.inbox.reaction_lists import CosmosTargetLists
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
@@ -30,7 +29,6 @@ from cosmos_outbox.cosmos.inbox.walk_lists import CosmosLists
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store.container import Container
-from cosmos_outbox.inbox.canary import Heard
 from cosmos_outbox.inbox.effect import EffectItem
 from cosmos_outbox.inbox.entry import Entry, Stamp
 from cosmos_outbox.inbox.errors import StoreAway
@@ -160,11 +158,6 @@ def of_target_lists(container: Container) -> list[Call]:
     ]
 
 
-def of_the_canary(container: Container) -> list[Call]:
-    heard = CosmosHeard(container, "canary")
-    return [heard.read, lambda: heard.write(Heard(1), None), lambda: heard.write(Heard(2), '"1"')]
-
-
 def of_a_source(container: Container) -> list[Call]:
     source = CosmosSource(container, dict)
     return [lambda: source.read(KEY), lambda: source.newest(KEY)]
@@ -179,7 +172,6 @@ def of_a_source(container: Container) -> list[Call]:
         of_set_aside,
         of_reactions,
         of_target_lists,
-        of_the_canary,
         of_a_source,
     ],
 )

@@ -151,24 +151,6 @@ def test_what_leaves_for_a_destination_is_no_outflow_of_the_transport() -> None:
     assert comes("falling-behind", default("alertBehindMinutes"), each_ten_minutes(rows))
 
 
-def songs(delay: float, number: int = 60) -> list[Metric]:
-    return [
-        each for minute in range(number)
-        for each in (Metric("outbox.canary.delay", delay, minute), Metric("outbox.canary.lost", 0, minute))
-    ]  # fmt: skip
-
-
-def test_a_canary_that_is_silent_or_late_or_has_lost_an_event_is_told() -> None:
-    threshold = default("alertCanarySeconds")
-    assert not comes("canary", threshold, songs(2.0))
-    assert comes("canary", threshold, [])
-    assert comes("canary", threshold, songs(2.0, 60)[:0])
-    assert comes("canary", threshold, [*songs(2.0), Metric("outbox.canary.lost", 1, 30)])
-    assert comes("canary", threshold, [*songs(2.0, 50), *[Metric("outbox.canary.delay", 300, 55)] * 10])
-    assert comes("canary", threshold, songs(61.0))
-    assert not comes("canary", threshold, songs(60.0))
-
-
 def test_that_nothing_comes_is_told() -> None:
     threshold = default("alertNoReportMinutes")
     assert comes("no-report", threshold, [])

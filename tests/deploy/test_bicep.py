@@ -222,40 +222,11 @@ def test_the_subscriptions_of_other_services_are_as_the_apps_own() -> None:
     assert {**own, "name": ""} == {**others, "name": ""}
 
 
-OF_THE_CANARY = {"canary", "sing_canary", "watch_canary"}
-"""They are there where CANARY is true."""
-
-
-def test_the_canary_has_its_functions_where_it_is_switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CANARY", "true")
-    listed = {each.get_function_name(): each for each in function_app.app(contact_service).get_functions()}
-    assert set(listed) >= OF_THE_CANARY
-    assert "'subscriptionName': 'canary'" in str(listed["canary"].get_dict_repr())
-    monkeypatch.delenv("CANARY")
-    assert OF_THE_CANARY.isdisjoint(
-        each.get_function_name() for each in function_app.app(contact_service).get_functions()
-    )
-
-
-def test_the_canary_has_a_subscription_that_the_others_leave_its_events_to() -> None:
-    module = bicep.read("modules/servicebus.bicep")
-    own, canary = (module.declaration("resource", name).properties() for name in ("subscriber", "canary"))
-    assert {**own, "name": ""} == {**canary, "name": ""}
-    rules = {
-        name: module.declaration("resource", name).text
-        for name in ("ofTheCanary", "notOfTheCanary", "othersNotOfTheCanary")
-    }
-    assert "'aggregateType = \\'canary\\''" in rules["ofTheCanary"]
-    for name in ("notOfTheCanary", "othersNotOfTheCanary"):
-        assert "'aggregateType IS NULL OR aggregateType <> \\'canary\\''" in rules[name]
-    assert all("name: '$Default'" in each for each in rules.values())
-
-
 def test_two_apps_share_the_functions_out_without_rest() -> None:
     relay, others = (MAIN.declaration("var", name).words() for name in ("relayFunctions", "otherFunctions"))
     named, there = {*relay, *others}, set(functions())
     assert not there - named, f"deploy/main.bicep: add {sorted(there - named)} to otherFunctions"
-    unknown = named - there - OF_THE_CANARY
+    unknown = named - there
     assert not unknown, f"deploy/main.bicep: remove {sorted(unknown)}: function_app.py has no such functions"
     assert len(relay) + len(others) == len(named), "deploy/main.bicep: a function is named twice"
     assert set(re.findall(r"'function:(\w+)'", MAIN.text)) == set(relay)

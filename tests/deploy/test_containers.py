@@ -139,7 +139,6 @@ def test_a_container_has_the_time_that_a_stop_and_a_probe_take() -> None:
 def test_the_functions_that_a_container_replaces_are_those_that_messages_and_changes_trigger(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("CANARY", "true")
     triggered = {
         each.get_function_name()
         for each in function_app.app(contact_service).get_functions()

@@ -140,7 +140,6 @@ def test_the_lines_of_the_cost_table_add_up_to_its_total() -> None:
     ready = 2 * 2.628 * 4
     groups = 1 + sum(not function.is_http_function() for function in functions().values())
     logs = {file.stem for file in (ROOT / "deploy" / "alerts").glob("*.kql")} - {
-        "canary",
         "deadlines",
     }
     metrics = bicep.read("modules/alerts.bicep").declaration("var", "metricAlerts").text.count("metric: ")

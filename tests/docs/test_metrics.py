@@ -50,7 +50,7 @@ def rows() -> list[list[str]]:
 
 
 def test_the_page_lists_each_metric_with_its_kind_and_unit() -> None:
-    assert len(MADE) == 26
+    assert MADE
     assert {name.strip("`"): kind for name, kind, *_ in rows()} == MADE
 
 

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from cosmos_outbox.settings.transports import Name
 from tests.simulation.planted_bugs import ALONE, ALSO_SEEN_BY, FULL, MEETING, ONLY_WITH, OVER
-from tests.simulation.planted_reading import CANARY
 from tests.torture.planted import copy_tracked, plant
 from tests.torture.planted_bugs import PLANTED, Planted
 
@@ -74,7 +73,6 @@ def _hunted(name: str, copy: Path, seconds: float, first: int) -> Hunt:
         *(["--only-with", ONLY_WITH[name]] if name in ONLY_WITH and name not in ALONE else []),
         *(["--alone", *sorted(ALONE[name])] if name in ALONE else []),
         *(["--over", OVER[name]] if name in OVER else []),
-        *(["--sings"] if name in {bug.name for bug in CANARY} else []),
     ]
     done = subprocess.run(
         command,
@@ -100,13 +98,11 @@ def simulate(
     only_with: str | None,
     alone: frozenset[str],
     over: Name,
-    sings: bool,
 ) -> int:
     """In the copy: run seeds until one breaks a promise."""
     from cosmos_outbox.testing.simulation.plan import SimulationPlan  # noqa: PLC0415 - those of the copy
     from cosmos_outbox.testing.simulation.world import run  # noqa: PLC0415
     from tests.simulation.contacts import CONTACTS  # noqa: PLC0415
-    from tests.simulation.singing import sing  # noqa: PLC0415
 
     began = time.process_time()
     for seed in count(first):
@@ -114,7 +110,7 @@ def simulate(
         if only_with not in {None, *plan.faults}:
             continue
         plan = replace(plan, faults=alone or plan.faults)
-        result = sing(seed, alone) if sings else run(plan, CONTACTS)
+        result = run(plan, CONTACTS)
         passed = time.process_time() - began
         if result.violations:
             rules = "; ".join(sorted({each.rule for each in result.violations}))
@@ -140,7 +136,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return simulate(
             given.seeds_for, given.first,
             full=given.full, only_with=given.only_with, alone=frozenset(given.alone), over=given.over,
-            sings=given.sings,
         )  # fmt: skip
     print("| bug | seed | CPU | seen by |", "| --- | --- | --- | --- |", sep="\n", flush=True)
     missed = [name for name in given.names or known if not _tell(known[name], given.seconds, given.first)]
@@ -166,7 +161,6 @@ def _parse(arguments: Sequence[str] | None, known: Iterable[str]) -> argparse.Na
     parser.add_argument("--full", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--only-with", help=argparse.SUPPRESS)
     parser.add_argument("--alone", nargs="*", default=(), help=argparse.SUPPRESS)
-    parser.add_argument("--sings", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--over", default="servicebus", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if unknown := set(given.names) - set(known):

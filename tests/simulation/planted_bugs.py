@@ -4,7 +4,7 @@ from collections.abc import Mapping, Set
 
 from cosmos_outbox.settings.transports import Name
 from tests.simulation.planted_deployments import DEPLOYMENTS
-from tests.simulation.planted_reading import CANARY, LISTS
+from tests.simulation.planted_reading import LISTS
 from tests.simulation.planted_together import TOGETHER
 from tests.simulation.planted_transports import TRANSPORTS
 from tests.torture.planted_bugs import Planted
@@ -39,7 +39,6 @@ ALONE: Mapping[str, Set[str]] = {
         "store.throttled",
     },
     "trigger-returns-when-the-store-is-away": {"triggers", "store away"},
-    "what-is-heard-late-stays-lost": {"bus.buried"},
 }
 """In every seed these kinds happen, and no others: what it takes comes together ten times as often."""
 
@@ -66,7 +65,6 @@ _NO_PROFILE = "the simulation alone"
 _CHANGE_ONCE = "cosmos_outbox/outbox/change_once.py"
 
 MEETING: tuple[Planted, ...] = (
-    *CANARY,
     *LISTS,
     *TOGETHER,
     *(bug for bugs in DEPLOYMENTS.values() for bug in bugs),

@@ -1,22 +1,9 @@
-"""Bugs of who only reads: what listens to the canary, hunted where it sings, and what leafs through lists."""
+"""Bugs of what leafs through lists."""
 
 from tests.torture.planted_bugs import Planted
 
-_LISTENER = "cosmos_outbox/inbox/canary.py"
 _NO_PROFILE = "the simulation alone"
-_LOST = ("lost, says the canary",)
 _PAGING, _LIST = "cosmos_outbox/cosmos/store/paging.py", ("a list",)
-
-CANARY: tuple[Planted, ...] = (
-    Planted(
-        "what-is-heard-late-stays-lost",  # a song that went to the dead letters, and came back
-        _LISTENER,
-        "            each for each in before.missing if now - each.since < REMEMBERED and each.sequence != sequence\n",
-        "            each for each in before.missing if now - each.since < REMEMBERED\n",
-        _NO_PROFILE,
-        _LOST,
-    ),
-)
 
 LISTS: tuple[Planted, ...] = (
     Planted(

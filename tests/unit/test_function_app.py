@@ -131,15 +131,6 @@ def _leave(task: Task | None, event: Event) -> None:
     """Changes nothing."""
 
 
-def test_the_canary_sings_and_is_heard_only_where_a_setting_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = []
-    for wanted in ("", "true"):
-        monkeypatch.setenv("CANARY", wanted)
-        names = {str(each.get_function_name()) for each in function_app(service).get_functions()}
-        there.append(sorted(names & {"sing_canary", "canary", "watch_canary"}))
-    assert there == [[], ["canary", "sing_canary", "watch_canary"]]
-
-
 @EVERY_APP
 def test_the_subscribers_receive_by_session(app: str) -> None:
     if app == "examples.imports.function_app":

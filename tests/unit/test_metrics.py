@@ -454,11 +454,3 @@ def test_the_gauges_of_the_relay_are_reported_as_they_were_set(recorded: Recorde
     names = ("backlog", "oldest_waiting", "average_waiting", "ttl_used")
     told = [recorded.gauge(f"outbox.relay.{name}") for name in names]
     assert told == [12, 61, 20.5, 0.25]
-
-
-def test_the_canary_tells_what_is_lost_and_each_delay_once(recorded: Recorded) -> None:
-    gauges.canary(0, 1.5)
-    gauges.canary(1, 2.5)
-    gauges.canary(1, None)
-    assert recorded.gauge("outbox.canary.lost") == 1
-    assert recorded.points("outbox.canary.delay") == [({}, 2)]

@@ -60,11 +60,11 @@ def test_the_setting_beats_the_declaration(bookings: Service) -> None:
 
 def test_queues_are_named_by_the_setting_or_by_the_subscriptions(bookings: Service) -> None:
     named = bookings.settings(QUEUES | {"STORAGEQUEUE_QUEUES": "one, two,one"}).transport
-    canary = bookings.settings(QUEUES | {"CANARY": "true"}).transport
+    subscribed = bookings.settings(QUEUES).transport
     assert isinstance(named, StorageQueue)
-    assert isinstance(canary, StorageQueue)
+    assert isinstance(subscribed, StorageQueue)
     assert named.queues == ("one", "two")
-    assert canary.queues == ("booking-mails", "calls", "canary")
+    assert subscribed.queues == ("booking-mails", "calls")
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_the_triggers_are_those_of_the_transport(bookings: Service, monkeypatch:
 
 def test_who_only_subscribes_has_a_transport_too() -> None:
     mailing = SubscriberService("mailing", None, transport="storagequeue")  # type: ignore[arg-type]  # not opened
-    assert mailing.declared_transport({}).transport == "storagequeue"
+    assert mailing.declared_transport().transport == "storagequeue"
 
 
 def test_a_queue_of_service_bus_has_a_trigger_of_its_own_and_one_subscriber(

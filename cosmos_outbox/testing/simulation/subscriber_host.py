@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 from cosmos_outbox.testing.simulation.host import STOP_SECONDS, Host
-from cosmos_outbox.wiring.canary import with_canary
 from cosmos_outbox.wiring.service import Wired
 from cosmos_outbox.wiring.subscription import Subscription
 
@@ -66,6 +65,6 @@ def _functions(wired: Wired) -> "Mapping[str, Function]":
     from cosmos_outbox.functions.subscription import subscription_functions  # noqa: PLC0415
 
     app = func.FunctionApp()
-    for each in with_canary(wired.service.subscribers, wired.settings.canary):
+    for each in wired.service.subscribers:
         app.register_functions(subscription_functions(wired.service, each))
     return {str(each.get_function_name()): each for each in app.get_functions()}

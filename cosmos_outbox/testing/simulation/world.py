@@ -135,7 +135,6 @@ class World:
         environment = {"COSMOS": f"AccountEndpoint=https://x.invalid/;AccountKey={KEY};"}
         self._settings = of.service.settings(environment | plan.settings)
         subscriptions = [self._settings.name(each.subscription) for each in of.service.subscribers]
-        subscriptions += [self._settings.canary] if self._settings.canary else []
         self._chance = plan.chance("world")
         rules = Rules(duplicate_window_seconds=plan.duplicate_window_seconds)
         bus = other_side(
