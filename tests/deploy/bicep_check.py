@@ -1,126 +1,142 @@
-"""Checks Bicep files without a compiler: each resource against Azure's types, each name against its declaration, each
-module's parameters and outputs against the module's file.
+"""Compares each resource in the Bicep files with Azure's published types, as far as literals and variables tell.
 
-What the compiler does besides is not done here: it evaluates expressions, and knows every function's parameters. The
-compiler runs in CI; this check runs in every ``make test``.
+Names, functions, modules and expressions are the compiler's, which runs in CI.
 """
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from tree_sitter import Node
+import tree_sitter_bicep
+from tree_sitter import Language, Node, Parser
 
-from tests.deploy import bicep_syntax as syntax
-from tests.deploy.bicep_kinds import Check, Expression, Types, declared_kind
-from tests.deploy.bicep_syntax import Declaration, Source
+from tools.bicep_types import DATA, READ_ONLY, REQUIRED
 
-BICEPS_OWN = {"parent", "scope", "dependsOn"}
-"""Properties of a resource that are the language's."""
-BY_THE_NAME = {"type", "apiVersion"}
-"""Properties that the type's name gives."""
-_FUNCTIONS = """
-any array base64 base64ToJson base64ToString bool cidrHost cidrSubnet coalesce concat contains dataUri
-dateTimeAdd dateTimeFromEpoch dateTimeToEpoch deployer deployment empty endsWith environment
-extensionResourceId fail filter first flatten format groupBy guid indexOf int intersection items join json
-last lastIndexOf length loadFileAsBase64 loadJsonContent loadTextContent loadYamlContent managementGroup map
-mapValues max min newGuid objectKeys padLeft parseCidr pickZones range readEnvironmentVariable reduce
-reference replace resourceGroup resourceId shallowMerge skip sort split startsWith string subscription
-subscriptionResourceId substring take tenant tenantResourceId toLower toObject toUpper trim tryGet union
-uniqueString uri uriComponent uriComponentToString utcNow
-"""
-"""https://learn.microsoft.com/azure/azure-resource-manager/bicep/bicep-functions"""
+_PARSER = Parser(Language(tree_sitter_bicep.language()))
+_LITERALS = {"object": "object", "array": "array", "for_statement": "array", "string": "string", "number": "int",
+             "boolean": "bool"}  # fmt: skip
+_OF_THE_LANGUAGE = {"parent", "scope", "dependsOn"}
+_BY_THE_NAME = {"type", "apiVersion"}
 
 
-def faults(folder: Path, types: Types) -> list[str]:
+def faults(folder: Path) -> list[str]:
     """What is wrong in the Bicep files of a folder: a line for each fault, with its file."""
-    found = []
-    for path in sorted(folder.rglob("*.bicep")):
-        try:
-            found += [f"{path.name}: {fault}" for fault in _of(Source.read(path), Check(types))]
-        except syntax.Unreadable as error:
-            found.append(str(error))
-    return list(dict.fromkeys(found))
+    return [fault for path in sorted(folder.rglob("*.bicep")) for fault in _of(path)]
 
 
-def _of(source: Source, check: Check) -> Iterator[str]:
-    yield from _names(source)
-    for each in source.of("resource").values():
-        yield from _resource(each, source, check)
-    for each in source.of("module").values():
-        yield from _module(each, source, check)
-
-
-def _names(source: Source) -> Iterator[str]:
-    """Each name is declared once, and each parameter and variable is used."""
-    used: set[str] = set()
-    seen: set[tuple[bool, str]] = set()
-    for each in source.declarations:
-        key = (each.kind == "output", each.name)
-        if key in seen:
-            yield f"{each.name} is declared twice"
-        seen.add(key)
-        if each.value is not None:
-            used |= set(syntax.names(each.value))
-            yield from _read(each.name, each.value, source)
-    for each in source.declarations:
-        if each.kind in {"parameter", "variable"} and each.name not in used:
-            yield f"{each.name} is declared and not used"
-    for module, output in re.findall(r"\b(\w+)!?\.outputs\.(\w+)", source.code):
-        declared = source.of("module").get(module)
-        file = source.path.parent / declared.reference if declared else None
-        if file and file.exists() and output not in Source.read(file).of("output"):
-            yield f"{module} has no output {output}"
-
-
-def _read(where: str, value: Node, source: Source) -> Iterator[str]:
-    """What an expression reads is there."""
-    for name in dict.fromkeys(syntax.names(value)):
-        if source.named(name) is None:
-            yield f"{where}: {name} is not declared"
-    for called in syntax.functions(value):
-        if called not in _FUNCTIONS.split():
-            yield f"{where}: there is no function {called}"
-    if any(inner.type == "resource_declaration" for inner in syntax.descendants(value)):
-        yield f"{where}: a resource inside of another is not checked: give it a parent"
-
-
-def _resource(declared: Declaration, source: Source, check: Check) -> Iterator[str]:
-    wanted = check.types.resources.get(declared.reference)
-    if wanted is None:
-        yield f"{declared.name}: the tests do not have the type {declared.reference}: run tools.bicep_types"
-    elif not declared.existing:
-        assert declared.value is not None
-        body = Expression(declared.body, source).at(declared.body, *syntax.loops(declared.value))
-        for fault in check.faults(wanted, body, declared.name):
-            if not _biceps_business(fault, declared.name):
-                yield fault
-
-
-def _biceps_business(fault: str, resource: str) -> bool:
-    own = {f"{resource}: no property {name}" for name in BICEPS_OWN}
-    return fault in own | {f"{resource}: {name} is missing" for name in BY_THE_NAME}
-
-
-def _module(declared: Declaration, source: Source, check: Check) -> Iterator[str]:
-    file = source.path.parent / declared.reference
-    if not file.exists():
-        yield f"{declared.name}: there is no {declared.reference}"
+def _of(path: Path) -> Iterator[str]:
+    root = _PARSER.parse(path.read_bytes()).root_node
+    if root.has_error:
+        yield f"{path.name}: is no Bicep"
         return
-    wanted = Source.read(file).of("parameter")
-    body = dict(syntax.properties(declared.body))
-    given = dict(syntax.properties(body["params"])) if "params" in body else {}
-    for name, value in given.items():
-        if name not in wanted:
-            yield f"{declared.name}: {file.name} has no parameter {name}"
+    data = json.loads(DATA.read_text())
+    variables = {
+        _text(each.named_children[0]): each.named_children[-1]
+        for each in root.named_children
+        if each.type == "variable_declaration"
+    }
+    for each in root.named_children:
+        if each.type != "resource_declaration" or any(child.type == "existing" for child in each.children):
             continue
-        kind, allowed = declared_kind(wanted[name].type), wanted[name].allowed()
-        place = Expression(value, source).at(value, *syntax.loops(declared.value or value))
-        for each in place.alternatives():
-            if "any" not in {kind, each.kind()} and each.kind() not in {kind, "null"}:
-                yield f"{declared.name}.{name}: {each.written()} is {each.kind()}, and {kind} is wanted"
-            wrong = [text for text in each.texts() if allowed and text not in allowed]
-            yield from (f"{declared.name}.{name}: {text} is none of {', '.join(allowed)}" for text in wrong)
-    for name, parameter in wanted.items():
-        if name not in given and not parameter.optional:
-            yield f"{declared.name}: parameter {name} of {file.name} is missing"
+        name, kind, *_, body = each.named_children
+        while body.type in {"if_statement", "for_statement"}:
+            body = body.named_children[-1]
+        if _text(kind) in data["resources"]:
+            check = _Check(data["nodes"], variables)
+            found = check.faults(data["resources"][_text(kind)], body, _text(name))
+            yield from (f"{path.name}: {fault}" for fault in found)
+        else:
+            yield f"{path.name}: {_text(kind)} is not in {DATA.name}: run tools.bicep_types"
+
+
+def _text(node: Node) -> str:
+    return (node.text or b"").decode().strip("'")
+
+
+def _is_plain(node: Node) -> bool:
+    return not any(each.type == "interpolation" for each in node.named_children)
+
+
+@dataclass(frozen=True)
+class _Check:
+    nodes: list[dict[str, Any]]
+    variables: Mapping[str, Node]
+
+    def faults(self, wanted: Any, given: Node, where: str) -> Iterator[str]:
+        """What is wrong with an expression, each with the place in the resource."""
+        type_ = self.nodes[wanted] if isinstance(wanted, int) else {"plain": wanted}
+        for each in self._alternatives(given):
+            kind, needed = _LITERALS.get(each.type), _kind(type_)
+            if kind is None or needed == "any":
+                continue
+            if kind != needed:
+                yield f"{where}: {_text(each)} is {kind}, and {needed} is wanted"
+            elif kind == "object":
+                yield from self._object(type_, each, where)
+            elif each.type == "array":
+                for item in each.named_children:
+                    yield from self.faults(type_["items"], item, f"{where}[]")
+            elif each.type == "for_statement":
+                yield from self.faults(type_["items"], each.named_children[-1], f"{where}[]")
+            elif _is_plain(each):
+                yield from _value(type_, _text(each), where, number=kind == "int")
+
+    def _alternatives(self, node: Node) -> Iterator[Node]:
+        """Both sides of a condition, and what a variable stands for."""
+        if node.type in {"parenthesized_expression", "if_statement"}:
+            yield from self._alternatives(node.named_children[-1])
+        elif node.type == "ternary_expression":
+            for each in node.named_children[1:]:
+                yield from self._alternatives(each)
+        elif node.type == "identifier" and _text(node) in self.variables:
+            yield from self._alternatives(self.variables[_text(node)])
+        else:
+            yield node
+
+    def _object(self, type_: dict[str, Any], given: Node, where: str) -> Iterator[str]:
+        values = {
+            _text(each.named_children[0]): each.named_children[-1]
+            for each in given.named_children
+            if each.type == "object_property" and _is_plain(each.named_children[0])
+        }
+        allowed = dict(type_["properties"])
+        if "by" in type_:
+            chosen = values.get(type_["by"])
+            if chosen is None or chosen.type != "string" or not _is_plain(chosen):
+                return  # which properties there are is decided at run time
+            allowed |= type_["each"].get(_text(chosen), {})
+        top = "." not in where
+        for name, value in values.items():
+            if name in allowed and allowed[name][0] & READ_ONLY:
+                yield f"{where}.{name}: can only be read"
+            elif name in allowed or "others" in type_:
+                inner = allowed[name][1] if name in allowed else type_["others"]
+                yield from self.faults(inner, value, f"{where}.{name}")
+            elif not (top and name in _OF_THE_LANGUAGE):
+                yield f"{where}: no property {name}"
+        given_by_name = _BY_THE_NAME if top else set()
+        for name in allowed.keys() - values.keys() - given_by_name:
+            if allowed[name][0] & REQUIRED:
+                yield f"{where}: {name} is missing"
+
+
+def _kind(type_: dict[str, Any]) -> str:
+    if "properties" in type_:
+        return "object"
+    if "items" in type_:
+        return "array"
+    return ("string" if type_["values"] else "any") if "values" in type_ else str(type_["plain"])
+
+
+def _value(type_: dict[str, Any], text: str, where: str, *, number: bool) -> Iterator[str]:
+    size = int(text) if number else len(text)
+    least, most = ("minValue", "maxValue") if number else ("minLength", "maxLength")
+    if type_.get("values") and text not in type_["values"]:
+        yield f"{where}: {text} is none of {', '.join(type_['values'])}"
+    if not type_.get(least, size) <= size <= type_.get(most, size):
+        yield f"{where}: {text} is out of range"
+    if "pattern" in type_ and not re.search(type_["pattern"], text):
+        yield f"{where}: {text} does not match {type_['pattern']}"
