@@ -89,7 +89,6 @@ class Relay:
                     reason,
                 )
             raise
-        self.saying.reset()
         telemetry.last_success.now()
         self.originals.forget(events)
         self.accepted.forget(events)

@@ -30,8 +30,8 @@ PLANTED = (
     Planted(
         "undelivered-page-counts-as-done",
         "cosmos_outbox/outbox/relay.py",
-        "            raise\n        self.saying.reset()\n",
-        "            return Forwarded()\n        self.saying.reset()\n",
+        "            raise\n        telemetry.last_success.now()\n",
+        "            return Forwarded()\n        telemetry.last_success.now()\n",
         "floods",
         _GAP,
     ),

@@ -1,12 +1,12 @@
 """A broker that refuses everything alike parks nobody at first; poison parks its aggregate, and ends in any case."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
 
 from cosmos_outbox.kernel.clock import SYSTEM, using
-from cosmos_outbox.outbox.errors import NotDelivered
+from cosmos_outbox.outbox.errors import NotDelivered, Throttled
 from cosmos_outbox.outbox.feed import FeedEvent
 from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.page import Forwarded
@@ -39,6 +39,19 @@ class Refusing(BusPublisher):
 
     def refuse(self, *contacts: str, reason: str = NEVER) -> None:
         self.reasons |= {contact_id(contact): reason for contact in contacts}
+
+
+@dataclass
+class ThrottledTwice(FakeParkingLot):
+    """Refuses the first two aggregates that are to be parked."""
+
+    refusals: int = 2
+
+    async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> Collection[str]:
+        if self.refusals:
+            self.refusals -= 1
+            raise Throttled("too many requests", retry_after_seconds=1.0)
+        return await super().park(marker, events)
 
 
 @dataclass
@@ -84,18 +97,51 @@ async def test_a_page_that_is_refused_alike_waits_and_parks_nobody_while_somebod
     assert (await bench.forward("a", "b", "c")).sent == 3
 
 
-async def test_another_reason_has_a_patience_of_its_own() -> None:
+async def test_reasons_that_change_do_not_renew_the_patience() -> None:
+    """Two partitions of poison, each with words of its own, must not wait for each other."""
     bench = Bench()
     bench.publisher.refuse("a", "b", reason="the first reason")
-    with pytest.raises(NotDelivered, match="the first reason"):
-        await bench.forward("a", "b")
-    bench.publisher.refuse("a", "b")
-    for bench.now in (60.0, 360.0, 60.0 + PATIENCE_SECONDS - 1):
-        await bench.waits("a", "b")
+    bench.publisher.refuse("c", "d")
+    for bench.now in (0.0, 300.0, PATIENCE_SECONDS - 1):
+        with pytest.raises(NotDelivered, match="the first reason"):
+            await bench.forward("a", "b")
+        await bench.waits("c", "d")
     assert bench.parked == set()
-    bench.now += 1
-    await bench.waits("a", "b")
+    bench.now = PATIENCE_SECONDS
+    with pytest.raises(NotDelivered):
+        await bench.forward("a", "b")
     assert bench.parked == {"a"}
+
+
+async def test_poison_of_one_partition_is_parked_while_another_delivers() -> None:
+    """Partition 1 holds two poisoned aggregates; partition 2 has an event accepted between its attempts."""
+    bench = Bench()
+    bench.publisher.refuse("a", "b")
+    await bench.waits("a", "b")
+    bench.now += 1
+    assert (await bench.forward("c")).sent == 1
+    bench.now += 1
+    assert (await bench.forward("a", "b")).parked == 2
+
+
+async def test_poison_whose_parking_failed_is_parked_at_the_next_attempt() -> None:
+    """The good event of the page is known as sent by then: this attempt sends nothing that is accepted."""
+    bench = Bench(lot=ThrottledTwice())
+    bench.publisher.refuse("a", "b")
+    with pytest.raises(NotDelivered):
+        await bench.forward("a", "b", "c")
+    bench.now += 1
+    await bench.forward("a", "b", "c")
+    assert bench.parked == {"a", "b"}
+
+
+async def test_a_broker_that_breaks_after_an_acceptance_parks_nobody() -> None:
+    bench = Bench()
+    assert (await bench.forward("a")).sent == 1
+    bench.now += 1
+    bench.publisher.refuses_all = True
+    await bench.waits("b", "c")
+    assert bench.parked == set()
 
 
 async def test_a_page_of_poison_alone_ends_one_aggregate_at_a_time() -> None:
