@@ -146,11 +146,6 @@ class MemoryContainer(Container):
         """Store all writes, or none. Raises StoreFailed."""
         return self._faults.meet_write(lambda: self.documents.execute(partition_key, writes))
 
-    async def exists(self, item_id: str, partition_key: Key) -> bool:
-        """Whether the document is there."""
-        self._faults.meet_read()
-        return self.documents.read(item_id, partition_key) is not None
-
     async def fence(self, partition_key: Key) -> None:
         """Each read is as new as the last write."""
 

@@ -29,8 +29,8 @@ class Stripped(Container):
             self._sessions._tokens.pop(self.paths.text(partition_key), None)
         return etags, None
 
-    async def read(self, item_id: str, partition_key: Key) -> Item | None:
-        return None
+    async def read(self, item_id: str, partition_key: Key, *, consistent: bool = False) -> Item | None:
+        return await super().read(item_id, partition_key, consistent=True) if consistent else None
 
 
 async def test_where_no_answer_has_a_token_nothing_is_concluded_from_an_old_read(

@@ -308,18 +308,17 @@ async def test_another_body_is_refused_and_another_condition_is_not(heaps: Insta
 class Meeting(Failing):
     """A container at which something happens before the n-th read of an aggregate that has a session."""
 
-    async def read(self, item_id: str, partition_key: Key) -> Item | None:
+    async def read(self, item_id: str, partition_key: Key, *, consistent: bool = False) -> Item | None:
+        if consistent:
+            await self.fence(partition_key)
         if item_id == partition_key and self.seen(partition_key) is not None and self.meets:
             await self.meets.pop(0)()
-        return await super().read(item_id, partition_key)
+        found = await super().read(item_id, partition_key)
+        if consistent and item_id != partition_key and self.looked:
+            await self.looked.pop(0)()
+        return found
 
     meets: list[Callable[[], Awaitable[None]]]
-
-    async def exists(self, item_id: str, partition_key: Key) -> bool:
-        there = await super().exists(item_id, partition_key)
-        if item_id != partition_key and self.looked:
-            await self.looked.pop(0)()
-        return there
 
     looked: list[Callable[[], Awaitable[None]]]
 
@@ -369,10 +368,10 @@ class Lagging(Failing):
 
     old: Item
 
-    async def read(self, item_id: str, partition_key: Key) -> Item | None:
-        if item_id == self.old["id"] and self.seen(partition_key) is None:
+    async def read(self, item_id: str, partition_key: Key, *, consistent: bool = False) -> Item | None:
+        if item_id == self.old["id"] and not consistent and self.seen(partition_key) is None:
             return self.old
-        return await super().read(item_id, partition_key)
+        return await super().read(item_id, partition_key, consistent=consistent)
 
 
 async def lagging(heaps: Instances, name: str) -> Aggregates:

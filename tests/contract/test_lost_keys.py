@@ -46,11 +46,11 @@ class Fragile(Container):
             await self.after.pop(0)()
         return etags
 
-    async def read(self, item_id: str, partition_key: Key) -> Item | None:
-        if self.old_reads and self.seen(partition_key) is None:
+    async def read(self, item_id: str, partition_key: Key, *, consistent: bool = False) -> Item | None:
+        if self.old_reads and not consistent and self.seen(partition_key) is None:
             self.old_reads -= 1
             return None
-        return await super().read(item_id, partition_key)
+        return await super().read(item_id, partition_key, consistent=consistent)
 
 
 class Died(BaseException):

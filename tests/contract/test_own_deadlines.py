@@ -222,9 +222,9 @@ class OldAtFirst(Failing):
 
     old: Item | None
 
-    async def read(self, item_id: str, partition_key: Key) -> Item | None:
+    async def read(self, item_id: str, partition_key: Key, *, consistent: bool = False) -> Item | None:
         old, self.old = self.old, None
-        return old or await super().read(item_id, partition_key)
+        return old or await super().read(item_id, partition_key, consistent=consistent)
 
 
 async def test_what_an_old_state_does_not_allow_is_decided_by_the_newest(seats: Seats) -> None:

@@ -161,7 +161,7 @@ async def test_after_a_read_that_no_replica_could_answer_and_no_other_a_fence_co
 
 
 @pytest.mark.parametrize("has_token", [True, False])
-async def test_what_is_found_to_exist_is_seen_by_the_next_read(
+async def test_a_consistent_read_misses_no_write_of_another_process(
     container: LateOnce, cosmos: Service, *, has_token: bool
 ) -> None:
     async with another(container) as elsewhere:
@@ -169,9 +169,10 @@ async def test_what_is_found_to_exist_is_seen_by_the_next_read(
     await cosmos.faults.add("lag", container=CONTACTS, seconds=600, count=None)
     if not has_token:
         await cosmos.faults.add("no-session-token", container=CONTACTS, operation="batch", count=None)
-    assert await container.exists("second", "key")
+    assert await container.read("second", "key") is None, "the replica lags"
+    assert await container.read("second", "key", consistent=True) is not None
     assert await container.read("second", "key") is not None
-    assert not await container.exists("third", "key")
+    assert await container.read("third", "key", consistent=True) is None
 
 
 async def test_what_a_read_has_found_gone_stays_gone(container: LateOnce, cosmos: Service) -> None:

@@ -90,10 +90,10 @@ class Failing(Container):
         kind = Kind.THROTTLED if loss is Loss.THROTTLED else Kind.PASSING
         raise StoreFailed(Failure(kind, "lost", answer_lost=True))
 
-    async def read(self, item_id: str, partition_key: Key) -> Item | None:
-        if self.seen(partition_key) is None:
+    async def read(self, item_id: str, partition_key: Key, *, consistent: bool = False) -> Item | None:
+        if not consistent and self.seen(partition_key) is None:
             return None
-        return await super().read(item_id, partition_key)
+        return await super().read(item_id, partition_key, consistent=consistent)
 
     async def page(
         self,

@@ -29,9 +29,9 @@ class Stored(MemoryContainer):
         super().__init__()
         self.asked: list[tuple[str, Key]] = []
 
-    async def read(self, item_id: str, partition_key: Key) -> Item | None:
+    async def read(self, item_id: str, partition_key: Key, *, consistent: bool = False) -> Item | None:
         self.asked.append((item_id, partition_key))
-        return await super().read(item_id, partition_key)
+        return await super().read(item_id, partition_key, consistent=consistent)
 
     async def put(self, *items: Item) -> None:
         for item in items:
@@ -127,7 +127,7 @@ async def test_a_broken_document_that_is_gone_keeps_the_reason_why_it_is_broken(
 class NotAskedFor(Stored):
     """Of some names the SDK makes no request: it says so before it sends anything."""
 
-    async def read(self, item_id: str, partition_key: Key) -> Item | None:
+    async def read(self, item_id: str, partition_key: Key, *, consistent: bool = False) -> Item | None:
         raise ValueError("Id contains illegal chars.")
 
 

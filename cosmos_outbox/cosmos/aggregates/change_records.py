@@ -11,7 +11,7 @@ from cosmos_outbox.cosmos.aggregates.once import PATIENCE_SECONDS, Once, WriteRe
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.kernel.clock import monotonic
-from cosmos_outbox.outbox.errors import PreconditionFailed, Unavailable
+from cosmos_outbox.outbox.errors import PreconditionFailed
 from cosmos_outbox.outbox.unit_of_work import ChangeRecord
 
 CHANGE_TYPE = "changeRecord"
@@ -33,15 +33,11 @@ class CosmosChangeRecords:
         """The record, by a fence of its own. Raises Throttled, Unavailable."""
         item_id = _id(name)
         try:
-            if not await self.container.exists(item_id, partition_key):
-                return None
-            item = await self.container.read(item_id, partition_key)
+            item = await self.container.read(item_id, partition_key, consistent=True)
         except StoreFailed as error:
             raise error.failure.error() from error
         if item is None:
-            raise Unavailable(
-                "the record of the Idempotency-Key expired at this moment: send the request again"
-            )
+            return None
         data = item["data"]
         return ChangeRecord(name, data["fingerprint"], data["sequence"], data["refused"])
 

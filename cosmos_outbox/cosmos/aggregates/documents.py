@@ -82,9 +82,9 @@ def check_id(aggregate: Aggregate[Any]) -> None:
             f"the id of a {aggregate.aggregate_type} has {len(aggregate_id)} characters, and its events could not be "
             f"sent: an id has 1 to {_ID_LENGTH} characters"
         )
-    if aggregate_id == FENCE or aggregate_id.startswith(request_id("")):
+    if aggregate_id.startswith((FENCE, request_id(""))):
         raise Unpublishable(
-            f"the id of a {aggregate.aggregate_type} is {FENCE}, or begins with {request_id('')}, as documents of the "
+            f"the id of a {aggregate.aggregate_type} begins with {FENCE} or {request_id('')}, as documents of the "
             "outbox itself do: put something before it"
         )
 

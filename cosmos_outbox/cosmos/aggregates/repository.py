@@ -24,8 +24,17 @@ class AggregateReader:
 
     async def get(self, kind: type[A], aggregate_id: str, partition_key: str) -> Versioned[A]:
         """The aggregate and its version. Raises AggregateNotFound, Throttled, Unavailable."""
+        return await self._get(kind, aggregate_id, partition_key, consistent=False)
+
+    async def newest(self, kind: type[A], aggregate_id: str, partition_key: str) -> Versioned[A]:
+        """As :meth:`get`, but no committed write is missed. Raises as :meth:`get` does."""
+        return await self._get(kind, aggregate_id, partition_key, consistent=True)
+
+    async def _get(
+        self, kind: type[A], aggregate_id: str, partition_key: str, *, consistent: bool
+    ) -> Versioned[A]:
         try:
-            item = await self.container.read(aggregate_id, partition_key)
+            item = await self.container.read(aggregate_id, partition_key, consistent=consistent)
         except StoreFailed as error:
             raise error.failure.error() from error
         if item is not None and item.get("type") == kind.aggregate_type:
@@ -33,16 +42,6 @@ class AggregateReader:
             if not stored.aggregate.deleted:
                 return stored
         raise AggregateNotFound(f"there is no {kind.aggregate_type} {aggregate_id}")
-
-    async def newest(self, kind: type[A], aggregate_id: str, partition_key: str) -> Versioned[A]:
-        """As :meth:`get`, but behind a fence: no committed write is missed. Raises as :meth:`get` does."""
-        try:
-            there = await self.container.exists(aggregate_id, partition_key)
-        except StoreFailed as error:
-            raise error.failure.error() from error
-        if not there:
-            raise AggregateNotFound(f"there is no {kind.aggregate_type} {aggregate_id}")
-        return await self.get(kind, aggregate_id, partition_key)
 
     async def page(
         self, kind: type[A], size: int, continuation_token: str | None, selection: Selection
@@ -77,9 +76,7 @@ class CosmosRequestRecords:
         """The record, or None, which proves nothing unless ``newest``. Raises Throttled, Unavailable."""
         item_id, partition_key = request_id(name), aggregate.partition_key
         try:
-            if newest and not await self._container.exists(item_id, partition_key):
-                return None
-            item = await self._container.read(item_id, partition_key)
+            item = await self._container.read(item_id, partition_key, consistent=newest)
         except StoreFailed as error:
             raise error.failure.error() from error
         return None if item is None else request_from_item(type(aggregate), item)

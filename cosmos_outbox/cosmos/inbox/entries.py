@@ -101,14 +101,9 @@ class CosmosEntries(Generic[S]):
 async def newest_item(container: Container, key: AggregateKey) -> Item | None:
     """The item of an aggregate, behind a fence; None: it is proven that there is none. Raises StoreAway."""
     try:
-        if not await container.exists(key.id, key.id):
-            return None
-        item = await container.read(key.id, key.id)
+        return await container.read(key.id, key.id, consistent=True)
     except StoreFailed as error:
         raise failed(key, error.failure) from error
-    if item is None:  # deleted or expired since, or the replica is behind: the next attempt tells
-        raise StoreAway(f"the store shows an old state of {key}: try again")
-    return item
 
 
 def failed(key: AggregateKey, failure: Failure) -> StoreAway | Unstorable:

@@ -61,12 +61,10 @@ class OwnSource(Generic[S]):
         """Where it was found, behind a fence; None: it is not there, which proves nothing of other partitions."""
         found = await self._locate(key)
         partition = None if found is None else self.container.paths.of(found)
-        if found is None or partition is None or not await self.container.exists(found["id"], partition):
+        if found is None or partition is None:
             return None
-        item = await self.container.read(found["id"], partition)
-        if item is None:
-            raise StoreAway(f"the store shows an old state of {key}: try again")
-        return item if self.documents.is_of(item, key.id) else None
+        item = await self.container.read(found["id"], partition, consistent=True)
+        return item if item is not None and self.documents.is_of(item, key.id) else None
 
     async def _look_for(self, key: AggregateKey) -> Item | None:
         """Behind a fence in every physical partition; None: it is proven that there is none."""

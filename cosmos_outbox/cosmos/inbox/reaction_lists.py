@@ -61,11 +61,10 @@ class CosmosTargetLists:
         """The list: None is proof, of now. Raises StoreAway."""
         list_id = document_id(name)
         try:
-            if not await self.container.exists(list_id, list_id):
-                return None
+            item = await self.container.read(list_id, list_id, consistent=True)
         except StoreFailed as error:
             raise store_away(error.failure) from error
-        return await self.read(name)
+        return None if item is None else targets_of(item)
 
     async def create(self, name: str, targets: Mapping[str, str], reason: str, until: float) -> None:
         """Store a list. Raises RecordChanged, StoreAway."""

@@ -62,13 +62,11 @@ class CosmosReactions(Generic[A]):
         """The record, behind a fence of its own. Raises StoreAway."""
         item_id = record_id(place)
         try:
-            if not await self.container.exists(item_id, place.partition_key):
-                return None
-            item = await self.container.read(item_id, place.partition_key)
+            item = await self.container.read(item_id, place.partition_key, consistent=True)
         except StoreFailed as error:
             raise store_away(error.failure) from error
         if item is None:
-            raise StoreAway("the record of the message has expired at this moment: it is tried again")
+            return None
         data = item["data"]
         return ReactionRecord(
             ReactionOutcome(data["outcome"]),

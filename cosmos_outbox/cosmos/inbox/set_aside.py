@@ -167,8 +167,8 @@ class CosmosSetAside:
         """One record, open or closed. Raises NotSetAside, StoreAway."""
         try:
             item = await self.container.read(record_id, self.subscription)
-            if item is None and await self.container.exists(record_id, self.subscription):
-                item = await self.container.read(record_id, self.subscription)
+            if item is None:
+                item = await self.container.read(record_id, self.subscription, consistent=True)
         except StoreFailed as error:
             raise store_away(error.failure) from error
         if item is None:

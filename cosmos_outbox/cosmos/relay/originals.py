@@ -14,7 +14,7 @@ from typing import Any
 
 from cosmos_outbox.cosmos.aggregates.documents import DIGEST, EventReader, digest, is_as_committed
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
-from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import Key, PartitionKeyPaths
 from cosmos_outbox.outbox.errors import hindrance
@@ -121,10 +121,8 @@ class CosmosOriginals:
         partition_key, item_id = place
         self.reread += 1
         item = await self.container.read(item_id, partition_key)
-        if item is None and await self.container.exists(item_id, partition_key):
-            item = await self.container.read(item_id, partition_key)  # now behind the token of that answer
-            if item is None:
-                raise StoreFailed(Failure(Kind.BEHIND, "the store answers with an old state"))
+        if item is None:
+            item = await self.container.read(item_id, partition_key, consistent=True)
         return item
 
     def _as_read(self, delivered: OutboxEvent | Poison, item: Item) -> FeedEvent:

@@ -18,7 +18,7 @@ from cosmos_outbox.cosmos.store.account import read_account
 from cosmos_outbox.cosmos.store.answers import NO_ANSWER, UNREADABLE, age, etags
 from cosmos_outbox.cosmos.store.attempts import noted
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, Failure, Kind, classify
-from cosmos_outbox.cosmos.store.item import FENCE, Item
+from cosmos_outbox.cosmos.store.item import FENCE, FENCE_TOKEN, Item
 from cosmos_outbox.cosmos.store.paging import PageQuery, named, one_page, told_twice
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, Key, PartitionKeyPaths
 from cosmos_outbox.cosmos.store.sessions import SessionTokens
@@ -65,8 +65,13 @@ class Container:
         self.fences = 0
         """How many fences there were since the process began: each costs a write that is refused."""
 
-    async def read(self, item_id: str, partition_key: Key) -> Item | None:
-        """The item, or None when this read sees no item, which is no proof: a replica may lag. Raises StoreFailed."""
+    async def read(self, item_id: str, partition_key: Key, *, consistent: bool = False) -> Item | None:
+        """The item, or None when this read sees no item, which is no proof: a replica may lag. Raises StoreFailed.
+
+        ``consistent``: read after :meth:`fence`: no write that was committed before is missed, and None is proof.
+        """
+        if consistent:
+            await self.fence(partition_key)
         found = await self.read_with_age(item_id, partition_key)
         return None if found is None else found[0]
 
@@ -147,24 +152,13 @@ class Container:
         self._saw(partition_key, token)
         return stored, token
 
-    async def exists(self, item_id: str, partition_key: Key) -> bool:
-        """Whether the item is there, by a write's own answer, which no lagging replica gives. The item is not written.
-
-        Reads that follow see at least the state of that answer. Raises StoreFailed.
-        """
-        refusal = await self._provoke_refusal(item_id, partition_key)
-        there = refusal.kind is Kind.STALE
-        if there:
-            await self._fence_by(refusal, partition_key)
-        return there
-
     async def fence(self, partition_key: Key) -> None:
         """Reads of this partition that follow miss no write that was committed before. Raises StoreFailed.
 
         The token comes from a write that is refused. Should the service's refusal carry no token, a document is written
         that expires within a minute.
         """
-        await self._fence_by(await self._provoke_refusal(FENCE, partition_key), partition_key)
+        await self._fence_by(await self._provoke_refusal(partition_key), partition_key)
 
     async def _fence_after(self, refusal: Failure, partition_key: Key) -> None:
         """As :meth:`fence`; a failure of it does not hide that the answer to the refused batch was lost before."""
@@ -176,7 +170,7 @@ class Container:
 
     async def _fence_by(self, refusal: Failure, partition_key: Key) -> None:
         if refusal.session_token is None:
-            item = self._at(FENCE, partition_key) | {"type": FENCE, "ttl": _FENCE_TTL_SECONDS}
+            item = self._at(FENCE_TOKEN, partition_key) | {"type": FENCE, "ttl": _FENCE_TTL_SECONDS}
             _, token = await self._execute(partition_key, [Write.upsert(item)])
             if token is None:  # a read would prove nothing
                 detail = "no answer has a session token: let the header x-ms-session-token pass every proxy"
@@ -185,7 +179,7 @@ class Container:
     async def _token(self, partition_key: Key) -> str | None:
         """What a read of this partition goes by. Raises StoreFailed."""
         if self._sessions.is_doubted(self.paths.text(partition_key)):
-            await self._fence_by(await self._provoke_refusal(FENCE, partition_key), partition_key)
+            await self._fence_by(await self._provoke_refusal(partition_key), partition_key)
             self._sessions.trust(self.paths.text(partition_key))
         return self._sessions.get(self.paths.text(partition_key))
 
@@ -196,17 +190,21 @@ class Container:
         """The newest session token of an answer about this partition; None: there was none."""
         return self._sessions.get(self.paths.text(partition_key))
 
-    async def _provoke_refusal(self, item_id: str, partition_key: Key) -> Failure:
-        """The answer to a replacement of a version that no item ever had: MISSING or STALE. Raises StoreFailed."""
+    async def _provoke_refusal(self, partition_key: Key) -> Failure:
+        """The answer to a replacement of an item that is never there: MISSING. Raises StoreFailed.
+
+        A store that ignores conditions refuses it too. So the item's absence is relied on, not its version: to replace
+        an item that is there would destroy it behind such a store.
+        """
         self.fences += 1
-        impossible = Write.replace(self._at(item_id, partition_key), _NO_VERSION)
+        impossible = Write.replace(self._at(FENCE, partition_key), _NO_VERSION)
         try:
             await self.execute(partition_key, [impossible])
         except StoreFailed as error:
             if error.failure.kind in (Kind.STALE, Kind.MISSING):
                 return error.failure
             raise
-        raise AssertionError("an item has the version that no item can have")
+        raise AssertionError(f"an item was replaced that nothing ever creates: {FENCE}")
 
     def _at(self, item_id: str, partition_key: Key) -> Item:
         return {"id": item_id, **self.paths.fields(partition_key)}

@@ -9,4 +9,7 @@ KEEP_FOR_EVER = -1
 """The ``ttl`` of an item that never expires."""
 
 FENCE = "outbox-fence"
-"""The id, and the type, of a document that only makes the service tell its state (:mod:`.container`)."""
+"""The id of an item that never exists: the refusal to replace it carries a session token (:mod:`.container`)."""
+
+FENCE_TOKEN = "outbox-fence-token"  # noqa: S105 - an id
+"""The id of the item, of the type ``FENCE``, that is written where a refusal carries no session token."""

@@ -1,0 +1,50 @@
+"""Behind a store that ignores ``If-Match`` in batches, what only reads destroys nothing."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from cosmos_outbox.cosmos.store.client import cosmos_client
+from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.settings.connections import Connection
+from devstack.testing import Service
+from domain.contact import Contact
+from tests.contract.conftest import CosmosStore
+from tests.support.azure import CONTACTS, contacts_database, cosmos_connection
+from tests.support.contacts import DETAILS, NOON
+from tests.support.gaps import gappy
+
+
+pytestmark = pytest.mark.needs_a_socket("the proxy between the SDK and devstack listens on one")
+
+
+@pytest.fixture
+async def store(cosmos_server: Service) -> AsyncIterator[CosmosStore]:
+    async with (
+        contacts_database(cosmos_server) as database,
+        gappy(cosmos_connection(cosmos_server), ["batch-if-match"]) as server,
+    ):
+        client = cosmos_client(Connection(server.connection_string), None)
+        yield CosmosStore(Container(client, database.id, CONTACTS), database.id, CONTACTS)
+        await client.close()
+
+
+async def test_the_gap_is_there(store: CosmosStore) -> None:
+    await store.container.execute("key", [Write.create({"id": "a", "partitionKey": "key"})])
+    changed = {"id": "a", "partitionKey": "key", "changed": True}
+    await store.container.execute("key", [Write.replace(changed, '"a version that no item has"')])
+    found = await store.container.read("a", "key")
+    assert found is not None
+    assert found["changed"] is True
+
+
+async def test_a_consistent_read_leaves_the_aggregate_as_it_is(store: CosmosStore) -> None:
+    contact = Contact.create(DETAILS, at=NOON)
+    async with store.open() as work:
+        work.add(contact)
+        await work.commit()
+    for _ in range(2):
+        async with store.open() as work:
+            found = await work.get(Contact, str(contact.id), newest=True)
+        assert found.aggregate.state.email == DETAILS.email
