@@ -1,21 +1,11 @@
 """What is read and is large goes as gzip to who takes it, over every edge; versions and conditions stay as they are."""
 
 import gzip
-import json
-from dataclasses import replace
-from typing import Any
 
-import httpx
 import pytest
-from fastapi import FastAPI
 
-from cosmos_outbox.http import asgi_app, fastapi_router
 from cosmos_outbox.http.compression import LEAST_BYTES, packed, takes_gzip
 from cosmos_outbox.http.message import Answer, Request
-from cosmos_outbox.kernel import clock
-from cosmos_outbox.testing import call, in_memory
-from function_app import app as contacts
-from tests.support.tasks import service, tasks
 
 LARGE = b"a" * LEAST_BYTES
 
@@ -98,57 +88,3 @@ def test_whom_another_sites_page_makes_ask_with_a_cookie_the_length_tells_nothin
     given = packed(Request("GET", "http://x/y", sent), Answer(200, LARGE))
     assert ("Content-Encoding" in given.headers) is is_packed
     assert given.headers["Vary"] == "Accept-Encoding"
-
-
-def routed(app: Any) -> FastAPI:
-    made = FastAPI()
-    made.include_router(app)
-    return made
-
-
-@pytest.mark.parametrize("edge", ["asgi", "fastapi"])
-async def test_a_list_is_packed_and_a_change_goes_on_from_what_was_read(edge: str) -> None:
-    app: Any = asgi_app(service, [tasks]) if edge == "asgi" else routed(fastapi_router(service, [tasks]))
-    now = clock.utc_now()  # which a list tells: three of them are the same at one moment alone
-    with clock.using(replace(clock.SYSTEM, now=lambda: now)):
-        await _reads_packed_and_goes_on(app)
-
-
-async def _reads_packed_and_goes_on(app: Any) -> None:
-    async with (
-        in_memory(service),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://x") as api,
-    ):
-        gzipped = {"Accept-Encoding": "gzip"}
-        for number in range(10):
-            made = await api.post(
-                "/tasks", json={"title": f"Task {number}", "note": "a note " * 300}, headers=gzipped
-            )
-        found = await api.get("/tasks", headers=gzipped)
-        plain = await api.get("/tasks", headers={"Accept-Encoding": "identity"})
-        assert (found.headers["content-encoding"], "content-encoding" in plain.headers) == ("gzip", False)
-        assert found.json() == plain.json()
-        assert int(found.headers["content-length"]) < int(plain.headers["content-length"]) / 5
-        head = await api.head("/tasks", headers=gzipped)
-        assert [head.headers[name] for name in ("content-encoding", "content-length", "vary")] == [
-            found.headers[name] for name in ("content-encoding", "content-length", "vary")
-        ]
-        one = await api.get(made.headers["Location"].removeprefix("/api"), headers=gzipped)
-        assert "vary" not in made.headers
-        assert ("content-encoding" in one.headers, one.headers["etag"]) == (False, made.headers["etag"])
-        path = f"/tasks/{one.json()['id']}"
-        changed = await api.patch(path, json={"title": "Done"}, headers={"If-Match": one.headers["etag"]})
-        assert changed.status_code == 200
-
-
-async def test_a_function_apps_document_has_one_version_packed_or_not() -> None:
-    gzipped = {"Accept-Encoding": "gzip"}
-    found = await call(contacts, "GET", "/api/openapi.json", headers=gzipped)
-    plain = await call(contacts, "GET", "/api/openapi.json")
-    assert json.loads(gzip.decompress(found.get_body())) == json.loads(plain.get_body())
-    assert found.headers["ETag"] == plain.headers["ETag"]
-    for headers in ({}, gzipped):
-        known = headers | {"If-None-Match": found.headers["ETag"]}
-        again = await call(contacts, "GET", "/api/openapi.json", headers=known)
-        assert (again.status_code, again.get_body(), again.headers["Vary"]) == (304, b"", "Accept-Encoding")
-        assert again.headers["ETag"] == found.headers["ETag"]

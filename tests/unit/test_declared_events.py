@@ -8,9 +8,19 @@ from uuid import UUID, uuid4
 import pytest
 from pydantic import Field, ValidationError
 
+from cosmos_outbox import Origin
 from cosmos_outbox.contracts.schemas import schema
-from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, input_rule
+from cosmos_outbox.cosmos.aggregates.documents import event_item
+from cosmos_outbox.outbox.aggregate import STORED, Aggregate, AggregateState, input_rule
 from cosmos_outbox.outbox.event import DomainEvent, Timestamp, WireModel
+from tests.support.parcels import (
+    OSLO,
+    Address,
+    Moved,
+    Parcel,
+    ParcelState,
+    Tells,
+)
 
 NOON, ONE = datetime(2026, 3, 1, 12, tzinfo=UTC), datetime(2026, 3, 1, 13, tzinfo=UTC)
 
@@ -31,6 +41,7 @@ class BookingState(AggregateState):
     note: Annotated[str, input_rule(_no_longer_allowed)] | None = None
     cancelled: bool = False
     cancelled_at: Timestamp | None = None
+    meals: dict[Literal["lunch", "dinner"], int] | None = None
 
 
 class PublishedBooking(WireModel):
@@ -171,6 +182,18 @@ class OtherWhole(BookingEvent):
     booking: Whole
 
 
+class Regular(Guest):
+    visits: int
+
+
+class OtherGuest(BookingEvent):
+    guest: Regular
+
+
+class OtherMeals(BookingEvent):
+    meals: dict[Literal["lunch", "supper"], int] | None
+
+
 class Nameless(BookingEvent):
     table: int
 
@@ -185,6 +208,8 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"created_event": Lacking}, "Lacking has phone, which BookingState has not: add it there, give it a default"),
     ({"created_event": OtherType}, "OtherType has table as str, BookingState as int: make them one type"),
     ({"created_event": OtherWhole}, "Whole has phone, which BookingState has not"),
+    ({"created_event": OtherGuest}, "OtherGuest has guest as Regular, BookingState as Guest: make them one type"),
+    ({"created_event": OtherMeals}, "OtherMeals has meals as "),
     ({"created_event": Nameless}, 'Nameless needs its own name: add action: Literal["Nameless"] = "Nameless"'),
     ({"changed_events": {"phone": BookingMoved}}, "changed_events names phone, which BookingState has not"),
     ({"changed_events": {"table": OfAnother}}, "OfAnother does not tell table, though it is its event: add table"),
@@ -395,3 +420,64 @@ def test_no_event_has_a_field_that_tells_the_cause() -> None:
         class Blamed(DomainEvent):
             action: Literal["Blamed"] = "Blamed"
             caused_by: str
+
+
+def test_a_rule_for_callers_is_not_asked_of_what_is_stored_and_its_error_shows_no_value() -> None:
+    def few(seats: int) -> int:
+        if seats > 8:
+            raise ValueError("at most 8 seats")
+        return seats
+
+    class Seats(WireModel):
+        seats: Annotated[int, input_rule(few)]
+
+    with pytest.raises(ValidationError, match="at most 8 seats") as refused:
+        Seats.model_validate({"seats": 4711})
+    assert "4711" not in str(refused.value)
+    assert Seats.model_validate({"seats": 4711}, context=STORED).seats == 4711
+
+
+ID = UUID("b5e2e7aa-4982-4735-9422-c39a7c4af5c2")
+
+
+def parcel(**values: Any) -> Parcel:
+    return Parcel.load(ParcelState(id=ID, created_at=NOON, address=OSLO, **values))
+
+
+def documents(changed: Parcel) -> list[dict[str, Any]]:
+    changes = changed.changes()
+    assert changes is not None
+    return [event_item(changed, each, Origin("request-1"), ttl=60) for each in changes.events]
+
+
+def test_what_is_stored_and_so_published_is_the_form_with_the_state_that_is_stored_with_it() -> None:
+    changed = parcel(last_sequence=4)
+    changed.change(address=Address(street="Kaigaten 2", city="Bergen"), weight_in_grams=1500)
+    moved, weighed = documents(changed)
+    assert moved["data"] == {
+        "id": moved["id"], "action": "ParcelMoved", "sequence": 5, "createdAt": "2026-03-01T12:00:00Z",
+        "parcelId": str(ID), "goesTo": "Bergen", "kilos": 1.5, "correlationId": "request-1",
+    }  # fmt: skip
+    assert moved["schemaVersion"] == 2
+    assert (weighed["data"]["weightInGrams"], weighed["schemaVersion"]) == (1500, 1)
+    assert changed.state.address.street == "Kaigaten 2", "the state keeps its own form"
+
+
+@pytest.mark.parametrize(
+    ("forms", "told"),
+    [
+        ({"ParcelBurnt": Moved}, "published_forms names ParcelBurnt, which no declaration makes"),
+        ({"ParcelMoved": Tells}, r"Tells needs a classmethod of\(event, state\)"),
+    ],
+)
+def test_a_published_form_that_cannot_be_is_a_mistake(forms: Mapping[Any, Any], told: str) -> None:
+    with pytest.raises(TypeError, match=f"Wrong: {told}"):
+        type("Wrong", (Parcel,), {"published_forms": forms})
+
+
+def test_a_form_cannot_tell_what_every_event_has() -> None:
+    class Sequenced(Moved):
+        parcel_id: str
+
+    with pytest.raises(TypeError, match="Sequenced cannot tell parcel_id, which every event has for itself"):
+        type("Wrong", (Parcel,), {"published_forms": {"ParcelMoved": Sequenced}})

@@ -1,6 +1,7 @@
 """Each error of the SDKs has a meaning here; a new error of an SDK fails a test until somebody gives it a meaning."""
 
 import inspect
+from datetime import UTC, datetime
 
 import pytest
 from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError, ServiceResponseError
@@ -8,6 +9,7 @@ from azure.cosmos import exceptions as cosmos
 from azure.servicebus import exceptions as servicebus
 from azure.servicebus._pyamqp.error import AMQPLinkError, ErrorCondition, MessageException, MessageSendFailed
 
+from cosmos_outbox.cosmos.store.attempts import Attempts
 from cosmos_outbox.cosmos.store.errors import Failure, Kind, classify
 from cosmos_outbox.outbox.errors import Throttled, Unavailable
 from cosmos_outbox.outbox.hindrance import Hindrance
@@ -284,3 +286,27 @@ BUSY, FULL = b"com.microsoft:server-busy", ErrorCondition.ResourceLimitExceeded
 )
 def test_an_answer_to_a_send_is_told_from_the_end_of_its_link(error: Exception, *, expected: bool) -> None:
     assert is_answer(error) is expected
+
+
+WRITTEN = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "failure", "kind", "lost"),
+    [
+        (Attempts(throttled=True), Failure(Kind.PASSING, "late"), Kind.THROTTLED, False),
+        (Attempts(throttled=True, answer_lost=True), Failure(Kind.PASSING, "late"), Kind.PASSING, True),
+        (Attempts(throttled=True, succeeded=True), Failure(Kind.PASSING, "late"), Kind.PASSING, True),
+        (Attempts(), Failure(Kind.PASSING, "late"), Kind.PASSING, False),
+        (Attempts(), Failure(Kind.STALE, "412", status=412), Kind.STALE, False),
+        (Attempts(), Failure(Kind.CONFLICT, "409"), Kind.CONFLICT, False),
+        (Attempts(answer_lost=True), Failure(Kind.CONFLICT, "409", status=409), Kind.CONFLICT, True),
+        (Attempts(), Failure(Kind.PASSING, "503", status=503), Kind.PASSING, True),
+        (Attempts(), Failure(Kind.PASSING, "449", status=449), Kind.PASSING, False),
+    ],
+)
+def test_whether_a_failed_batch_may_be_stored_is_told(
+    attempts: Attempts, failure: Failure, kind: Kind, *, lost: bool
+) -> None:
+    found = attempts.outcome(failure)
+    assert (found.kind, found.answer_lost) == (kind, lost)

@@ -15,10 +15,13 @@ from typing import Any
 import azure.functions as func
 import pytest
 
-from cosmos_outbox import Names, Service
+from cosmos_outbox import Names, Service, SqliteFile
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
+from cosmos_outbox.functions.edge.http_functions import http_function
+from cosmos_outbox.functions.function_app import App
 from cosmos_outbox.functions.function_app import app as function_app
 from cosmos_outbox.functions.receiving import AWAY_SECONDS, receive_from_queue
+from cosmos_outbox.http import Answer, Answering, Request
 from cosmos_outbox.inbox.entry import After
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.inbox.event import Event
@@ -31,7 +34,7 @@ from cosmos_outbox.sources.http import HttpApi
 from cosmos_outbox.sources.nowhere import NoSource
 from cosmos_outbox.wiring.located import located
 from cosmos_outbox.wiring.subscribing import SubscriberService
-from tests.support.functions import functions
+from tests.support.functions import functions, of_app
 from tests.support.tasks import Task, service, tasks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -383,3 +386,59 @@ def test_resources_are_refused_by_a_service_that_does_not_keep_them() -> None:
         ValueError, match="hotel only subscribes: give the resources to the service that keeps"
     ):
         function_app(hotel, resources=[tasks])
+
+
+def test_two_functions_that_take_one_call_are_refused_when_the_host_lists_them() -> None:
+    """The host would serve the one whose name sorts first."""
+    app = App()
+    for name in ("one", "other"):
+        route = app.route(route=f"zones/{{{name}}}", methods=["GET", "DELETE"] if name == "one" else ["GET"])
+        app.function_name(name)(route(http_function(Answering()(_zone))))
+    with pytest.raises(ValueError, match=r"two functions take GET /zones/\{other\}"):
+        app.get_functions()
+
+
+async def _zone(req: Request) -> Answer:
+    return Answer(200)
+
+
+def test_a_function_hides_none_that_takes_other_methods() -> None:
+    """``zones/parked`` looks as ``zones/{id}`` does, and the host asks each for its own method."""
+    app = App()
+    for name, route, method in (("change", "zones/{id}", "POST"), ("show", "zones/parked", "GET")):
+        declared = app.route(route=route, methods=[method])
+        app.function_name(name)(declared(http_function(Answering()(_zone))))
+    assert [each.get_function_name() for each in app.get_functions()] == ["change", "show"]
+
+
+NONE = "0" * 32
+
+
+def test_the_calls_of_a_second_subscriber_have_its_name_in_front() -> None:
+    dealer = SubscriberService("dealer", SqliteFile(Named("DEALER", "dealer.db")), topic="cars")
+    dealer.effect("mails", of="car")(_nothing)
+    dealer.effect("late-calls", of="car")(_nothing)
+    triggers = {name: each.get_trigger() for name, each in of_app(function_app(dealer)).items()}
+    taken = {name: each.get_dict_repr().get("route") for name, each in triggers.items() if each is not None}
+    for name, route in (
+        ("list_effects", "effects"),
+        ("discard_effect", "effects/{id}/discard"),
+        ("get_subscriber", "subscriber"),
+        ("list_set_aside", "set-aside"),
+    ):
+        assert (taken[name], taken[f"{name}_late_calls"]) == (route, f"late-calls/{route}")
+
+
+async def _nothing(told: Event) -> None:
+    """Is never asked for."""
+
+
+def test_the_host_finds_the_request_and_its_context_in_the_signature_of_each_function() -> None:
+    """It gives its context to no function that does not name it, and loads none that names it otherwise."""
+    for function in function_app(service, resources=[tasks]).get_functions():
+        trigger = function.get_trigger()
+        if trigger is None or trigger.get_dict_repr()["type"] != "httpTrigger":
+            continue
+        found = inspect.signature(function.get_user_function())
+        assert [*found.parameters] == ["req", "context"], function.get_function_name()
+        assert function.get_user_function().__annotations__["context"] is func.Context

@@ -1,6 +1,7 @@
 """The state mode, call by call: what is read and written, and that no lost answer changes the result."""
 
 import asyncio
+import json
 import logging
 import math
 from dataclasses import replace
@@ -8,11 +9,13 @@ from datetime import datetime, timedelta, timezone
 from itertools import product
 
 import pytest
+from pydantic import ValidationError
 
 from cosmos_outbox.inbox.decision import Because, Complete, Done, Heal, Put, mend
 from cosmos_outbox.inbox.entry import Entry, Found, VersionedEntry
-from cosmos_outbox.inbox.errors import Contended, EntryChanged, SourceBehind, StoreAway
+from cosmos_outbox.inbox.errors import Contended, EntryChanged, SourceBehind, StoreAway, Unreadable
 from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.reading import MessageReader, TolerantReader
 from cosmos_outbox.inbox.remembered import MOST
 from cosmos_outbox.inbox.shows import shows
 from cosmos_outbox.inbox.state import StateInbox
@@ -498,3 +501,78 @@ def test_an_entry_that_was_deleted_while_its_source_was_read_stays_so(found: Fou
     deleted: Entry[State] = Entry(2, "7/2/Deleted", None)
     for fenced in (False, True):
         assert mend(deleted, Heal(Because.GAP, 9), found, fenced=fenced) == Complete(Done.DELETED)
+
+
+def forgetful(entries: FakeEntries[State], source: FakeSource[State]) -> StateInbox[State]:
+    """As over another team's HTTP interface, which answers 404 of what was deleted."""
+    return StateInbox(
+        entries,
+        source,
+        project,
+        lambda: NOON,
+        first=lambda first: (int(first.data["adds"]),),
+        tombstones=timedelta(days=20),
+        forgetful=True,
+    )
+
+
+async def test_an_event_of_what_is_gone_leaves_a_deleted_entry_that_no_earlier_event_revives() -> None:
+    entries = FakeEntries[State]()
+    inbox = forgetful(entries, FakeSource())
+    assert await inbox.handle(event(3)) == Put(Entry(3, None, None), Because.NEW)
+    for late in (event(1), event(2), event(4)):
+        assert await inbox.handle(late) == Complete(Done.DELETED)
+    assert entries.written[KEY] == [Entry(3, None, None)]
+
+
+async def test_a_living_entry_of_what_is_gone_keeps_its_sequence_as_a_deleted_one() -> None:
+    entries, source = FakeEntries[State](), FakeSource[State]()
+    inbox = forgetful(entries, source)
+    for sequence in (1, 2):
+        await inbox.handle(event(sequence))
+    await inbox.handle(event(9))
+    assert entries.of(KEY) == Entry(2, None, None)
+
+
+READER = MessageReader("thing")
+BODY = (
+    b'{"id": "e-1", "action": "Changed", "sequence": 1, "createdAt": "2026-03-01T12:00:00Z", "thingId": "7"}'
+)
+
+
+def test_the_reason_for_which_a_transport_could_not_read_a_message_is_told_whatever_its_body() -> None:
+    properties = {"aggregateType": "thing", "unreadable": "its data, the blob a, was erased"}
+    for body in (b"", BODY):
+        with pytest.raises(Unreadable, match="its data, the blob a, was erased"):
+            READER.event(body, properties)
+
+
+def test_what_a_message_tells_is_not_in_the_error_that_it_cannot_be_read() -> None:
+    class Thing(TolerantReader):
+        longest_way: int
+
+    with pytest.raises(ValidationError) as told:
+        Thing.model_validate({"longestWay": "of Ann, 7 Main Street"})
+    assert "Ann" not in str(told.value)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_message_says_whether_it_is_published_again(again: bool) -> None:
+    properties = {"aggregateType": "thing"} | ({"originalMessageId": "e-1"} if again else {})
+    event = READER.event(BODY, properties)
+    assert event is not None
+    assert (event.id, event.republished) == ("e-1", again)
+
+
+@pytest.mark.parametrize("name", ["id", "action"])
+def test_an_event_whose_name_or_id_is_empty_is_none(name: str) -> None:
+    body = json.dumps(json.loads(BODY) | {name: ""}).encode()
+    with pytest.raises(Unreadable, match=f"{name} missing or wrong"):
+        READER.event(body, {"aggregateType": "thing"})
+
+
+def test_a_message_that_tells_no_type_is_for_whoever_says_that_it_knows_such() -> None:
+    assert READER.event(BODY, {}) is None
+    older = MessageReader("thing", untyped=True)
+    assert older.event(BODY, {}) is not None
+    assert older.event(BODY, {"aggregateType": "another"}) is None

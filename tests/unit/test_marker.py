@@ -3,11 +3,15 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from cosmos_outbox.cosmos.relay.marker_documents import MarkerDocuments, marker_id
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.feed import Unread, in_order
 from cosmos_outbox.outbox.marker import Fate, Marker
+from cosmos_outbox.outbox.ttl_guard import TtlGuard
 from tests.support.contacts import NOON
-from tests.support.feed import contact_key
+from tests.support.feed import contact_key, event_document, read
 from tests.support.publishing import event
 
 BLOCKED = Marker(contact_key("a")).block(event("a", 2), "too large", [event("a", 1)], NOON)
@@ -131,3 +135,30 @@ def test_of_more_ids_than_a_marker_has_room_for_the_oldest_are_forgotten() -> No
     times = {f"{age:04}": NOON - timedelta(seconds=age) for age in range(5_002)}
     item = MarkerDocuments(864_000).item(replace(BLOCKED, passed=times), "parked", NOON)
     assert {*times} - {*item["passed"]} == {"5000", "5001"}
+
+
+def unread(delivered: object) -> Unread:
+    return Unread(delivered, "the store is away")  # type: ignore[arg-type]  # each test delivers one that can be sent
+
+
+def test_it_has_its_place_by_its_sequence_among_those_of_its_transaction() -> None:
+    first, second, third = (replace(event("a", sequence), lsn=5) for sequence in (1, 2, 3))
+    assert in_order([third, unread(second), first]) == [first, unread(second), third]
+
+
+def test_up_to_the_transaction_of_an_erasing_it_is_erased() -> None:
+    erased = Marker(contact_key("a"), erased={"p": 7})
+    old, new = (unread(replace(event("a", 9), lsn=lsn, partition="p")) for lsn in (7, 8))
+    assert (erased.fate(old), erased.fate(new)) == (Fate.ERASED, Fate.SEND)
+
+
+def test_where_it_was_discarded_it_is_dropped() -> None:
+    discarded = event("a", 2)
+    marker = Marker(contact_key("a"), discarded={discarded.id: NOON})
+    assert marker.fate(unread(discarded)) is Fate.DROP
+
+
+def test_half_of_its_lifetime_is_an_error_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    delivered = unread(read(event_document("a", 1)))
+    TtlGuard(clock=lambda: NOON + timedelta(seconds=501)).watch([delivered])
+    assert "of its TTL" in caplog.text

@@ -3,12 +3,16 @@
 import contextlib
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
-from azure.servicebus import ServiceBusMessageBatch
+from azure.servicebus import ServiceBusMessageBatch, ServiceBusReceivedMessage
 from azure.servicebus._pyamqp._encode import encode_payload, encode_value
 from azure.servicebus._pyamqp.types import TYPE, VALUE, AMQPTypes
 from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
+from azure.servicebus.amqp import AmqpMessageBodyType
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -18,6 +22,7 @@ from cosmos_outbox.inbox.reading import TolerantReader
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
+from cosmos_outbox.servicebus.bodies import body_of
 from cosmos_outbox.servicebus.message import (
     PropertyTooLarge,
     exact_size,
@@ -299,3 +304,23 @@ def test_the_size_of_a_message_that_is_sent_alone_is_that_of_its_bytes() -> None
     message = message_from_event(an_event(), service=CloudEvents("/c"), partitioned=False)
     sent = PyamqpTransport.to_outgoing_amqp_message(message.raw_amqp_message)
     assert exact_size(message) == len(encode_payload(bytearray(), sent))
+
+
+WRITTEN = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("body_type", "body", "found"),
+    [
+        (AmqpMessageBodyType.DATA, iter([b"in ", b"parts"]), b"in parts"),
+        (AmqpMessageBodyType.VALUE, b"bytes", b"bytes"),
+        (AmqpMessageBodyType.VALUE, "text", b"text"),
+        (AmqpMessageBodyType.VALUE, None, b"None"),
+        (AmqpMessageBodyType.SEQUENCE, iter([[1, 2], [3]]), b"[[1, 2], [3]]"),
+    ],
+)
+def test_a_message_has_a_body_of_bytes_however_its_sender_wrote_it(
+    body_type: AmqpMessageBodyType, body: object, found: bytes
+) -> None:
+    message = SimpleNamespace(body_type=body_type, body=body)
+    assert body_of(cast(ServiceBusReceivedMessage, message)) == found

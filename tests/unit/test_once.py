@@ -7,13 +7,13 @@ from typing import cast
 import pytest
 
 from cosmos_outbox.cosmos.aggregates import once
-from cosmos_outbox.cosmos.aggregates.once import Once, WriteRefusal, latest
-from cosmos_outbox.cosmos.store.container import DEADLINE_SECONDS, Container, StoreFailed
+from cosmos_outbox.cosmos.aggregates.once import Once, WriteRefusal
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.kernel.clock import SYSTEM, using
-from cosmos_outbox.outbox.errors import OutcomeUnknown, Throttled, Unavailable
+from cosmos_outbox.outbox.errors import OutcomeUnknown, Unavailable
 
 AWAY, THROTTLED = Failure(Kind.PASSING, "no connection"), Failure(Kind.THROTTLED, "throttled")
 LOST, THERE = replace(AWAY, answer_lost=True), Failure(Kind.CONFLICT, "there")
@@ -66,12 +66,6 @@ async def test_what_may_pass_is_tried_again_and_a_throttle_too_where_an_answer_w
     assert store.asked == sorted(set(store.asked)), "with pauses"
 
 
-async def test_a_throttle_alone_is_told_at_once(store: Store) -> None:
-    with pytest.raises(Throttled):
-        await stored(store, THROTTLED)
-    assert len(store.asked) == 1
-
-
 @pytest.mark.parametrize(("before", "may_be_own"), [([], False), ([AWAY], False), ([LOST, AWAY], True)])
 async def test_a_document_that_is_there_may_be_the_batchs_own_only_after_a_lost_answer(
     store: Store, before: list[Failure], may_be_own: bool
@@ -90,20 +84,3 @@ async def test_it_ends_in_time_and_tells_whether_anything_may_be_stored(store: S
     assert store.asked[-1] <= 7.0
     with pytest.raises(OutcomeUnknown):
         await stored(store, LOST, repeatable=False)
-
-
-def test_the_last_attempt_begins_so_early_that_it_ends_in_time() -> None:
-    def at(now: float) -> float:
-        with using(replace(SYSTEM, monotonic=lambda: now)):
-            return latest(100.0)
-
-    assert at(0.0) == at(100.0 - DEADLINE_SECONDS) == 100.0 - DEADLINE_SECONDS
-    with pytest.raises(Unavailable):
-        at(100.1 - DEADLINE_SECONDS)
-
-
-async def test_each_pause_is_twice_as_long_and_none_is_begun_that_would_end_too_late(store: Store) -> None:
-    with pytest.raises(Unavailable):
-        await stored(store, *[AWAY] * 100)
-    assert store.asked == pytest.approx([0.0, 0.1, 0.3, 0.7, 1.5, 3.1, 6.3])
-    assert store.now == store.asked[-1], "who waits is told at once, not when a pause in vain is over"

@@ -1,11 +1,13 @@
 """docs/use/openapi.json is what the code says, for every function, and every answer that operators get fits it."""
 
+import importlib
 import json
 import re
 from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
+import azure.functions as func
 import pytest
 from jsonschema import Draft202012Validator
 
@@ -167,3 +169,46 @@ def test_who_may_call_is_what_the_functions_say() -> None:
 def test_what_the_document_takes_for_a_space_is_one_for_a_search() -> None:
     signs = [chr(number) for number in range(0x10000) if not 0xD800 <= number <= 0xDFFF]
     assert [sign for sign in signs if bool(spelled(sign)) != bool(re.search(NO_SPACE, sign))] == []
+
+
+APPS = (
+    "function_app",
+    "examples.checkout.function_app",
+    "examples.imports.function_app",
+    "examples.orders.function_app",
+)
+
+
+async def served(name: str) -> dict[str, Any]:
+    of: func.FunctionApp = importlib.import_module(name).app
+    answer = await testing.call(of, "GET", "/api/openapi.json")
+    found: dict[str, Any] = json.loads(answer.get_body())
+    return found
+
+
+@pytest.mark.parametrize("name", APPS)
+async def test_the_document_of_every_app_tells_each_call_and_leads_nowhere_else(name: str) -> None:
+    document = await served(name)
+    text = json.dumps(document)
+    for part in text.split('"$ref": "#/')[1:]:
+        node: Any = document
+        for step in part.partition('"')[0].split("/"):
+            node = node[step]
+        assert node
+    for schema in document["components"]["schemas"].values():
+        Draft202012Validator.check_schema(schema)
+    operators = [
+        each for calls in document["paths"].values() for each in calls.values() if each["tags"] == ["operators"]
+    ]  # fmt: skip
+    assert operators
+    assert [each["name"] for each in document["tags"]][-1] == "operators", (
+        "who builds on it reads the others first"
+    )
+    assert {each["name"] for each in document["tags"]} == {
+        tag for calls in document["paths"].values() for each in calls.values() for tag in each["tags"]
+    }
+    for each in operators:
+        assert {"200", "204"} & {*each["responses"]}, each["operationId"]
+        assert "content" in each["responses"].get("200", {"content": {}}), each["operationId"]
+    ids = [each["operationId"] for calls in document["paths"].values() for each in calls.values()]
+    assert len(ids) == len({*ids})

@@ -1,15 +1,18 @@
 """Where an item's partition key stands is declared once, and read and written in one way."""
 
 import math
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths, at, put
+from cosmos_outbox.cosmos.store.stored_values import document_id, lifetime
 from cosmos_outbox.cosmos.upkeep.inspection import ContainerState, IndexingPolicy
 from cosmos_outbox.functions.function_app import app
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.outbox.aggregate import Aggregate
+from cosmos_outbox.outbox.feed import Lifetime
 from cosmos_outbox.preflight import containers, cosmos_rules
 from cosmos_outbox.settings.names import Names
 from cosmos_outbox.settings.own_container import OwnContainer, OwnDocuments
@@ -215,3 +218,18 @@ def test_preflight_looks_at_the_container_as_it_was_declared(
     found = [str(each) for each in cosmos_rules.judge(need, state, "d") if not str(each).startswith("ok")]
     assert len(found) == len(problems)
     assert all(problem in each for problem, each in zip(problems, found, strict=True))
+
+
+WRITTEN = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("unknown", ["x" * 1024, "a\nb", 7, None, {1, 2}])
+def test_an_id_that_no_line_can_show_has_a_stand_in_of_its_own(unknown: object) -> None:
+    assert document_id({"id": unknown}).startswith("unreadable-")
+    assert document_id({"id": unknown}) == document_id({"id": unknown})
+
+
+def test_a_document_of_one_second_expires_and_of_none_does_not() -> None:
+    assert lifetime({"ttl": 1, "_ts": 0}) == Lifetime(0, 1)
+    assert lifetime({"ttl": 0, "_ts": 5}) is None
+    assert lifetime({"ttl": -1, "_ts": 5}) is None

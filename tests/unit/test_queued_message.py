@@ -1,16 +1,13 @@
 """Whatever lies in a Storage queue can be told and set aside: no message stops the one who reads the queue."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
 from cosmos_outbox.inbox.errors import Unreadable
 from cosmos_outbox.inbox.reading import MessageReader
 from cosmos_outbox.inbox.set_aside import Delivery
-from cosmos_outbox.outbox.cloud_events import CloudEvents
-from cosmos_outbox.storagequeue.message import MessageForm, arrived
-from tests.support.publishing import event
+from cosmos_outbox.storagequeue.message import arrived
 
 _EVENT = '{"specversion":"1.0","id":"1","aggregatetype":"contact","data":%s}'
 NO_EVENTS = {
@@ -35,35 +32,10 @@ def test_what_is_no_event_is_told_as_such(text: str | bytes | None) -> None:
     assert _kept(found)
 
 
-def test_what_has_another_form_than_an_events_is_told_as_such() -> None:
-    document = {
-        "specversion": "1.0",
-        "id": {"a": 1},
-        "aggregatetype": ["contact"],
-        "traceparent": 5,
-        "data": 7,
-    }
-    found = arrived(json.dumps(document), "m", "q").delivery
-    assert MessageReader("contact").read(found) is None, "of no aggregate type"
-    assert _kept(found)
-
-
 def _kept(delivery: Delivery) -> bool:
     """A record of it can be stored: as JSON in UTF-8."""
     record = json.dumps([delivery.message_id, dict(delivery.properties)], ensure_ascii=False).encode()
     return bool(record and delivery.record_id)
-
-
-def test_no_two_events_of_an_aggregate_claim_one_blob() -> None:
-    """The blob that is there is not replaced: a subscriber would get the other event's data."""
-    form, long = MessageForm(CloudEvents("/test"), encoded=True), "x" * 200
-    ids = ["a:b", "a_b", "a/b", f"{long}1", f"{long}2", long[:100], "\ud800", "\ud801"]
-    names = [form.claimed(replace(event("a", 1), id=each))[1].name for each in ids]
-    assert len({*names}) == len(ids)
-    assert names[0] == form.claimed(replace(event("a", 1), id=ids[0]))[1].name, "the same for each attempt"
-    for each, name in zip(ids, names, strict=True):
-        text, _ = form.claimed(replace(event("a", 1), id=each))
-        assert arrived(text, "m", "q").claim == (name if each.isascii() else None)
 
 
 _PLAIN = {
@@ -87,28 +59,3 @@ def test_an_event_is_delivered_under_its_own_id_and_again_under_the_one_that_it_
         "q", "e1-again", 0, b'{"a":1}', _PROPERTIES | {"originalMessageId": "e1"}
     )
     assert again.correlation_id is None
-
-
-def test_what_is_no_event_is_delivered_under_the_queues_id_as_it_came() -> None:
-    told = {"unreadable": "it is no JSON of CloudEvents"}
-    for text in ("hello", b"hello"):
-        assert arrived(text, "m", "q").delivery == Delivery("q", "m", 0, b"hello", told)
-    old = json.dumps(_PLAIN | {"specversion": "0.3"})
-    assert arrived(old, "m", "q").delivery == Delivery("q", "m", 0, old.encode(), told)
-    assert arrived(None, "m", "q").delivery == Delivery("q", "m", 0, b"", told)
-
-
-@pytest.mark.parametrize(
-    "claim", [None, 5, "", "x.json", "../secrets/x.json", f"https://evil.example/{'0' * 32}/x.json", ["x"]]
-)
-def test_a_message_makes_nobody_read_elsewhere_than_in_the_claims(claim: object) -> None:
-    document = {name: value for name, value in _PLAIN.items() if name != "data"} | {"dataref": claim}
-    found = arrived(json.dumps(document), "m", "q")
-    assert found.claim is None
-    assert found.delivery.properties["unreadable"] == "it has neither data nor the name of a claim"
-
-
-def test_a_message_that_has_data_claims_none() -> None:
-    both = _PLAIN | {"dataref": f"{'0' * 32}/x.json"}
-    found = arrived(json.dumps(both), "m", "q")
-    assert (found.claim, found.delivery.body) == (None, b'{"a":1}')

@@ -8,13 +8,13 @@ import pytest
 from cosmos_outbox import Names, Service
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.functions import app
+from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.environment import shown
 from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.settings.transports import LOADERS, ServiceBus, StorageQueue
-from cosmos_outbox.wiring.storagequeue import claim_erasers
-from cosmos_outbox.wiring.subscribing import SubscriberService
+from cosmos_outbox.settings.transports import LOADERS, ServiceBus
 from cosmos_outbox.wiring.transports import KINDS
+from tests.contract.test_entries import FORM, Thing
 
 COSMOS = {"COSMOS": "AccountEndpoint=http://c/;AccountKey=k"}
 QUEUES = COSMOS | {"STORAGEQUEUE__queueServiceUri": "https://a.queue.core.windows.net"}
@@ -43,28 +43,11 @@ def test_a_transport_whose_settings_are_read_can_be_made() -> None:
     assert {*LOADERS} == {*KINDS}
 
 
-def test_a_service_over_storage_queues_needs_nothing_of_service_bus(bookings: Service) -> None:
-    transport = bookings.settings(QUEUES).transport
-    assert transport == StorageQueue(
-        Connection(address="https://a.queue.core.windows.net"), ("booking-mails", "calls")
-    )
-    assert not [name for name in shown(bookings.settings(QUEUES)) if name.startswith("SERVICEBUS")]
-
-
 def test_the_setting_beats_the_declaration(bookings: Service) -> None:
     there = {"TRANSPORT": "servicebus", "SERVICEBUS": "Endpoint=sb://s", "SERVICEBUS_TOPIC": "t"}
     assert bookings.settings(COSMOS | there).transport == ServiceBus(
         Connection(connection_string="Endpoint=sb://s"), "t"
     )
-
-
-def test_queues_are_named_by_the_setting_or_by_the_subscriptions(bookings: Service) -> None:
-    named = bookings.settings(QUEUES | {"STORAGEQUEUE_QUEUES": "one, two,one"}).transport
-    subscribed = bookings.settings(QUEUES).transport
-    assert isinstance(named, StorageQueue)
-    assert isinstance(subscribed, StorageQueue)
-    assert named.queues == ("one", "two")
-    assert subscribed.queues == ("booking-mails", "calls")
 
 
 @pytest.mark.parametrize(
@@ -89,12 +72,6 @@ def test_a_wrong_setting_is_named(bookings: Service, settings: dict[str, str], w
         bookings.settings(QUEUES | settings)
 
 
-def test_a_service_that_nobody_of_its_own_listens_to_names_its_queues() -> None:
-    silent = Service("bookings", aggregates=[], names=Names("d", "c"), transport="storagequeue")
-    with pytest.raises(Misconfigured, match="STORAGEQUEUE_QUEUES is not set"):
-        silent.settings(QUEUES)
-
-
 def bindings(service: Service) -> Iterator[dict[str, object]]:
     for function in app(service).get_functions():
         yield from (each.get_dict_repr() for each in function.get_bindings())
@@ -108,11 +85,6 @@ def test_the_triggers_are_those_of_the_transport(bookings: Service, monkeypatch:
     assert not [each for each in found if each["type"] == "serviceBusTrigger"]
     queues = {(each["queueName"], each["connection"]) for each in found if each["type"] == "queueTrigger"}
     assert queues == {("booking-mails", "STORAGEQUEUE"), ("calls", "STORAGEQUEUE")}
-
-
-def test_who_only_subscribes_has_a_transport_too() -> None:
-    mailing = SubscriberService("mailing", None, transport="storagequeue")  # type: ignore[arg-type]  # not opened
-    assert mailing.declared_transport().transport == "storagequeue"
 
 
 def test_a_queue_of_service_bus_has_a_trigger_of_its_own_and_one_subscriber(
@@ -132,73 +104,21 @@ def test_a_queue_of_service_bus_has_a_trigger_of_its_own_and_one_subscriber(
         one.settings(there)
 
 
-def test_a_function_app_whose_subscriber_would_get_nothing_is_not_made(
-    bookings: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in (COSMOS | WEBHOOK).items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(
-        Misconfigured, match="booking-mails cannot receive: the service's transport is webhook"
-    ):
-        app(bookings)
-    alone = Service("bookings", aggregates=[], names=Names("d", "bookings"), transport="webhook")
-    assert "relay" in {each.get_function_name() for each in app(alone).get_functions()}
+ACCOUNT = {"COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5"}
 
 
-async def test_whoever_erases_is_given_the_claims_where_the_transport_keeps_some(bookings: Service) -> None:
-    there = bookings.settings(
-        QUEUES | {"STORAGEQUEUE_CLAIMS__blobServiceUri": "https://a.blob.core.windows.net"}
-    )
+async def test_a_container_holds_one_read_model_or_the_effects_of_any_number_of_subscribers() -> None:
+    environment = {**ACCOUNT, "ROOMS_CONTAINER": "things", "CALLS_CONTAINER": "mails", "KEPT_CONTAINER": "s"}
+    form: EntryForm[Thing] = FORM
     async with AsyncExitStack() as resources:
-        assert len(claim_erasers(there.transports, resources)) == 1
-        assert claim_erasers(bookings.settings(QUEUES).transports, resources) == ()
-        assert claim_erasers(bookings.settings(COSMOS | WEBHOOK).transports, resources) == ()
-
-
-@pytest.mark.parametrize(
-    ("module", "told"),
-    [
-        ("azure.storage.queue", r"azure-storage-queue: not installed.*cosmos-outbox\[storagequeue\]"),
-        ("standardwebhooks", r"standardwebhooks: not installed.*cosmos-outbox\[webhook\]"),
-    ],
-)
-def test_a_package_that_a_destination_needs_is_missed_when_the_host_lists_the_functions(
-    module: str, told: str, bookings: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not first when an event is sent."""
-    bookings.sends_to("partner", "webhook")
-    monkeypatch.setattr(
-        "cosmos_outbox.settings.extras.find_spec", lambda name: None if name == module else name
-    )
-    with pytest.raises(Misconfigured, match=told):
-        app(bookings)
-
-
-@pytest.mark.parametrize(
-    ("transport", "setting"), [("storagequeue", "STORAGEQUEUE"), ("servicebus", "SERVICEBUS")]
-)
-async def test_a_connection_string_that_is_none_is_told_in_a_line_when_it_is_used(
-    transport: str, setting: str, bookings: Service
-) -> None:
-    wrong = COSMOS | {"TRANSPORT": transport, setting: "no connection string", "SERVICEBUS_TOPIC": "t"}
-    wired = bookings.wire(wrong)
-    async with wired.resources:
-        told = rf"the connection {setting} cannot be one of"
-        with pytest.raises(Misconfigured, match=told):
-            wired.subscriptions["booking-mails"].subscriber.queues()
-        with pytest.raises(Misconfigured, match=told):
-            await wired.outbox.relay.publisher.publish([], 0.0)
-
-
-@pytest.mark.parametrize(
-    "service",
-    [
-        Service("bookings", aggregates=[], names=Names("d", "bookings")),
-        SubscriberService("guests", CosmosDatabase("guests", "set-aside"), topic="guest-events"),
-    ],
-    ids=["publishes", "only subscribes"],
-)
-def test_a_store_that_no_text_leads_to_is_told_in_a_line(service: Service | SubscriberService) -> None:
-    wrong = {"COSMOS": "no connection string", "SERVICEBUS": "Endpoint=sb://b", "SERVICEBUS_TOPIC": "t"}
-    with pytest.raises(Misconfigured, match="the connection COSMOS cannot be one of Cosmos DB"):
-        service.wire(wrong)
+        made = CosmosDatabase("d", "s").open(environment, resources)
+        for _ in range(2):
+            made.entries("things", form, 600)
+        made.effects("mails", "mails", 600)
+        made.effects("calls", "calls", 600)
+        for name in ("rooms", "mails", "kept"):
+            with pytest.raises(Misconfigured, match=f"{name.upper()}_CONTAINER"):
+                made.entries(name, form, 600)
+        for name in ("things", "kept"):
+            with pytest.raises(Misconfigured, match=f"{name.upper()}_CONTAINER"):
+                made.effects(name, name, 600)

@@ -49,38 +49,11 @@ async def test_of_changes_that_come_evenly_the_mean_is_in_the_middle() -> None:
     assert (feed.reads, feed.items_read) == (8, 8), "an item each"
 
 
-async def test_a_single_change_that_waits_is_its_own_mean_and_costs_no_read() -> None:
-    feed = Feed({5: 1234})
-    assert await feed.mean(1) == 1234
-    assert feed.reads == 0
-
-
-@pytest.mark.parametrize("waiting", [2, 3, 7])
-async def test_of_fewer_changes_than_are_asked_for_each_is_read_once(waiting: int) -> None:
-    feed = Feed({lsn: lsn * lsn for lsn in range(1, waiting + 1)})
-    await feed.mean(100)
-    assert feed.reads == waiting - 1, "the first one is known"
-
-
 async def test_a_flood_after_one_old_change_is_not_taken_for_old() -> None:
     """One change waits for an hour, and 1000 came just now: the average is near now, not half an hour."""
     feed = Feed({1: 0} | dict.fromkeys(range(2, 1002), 3600))
     assert await feed.mean(8) == pytest.approx(3600, abs=3600 / 16)
     assert feed.reads == 8
-
-
-async def test_changes_that_a_later_one_has_replaced_count_as_the_transactions_that_they_were() -> None:
-    """The lag counts transactions, and so does the mean; their items are gone, and the next one tells the time."""
-    feed = Feed({1: 0, 100: 99})
-    assert await feed.mean(8) == pytest.approx(49.5)
-
-
-async def test_what_the_newest_transactions_wrote_and_a_later_one_has_replaced_came_with_the_last_that_is_there() -> (
-    None
-):
-    """The newest LSN is that of the partition: its last transactions may have left nothing in this container."""
-    feed = Feed({1: 0, 6: 50})
-    assert await mean_time(feed, ALL, feed.page(0), 11, samples=5) == pytest.approx(37.5)
 
 
 async def test_it_is_never_further_off_than_it_says() -> None:
@@ -96,9 +69,3 @@ async def test_it_is_never_further_off_than_it_says() -> None:
         assert found is not None
         assert abs(found - true) <= span / 16 + span / len(times) + 1e-6, times
         assert feed.reads <= 8
-
-
-async def test_while_a_partition_is_split_the_mean_is_not_known() -> None:
-    feed = Feed({1: 0, 2: 1})
-    feed.split = True
-    assert await feed.mean(8) is None

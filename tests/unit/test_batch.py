@@ -1,4 +1,4 @@
-"""What goes into one transaction is counted as the store counts it, to the last byte."""
+"""A transaction numbers its events by their aggregate's document, and is as large as the store counts it."""
 
 import json
 from typing import Any
@@ -6,10 +6,35 @@ from typing import Any
 import pytest
 
 from cosmos_outbox.cosmos.aggregates.batch import MAX_BYTES, MAX_OPERATIONS, check_size
+from cosmos_outbox.cosmos.own.documents import Raised
+from cosmos_outbox.cosmos.own.numbering import Numbering
 from cosmos_outbox.cosmos.relay.parked_documents import chunks, place_of
 from cosmos_outbox.cosmos.store.partition_key import PartitionKeyPaths
 from cosmos_outbox.cosmos.store.writes import Write, size_in_bytes
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import ChangeTooLarge
+from tests.support.contacts import NOON
+
+LARGEST = 9_007_199_254_740_991
+"""Of larger integers a reader of JSON may make another one."""
+
+
+def number(last: Any) -> list[int | None]:
+    """The sequence of the next event of a seat, by what its document says of the one before."""
+    raised = Raised("e", AggregateKey("seat", "a"), "Held", NOON, {}, "a", 1)
+    return Numbering({"seat": "/last"}).number([raised], {"a": Write.replace({"id": "a", "last": last}, "v")})
+
+
+@pytest.mark.parametrize("last", [0, 41, LARGEST - 1])
+def test_the_next_event_has_the_next_number(last: int) -> None:
+    assert number(last) == [last + 1]
+
+
+@pytest.mark.parametrize("last", [-1, LARGEST, LARGEST + 1, True, 1.0, "1", None])
+def test_what_is_no_number_of_an_event_or_the_last_that_can_be_is_refused(last: Any) -> None:
+    with pytest.raises(ValueError, match="/last of the document of seat"):
+        number(last)
+
 
 PATHS = PartitionKeyPaths(("/partitionKey",))
 
