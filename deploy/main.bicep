@@ -553,7 +553,7 @@ var openPaths = [
   '/api/relay'
   '/api/dependencies'
   '/api/instance'
-  '/api/history/*'
+  '/api/events/*'
   '/api/parked'
   '/api/parked/*'
   '/api/subscriber'

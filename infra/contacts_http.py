@@ -26,5 +26,4 @@ contacts = Resource(
     delete=Contact.delete,
     view=ContactView,
     errors={ContactDeleted: 404},
-    history=True,
 )

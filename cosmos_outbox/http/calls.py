@@ -5,7 +5,7 @@ Whoever serves the calls gets them as a list, and knows nothing of what they do.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Generic, Protocol, TypeVar
 from uuid import UUID
@@ -14,7 +14,6 @@ from pydantic import BaseModel
 
 from cosmos_outbox.http import conditions, listing, request
 from cosmos_outbox.http.answering import Answering, status_of
-from cosmos_outbox.http.history import ToldChanges
 from cosmos_outbox.http.message import Answer, Handler, Request
 from cosmos_outbox.http.methods import READING
 from cosmos_outbox.http.resource import Action, Resource
@@ -25,7 +24,6 @@ from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.change_once import ChangeAnswer
 from cosmos_outbox.outbox.errors import AggregateNotFound
-from cosmos_outbox.outbox.past_changes import PastChanges
 from cosmos_outbox.outbox.unit_of_work import ETag, Origin
 from cosmos_outbox.settings.environment import Settings
 
@@ -49,8 +47,6 @@ class _Shedder(Protocol):
 class _Outbox(Protocol):
     @property
     def shedder(self) -> _Shedder: ...
-    @property
-    def changes(self) -> PastChanges: ...
 
 
 class Serving(Protocol):
@@ -83,14 +79,10 @@ class Call:
     status: HTTPStatus = HTTPStatus.OK
     resource: Resource[Any, Any] | None = None
     """What it is a call on."""
-    is_history: bool = False
-    """It tells what changed of one."""
 
     @property
     def query(self) -> Sequence[str]:
         """What it takes in the query."""
-        if self.is_history:
-            return request.PAGE
         if self.method != "GET" or "{id}" in self.route or self.resource is None:
             return ()
         return (*request.PAGE, *listing.names(self.resource.kind))
@@ -116,7 +108,7 @@ class _Calls(Generic[A, D]):
         self, service: Callable[[], Serving], resource: Resource[A, D], caller_of: CallerOf | None
     ) -> None:
         self._service, self._resource, self._caller_of = service, resource, caller_of
-        self._shown, self._told = Shown(resource.shown), ToldChanges(resource.properties)
+        self._shown = Shown(resource.shown)
         self._name = _snake(resource.kind.aggregate_type)
         self._answering = Answering(status_of(resource.errors), check_load=self._check_load)
 
@@ -140,10 +132,6 @@ class _Calls(Generic[A, D]):
             f"get_{name}", "GET", one, self._get,
             f"read a {name}; Cache-Control: no-cache asks for no older state than that of the call", "If-None-Match",
         )  # fmt: skip
-        if resource.history:
-            summary = f"read what changed of a {name}, a page a call"
-            told = self._call(f"get_{name}_history", "GET", f"{one}/history", self._history, summary)
-            yield replace(told, is_history=True)
         if resource.change:
             yield self._call(
                 f"patch_{name}", "PATCH", one, self._patch, f"change a {name} with a JSON Merge Patch (RFC 7396)",
@@ -209,15 +197,6 @@ class _Calls(Generic[A, D]):
             self._resource.kind, wanted, request.origin(req), newest=newest
         )
         return self._shown.found(req, found)
-
-    async def _history(self, req: Request) -> Answer:
-        wanted, newest, (size, token) = self._id(req), request.wants_newest(req), request.page_request(req)
-        service, kind = self._service(), self._resource.kind
-        aggregate = (
-            await service.aggregates.read(kind, wanted, request.origin(req), newest=newest)
-        ).aggregate
-        page = await service.outbox.changes.page(aggregate.key, aggregate.state.last_sequence, size, token)
-        return self._told.answer(page, listing.next_link(req, page.continuation_token))
 
     async def _patch(self, req: Request) -> Answer:
         wanted, sent = self._id(req), request.json_object(req, MERGE_PATCH, JSON)

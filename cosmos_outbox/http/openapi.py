@@ -11,7 +11,6 @@ from cosmos_outbox.http import listing, parameters
 from cosmos_outbox.http.calls import MERGE_PATCH, Call
 from cosmos_outbox.http.components import Components, Schema, SchemaForm, ref
 from cosmos_outbox.http.conditions import ETAG
-from cosmos_outbox.http.history import ToldChanges
 from cosmos_outbox.http.listing import AS_OF
 from cosmos_outbox.http.parameters import HEADERS, TAG, TAGS, TEXT, UUID_TEXT, parameter
 from cosmos_outbox.http.problem_schemas import FIELD_PROBLEM, PROBLEM
@@ -53,7 +52,6 @@ _DESCRIPTIONS = {
     "action": "Without `If-Match` it is done to the newest version.",
     "list": "Go on with `continuationToken` until it is null.",
     "one": "With `If-None-Match` it is sent only when it is another version.",
-    "history": "The newest first, without a gap. Go on with `continuationToken` until it is null.",
 }
 
 
@@ -94,13 +92,7 @@ class ToldCall:
 def described(call: Call, components: Components) -> dict[str, Any]:
     """An operation with its answers, for a document with these components."""
     told = _operation(call, components)
-    also = (
-        ()
-        if call.query and not call.is_history
-        else ("Cache-Control",)
-        if call.method == "GET"
-        else ("traceparent", "tracestate")
-    )
+    also = () if call.query else ("Cache-Control",) if call.method == "GET" else ("traceparent", "tracestate")
     told["parameters"] += [parameter(name) for name in also]
     return {
         "summary": call.summary[0].upper() + call.summary[1:],
@@ -173,7 +165,7 @@ def _problem(status: int) -> dict[str, Any]:
 def description(call: Call) -> str:
     """What a caller has to know of a call beside its summary."""
     if call.method == "GET":
-        return _DESCRIPTIONS["history" if call.is_history else "list" if call.query else "one"]
+        return _DESCRIPTIONS["list" if call.query else "one"]
     if call.method == "POST" and "{id}" in call.route:
         return _DESCRIPTIONS["action"]
     return _DESCRIPTIONS[call.method]
@@ -211,8 +203,6 @@ def _headers(*names: str) -> dict[str, Any]:
 
 
 def _shown(call: Call, components: Components) -> Schema:
-    if call.is_history and call.resource is not None:
-        return ToldChanges(call.resource.properties).described(_name(call.resource), components)
     one: Schema = {"type": "object"} if call.resource is None else _one(call.resource, components)
     name = "Answer" if call.resource is None else _name(call.resource)
     if call.query:

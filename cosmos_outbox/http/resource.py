@@ -13,7 +13,6 @@ from typing import Any, Generic, Protocol, TypeGuard, TypeVar, cast
 from uuid import UUID
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from cosmos_outbox.http import listing
 from cosmos_outbox.http.conditions import ETAG
@@ -100,9 +99,6 @@ class Resource(Generic[A, D]):
     errors: Mapping[type[Exception], int] = field(default_factory=dict)
     """The status that each error of the aggregate is answered with; its text goes to the caller. Of an error and its
     base the error counts. One that is not named here is answered 500, as a bug."""
-    history: bool = False
-    """``GET path/{id}/history``: what changed when, of the properties that callers see. ``view`` is a model then, or
-    None. Who may read an aggregate reads what its properties were before."""
 
     def __post_init__(self) -> None:
         if not _PATH.fullmatch(self.path):
@@ -128,8 +124,6 @@ class Resource(Generic[A, D]):
             self._must_be_of_the_state(self.new, "declare details")
         if _is_model(self.view):
             self._must_be_of_the_state(self.view, "make view a function")
-        elif self.view is not None and self.history:
-            raise TypeError(f"{self.path}: a history shows the properties of a model: make view one")
 
     def _check_what_is_sent(self) -> None:
         if self.new is None:
@@ -160,14 +154,6 @@ class Resource(Generic[A, D]):
             return cast(Callable[[A], Mapping[str, Any]], self.view or _state)(aggregate)
         values = {name: getattr(aggregate.state, name) for name in self.view.model_fields}
         return {**known(self.view.model_construct(**values)), SEQUENCE: aggregate.state.last_sequence}
-
-    @property
-    def properties(self) -> Mapping[str, FieldInfo]:
-        """What callers see of the state, by its names on the wire; nothing: only the function ``view`` knows."""
-        model = self.kind.state_type if self.view is None else self.view
-        fields = model.model_fields.items() if _is_model(model) else ()
-        named = {each.alias or name: each for name, each in fields}
-        return {name: each for name, each in named.items() if name not in _HIDDEN}
 
     @property
     def described(self) -> Mapping[str, Any] | None:

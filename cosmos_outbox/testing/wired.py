@@ -12,7 +12,6 @@ from pydantic import BaseModel
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
 from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
 from cosmos_outbox.cosmos.aggregates.documents import EventReader
-from cosmos_outbox.cosmos.aggregates.past_changes import CosmosPastChanges
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
 from cosmos_outbox.cosmos.inbox.event_source import stored_event
 from cosmos_outbox.cosmos.inbox.own_source import OwnSource, one
@@ -159,8 +158,7 @@ def outbox_in_memory(service: Service, wired: Wired, container: MemoryContainer,
         leases=absent("the change feed"),
         expiry=absent("the emergency brake"),
         container=absent("a container of the SDK's"),
-        past=absent("the operators' history of an aggregate"),
-        changes=CosmosPastChanges(container, wired.outbox.events, "memory"),
+        event_list=absent("the list of an aggregate's events"),
         dependencies=(),
     )
 

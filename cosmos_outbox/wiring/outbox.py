@@ -10,15 +10,14 @@ from typing import Any
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
 from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
 from cosmos_outbox.cosmos.aggregates.documents import EventReader
-from cosmos_outbox.cosmos.aggregates.past_changes import CosmosPastChanges
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
 from cosmos_outbox.cosmos.own.transaction import Transaction, Transactions
 from cosmos_outbox.cosmos.relay.parked_documents import partition_of
 from cosmos_outbox.cosmos.store.client import ContainerProxy, CosmosClient
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths, Value
+from cosmos_outbox.cosmos.upkeep.event_list import EventList
 from cosmos_outbox.cosmos.upkeep.expiry import Expiry
-from cosmos_outbox.operations.aggregate_past import AggregatePast
 from cosmos_outbox.operations.dependencies import Dependency
 from cosmos_outbox.operations.forwarding import Forwarding
 from cosmos_outbox.operations.instance import Instance
@@ -35,7 +34,6 @@ from cosmos_outbox.outbox.destination import ALL, Destination
 from cosmos_outbox.outbox.errors import NoSuchDestination
 from cosmos_outbox.outbox.on_commit import OnCommit
 from cosmos_outbox.outbox.parking import Parking
-from cosmos_outbox.outbox.past_changes import PastChanges
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.republish import EventHistory
 from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork, UnitOfWorkFactory
@@ -80,10 +78,8 @@ class Outbox:
     """A container of the service's database by its name; the same object for the same name."""
     check: Callable[[], Awaitable[None]]
     """Returns if the store answers. Raises Unavailable, Throttled or Misconfigured."""
-    past: Callable[[], AggregatePast]
-    """What became of the events of one aggregate."""
-    changes: PastChanges
-    """What changed of one aggregate, for who may read it."""
+    event_list: EventList
+    """The stored and the parked events of one aggregate."""
     dependencies: Sequence[Dependency]
     """The store and the broker."""
     instance: Instance
@@ -210,8 +206,14 @@ def wire_outbox(  # noqa: PLR0913 - what a service declares
         check=Recent(container.check, seconds=HEALTH_SECONDS),
         deadlines=deadlines_of(kinds, container, Aggregates(open_unit_of_work, claims), transactions),
         transactions=transactions,
-        past=lambda: AggregatePast(container, events, made.ways_out(), names.own),
-        changes=CosmosPastChanges(container, events, scope),
+        event_list=EventList(
+            container,
+            feed,
+            own.parking.lot,
+            observer.progress,
+            names.untyped,
+            own_documents=names.own is not None,
+        ),
         dependencies=(
             Dependency("Cosmos DB", container.check),
             own.dependency,
@@ -221,8 +223,7 @@ def wire_outbox(  # noqa: PLR0913 - what a service declares
         resources=resources,
         clients=clients,
     )
-    made = replace(made, beside={each.of.name: _towards(made, each) for each in beside})
-    return made  # which ``past`` knows by this name, with all ways out
+    return replace(made, beside={each.of.name: _towards(made, each) for each in beside})
 
 
 def _towards(own: Outbox, of: Relaying) -> Outbox:

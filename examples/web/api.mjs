@@ -77,7 +77,5 @@ export class Change {
 }
 
 export const directory = (parameters) => call(`directory?${new URLSearchParams(parameters)}`);
-/** A page of what changed of a contact, the newest first; `token`: of the page before. */
-export const past = (id, token) => call(`contacts/${id}/history?${new URLSearchParams({ pageSize: "20", ...(token && { continuationToken: token }) })}`);
 /** The newest state: a replica that lags would show the version that was refused. */
 export const newest = (id) => call(`contacts/${id}`, { headers: { "Cache-Control": "no-cache" } });

@@ -28,7 +28,6 @@ find("form").append(
   make("p", { class: "buttons" },
     make("button", { type: "submit", class: "main", id: "save" }, "Save"),
     make("button", { type: "button", id: "close" }, "Close"),
-    make("button", { type: "button", id: "past", "aria-expanded": "false", "aria-controls": "history" }, "History"),
     make("button", { type: "button", class: "danger", id: "delete" }, "Delete")),
 );
 

@@ -4,7 +4,6 @@ import { Change, Refused, call, directory, key, newest } from "./api.mjs";
 import { FIELDS, body, merge, patch, texts } from "./contact.mjs";
 import { find, make } from "./elements.mjs";
 import { LABELS, complain, fill, input, written } from "./form.mjs";
-import { clear, fold, recall } from "./history.mjs";
 import { arrival, isGone, shows } from "./journey.mjs";
 
 const PAGE = 25;
@@ -20,18 +19,15 @@ const mayLeave = () => !hasUnsaved() || confirm("Leave what you have typed?");
 addEventListener("beforeunload", (event) => hasUnsaved() && event.preventDefault());
 
 function show(contact, etag) {
-  const isSame = contact && contact.id === open?.id;
   open = { id: contact?.id ?? null, etag };
   find("editor-title").textContent = contact ? `${contact.name.firstName} ${contact.name.lastName}` : "New contact";
-  find("delete").hidden = find("past").hidden = !contact;
+  find("delete").hidden = !contact;
   find("book").hidden = find("editor").hidden = false;
   find("conflict").hidden = true;
   complain();
   fill(texts(contact));
   open.read = written(); // as the fields have it: they know one kind of line break
   mark();
-  if (isSame && !find("history").hidden) remember();
-  else clear();
 }
 
 /** Do what a button asks for, once at a time; of what is refused a person is told. The button keeps the focus. */
@@ -161,18 +157,6 @@ find("ask").addEventListener("close", () => {
     follow(was.id, was.read.email);
   }, refused);
 });
-
-async function remember(how) {
-  try {
-    await recall(open.id, how);
-  } catch (error) {
-    if (!(error instanceof Refused)) throw error;
-    askForKey();
-  }
-}
-
-find("past").addEventListener("click", () => (find("history").hidden ? remember() : fold()));
-find("older").addEventListener("click", () => remember({ down: true }));
 
 // The directory, and how a change gets there
 

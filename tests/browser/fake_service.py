@@ -50,12 +50,10 @@ def aside(number: int, **given: Any) -> Json:
     } | given  # fmt: skip
 
 
-def past(sequence: int, **given: Any) -> Json:
+def event(sequence: int, **given: Any) -> Json:
     return {
-        "eventId": f"event-{sequence}", "sequence": sequence, "action": "ContactNameUpdatedEvent", "changed": ["name"],
-        "createdAt": NOW.isoformat(), "storedAt": NOW.isoformat(), "expiresAt": NOW.isoformat(),
-        "state": "forwarded", "parkingId": None, "correlationId": "order-4711", "traceId": "4bf92f35",
-        "destinations": [],
+        "eventId": f"event-{sequence}", "sequence": sequence, "action": "ContactNameUpdatedEvent",
+        "createdAt": NOW.isoformat(), "correlationId": "order-4711", "state": "sent", "parkingId": None,
     } | given  # fmt: skip
 
 
@@ -83,12 +81,7 @@ def quiet() -> Json:
         "subscriber": {"setAside": {"waiting": 0, "refused": 0}, "lastLook": None, "lastSweep": None, "sweep": None},
         "parked": [],
         "set-aside": [],
-        "history": {
-            "contactId": "c", "aggregateType": "contact", "lastSequence": 0, "deleted": False, "before": None,
-            "relay": {"asOf": NOW.isoformat(), "lease": "0", "position": 100, "waitingSince": None},
-            "destinations": [],
-            "events": [], "expired": [],
-        },
+        "events": {"contactId": "c", "aggregateType": "contact", "items": [], "before": None},
     }  # fmt: skip
 
 
@@ -163,7 +156,7 @@ class FakeService:
         return web.json_response({"detail": found.detail}, status=found.status, headers=headers)
 
     def _look(self, request: web.Request, path: str) -> web.Response:
-        name = "history" if path.startswith("history/") else path
+        name = "events" if path.startswith("events/") else path
         if name not in self.answers:
             return web.json_response({"detail": "There is nothing at this path."}, status=404)
         found = self.answers[name]

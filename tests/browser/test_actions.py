@@ -238,11 +238,11 @@ async def test_all_of_it_can_be_done_by_keyboard(browser: Browser, service: Fake
             == [
                 "Select all parked events on this page",  # the buttons beside it can do nothing yet, and are left out
                 "Select event 1 of contact contact-1",
-                "History of contact contact-1",
+                "Events of contact contact-1",
                 "Replay event 1 of contact contact-1",
                 "Discard event 1 of contact contact-1",
                 "Select event 2 of contact contact-2",
-                "History of contact contact-2",
+                "Events of contact contact-2",
             ]
         )
         await page.get_by_role("checkbox", name="Select event 1").focus()

@@ -337,75 +337,6 @@ async def test_a_contact_is_deleted_over_the_version_that_was_seen(
     await expect(page.locator("#list button").filter(has_text=name)).to_have_count(0)
 
 
-async def test_a_person_sees_what_changed_from_what_to_what_and_where_it_begins(
-    page: Page, api: aiohttp.ClientSession
-) -> None:
-    name = new_name()
-    contact = await made(api, name)
-    for number in range(20):
-        async with api.patch(f"contacts/{contact}", json={"description": f"text {number}"}) as answer:
-            assert answer.status == 200
-    await open_by_search(page, name)
-    button = page.get_by_role("button", name="History")
-    await button.press("Enter")
-    await expect(button).to_have_attribute("aria-expanded", "true")
-    await expect(button).to_be_focused()
-    changes = page.locator("#changes > li")
-    await expect(changes).to_have_count(20)
-    newest = changes.first
-    await expect(newest).to_contain_text("Changed")
-    await expect(newest.locator("del")).to_have_text("text 18")
-    await expect(newest.locator("ins")).to_have_text("text 19")
-    assert await problems_for_a_screen_reader(page) == []
-    await expect(page.locator("#history-told")).to_have_text("")
-    await page.get_by_role("button", name="Older changes").press("Enter")
-    await expect(changes).to_have_count(21)
-    await expect(page.locator("#history-told")).to_have_text("That is all of it.")
-    await expect(page.get_by_role("heading", name="What changed")).to_be_focused()
-    await expect(changes.last).to_contain_text(f"Last name: {name}")
-
-    await wrote(page, City="Oslo", Company="Contoso")
-    await save(page)
-    await arrived(page)
-    await expect(newest.locator("li")).to_have_text(
-        ["Company: (empty) became Contoso", "City: (empty) became Oslo"]
-    )
-    await button.click()
-    await expect(page.locator("#history")).to_be_hidden()
-    await expect(button).to_have_attribute("aria-expanded", "false")
-
-
-async def test_the_history_of_another_contact_is_never_shown_and_a_failure_is_told(
-    page: Page, api: aiohttp.ClientSession
-) -> None:
-    one, other = new_name(), new_name()
-    await made(api, one, description="of one")
-    await made(api, other, description="of the other")
-    await open_by_search(page, one)
-    may_go = asyncio.Event()
-
-    async def hold(route: Route) -> None:
-        await may_go.wait()
-        await route.continue_()
-
-    await page.route("**/history**", hold, times=1)
-    await page.get_by_role("button", name="History").click()
-    await open_by_search(page, other)
-    await expect(page.locator("#history")).to_be_hidden()
-    may_go.set()
-    await page.get_by_role("button", name="History").click()
-    await expect(page.locator("#changes > li")).to_have_count(1)
-    await expect(page.locator("#changes")).to_contain_text("of the other")
-
-    await page.get_by_role("button", name="History").click()
-    await page.route("**/history**", lambda route: route.abort(), times=1)
-    await page.get_by_role("button", name="History").click()
-    await expect(page.locator("#history-problem")).to_have_text("The service cannot be reached.")
-    await page.get_by_role("button", name="History").click()
-    await page.get_by_role("button", name="History").click()
-    await expect(page.locator("#changes > li")).to_have_count(1)
-
-
 async def test_the_keyboard_is_enough(page: Page, api: aiohttp.ClientSession) -> None:
     name = new_name()
     await page.get_by_role("button", name="New contact").focus()
@@ -435,9 +366,6 @@ async def test_everybody_can_use_it(
         await wrote(page, Description="x")
         await save(page)
         await arrived(page)
-        await page.get_by_role("button", name="History").click()
-        await expect(page.locator("#changes > li")).to_have_count(2)
-        assert await problems_for_a_screen_reader(page) == []
         assert await overflow(page) <= 0
         await page.locator("#editor").get_by_role("button", name="Delete").click()
         assert await problems_for_a_screen_reader(page) == []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, Route, expect
 
-from tests.browser.fake_service import KEY, FakeService, past
+from tests.browser.fake_service import KEY, FakeService, event
 from tests.browser.watched import watched
 
 pytestmark = [pytest.mark.long, pytest.mark.asyncio(loop_scope="module")]
@@ -68,18 +68,18 @@ async def test_a_late_refusal_of_the_old_key_does_not_take_the_new_one(
 async def test_older_events_that_come_late_do_not_mix_with_what_is_shown_since(
     browser: Browser, service: FakeService
 ) -> None:
-    service.answers["history"] |= {"events": [past(9)], "before": 9, "lastSequence": 9}
-    async with watched(browser, f"{service.url}/operations#history/contacts/c") as page:
-        rows = page.locator("#history tbody tr")
+    service.answers["events"] |= {"items": [event(9)], "before": 9}
+    async with watched(browser, f"{service.url}/operations#events/contacts/c") as page:
+        rows = page.locator("#events tbody tr")
         await expect(rows).to_have_count(1)
-        late = service.answers["history"] | {"events": [past(8)], "before": None}
-        async with held(page, "**/history/contacts/c?*before=9", 200, late) as older:
+        late = service.answers["events"] | {"items": [event(8)], "before": None}
+        async with held(page, "**/events/contacts/c?*before=9", 200, late) as older:
             await page.get_by_role("button", name="Older events").click()
             await asyncio.wait_for(older.asked.wait(), 15)
-            service.answers["history"] |= {"events": [past(10)], "before": 10, "lastSequence": 10}
+            service.answers["events"] |= {"items": [event(10)], "before": 10}
             await page.get_by_role("button", name="Show").click()
-            await expect(page.locator("#history-summary")).to_contain_text("10 events in all")
-        await expect(page.locator("#history-summary")).to_contain_text("10 events in all")
+            await expect(rows.first).to_contain_text("10")
+        await expect(page.locator("#events-summary")).to_contain_text("1 event and more")
         await expect(rows).to_have_count(1)
         await expect(rows.first).to_contain_text("10")
         await expect(page.get_by_role("button", name="Older events")).to_be_visible()

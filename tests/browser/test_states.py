@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from devstack.testing import eventually
-from tests.browser.fake_service import KEY, NOW, FakeService, Refusal, aside, lease, parked, past
+from tests.browser.fake_service import KEY, NOW, FakeService, Refusal, aside, event, lease, parked
 from tests.browser.watched import PHONE, WIDE, Scheme, overflow, problems_for_a_screen_reader, watched
 
 pytestmark = [pytest.mark.long, pytest.mark.asyncio(loop_scope="module")]
@@ -36,11 +36,8 @@ def trouble(service: FakeService) -> None:
         parked(3, state="alone", contactId=None, aggregateType=None, action=None, sequence=None),
     ]
     service.answers["set-aside"] = [aside(1), aside(2, state="refused", contactId=None, aggregateType=None)]
-    service.answers["history"] |= {
-        "lastSequence": 9, "expired": [{"first": 1, "last": 4}],
-        "events": [past(9, state="waiting"), past(8, state="parked"), past(7, state="discarded"),
-                   past(6, state="unknown", changed=["name", "email", "company"]), past(5)],
-    }  # fmt: skip
+    states = {9: "waiting", 8: "parked", 7: "discarded", 6: "unknown", 5: "sent"}
+    service.answers["events"]["items"] = [event(sequence, state=state) for sequence, state in states.items()]
 
 
 def address(service: FakeService) -> str:
@@ -115,15 +112,6 @@ async def test_each_destination_is_told_of_by_its_name(browser: Browser, service
     relay["leases"].append(lease("0", destination="partner", lag=2, oldestWaitingSeconds=90, ttlUsed=0.0001))
     service.answers["instance"]["lists"] = ["partner/parked"]
     service.answers["partner/parked"] = [parked(7)]
-    at = {"asOf": NOW.isoformat(), "lease": "0", "position": 40, "waitingSince": NOW.isoformat()}
-    states = {3: "waiting", 2: "parked", 1: "notForIt"}
-    service.answers["history"] |= {
-        "lastSequence": 3, "destinations": [{"name": "partner", **at}],
-        "events": [
-            past(sequence, destinations=[{"name": "partner", "state": state, "parkingId": None}])
-            for sequence, state in states.items()
-        ],
-    }  # fmt: skip
     async with watched(browser, address(service)) as page:
         assert await findings(page) == [
             "2 contacts are parked.",
@@ -134,13 +122,6 @@ async def test_each_destination_is_told_of_by_its_name(browser: Browser, service
         await expect(page.locator("#tile-parked-of")).to_have_text("3 contacts, 1 of them for partner")
         await expect(page.locator("#leases tbody tr")).to_have_count(2)
         await expect(page.get_by_role("heading", name="Parked events · partner")).to_be_visible()
-        rows = page.locator("#list-partner-parked tbody tr")
-        await rows.get_by_role("button", name="History of").click()
-        await expect(page.locator("#history-summary")).to_contain_text("· partner: lease 0 at 40,")
-        told = page.locator("#history tbody td:nth-child(2)")
-        await expect(told).to_have_text(
-            ["forwarded partner: waiting", "forwarded partner: parked", "forwarded partner: not for it"]
-        )
         assert await problems_for_a_screen_reader(page) == []
 
 
@@ -223,8 +204,8 @@ async def test_what_was_shown_goes_with_the_key(browser: Browser, service: FakeS
         await field.fill(KEY)
         await field.press("Enter")
         await shown(page)
-        await page.get_by_role("button", name="History of contact the-parked-one").click()
-        await expect(page.locator("#history tbody tr")).not_to_have_count(0)
+        await page.get_by_role("button", name="Events of contact the-parked-one").click()
+        await expect(page.locator("#events tbody tr")).not_to_have_count(0)
         await page.get_by_label("Id", exact=True).fill("somebody-else")
         service.answers["instance"]["settings"] = {}
         secrets = ["the-parked-one", "x" * 300, "a" * 64, "ServiceBusConnectionError"]
@@ -261,8 +242,8 @@ async def test_text_of_the_service_is_shown_as_text(browser: Browser, service: F
     async with watched(browser, address(service)) as page:
         assert markup in (await findings(page))[0]
         await expect(page.locator("#parked-list .reason")).to_have_text(markup)
-        await page.locator("#parked-list").get_by_role("button", name="History of").click()
-        await expect(page.locator("#history-summary")).to_contain_text(markup)
+        await page.locator("#parked-list").get_by_role("button", name="Events of").click()
+        await expect(page.locator("#events-summary")).to_contain_text(markup)
         assert await page.locator("img").count() == 0
         assert "owned" not in await page.title()
 
@@ -353,31 +334,29 @@ async def test_the_page_is_found_with_a_slash_behind_it_too(browser: Browser, se
         await expect(page.get_by_role("heading", name="All is well")).to_be_visible()
 
 
-async def test_the_history_shows_where_each_event_is(browser: Browser, service: FakeService) -> None:
+async def test_the_list_of_events_shows_where_each_event_is(browser: Browser, service: FakeService) -> None:
     trouble(service)
     async with watched(browser, address(service)) as page:
         await shown(page)
         await page.get_by_label("Id", exact=True).fill("some-id")
         await page.get_by_role("button", name="Show").click()
-        rows = page.locator("#history tbody tr")
-        await expect(rows).to_have_count(6)
+        rows = page.locator("#events tbody tr")
+        await expect(rows).to_have_count(5)
         texts = await rows.all_inner_texts()
-        states = ("waiting", "parked", "discarded", "not known", "forwarded", "expired")
-        assert [state in text for state, text in zip(states, texts, strict=True)] == [True] * 6
-        assert "company" in texts[3]
-        assert f"1{NOT_KNOWN}4" in texts[5]
-        assert page.url.endswith("#history/contacts/some-id")
-        service.answers["history"] |= {"before": 5}
+        states = ("waiting", "parked", "discarded", "not known", "sent")
+        assert [state in text for state, text in zip(states, texts, strict=True)] == [True] * 5
+        assert page.url.endswith("#events/contacts/some-id")
+        service.answers["events"] |= {"before": 5}
         await page.reload()
         older = page.get_by_role("button", name="Older events")
         await expect(older).to_be_visible()
-        asked = service.looks("history/contacts/some-id")
+        asked = service.looks("events/contacts/some-id")
         await older.click()
         await eventually(
-            lambda: service.looks("history/contacts/some-id") == asked + 1,
+            lambda: service.looks("events/contacts/some-id") == asked + 1,
             what="the older events are asked for",
         )
-        service.refusals["history/contacts/gone"] = Refusal(404, "nothing is stored of contact/gone")
+        service.refusals["events/contacts/gone"] = Refusal(404, "nothing is stored of contact/gone")
         await page.get_by_label("Id", exact=True).fill("gone")
         await page.get_by_role("button", name="Show").click()
         await expect(page.get_by_text("nothing is stored of contact/gone")).to_be_visible()
@@ -386,17 +365,17 @@ async def test_the_history_shows_where_each_event_is(browser: Browser, service: 
 async def test_an_id_with_signs_is_opened_once_and_a_broken_address_not_at_all(
     browser: Browser, service: FakeService
 ) -> None:
-    service.answers["history"] |= {"events": [past(1)]}
+    service.answers["events"]["items"] = [event(1)]
     async with watched(browser, address(service)) as page:
         await shown(page)
         await page.get_by_label("Id", exact=True).fill("a b")
         await page.get_by_role("button", name="Show").click()
-        await expect(page.locator("#history tbody tr")).to_have_count(1)
+        await expect(page.locator("#events tbody tr")).to_have_count(1)
         before = service.looks("instance")
         await page.get_by_role("button", name="Look now").click()
         await eventually(lambda: service.looks("instance") > before + 1, what="another look")
-        assert service.looks("history/contacts/a b") == 1
-        await page.evaluate("location.replace('#history/contacts/%')")
+        assert service.looks("events/contacts/a b") == 1
+        await page.evaluate("location.replace('#events/contacts/%')")
         await page.get_by_role("button", name="Look now").click()
         await looked(page)
 
@@ -407,8 +386,8 @@ async def test_axe_finds_nothing_and_nothing_is_wider_than_the_window(
     browser: Browser, service: FakeService, scheme: Scheme, size: tuple[int, int]
 ) -> None:
     trouble(service)
-    async with watched(browser, f"{address(service)}#history/contacts/c", size=size, scheme=scheme) as page:
-        await expect(page.locator("#history tbody tr")).to_have_count(6)
+    async with watched(browser, f"{address(service)}#events/contacts/c", size=size, scheme=scheme) as page:
+        await expect(page.locator("#events tbody tr")).to_have_count(5)
         await page.get_by_text("Settings of this instance").click()
         await page.locator("#parked-list tbody input").nth(0).check()
         assert await problems_for_a_screen_reader(page) == []

@@ -63,8 +63,8 @@ async def test_a_service_runs_at_once_and_operators_reach_it(
         assert minutes < RUNNING_WITHIN_MINUTES
 
         async def forwarded() -> bool:
-            events = call_get(f"{api}/history/bookings/{booking['id']}")["events"]
-            return [event["state"] for event in events] == ["forwarded"]
+            events = call_get(f"{api}/events/bookings/{booking['id']}")["items"]
+            return [event["state"] for event in events] == ["sent"]
 
         await eventually(forwarded)
         ports = [
@@ -73,10 +73,10 @@ async def test_a_service_runs_at_once_and_operators_reach_it(
         settings = {"COSMOS": cosmos_connection(ports[0]), "SERVICEBUS": servicebus_connection(ports[1])}
         file = "local.settings.sample.json"
         told = run(
-            folder, "-m", "cosmos_outbox", "history", "booking", booking["id"], "--settings", file, **settings
+            folder, "-m", "cosmos_outbox", "events", "booking", booking["id"], "--settings", file, **settings
         )
         assert (told.returncode, told.stderr) == (0, "")
-        assert "1: BookingCreated (note, title)" in told.stdout
+        assert "1: BookingCreated at " in told.stdout
         # -P: as the installed command, which does not look for modules where it stands
         status = run(folder, "-P", "-m", "cosmos_outbox", "status", **settings)
         assert (status.returncode, status.stdout.splitlines()[0]) == (0, "bookings: all is well"), (
@@ -103,10 +103,8 @@ async def test_a_fastapi_program_runs_at_once(tmp_path: Path) -> None:
         )
 
         def published() -> bool:
-            told = run(
-                tmp_path / "it", "-m", "cosmos_outbox", "history", "booking", booking["id"], **settings
-            )
-            return "1: BookingCreated" in told.stdout and ": forwarded" in told.stdout
+            told = run(tmp_path / "it", "-m", "cosmos_outbox", "events", "booking", booking["id"], **settings)
+            return "1: BookingCreated" in told.stdout and ": sent" in told.stdout
 
         await eventually(published)
     finally:

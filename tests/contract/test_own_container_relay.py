@@ -24,10 +24,10 @@ from cosmos_outbox.cosmos.aggregates.documents import EventReader, digest, is_as
 from cosmos_outbox.cosmos.relay.parked_documents import PARTITION, ParkedDocuments
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.cosmos.upkeep.event_list import EventState
 from cosmos_outbox.cosmos.upkeep.inspection import CosmosInspection
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
-from cosmos_outbox.operations.past_events import EventState
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.parking_lot import ParkedEvent
@@ -272,7 +272,7 @@ def test_of_a_document_that_is_not_kept_its_place_is() -> None:
         assert not documents.has_document(left)
 
 
-async def test_the_history_of_a_booking_is_found_by_its_events(place: Place) -> None:
+async def test_the_events_of_a_booking_are_listed(place: Place) -> None:
     key = AggregateKey("booking", "b-1")
     await place.book(tenant=17)
     await place.forward()
@@ -283,17 +283,16 @@ async def test_the_history_of_a_booking_is_found_by_its_events(place: Place) -> 
 
     await eventually(another_second)  # up to the second the lease tells how far the relay is
     await place.move("BookingMoved", "BookingPaid", tenant=17)
-    past = await place.outbox.past().page(key, 2, None)
-    assert past.last_sequence == 3
-    assert [(event.sequence, event.action, event.changed) for event in past.events] == [
-        (3, "BookingPaid", ["seats"]),
-        (2, "BookingMoved", ["seats"]),
+    past = await place.outbox.event_list.page(key, 2, None)
+    assert [(event.sequence, event.action) for event in past.items] == [
+        (3, "BookingPaid"),
+        (2, "BookingMoved"),
     ]
-    assert past.events[0].state is EventState.WAITING
-    [first] = (await place.outbox.past().page(key, 2, past.before)).events
-    assert (first.sequence, first.state) == (1, EventState.FORWARDED)
+    assert past.items[0].state is EventState.WAITING
+    [first] = (await place.outbox.event_list.page(key, 2, past.before)).items
+    assert (first.sequence, first.state) == (1, EventState.SENT)
     with pytest.raises(AggregateNotFound):
-        await place.outbox.past().page(AggregateKey("booking", "never"), 2, None)
+        await place.outbox.event_list.page(AggregateKey("booking", "never"), 2, None)
 
 
 async def test_events_are_published_again(place: Place) -> None:
@@ -507,5 +506,5 @@ async def test_several_physical_partitions_are_fenced_and_looked_through(kind: s
             assert found <= {f"b-{number}" for number in range(9)}
             assert found
             for number in (0, 8):
-                past = await world.outbox.past().page(AggregateKey("booking", f"b-{number}"), 2, None)
-                assert [event.sequence for event in past.events] == [1]
+                past = await world.outbox.event_list.page(AggregateKey("booking", f"b-{number}"), 2, None)
+                assert [event.sequence for event in past.items] == [1]

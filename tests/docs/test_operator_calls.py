@@ -1,4 +1,4 @@
-"""docs/use/api.md lists every call for operators, and shows the history with the fields that it has."""
+"""docs/use/api.md lists every call for operators, and shows the events of an aggregate with the fields that it has."""
 
 import json
 import re
@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
+from cosmos_outbox.cosmos.upkeep.event_list import EventPage, EventState, ListedEvent
 from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailure
-from cosmos_outbox.functions.operator import history, operations
+from cosmos_outbox.functions.operator import operations
 from cosmos_outbox.http.message import Answer
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.lease_status import LeaseStatus, RelayStatus
-from cosmos_outbox.operations.past_events import EventState, Expired, Past, PastEvent
-from cosmos_outbox.operations.relay_status import KeyProgress
 from cosmos_outbox.operations.views.names import names_of
 from cosmos_outbox.outbox.hindrance import Hindrance
 from infra.bootstrap import service
@@ -52,13 +51,10 @@ def test_a_call_for_operators_is_in_the_table(call: str) -> None:
     assert re.search(rf"`{re.escape(call)}[?`]", PAGE), f"add {call} to docs/use/api.md#calls-for-operators"
 
 
-def told() -> Answer:
-    """The history of an aggregate."""
-    event = PastEvent("e", 7, "Changed", ["name"], NOW, NOW, NOW, EventState.FORWARDED, None, "c", "t")
-    past = Past(
-        AggregateKey("contact", "c"), 7, False, [event], [Expired(1, 6)], None, KeyProgress(NOW, "0", 1, None)
-    )
-    return history.told(past, OPERATIONS)
+def listed() -> Answer:
+    """The events of an aggregate."""
+    event = ListedEvent("e", 7, "Changed", "2026-03-01T12:00:00Z", "c", EventState.SENT)
+    return operations.events_listed(EventPage(AggregateKey("contact", "c"), [event], None), OPERATIONS)
 
 
 def shape(value: Any) -> Any:
@@ -81,6 +77,6 @@ def test_the_answer_about_the_relay_is_shown_with_the_fields_that_it_has() -> No
     )
 
 
-def test_the_history_is_shown_with_the_fields_that_it_has() -> None:
+def test_the_list_of_events_is_shown_with_the_fields_that_it_has() -> None:
     [shown] = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
-    assert shape(json.loads(shown)) == shape(json.loads(told().body))
+    assert shape(json.loads(shown)) == shape(json.loads(listed().body))

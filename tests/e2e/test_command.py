@@ -9,7 +9,6 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from cosmos_outbox.functions.operator import history as history_call
 from cosmos_outbox.functions.operator import operations as operations_call
 from cosmos_outbox.functions.operator import set_aside as set_aside_call
 from cosmos_outbox.inbox.set_aside import Delivery
@@ -137,14 +136,13 @@ async def test_parked_events_are_counted_listed_shown_replayed_and_given_up(worl
     assert (await world.run("parked")).out == "0 event(s) parked\n"
     assert "a test" in (await world.run("parked", "--discarded")).out
 
-    history = await world.run("history", "contact", str(contact_id))
-    assert (history.code, history.err) == (0, "")
-    assert history.out.startswith(f"contact {contact_id}: last sequence 2, deleted\n")
-    assert "2: ContactDeletedEvent (deletedAt)" in history.out
-    assert SECRET not in history.out
-    past = await world.application.outbox.past().page(AggregateKey("contact", str(contact_id)), 100, None)
-    same = json.loads((await world.run("history", "contact", str(contact_id), "--json")).out)
-    assert same["events"] == json.loads(history_call.told(past, NAMES).body)["events"]
+    events = await world.run("events", "contact", str(contact_id))
+    assert (events.code, events.err) == (0, "")
+    assert events.out.startswith("2: ContactDeletedEvent at ")
+    assert SECRET not in events.out
+    page = await world.application.outbox.event_list.page(AggregateKey("contact", str(contact_id)), 100, None)
+    same = json.loads((await world.run("events", "contact", str(contact_id), "--json")).out)
+    assert same == json.loads(operations_call.events_listed(page, NAMES).body)
 
 
 async def test_messages_set_aside_are_listed_shown_and_given_up(world: World) -> None:
@@ -172,8 +170,8 @@ async def test_messages_set_aside_are_listed_shown_and_given_up(world: World) ->
 
 
 WRONG = [
-    (["history", "invoice", "7"], 1, "contacts has no aggregates of type invoice; it has: contact"),
-    (["history", "contact", "7"], 1, "history: "),
+    (["events", "invoice", "7"], 1, "contacts has no aggregates of type invoice; it has: contact"),
+    (["events", "contact", "7"], 1, "events: no event of contact 7 is stored or parked"),
     (["parked", "7"], 1, "take an id from cosmos-outbox parked"),
     (["parked", "0" * 32], 1, "take an id from the list of parked events"),
     (["set-aside", "mails"], 1, "name a subscriber of contacts (contact-directory)"),

@@ -309,10 +309,12 @@ async def test_a_sequence_that_went_back_is_put_right_and_no_change_is_dropped_a
         await world.change(contact_id, "dropped@contoso.com")
 
         code, said = await world.shell.run(get, CONTACT_ID=str(contact_id))
-        assert (code, "last sequence 2\n3: " in said) == (0, True), "the history shows what is wrong"
+        assert (code, "\n3: " in said) == (0, True), (
+            "the list shows an event beyond the document's last sequence"
+        )
         edit(world, email="three@contoso.com", lastSequence=3)
         code, said = await world.shell.run(put, CONTACT_ID=str(contact_id))
         assert code == 0, said
         await world.change(contact_id, "wanted@contoso.com")
         await eventually(becomes(world, contact_id, 4, "wanted@contoso.com"))
-        assert "last sequence 4\n4: " in (await world.shell.run(get, CONTACT_ID=str(contact_id)))[1]
+        assert "\n4: " in (await world.shell.run(get, CONTACT_ID=str(contact_id)))[1]

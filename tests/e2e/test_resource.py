@@ -11,7 +11,6 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 import httpx
@@ -149,33 +148,6 @@ async def test_a_task_from_its_beginning_to_its_end(api: httpx.AsyncClient) -> N
         await api.post(f"{where}/finish"),
     ):
         assert gone.status_code == 404
-
-
-async def test_a_history_tells_ones_own_write_at_once_and_leads_from_page_to_page(
-    api: httpx.AsyncClient,
-) -> None:
-    where, _ = await created(api)
-    for number in range(2, 6):
-        assert (await api.patch(where, json={"title": f"title {number}"})).status_code == 200
-        newest = (await api.get(f"{where}/history", params={"pageSize": "1"})).json()["items"]
-        [change] = newest[0]["changes"]
-        assert (newest[0]["sequence"], change["to"]) == (number, f"title {number}")
-    root, told, link = (
-        str(api.base_url),
-        list[int](),
-        f"{urlsplit(str(api.base_url)).path}{where[1:]}/history?pageSize=2",
-    )
-    while link:
-        page = await api.get(f"{root.removesuffix(urlsplit(root).path)}{link}")
-        assert page.status_code == 200, page.text
-        told, link = told + [each["sequence"] for each in page.json()["items"]], page.json()["nextLink"]
-        assert page.json()["completeFrom"] == told[-1]
-    assert told == [5, 4, 3, 2, 1]
-    assert (await api.head(f"{where}/history")).status_code == 200
-    assert (await api.post(f"{where}/history", json={})).headers["Allow"] == "GET, HEAD"
-    assert (await api.get(f"{where}/history?pageSize=0")).status_code == 400
-    assert (await api.delete(where)).status_code == 204
-    assert (await api.get(f"{where}/history")).status_code == 404
 
 
 async def test_tasks_are_listed_a_page_a_call(api: httpx.AsyncClient) -> None:
@@ -542,7 +514,6 @@ async def test_the_calls_stand_in_the_programs_own_description(addresses: dict[s
     assert {path: sorted(calls) for path, calls in paths.items()} == {
         "/api/tasks": ["get", "post"],
         "/api/tasks/{id}": ["delete", "get", "patch", "put"],
-        "/api/tasks/{id}/history": ["get"],
         "/api/tasks/{id}/give": ["post"],
         "/api/tasks/{id}/finish": ["post"],
     }
@@ -583,7 +554,6 @@ async def test_every_answer_is_as_the_description_says(addresses: dict[str, str]
         await api.patch(one, json={"note": "y"})
         late = await api.patch(one, json={"note": "x"}, headers=key)
         wrong = await api.post("/api/tasks", json={})
-        past = await api.get(f"{one}/history", params={"pageSize": "2"})
     told = {"/api/tasks": paths["/api/tasks"], "one": paths["/api/tasks/{id}"]}
     described = given(told["one"]["get"]["responses"]["200"])
     assert described["required"] == [name for name in made.json() if name != "etag"]
@@ -593,7 +563,6 @@ async def test_every_answer_is_as_the_description_says(addresses: dict[str, str]
         (page, told["/api/tasks"]["get"]["responses"]["200"]),
         (first, told["one"]["patch"]["responses"]["200"]),
         (late, told["one"]["put"]["responses"]["200"]),
-        (past, paths["/api/tasks/{id}/history"]["get"]["responses"]["200"]),
     ):
         jsonschema.validate(answer.json(), given(responses))
         assert {*responses["headers"]} >= {

@@ -104,5 +104,4 @@ tasks = Resource(
     delete=Task.delete,
     actions=[Action("give", Task.give, body=Owner), Action("finish", Task.finish)],
     errors={TaskError: 422, TaskDone: 409},
-    history=True,
 )

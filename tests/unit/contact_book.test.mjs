@@ -6,7 +6,6 @@ import { test } from "node:test";
 const WEB = new URL("../../examples/web/", import.meta.url);
 const { FIELDS, body, merge, patch, texts } = await import(new URL("contact.mjs", WEB));
 const { arrival, isGone, shows } = await import(new URL("journey.mjs", WEB));
-const { ending, kind, lines } = await import(new URL("past.mjs", WEB));
 
 globalThis.document = { querySelector: () => ({ content: "http://api.example/api/" }) };
 globalThis.sessionStorage = { getItem: () => "k", setItem() {}, removeItem() {} };
@@ -47,28 +46,6 @@ test("of two changes each is kept, and where both changed a field a person decid
   assert.deepEqual([conflicts, taken], [["email"], ["name.firstName"]]);
   assert.deepEqual(merge(form(), mine, mine), { form: mine, conflicts: [], taken: [] }, "the same change is no conflict");
   assert.deepEqual(patch(theirs, merged), { email: "mine@contoso.com", description: "mine" });
-});
-
-test("what changed is told by the fields of the form", () => {
-  const changed = (...changes) => lines({ type: "X", changes });
-  assert.deepEqual(
-    changed({ field: "name", from: { firstName: "Ann", lastName: "Lee" }, to: { firstName: "Ann", lastName: "Ray" } }),
-    [{ field: "name.lastName", was: "Lee", is: "Ray" }],
-  );
-  assert.deepEqual(changed({ field: "email", to: "a@b.no" }), [{ field: "email", was: null, is: "a@b.no" }], "what it was nobody knows");
-  assert.deepEqual(changed({ field: "company", from: { companyName: "Contoso", city: "Oslo" }, to: null }), [
-    { field: "company.companyName", was: "Contoso", is: "" }, { field: "company.city", was: "Oslo", is: "" },
-  ]);
-  assert.deepEqual(changed({ field: "description", from: "x" }), [{ field: "description", was: "x", is: null }], "a form of another version");
-  assert.deepEqual(changed({ field: "added later", to: "x" }), []);
-  assert.deepEqual(changed({ field: "name", to: { firstName: "Ann", lastName: "Lee" } }).map((each) => each.is), ["Ann", "Lee"]);
-  assert.deepEqual(["ContactCreatedEvent", "ContactEmailUpdatedEvent"].map((type) => kind({ type })), ["Created", "Changed"]);
-});
-
-test("where a history begins is told, and never before its last page", () => {
-  assert.equal(ending({ completeFrom: 3, continuationToken: "more" }), "");
-  assert.equal(ending({ completeFrom: 1, continuationToken: null }), "That is all of it.");
-  assert.match(ending({ completeFrom: 3, continuationToken: null }), /not kept/);
 });
 
 test("an arrival is waited for, past failures, and not for ever", async () => {

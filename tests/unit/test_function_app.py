@@ -196,10 +196,10 @@ def test_every_call_of_the_api_has_its_function() -> None:
     }
     expected = {
         ("contacts", "POST"), ("contacts", "GET"), ("contacts/{id}", "GET"), ("contacts/{id}", "PATCH"),
-        ("contacts/{id}", "PUT"), ("contacts/{id}/history", "GET"),
+        ("contacts/{id}", "PUT"),
         ("contacts/{id}", "DELETE"), ("directory", "GET"), ("health", "GET"), ("parked", "GET"),
         ("parked/{id}", "GET"), ("relay", "GET"), ("operations", "GET"), ("dependencies", "GET"),
-        ("instance", "GET"), ("history/{path}/{id}", "GET"),
+        ("instance", "GET"), ("events/{path}/{id}", "GET"),
         ("parked/{id}/discard", "POST"), ("parked/{path}/{id}/replay", "POST"), ("set-aside", "GET"),
         ("set-aside/{id}", "GET"), ("set-aside/{id}/apply", "POST"), ("set-aside/{id}/discard", "POST"),
         ("dead-letters/collect", "POST"), ("subscriber", "GET"), ("openapi.json", "GET"), ("docs", "GET"),
@@ -295,7 +295,7 @@ def test_only_health_and_what_holds_no_data_can_be_called_without_a_key(app: str
     admin = {
         "get_relay", "list_parked", "get_parked", "discard_parked", "replay_parked",
         "list_set_aside", "get_set_aside", "apply_set_aside", "discard_set_aside", "collect_dead_letters",
-        "get_subscriber", "get_dependencies", "get_instance", "get_history",
+        "get_subscriber", "get_dependencies", "get_instance", "list_events",
         "list_effects", "discard_effect",
     }  # fmt: skip
     later = ("order_mails", "order_gifts", "payment_orders", "order_articles", "order_payments")

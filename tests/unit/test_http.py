@@ -13,7 +13,7 @@ from pydantic.alias_generators import to_camel
 from cosmos_outbox.functions.document import routes
 from cosmos_outbox.functions.edge.http_functions import http_function, paths
 from cosmos_outbox.functions.function_app import App
-from cosmos_outbox.functions.operator import history, operations
+from cosmos_outbox.functions.operator import operations
 from cosmos_outbox.http import conditions, methods
 from cosmos_outbox.http import request as edge
 from cosmos_outbox.http.answering import STATUS_OF, Answering, status_of
@@ -387,7 +387,7 @@ async def test_a_body_that_came_is_taken_however_it_came_and_one_that_is_empty_i
         (edge.page_request, "pagesize=1&ContinuationToken=x"),
         (edge.page_request, "state=discarded"),
         (operations.wants_discarded, "State=discarded"),
-        (history.page_request, "continuationToken=x"),
+        (operations.events_request, "continuationToken=x"),
     ],
 )
 async def test_a_parameter_that_the_call_does_not_have_is_refused(parse: Any, names: str) -> None:
@@ -401,8 +401,8 @@ async def test_a_parameter_that_the_call_does_not_have_is_refused(parse: Any, na
     ("parse", "query", "field"),
     [
         (edge.page_request, "pageSize=1&pageSize=2", "pageSize"),
-        (history.page_request, "before=7&before=3", "before"),
-        (history.page_request, "before=", "before"),
+        (operations.events_request, "before=7&before=3", "before"),
+        (operations.events_request, "before=", "before"),
         (operations.wants_discarded, "state=", "state"),
     ],
 )
@@ -414,12 +414,12 @@ async def test_a_parameter_that_stands_twice_or_is_empty_is_refused(
     assert (status, fields) == (400, [field])
 
 
-async def test_an_id_under_which_nothing_can_be_stored_has_no_history() -> None:
+async def test_an_id_under_which_nothing_can_be_stored_has_no_events() -> None:
     """Asked for it, the store refuses the request, which would be taken for a setting that is wrong."""
     longest = request("GET", route={"path": "contacts", "id": "x" * 1023})
-    assert history.aggregate(longest, [names_of(Contact)]).id == "x" * 1023
+    assert operations.named_aggregate(longest, [names_of(Contact)]).id == "x" * 1023
     longer = request("GET", route={"path": "contacts", "id": "é" * 512})
-    assert (await refused(lambda: history.aggregate(longer, [names_of(Contact)])))[0] == 404
+    assert (await refused(lambda: operations.named_aggregate(longer, [names_of(Contact)])))[0] == 404
 
 
 def test_the_hosts_own_parameters_may_stand_in_any_query() -> None:

@@ -12,8 +12,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from cosmos_outbox import testing
+from cosmos_outbox.cosmos.upkeep.event_list import EventPage, EventState, ListedEvent
 from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailure
-from cosmos_outbox.functions.operator import history, operations, set_aside
+from cosmos_outbox.functions.operator import operations, set_aside
 from cosmos_outbox.http.message import Answer
 from cosmos_outbox.inbox.progress import Counts, Side, WalkProgress
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordPage, RecordState
@@ -21,8 +22,6 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.dependencies import DependencyHealth
 from cosmos_outbox.operations.instance import Instance
 from cosmos_outbox.operations.lease_status import LeaseStatus, RelayStatus
-from cosmos_outbox.operations.past_events import EventState, Expired, Past, PastEvent
-from cosmos_outbox.operations.relay_status import KeyProgress as RelayProgress
 from cosmos_outbox.operations.views.names import names_of
 from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.parking_lot import Discarding, ParkedEvent, ParkedPage, ParkedState
@@ -50,9 +49,8 @@ def record(state: RecordState, delivery: Delivery | None) -> Record:
     return Record("0" * 32, state, "broken", NOW, "m", 1, None, None, None, None, delivery=delivery)
 
 
-EVENT = PastEvent("e", 7, "Changed", ["name"], NOW, NOW, NOW, EventState.FORWARDED, None, "c", "t")
-BARE = PastEvent("e", None, None, [], None, None, None, EventState.UNKNOWN, None, None, None)
-AT = RelayProgress(NOW, "0", 1, None)
+EVENT = ListedEvent("e", 7, "Changed", "2026-03-01T12:00:00Z", "c", EventState.SENT)
+BARE = ListedEvent("e", None, None, None, None, EventState.PARKED, "0" * 32)
 LEASES = [LeaseStatus("0", None, 3, None, 0.0), LeaseStatus("1", "me", 3, 2, 0.5, NOW, 4711, 4714, 1.5, 2.0)]
 DELIVERY = Delivery("s", "m", 1, b"{}", {"sequence": 1})
 
@@ -68,8 +66,8 @@ ANSWERS: list[tuple[str, Answer]] = [
         ),
     ),
     ("Instance", operations.instance(Instance({"EVENT_TTL_SECONDS": 1}), OPERATIONS, ["set-aside"])),
-    ("History", history.told(Past(OF, 7, False, [EVENT, BARE], [Expired(1, 6)], None, AT), OPERATIONS)),
-    ("History", history.told(Past(OF, None, True, [], [], 3, RelayProgress(NOW, None, None, NOW)), OPERATIONS)),
+    ("EventPage", operations.events_listed(EventPage(OF, [EVENT, BARE], None), OPERATIONS)),
+    ("EventPage", operations.events_listed(EventPage(OF, [], 3), OPERATIONS)),
     *(
         ("ParkedPage", operations.parked_listed(ParkedPage([parked(state, of)], "x"), OPERATIONS, 60))
         for state in ParkedState

@@ -189,7 +189,7 @@ def test_operators_call_the_aggregates_by_their_types() -> None:
         """The effects of a service with its own documents are like any."""
 
     names = {function.get_function_name() for function in app(service).get_functions()}
-    assert {"relay", "get_history", "list_parked", "watch_relay", "tend_parked", "unrouted"} <= names
+    assert {"relay", "list_events", "list_parked", "watch_relay", "tend_parked", "unrouted"} <= names
 
 
 @pytest.mark.parametrize(

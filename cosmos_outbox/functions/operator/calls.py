@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import azure.functions as func
 
 from cosmos_outbox.functions.edge.http_functions import HttpFunctions
-from cosmos_outbox.functions.operator import history, operations, operations_page
+from cosmos_outbox.functions.operator import operations, operations_page
 from cosmos_outbox.http import methods, request, responses
 from cosmos_outbox.http.answering import Answering
 from cosmos_outbox.http.message import Answer, Request
@@ -91,12 +91,14 @@ def _add_views(
         """GET /instance: what the process that answers has forwarded, its settings, and the service's names."""
         return operations.instance(service().outbox.instance, names, lists)
 
-    @app.route(route="history/{path}/{id}", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
+    @app.route(route="events/{path}/{id}", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
     @answering
-    async def get_history(req: Request) -> Answer:
-        """GET /history/{path}/{id}?pageSize=&before=: what became of the events of one aggregate."""
-        aggregate, (size, before) = history.aggregate(req, names), history.page_request(req)
-        return history.told(await service().outbox.past().page(aggregate, size, before), names)
+    async def list_events(req: Request) -> Answer:
+        """GET /events/{path}/{id}?pageSize=&before=: the stored and the parked events of one aggregate."""
+        aggregate, (size, before) = operations.named_aggregate(req, names), operations.events_request(req)
+        return operations.events_listed(
+            await service().outbox.event_list.page(aggregate, size, before), names
+        )
 
     @app.route(route="relay", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
     @answering

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
+from cosmos_outbox.cosmos.upkeep.event_list import EventState
 from cosmos_outbox.functions.operator.operations import Discard
 from cosmos_outbox.http.components import Components, Schema, SchemaForm
 from cosmos_outbox.http.parameters import TEXT, parameter
@@ -13,7 +14,6 @@ from cosmos_outbox.inbox.effect import WhyOpen
 from cosmos_outbox.inbox.progress import Counts
 from cosmos_outbox.inbox.set_aside import RecordState
 from cosmos_outbox.operations.lease_status import Holding
-from cosmos_outbox.operations.past_events import EventState
 from cosmos_outbox.operations.views.names import PathNames
 from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.parking_lot import ParkedState
@@ -43,7 +43,7 @@ _CALLS = {
     "get_dependencies": _Call("Dependencies", uses_store=False),
     "get_instance": _Call("Instance", uses_store=False),
     "get_relay": _Call("Relay"),
-    "get_history": _Call("History", (404,)),
+    "list_events": _Call("EventPage", (404,)),
     "list_parked": _Call("ParkedPage"),
     "get_parked": _Call("Parked", (404,)),
     "discard_parked": _DISCARD,
@@ -123,9 +123,6 @@ def _schemas(names: Sequence[PathNames]) -> Mapping[str, Schema]:
         "id": TEXT, "state": _one_of(*WhyOpen), "reason": TEXT, "since": _TIME, "ageSeconds": _NUMBER,
         "eventId": TEXT, **owners, "aggregateType": TEXT, "sequence": _NUMBER,
     }  # fmt: skip
-    progress = {
-        "asOf": _TIME, "lease": _maybe(TEXT), "position": _maybe(_NUMBER), "waitingSince": _maybe(_TIME)
-    }  # fmt: skip
     relay = {
         "late": _BOOL, "eventsAtRisk": _BOOL, "parkedEvents": _NUMBER, **{each.count: _NUMBER for each in names},
         "averageWaitingSeconds": _maybe(_FRACTION),
@@ -152,20 +149,15 @@ def _schemas(names: Sequence[PathNames]) -> Mapping[str, Schema]:
             aggregates=_list(_answer(type=TEXT, path=TEXT, owner=TEXT, count=TEXT)), lists=_list(TEXT),
             settings=_ANYTHING,
         ),
-        "History": _answer(
-            **dict.fromkeys(owners, TEXT), aggregateType=TEXT, lastSequence=_maybe(_NUMBER), deleted=_BOOL,
-            relay=_answer(**progress), destinations=_list(_answer(name=TEXT, **progress)),
-            events=_list(
+        "EventPage": _answer(
+            **dict.fromkeys(owners, TEXT), aggregateType=TEXT,
+            items=_list(
                 _answer(
-                    eventId=TEXT, sequence=_maybe(_NUMBER), action=_maybe(TEXT), changed=_list(TEXT),
-                    createdAt=_maybe(_TIME), storedAt=_maybe(_TIME), expiresAt=_maybe(_TIME),
-                    state=_one_of(*EventState), parkingId=_maybe(TEXT), correlationId=_maybe(TEXT),
-                    traceId=_maybe(TEXT), destinations=_list(
-                        _answer(name=TEXT, state=_one_of(*EventState), parkingId=_maybe(TEXT))
-                    ),
+                    eventId=TEXT, sequence=_maybe(_NUMBER), action=_maybe(TEXT), createdAt=_maybe(TEXT),
+                    correlationId=_maybe(TEXT), state=_one_of(*EventState), parkingId=_maybe(TEXT),
                 )
             ),
-            expired=_list(_answer(first=_NUMBER, last=_NUMBER)), before=_maybe(_NUMBER),
+            before=_maybe(_NUMBER),
         ),
         "ParkedPage": _page(_parked(parked), discardedAfterSeconds=_NUMBER),
         "Parked": _parked(parked | {"document": _ANYTHING}),

@@ -9,22 +9,26 @@ from pydantic import StringConstraints
 
 from cosmos_outbox.http.errors import FieldError, InvalidRequest
 from cosmos_outbox.http.message import Answer, Request
-from cosmos_outbox.http.request import PAGE, json_object, query
+from cosmos_outbox.http.request import PAGE, json_object, page_size, query
 from cosmos_outbox.http.responses import json_response
 from cosmos_outbox.http.validation import validated
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.operations.views import parked, relay
+from cosmos_outbox.operations.views import events, parked, relay
 from cosmos_outbox.operations.views.names import PathNames
-from cosmos_outbox.outbox.errors import NotParked
+from cosmos_outbox.outbox.errors import AggregateNotFound, NotParked
 from cosmos_outbox.outbox.event import WireModel
 
 if TYPE_CHECKING:
+    from cosmos_outbox.cosmos.upkeep.event_list import EventPage
     from cosmos_outbox.operations.dependencies import DependencyHealth
     from cosmos_outbox.operations.instance import Instance
     from cosmos_outbox.operations.lease_status import RelayStatus
     from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedPage
     from cosmos_outbox.outbox.replay import Replayed
 
+_LONGEST_ID = 1023
+"""In bytes: the longest that the id of an item may be, and so that of an aggregate."""
+_SEQUENCE = re.compile(r"[1-9][0-9]{0,14}")
 _PARKING_ID = re.compile(r"[0-9a-f]{32}")
 
 DiscardReason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
@@ -34,6 +38,32 @@ class Discard(WireModel):
     """The body of a call that cannot be taken back: the reason."""
 
     reason: DiscardReason
+
+
+def named_aggregate(request: Request, names: Sequence[PathNames]) -> AggregateKey:
+    """The aggregate in the path. Raises AggregateNotFound when the service has no aggregates of that name."""
+    path, aggregate_id = request.route["path"], request.route["id"]
+    for each in names:
+        if each.path == path:
+            if len(aggregate_id.encode()) > _LONGEST_ID:
+                raise AggregateNotFound("nothing can be stored under an id that is so long")
+            return AggregateKey(each.aggregate_type, aggregate_id)
+    paths = ", ".join(f"events/{each.path}/{{id}}" for each in names)
+    raise AggregateNotFound(f"this service has no {path}: call {paths}")
+
+
+def events_request(request: Request) -> tuple[int, int | None]:
+    """How many events, and below which sequence (None: the newest). Raises InvalidRequest."""
+    given = query(request, "pageSize", "before")
+    size, before = page_size(given), given.get("before")
+    if before is not None and not _SEQUENCE.fullmatch(before):
+        raise InvalidRequest(FieldError("before", "must be the number that the page before gave"))
+    return size, None if before is None else int(before)
+
+
+def events_listed(page: "EventPage", names: Sequence[PathNames]) -> Answer:
+    """200 with a page of an aggregate's events, the newest first."""
+    return json_response(200, events.listed(page, names))
 
 
 def parking_id(request: Request) -> str:

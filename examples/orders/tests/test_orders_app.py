@@ -115,9 +115,9 @@ async def test_orders_are_listed(api: aiohttp.ClientSession) -> None:
         ("DELETE", "orders/7", None, 405),
         ("TRACE", "orders/7", None, 405),
         ("POST", "parked/orders/7/replay", None, 404),
-        ("GET", "history/orders/7", None, 404),
-        ("GET", "history/contacts/7", None, 404),
-        ("GET", "history/orders/7?before=0", None, 400),
+        ("GET", "events/orders/7", None, 404),
+        ("GET", "events/contacts/7", None, 404),
+        ("GET", "events/orders/7?before=0", None, 400),
     ],
 )
 async def test_an_impossible_call_is_refused(
@@ -292,13 +292,10 @@ async def test_the_operations_page_is_there_and_its_calls_speak_of_orders(api: a
     await (await api.post(f"/api/orders/{order['id']}/lines", json=LINE)).read()
 
     async def both_forwarded() -> bool:
-        async with api.get(f"/api/history/orders/{order['id']}") as answer:
+        async with api.get(f"/api/events/orders/{order['id']}") as answer:
             assert answer.status == 200
-            events = (await answer.json())["events"]
-        assert [(each["sequence"], each["changed"]) for each in events] == [
-            (2, ["line"]),
-            (1, ["customer", "lines"]),
-        ]
-        return {each["state"] for each in events} == {"forwarded"}
+            events = (await answer.json())["items"]
+        assert [each["sequence"] for each in events] == [2, 1]
+        return {each["state"] for each in events} == {"sent"}
 
     await eventually(both_forwarded)

@@ -1,7 +1,7 @@
 // What every list has in common, and the list of parked events: each action is one call of the service.
 
 const idButton = (aggregate) =>
-  make("button", { type: "button", class: "link mono", "aria-label": `History of ${aggregate.type} ${aggregate.id}`, on: { click: () => openHistory(aggregate) } }, aggregate.id);
+  make("button", { type: "button", class: "link mono", "aria-label": `Events of ${aggregate.type} ${aggregate.id}`, on: { click: () => openEvents(aggregate) } }, aggregate.id);
 
 function showAggregate(element, item) {
   const aggregate = aggregateOf(item);

@@ -86,8 +86,8 @@ function showInstance(instance) {
   });
   if (!first) return;
   showLists(instance.lists);
-  find("history-type").replaceChildren(...aggregates.map((each) => make("option", { value: each.path }, each.type)));
-  find("history-type-box").hidden = aggregates.length < 2;
+  find("events-type").replaceChildren(...aggregates.map((each) => make("option", { value: each.path }, each.type)));
+  find("events-type-box").hidden = aggregates.length < 2;
 }
 
 function showDependencies({ items }) {
