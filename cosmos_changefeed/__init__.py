@@ -5,7 +5,13 @@ processor, so that a .NET processor or an Azure Functions deployment can take th
 """
 
 from cosmos_changefeed.clock import Clock
-from cosmos_changefeed.errors import ChangeFeedError, FeedRangeGone, LeaseLost, LeasesUnusable
+from cosmos_changefeed.errors import (
+    ChangeFeedError,
+    FeedRangeGone,
+    HandlerCancelled,
+    LeaseLost,
+    LeasesUnusable,
+)
 from cosmos_changefeed.feed import PhysicalPartition, effective_key, physical_partitions
 from cosmos_changefeed.handling import ChangeFeedContext, Changes, Handler, OnError, TwoSteps
 from cosmos_changefeed.lag import FeedLag, LeaseLag, PartitionLag, estimate_lag, session_lsn
@@ -25,6 +31,7 @@ __all__ = [
     "FeedLag",
     "FeedRangeGone",
     "Handler",
+    "HandlerCancelled",
     "LeaseLag",
     "LeaseLost",
     "LeasesUnusable",

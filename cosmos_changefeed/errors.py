@@ -3,9 +3,10 @@
 ::
 
     ChangeFeedError
-    ├── LeasesUnusable   the lease container, or a lease in it, cannot be used as it is
-    ├── LeaseLost        another instance owns the lease now, or may own it
-    └── FeedRangeGone    the physical partition behind a lease was split
+    ├── LeasesUnusable    the lease container, or a lease in it, cannot be used as it is
+    ├── HandlerCancelled  the handler awaited something that was cancelled
+    ├── LeaseLost         another instance owns the lease now, or may own it
+    └── FeedRangeGone     the physical partition behind a lease was split
 """
 
 
@@ -15,6 +16,15 @@ class ChangeFeedError(Exception):
 
 class LeasesUnusable(ChangeFeedError):
     """The lease container, or a lease in it, cannot be used as it is; the message says what to do."""
+
+
+class HandlerCancelled(ChangeFeedError):
+    """The handler raised CancelledError although nobody has cancelled it: it awaited something that was cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the handler raised CancelledError without being cancelled: catch it where the cancelled task is awaited"
+        )
 
 
 class LeaseLost(ChangeFeedError):

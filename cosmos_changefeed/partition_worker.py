@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cosmos_changefeed.clock import Clock
-from cosmos_changefeed.errors import FeedRangeGone, LeaseLost
+from cosmos_changefeed.errors import FeedRangeGone, HandlerCancelled, LeaseLost
 from cosmos_changefeed.feed import FeedPage, FeedReader, SdkStart
 from cosmos_changefeed.handling import ChangeFeedContext, OnError, TwoSteps, Work
 from cosmos_changefeed.lease import EpkRange, Lease
@@ -119,7 +119,8 @@ class PartitionWorker:
                 had_items = await self._process_page(read_ahead=self._options.read_ahead and failures == 0)
             except (LeaseLost, FeedRangeGone):
                 raise
-            except Exception as error:  # noqa: BLE001 - whatever the handler or the SDK raises is reported and retried
+            except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - whatever the handler or the SDK raises is reported and retried
+                error = _failure(raised)
                 await self._drop_ahead()
                 self.pulse.beat(failed=True)
                 self._shared.on_error(self.lease.token, error)
@@ -220,6 +221,22 @@ class PartitionWorker:
             asked = self._shared.clock.monotonic()
             self.lease = await write(self.lease)
             self._written_at = asked
+
+
+def _failure(raised: Exception | asyncio.CancelledError) -> Exception:
+    """The error to report; a cancellation of this task itself is raised again.
+
+    Else a handler that awaits what somebody else has cancelled would end the worker, and its lease would be renewed by
+    nobody and reported by nobody.
+    """
+    if isinstance(raised, Exception):
+        return raised
+    task = asyncio.current_task()
+    if task is None or task.cancelling():
+        raise raised
+    failure = HandlerCancelled()
+    failure.__cause__ = raised
+    return failure
 
 
 async def _set_within(event: asyncio.Event, seconds: float) -> None:

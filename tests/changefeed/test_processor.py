@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cosmos_changefeed import StartFrom
+from cosmos_changefeed import ChangeFeedContext, Changes, HandlerCancelled, StartFrom, TwoSteps
+from cosmos_changefeed.handling import as_they_are
 from devstack.testing import eventually
 from tests.changefeed.in_memory import InMemory
 from tests.changefeed.support import FAST, Containers, Recorder
@@ -115,6 +116,25 @@ async def test_a_draining_stop_lets_the_handler_end_and_checkpoints(containers: 
 
     assert recorder.ids == ["a-1"]
     assert await continuation(containers) == recorder.batches[0][1].continuation
+
+
+async def test_a_handler_that_awaits_a_cancelled_task_is_called_again(memory: InMemory) -> None:
+    """Its CancelledError is a failure of the handler: nobody has stopped the processor."""
+    recorder, calls = Recorder(), 0
+
+    async def handle(changes: Changes, context: ChangeFeedContext) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            elsewhere = asyncio.create_task(asyncio.sleep(10))
+            elsewhere.cancel()
+            await elsewhere
+        await recorder(changes, context)
+
+    await memory.write("a", 1)
+    async with recorder.processor(memory, handler=TwoSteps(as_they_are, handle), clock=memory.clock):
+        await eventually(lambda: recorder.has(1))
+    assert [type(error) for _, error in recorder.errors] == [HandlerCancelled]
 
 
 @pytest.mark.parametrize("fails", [False, True])
