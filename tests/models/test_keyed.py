@@ -60,19 +60,6 @@ BROKEN = [
 ]
 """What goes wrong without a rule, and in which story."""
 
-HOW = {
-    "fingerprint": ("1: stores", "2: finds the record"),
-    "record_before_no": ("1: stores", "2: reads"),
-    "state_then_record": (": finds no record", ": stores", ": reads", ": 412"),
-    "newest_for_a_no": ("another writer changes it", "reads an old state"),
-    "decide_anew": ("another writer changes it", "is refused by the aggregate"),
-    "unused_by_412": ("1: 412", "its caller reads again", "1: finds the record"),
-    "refusal_recorded": ("another writer changes it", "2: stores"),
-    "etag_if_same": ("1: stores", "another writer changes it", "2: finds the record"),
-    "deadline": (": is slow", ": stores", "the record expires", ": stores"),
-}
-"""Steps of the shortest trace, in order, as the page of the protocols tells them."""
-
 LARGER = [
     Story(requests=(("a: x", 0),) * 3, other=True),
     Story(requests=(("a: x", 0), ("a: x", 1), ("a: y", 0)), other=True, rebases=1),
@@ -123,10 +110,6 @@ def test_without_a_rule_the_search_finds_what_it_prevents(rule: str, problem: st
     found = search(model.initial(), model.successors, only(problem))
     assert found.trace is not None
     assert found.trace[-1] == problem
-    steps = iter(found.trace)
-    assert problem == OLD_NO or all(any(told in step for step in steps) for told in HOW.get(rule, ())), (
-        "\n".join(found.trace)
-    )
 
 
 @pytest.mark.parametrize("answer", ["applied", "nothing", "refused", "404", "412", "422", "503"])

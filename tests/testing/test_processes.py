@@ -48,23 +48,6 @@ FILES = {
     """,
 }
 
-ONE_WAITS_ANOTHER_FAILS = {
-    "test_a.py": """
-        import pathlib, time
-        def test_fails(shared):
-            until = time.monotonic() + 30
-            while not (pathlib.Path(__file__).parent / "waits").exists() and time.monotonic() < until:
-                time.sleep(0.01)
-            assert shared == 0
-    """,
-    "test_b.py": """
-        import pathlib, signal
-        def test_before(shared):
-            (pathlib.Path(__file__).parent / "waits").touch()
-            signal.pause()
-    """,
-}
-
 NO_PLUGINS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 """To import those that are installed takes longer than these tests, which need none."""
 
@@ -117,18 +100,3 @@ def test_each_test_is_told_once_and_the_failure_of_each_says_why(folder: Path) -
     assert "3 failed, 4 passed, 1 warning, 1 error" in ended.stdout
     # Of the one that was killed nothing is torn down; of the other all is.
     assert (len(processes(folder, "began")), len(processes(folder, "ended"))) == (2, 1)
-
-
-def test_with_x_the_first_failure_ends_the_run_and_its_processes(folder: Path) -> None:
-    for name, text in ONE_WAITS_ANOTHER_FAILS.items():
-        (folder / name).write_text(dedent(text))
-    ended, told = run(folder, "-x", "-k", "test_a or test_before")
-    assert ended.returncode == 1
-    assert "stopping after 1 failures" in ended.stdout
-    assert len([wrong for wrong in told.values() if wrong]) == 1
-    assert processes(folder, "ended") == processes(folder, "began"), (
-        "who is interrupted tears down what it has"
-    )
-    for process in processes(folder, "began"):
-        with pytest.raises(ProcessLookupError):
-            os.kill(process, 0)

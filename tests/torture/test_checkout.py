@@ -20,7 +20,7 @@ from examples.checkout.order import NewOrder, Order
 from examples.checkout.payment import Payment, payment_of
 from examples.checkout.tests.at_rest import SUPPLY
 from tests.support.paths import ROOT
-from tests.torture.checkout.judged import judge, late_by, left_behind
+from tests.torture.checkout.judged import judge, left_behind
 from tests.torture.checkout.service import service
 from tests.torture.checkout.story import TRANSPORTS
 from tests.torture.planted import copy_tracked, plant
@@ -126,11 +126,6 @@ async def test_the_judge_sees_what_is_broken(past: Past, breaks: Callable[[Past]
     assert past.wrong() == set()
     breaks(past)
     assert rule in past.wrong()
-
-
-async def test_a_deadline_that_is_met_is_late_by_what_nobody_looked(past: Past) -> None:
-    found = left_behind(service, past.documents, past.messages, past.letters)
-    assert [60 <= late < 65 for late in late_by(found)] == [True]
 
 
 def tortured(root: Path, transport: str, seed: int, seconds: int = 25) -> subprocess.CompletedProcess[str]:

@@ -85,42 +85,14 @@ def test_a_planted_bug_is_found(name: str) -> None:
     assert run.caught(bug), run.output
 
 
-FORWARDS_NOTHING = """
-
-from cosmos_outbox.operations.forwarding import Forwarding
-
-
-async def nothing(*_: object) -> None: ...
-
-
-Forwarding.forward = nothing
-"""
-
-
 @pytest.mark.deep
 @pytest.mark.timeout(120)
-def test_another_app_can_be_tried(tmp_path: Path) -> None:
-    app = tmp_path / "app"
-    app.mkdir()
-    code = (ROOT / "function_app.py").read_text()
-    (app / "function_app.py").write_text(f"{code}{FORWARDS_NOTHING}")
-    done = torture(tmp_path, "--app", str(app), "--profile", "nothing", "--seconds", "3", "--patience", "3")
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert re.search(r"^  lost event: ", done.stdout, flags=re.MULTILINE), done.stdout
-
-
-@pytest.mark.deep
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_stopped_says_so_and_lists_nothing_that_may_only_be_late(
-    number: signal.Signals, tmp_path: Path
-) -> None:
+def test_a_run_that_is_stopped_says_so(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "tests.torture", "--seconds", "50", "--profile", "nothing"],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(tmp_path)},
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
         text=True,
     ) as process:
         deadline = time.monotonic() + 40
@@ -128,58 +100,14 @@ def test_a_run_that_is_stopped_says_so_and_lists_nothing_that_may_only_be_late(
             b"acknowledged" in log.read_bytes() for log in tmp_path.glob("torture-*/clients.jsonl")
         ):
             assert time.monotonic() < deadline, "no client was answered"
-            assert process.poll() is None
             time.sleep(0.1)
-        process.send_signal(number)
-        output, errors = process.communicate()
-    assert (process.returncode, errors) == (2, "")
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate()
+    assert process.returncode == 2
     assert "\nBROKEN OFF: it was stopped from outside; " in output
     assert count("violations", output) == 0
-
-
-@pytest.mark.long  # a stack of its own, as every run of the torture test
-def test_a_process_that_does_not_come_up_breaks_a_run_off(tmp_path: Path) -> None:
-    done = torture(tmp_path, "--app", str(tmp_path / "nowhere"), "--seconds", "1")
-    assert (done.returncode, done.stderr) == (2, "")
-    assert "\nBROKEN OFF: functions did not become ready" in done.stdout
 
 
 def test_a_seed_always_plans_the_same_and_another_seed_something_else() -> None:
     assert plan("everything", 7, 60) == plan("everything", 7, 60)
     assert plan("everything", 7, 60) != plan("everything", 8, 60)
-
-
-def test_old_reads_are_planned_beside_all_other_faults() -> None:
-    lags = {strike.name for strike in plan("everything", 7, 120) if strike.kind == "lag"}
-    assert {"lag contacts", "lag parked-events"} <= lags
-    assert {strike.kind for strike in plan("old-reads", 7, 120)} <= {
-        "lag",
-        "kill",
-        "split",
-        "poison",
-        "poison contact",
-        "operator",
-    }
-
-
-@pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize(
-    ("profile", "kind"),
-    [
-        ("lost-leases", "delete leases"),
-        ("unattended-splits", "split unattended"),
-        ("parked-contacts", "other version"),
-        ("deaths-between-pages", "death between pages"),
-    ],
-)
-def test_a_short_run_has_the_fault_that_its_profile_is_for(profile: str, kind: str, seed: int) -> None:
-    assert kind in {strike.kind for strike in plan(profile, seed, 25)}
-    assert kind in {strike.kind for strike in plan("everything", seed, 60)}
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_two_minutes_are_planned_with_kills_and_other_faults_enough(seed: int) -> None:
-    strikes = plan("everything", seed, 120)
-    assert sum(strike.kind == "kill" for strike in strikes) >= 30
-    assert len({strike.name for strike in strikes if strike.kind != "kill"}) >= 15
-    assert [strike.at for strike in strikes] == sorted(strike.at for strike in strikes)
