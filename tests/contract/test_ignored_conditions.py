@@ -15,7 +15,6 @@ from tests.support.azure import CONTACTS, contacts_database, cosmos_connection
 from tests.support.contacts import DETAILS, NOON
 from tests.support.gaps import gappy
 
-
 pytestmark = pytest.mark.needs_a_socket("the proxy between the SDK and devstack listens on one")
 
 

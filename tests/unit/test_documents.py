@@ -18,6 +18,7 @@ from cosmos_outbox.cosmos.aggregates.documents import (
     event_item,
     is_as_committed,
 )
+from cosmos_outbox.cosmos.aggregates.publishable import check_storable
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import Unpublishable
@@ -474,6 +475,27 @@ def test_a_text_that_would_stop_the_feed_for_ever_is_refused(text: str, place: s
         store = partial(event_item, contact, changes.events[0], ORIGIN, ttl=1)
     with pytest.raises(Unpublishable, match="outside the calendar"):
         store()
+
+
+def nested(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
+def test_a_document_that_is_too_deep_for_the_host_is_refused() -> None:
+    """62 levels: the document, its data, and 60 below the name of the field."""
+    state = a_contact().state.model_copy(update={"points": nested(60)})
+    aggregate_item(a_contact(), state, ttl=-1)
+    state = a_contact().state.model_copy(update={"points": nested(61)})
+    with pytest.raises(Unpublishable, match="nested deeper than 61 levels"):
+        aggregate_item(a_contact(), state, ttl=-1)
+
+
+def test_half_of_a_surrogate_pair_is_refused() -> None:
+    with pytest.raises(Unpublishable, match="surrogate pair"):
+        check_storable("contact", {"points": ["\ud800"]})
 
 
 def test_a_name_that_would_stop_the_feed_for_ever_is_refused() -> None:

@@ -100,7 +100,7 @@ def own_document(document: Mapping[str, Any], place: Place) -> Item:
             f"document {item['id']} has the type {EVENT_TYPE}, and the relay would take it for an event: raise events "
             "with event(), or give the document another type"
         )
-    check_storable(f"document {item['id']}", item)
+    check_storable(f"document {item['id']}", item, around=0)
     return item
 
 

@@ -64,7 +64,7 @@ def _checked(operation: Mapping[str, Any], what: str) -> Item:
     if not isinstance(name, str) or copy.keys() - {"op"} != _FIELDS.get(name):
         known = "; ".join(f"{each}: {', '.join(sorted(fields))}" for each, fields in _FIELDS.items())
         raise ValueError(f"{what} has an operation that the store does not know: {name}. They are {known}")
-    check_storable(what, copy.get("value"))
+    check_storable(what, copy.get("value"), around=len(_place(copy["path"])) if "path" in copy else 1)
     return copy
 
 

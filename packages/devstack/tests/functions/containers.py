@@ -20,13 +20,14 @@ class Containers:
     monitored: ContainerProxy
     leases: ContainerProxy
 
-    async def write(self, partition_key: str, sequence: int, text: str = "") -> None:
+    async def write(self, partition_key: str, sequence: int, text: str = "", **more: object) -> None:
         await self.monitored.upsert_item(
             {
                 "id": f"{partition_key}-{sequence}",
                 "partitionKey": partition_key,
                 "sequence": sequence,
                 "text": text,
+                **more,
             }
         )
 

@@ -130,6 +130,24 @@ async def test_a_text_that_dotnet_cannot_read_stops_its_partition_until_it_is_ch
     assert "Traceback" not in service.log.read_text()
 
 
+@pytest.mark.parametrize(("levels", "is_read"), [(62, True), (63, False)])
+async def test_a_document_that_is_too_deep_for_dotnet_stops_its_partition(
+    containers: Containers, app: App, levels: int, *, is_read: bool
+) -> None:
+    """The document itself is a level."""
+    deep: Any = []
+    for _ in range(levels - 2):
+        deep = [deep]
+    await containers.write("a", 1, deep=deep)
+    service = app.make(retry="infinite")
+    with running(service):
+        if not is_read:
+            await eventually(lambda: "the document a-1 is nested too deeply" in service.log.read_text())
+            assert (app.calls, await checkpoint(containers)) == ([], 0)
+            await containers.write("a", 1, deep=[])
+        await eventually(lambda: app.calls)
+
+
 async def test_without_a_retry_policy_a_failed_batch_is_lost(containers: Containers, app: App) -> None:
     await containers.write("a", 1)
     service = app.make(retry="none", failures=1)

@@ -26,7 +26,7 @@ from devstack.functions.indexing import FunctionInfo
 from devstack.functions.invocation import Input, Invoker
 from devstack.functions.listener import Outage, Stop, first_line
 from devstack.functions.logs import logged_as
-from devstack.functions.rewriting import UnreadableText, rewritten
+from devstack.functions.rewriting import TooDeep, UnreadableText, check_levels, rewritten
 from devstack.functions.settings import host_time_zone, resolve, rewrites_texts
 from devstack.service import CannotStart
 
@@ -198,10 +198,14 @@ class CosmosTrigger:
                 )
 
     def _as_delivered(self, change: Mapping[str, Any]) -> Any:
-        if self._zone is None:
-            return change
         try:
-            return rewritten(change, self._zone)
+            check_levels(change)
+            return change if self._zone is None else rewritten(change, self._zone)
+        except TooDeep:
+            raise TooDeep(
+                f"the document {change.get('id')} is nested too deeply for .NET to read: nothing of this partition is "
+                "delivered, here and in Azure, until that document is changed or deleted"
+            ) from None
         except UnreadableText:
             # The feed stands still, as the SDK cannot read such a page and tries it for ever. The text may be personal.
             raise UnreadableText(
@@ -213,7 +217,7 @@ class CosmosTrigger:
         if isinstance(error, StoppedWaiting):
             return
         with logged_as(self._function.name):
-            if isinstance(error, AzureError | OSError | TimeoutError | UnreadableText):
+            if isinstance(error, AzureError | OSError | TimeoutError | TooDeep | UnreadableText):
                 self._outage.met(error)
             else:
                 _log.error("lease %s: %s", lease_token, first_line(error), exc_info=error)

@@ -33,6 +33,26 @@ class UnreadableText(ValueError):
     """The text looks like a date for which .NET has no room: Newtonsoft.Json raises, and nobody can read the page."""
 
 
+MOST_LEVELS = 62
+"""The levels of a document that the host reads: Newtonsoft.Json stops at 64, and a page puts two around a document
+(azure-functions-dotnet-worker issue 1226, azure-cosmos-dotnet-v3 pull request 5965)."""
+
+
+class TooDeep(ValueError):
+    """The document has more levels than .NET's readers of JSON take: nobody can read the page."""
+
+
+def check_levels(document: Any) -> None:
+    """Raises TooDeep."""
+    level = [document]
+    for _ in range(MOST_LEVELS + 1):
+        level = [each for each in level if isinstance(each, dict | list)]
+        if not level:
+            return
+        level = [inner for each in level for inner in (each.values() if isinstance(each, dict) else each)]
+    raise TooDeep
+
+
 def rewritten(value: Any, zone: tzinfo) -> Any:
     """The JSON ``value`` with each text as the function sees it on a host in ``zone``. Raises UnreadableText."""
     if isinstance(value, str):
