@@ -58,20 +58,6 @@ async def test_a_discard_is_asked_twice_needs_a_reason_and_shows_its_answer(
         await expect(page.locator("#work")).to_be_hidden()
 
 
-async def test_escape_at_the_second_question_changes_nothing(browser: Browser, service: FakeService) -> None:
-    service.answers["set-aside"] = [aside(1)]
-    async with watched(browser, address(service)) as page:
-        await page.locator("#list-set-aside").get_by_role("button", name="Apply event 1").click()
-        await press(page, "Continue")
-        await page.keyboard.press("Escape")
-        await expect(page.get_by_role("dialog")).to_be_hidden()
-        await page.locator("#list-set-aside").get_by_role("button", name="Apply event 1").click()
-        await expect(
-            page.get_by_role("button", name="Continue")
-        ).to_be_visible()  # from the first question again
-        assert service.changes() == []
-
-
 async def test_a_replay_goes_on_until_nothing_remains(browser: Browser, service: FakeService) -> None:
     service.answers["parked"] = [parked(1)]
     service.remaining = 2
@@ -80,26 +66,6 @@ async def test_a_replay_goes_on_until_nothing_remains(browser: Browser, service:
         await press(page, "Continue", "Replay 1 aggregate")
         await done(page, "contact contact-1: 6 events sent")
         assert service.changes() == ["parked/contacts/contact-1/replay"] * 3
-
-
-async def test_what_is_selected_is_replayed_once_for_each_aggregate(
-    browser: Browser, service: FakeService
-) -> None:
-    service.answers["parked"] = [
-        parked(1), parked(2, contactId="contact-1", state="waiting"), parked(3),
-        parked(4, contactId=None, aggregateType=None, state="alone"),
-    ]  # fmt: skip
-    async with watched(browser, address(service)) as page:
-        box = page.locator("#parked-list")
-        await expect(box.get_by_role("button", name="Replay selected")).to_be_disabled()
-        await box.get_by_role("checkbox", name="Select all").check()
-        await expect(box).to_contain_text("4 selected")
-        await box.get_by_role("button", name="Replay selected").click()
-        await expect(page.get_by_role("dialog")).to_contain_text("1 selected row is left out")
-        await press(page, "Continue", "Replay 2 aggregates")
-        await done(page, "2 done")
-        assert service.changes() == ["parked/contacts/contact-1/replay", "parked/contacts/contact-3/replay"]
-        await expect(box).to_contain_text("1 selected")
 
 
 async def test_many_go_one_after_another_and_each_answer_is_shown(

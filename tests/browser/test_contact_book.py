@@ -166,35 +166,6 @@ async def test_two_writers_are_merged_and_where_both_changed_a_field_a_person_de
     assert found["sequence"] == 4, "created, e-mail and company by them, the description by me"
 
 
-async def test_while_the_service_has_not_answered_yet_the_page_says_so_and_an_empty_book_says_what_to_do(
-    browser: Browser, stack: Stack
-) -> None:
-    app, web = stack.functions.addresses
-    may_go = asyncio.Event()
-    empty: dict[str, Any] = {"items": [], "continuationToken": None, "nextLink": None, "behind": None}
-
-    async def hold(route: Route) -> None:
-        await may_go.wait()
-        headers = {"Access-Control-Allow-Origin": web.rstrip("/")}
-        await route.fulfill(json=empty, headers=headers)
-
-    async with watched(browser, web, calls=app) as page:
-        await expect(page.get_by_role("heading", name="Function key")).to_be_visible()
-        await page.route("**/api/directory**", hold)
-        await sign_in(page)
-        await expect(page.locator("#loading")).to_have_text("Asking the service …")
-        may_go.set()
-        await expect(page.locator("#list-told")).to_have_text("There is no contact yet: make the first one.")
-        await expect(page.locator("#loading")).to_be_hidden()
-        may_go.clear()
-        await page.get_by_label("Name begins with").fill("Nobody")
-        await page.get_by_role("button", name="Search").click()
-        await expect(page.locator("#list")).to_have_attribute("aria-busy", "true")
-        may_go.set()
-        await expect(page.locator("#list-told")).to_have_text("No name begins with “Nobody”.")
-        await expect(page.locator("#list")).to_have_attribute("aria-busy", "false")
-
-
 async def test_what_was_typed_is_not_left_without_a_question_and_closing_leads_back_to_the_row(
     page: Page, api: aiohttp.ClientSession
 ) -> None:
@@ -248,15 +219,6 @@ async def test_the_book_is_sorted_by_what_was_changed_last(page: Page, api: aioh
         await expect(page.locator("#list button strong")).to_contain_text(
             [f"{prefix}{first}", f"{prefix}{'a' if first == 'b' else 'b'}"]
         )
-
-
-async def test_what_was_only_read_is_no_change(page: Page, api: aiohttp.ClientSession) -> None:
-    name = new_name()
-    contact = await made(api, name, description="first\r\nsecond")
-    await open_by_search(page, name)
-    await save(page)
-    await expect(page.locator("#editor-problem")).to_have_text("Nothing was changed.")
-    assert (await read(api, contact))["sequence"] == 1
 
 
 async def test_a_lost_answer_is_told_and_the_same_save_makes_no_second_contact(

@@ -1,7 +1,6 @@
 """The page over the real service, with keys as in Azure: what its buttons do is done in the store and at the topic."""
 
 import asyncio
-import re
 import uuid
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -22,8 +21,6 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(120), pytest.mark.asyncio(lo
 
 MASTER, FUNCTION = "the-master-key", "the-function-key"
 MANY = 10_000
-MANY_DONE = re.compile(r"([3-9]|\d[\d,]*\d) of 10,000")
-"""It goes on while the page is looked at."""
 TOPIC = "contact-events"
 
 
@@ -152,22 +149,6 @@ async def test_messages_that_are_set_aside_are_applied_and_discarded(page: Page,
     await page.get_by_role("button", name="Collect dead letters").click()
     await consent(page, "Collect")
     await done(page, "0 messages collected")
-
-
-async def test_ten_thousand_parked_are_paged_and_selected(page: Page, stack: Stack) -> None:
-    await fill(stack)
-    await look(page)
-    box = page.locator("#parked-list")
-    await expect(box.locator("tbody tr")).to_have_count(50)
-    await box.get_by_role("button", name="Next page").click()
-    await expect(box.get_by_text("Page 2")).to_be_visible()
-    await box.get_by_role("button", name="Select all pages").click()
-    await expect(box.locator(".count")).to_have_text("10,000 selected", timeout=40_000)
-    await box.get_by_role("button", name="Discard selected").click()
-    await consent(page, "Discard 10,000 events", "a test")
-    await expect(page.locator("#work-list")).to_contain_text(MANY_DONE, timeout=20_000)
-    await page.get_by_role("button", name="Stop").click()
-    await done(page, "not begun")
 
 
 async def fill(stack: Stack) -> None:

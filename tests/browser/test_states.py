@@ -11,8 +11,6 @@ from tests.browser.watched import PHONE, WIDE, Scheme, overflow, problems_for_a_
 
 pytestmark = [pytest.mark.long, pytest.mark.asyncio(loop_scope="module")]
 
-NOT_KNOWN = "\N{EN DASH}"
-
 
 def trouble(service: FakeService) -> None:
     """All that can be wrong at once, with texts as long as they get."""
@@ -125,30 +123,6 @@ async def test_each_destination_is_told_of_by_its_name(browser: Browser, service
         assert await problems_for_a_screen_reader(page) == []
 
 
-async def test_without_any_lease_the_page_says_what_that_means(
-    browser: Browser, service: FakeService
-) -> None:
-    service.answers["relay"] |= {"late": True, "eventsAtRisk": True, "leases": []}
-    async with watched(browser, address(service)) as page:
-        await expect(page.get_by_text("no relay was ever started")).to_be_visible()
-
-
-async def test_transactions_a_second_are_what_the_leases_gained(
-    browser: Browser, service: FakeService
-) -> None:
-    service.answers["relay"]["leases"] = [lease("0"), lease("1", position=None, newest=50)]
-    async with watched(browser, address(service), clock=True) as page:
-        await looked(page)
-        await expect(page.locator("#tile-forwarded")).to_have_text(NOT_KNOWN)
-        service.answers["relay"]["leases"] = [
-            lease("0", position=130, newest=160),
-            lease("1", position=7, newest=50),
-        ]
-        await page.clock.run_for(3_000)
-        await expect(page.locator("#tile-forwarded")).to_have_text("10.0")
-        await expect(page.locator("#tile-stored")).to_have_text("20.0")
-
-
 async def test_a_service_without_a_subscriber_has_no_list_of_what_is_set_aside(
     browser: Browser, service: FakeService
 ) -> None:
@@ -221,15 +195,6 @@ async def test_what_was_shown_goes_with_the_key(browser: Browser, service: FakeS
         assert await page.title() == "Operations"
 
 
-async def test_a_key_that_was_renewed_is_asked_for_again(browser: Browser, service: FakeService) -> None:
-    async with watched(browser, address(service)) as page:
-        await shown(page)
-        service.asks_for_key = True
-        await page.get_by_role("button", name="Look now").click()
-        await expect(page.get_by_label("Key", exact=True)).to_be_focused()
-        await expect(page.locator("#board")).to_be_hidden()
-
-
 async def test_text_of_the_service_is_shown_as_text(browser: Browser, service: FakeService) -> None:
     markup = "<img src=x onerror=document.title='owned'><script>document.title='owned'</script>"
     service.answers["parked"] = [parked(1, reason=markup, contactId=markup, action=markup)]
@@ -289,21 +254,6 @@ async def test_a_slow_service_is_not_asked_again_before_it_has_answered(
         await eventually(lambda: service.looks("instance") == before + 2, what="the look that was asked for")
 
 
-async def test_looks_come_less_often_after_a_refusal(browser: Browser, service: FakeService) -> None:
-    async with watched(browser, address(service), clock=True) as page:
-        last = await looked(page)
-        service.refusals["instance"] = Refusal(503)
-        before = service.looks("instance")
-        for look, (early, due) in enumerate([(2, 1), (5, 1), (11, 1)]):
-            await page.clock.run_for(1000 * early)
-            assert await looked(page) == last
-            await page.clock.run_for(1000 * due)
-            last = await looked(page, since=last)
-            assert last.startswith("Not all could be read at")
-            assert service.looks("instance") == before + look + 1
-        assert (await findings(page))[0].startswith("This page is not up to date")
-
-
 async def test_a_tab_that_nobody_sees_asks_nothing(browser: Browser, service: FakeService) -> None:
     async with watched(browser, address(service), clock=True) as page:
         await looked(page)
@@ -327,11 +277,6 @@ async def test_a_pause_holds_until_it_is_ended(browser: Browser, service: FakeSe
         assert len(service.calls) == calls
         await page.get_by_role("button", name="Go on").click()
         await eventually(lambda: len(service.calls) > calls, what="a look")
-
-
-async def test_the_page_is_found_with_a_slash_behind_it_too(browser: Browser, service: FakeService) -> None:
-    async with watched(browser, f"{address(service)}/") as page:
-        await expect(page.get_by_role("heading", name="All is well")).to_be_visible()
 
 
 async def test_the_list_of_events_shows_where_each_event_is(browser: Browser, service: FakeService) -> None:

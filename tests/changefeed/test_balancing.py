@@ -24,20 +24,10 @@ def test_a_lonely_instance_takes_everything_that_is_free() -> None:
     assert take([lease(0), lease(1), lease(2)], "a") == ["0", "1", "2"]
 
 
-def test_there_is_nothing_to_take_without_leases() -> None:
-    assert take([], "a") == []
-
-
 def test_free_leases_are_taken_up_to_the_share() -> None:
     leases = [lease(0, "b"), lease(1, "b"), lease(2), lease(3)]
 
     assert take(leases, "a") == ["2", "3"]
-
-
-def test_an_instance_with_its_share_takes_no_more() -> None:
-    leases = [lease(0, "a"), lease(1, "a"), lease(2, "b"), lease(3)]
-
-    assert take(leases, "a") == []
 
 
 def test_an_instance_with_its_share_takes_neither_what_is_free_nor_what_is_anothers() -> None:
@@ -72,10 +62,6 @@ def test_nothing_is_stolen_when_the_shares_differ_by_one() -> None:
 def test_a_newcomer_without_any_lease_takes_one_from_those_who_have_just_their_share() -> None:
     """Four leases over three make two each at most: at 2, 2 and 0 nobody has too many, and yet one has none."""
     assert take([lease(0, "b"), lease(1, "b"), lease(2, "c"), lease(3, "c")], "a") == ["0"]
-
-
-def test_a_newcomer_gets_nothing_when_every_instance_has_one_lease() -> None:
-    assert take([lease(0, "b"), lease(1, "c")], "a") == []
 
 
 @pytest.mark.parametrize(("leases", "instances"), [(8, 1), (8, 2), (8, 4), (8, 3), (5, 3), (4, 3), (3, 4)])

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from cosmos_changefeed import EpkRange, FeedRangeGone, LeaseLag, effective_key, estimate_lag
-from cosmos_changefeed.ages import mean_time
+from cosmos_changefeed import FeedRangeGone, LeaseLag, effective_key, estimate_lag
 from cosmos_changefeed.feed import FeedPage, FeedReader
 from cosmos_outbox.testing.simulation.http import SentRequest, StoreResponse
 from devstack.settings import COSMOS_KEY
@@ -165,34 +164,6 @@ async def test_the_mean_of_the_times_is_that_of_what_waits(memory: InMemory) -> 
     assert found.waiting_since is not None
     assert found.mean_waiting_since is not None
     assert (found.mean_waiting_since - found.waiting_since).total_seconds() == pytest.approx(100, abs=2)
-
-
-async def test_where_nothing_waits_there_is_no_mean(memory: InMemory) -> None:
-    await handled_and_stopped(memory)
-    [found] = (await estimate_lag(memory.monitored, memory.leases, samples=8)).leases
-    assert (found.lag, found.waiting_since, found.mean_waiting_since) == (0, None, None)
-
-
-async def test_the_mean_is_not_told_of_one_half_of_a_split_lease_alone(
-    memory: InMemory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The other half is split while it is asked."""
-    before = await handled_and_stopped(memory)
-    memory.split("0")
-    for key in "abcdefgh":  # some in each half
-        await memory.write(key, 1)
-    [found] = (await estimate_lag(memory.monitored, memory.leases, samples=8)).leases
-    assert before.mean_waiting_since is None
-    assert found.mean_waiting_since is not None
-    assert (before.newest, found.newest) == (before.position, None), "two partitions count for themselves"
-
-    async def split(reader: FeedReader, feed_range: EpkRange, *rest: Any, **named: Any) -> float | None:
-        return await mean_time(reader, feed_range, *rest, **named) if feed_range.min else None
-
-    monkeypatch.setattr("cosmos_changefeed.lag.mean_time", split)
-    [found] = (await estimate_lag(memory.monitored, memory.leases, samples=8)).leases
-    assert found.lag > 0
-    assert found.mean_waiting_since is None
 
 
 async def test_a_lease_that_somebody_deleted_is_missing(memory: InMemory) -> None:

@@ -82,27 +82,6 @@ async def test_a_lease_that_is_deleted_between_two_steps_of_a_write_is_lost(
         await store.checkpoint(lease, '"7"')
 
 
-async def test_a_lease_that_others_write_again_and_again_is_given_up(
-    memory: InMemory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, lease = await held_lease(memory)
-    await write_again(memory, lease.id)
-    around_reads(memory, monkeypatch, after=write_again)
-    with pytest.raises(LeaseLost, match="keep writing"):
-        await store.checkpoint(lease, '"7"')
-
-
-async def test_a_lock_that_vanishes_while_it_is_looked_at_is_another_instances_all_the_same(
-    memory: InMemory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A start does not fail because another instance has just made the leases."""
-    store = await memory.lease_store()
-    async with store.initialization_lock() as first:
-        around_reads(memory, monkeypatch, before=delete)
-        async with store.initialization_lock() as second:
-            assert (first, second) == (True, False)
-
-
 async def test_a_stale_lock_that_is_made_anew_meanwhile_is_left_to_its_owner(
     memory: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,30 +299,6 @@ async def test_a_lease_that_the_first_look_takes_during_a_stop_is_given_back(
         await asked.wait()
     assert (await memory.lease_documents())["..0"]["Owner"] is None
     assert (recorder.batches, recorder.errors) == ([], [])
-
-
-async def test_whom_another_instance_forestalls_goes_on_without_the_lease(
-    memory: InMemory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both have looked, and one was quicker: that is no error."""
-    look = LeaseStore.all
-
-    async def forestalled(store: LeaseStore) -> list[Lease]:
-        found = await look(store)
-        for lease in found:
-            if lease.owner is None:
-                await store.acquire(lease, "rival")
-        return found
-
-    monkeypatch.setattr(LeaseStore, "all", forestalled)
-    recorder = Recorder()
-    await memory.write("a", 1)
-    async with recorder.processor(memory, clock=memory.clock) as processor:
-        await asyncio.sleep(10)
-        assert processor.owned_leases == frozenset()
-        assert not processor.pulses[0].failed
-    assert (recorder.batches, recorder.errors) == ([], [])
-    assert (await memory.lease_documents())["..0"]["Owner"] == "rival"
 
 
 async def test_a_stop_ends_a_look_for_leases_that_does_not_end_by_itself(

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
 
 import pytest
 
@@ -102,17 +101,6 @@ async def test_a_lease_that_is_missing_at_the_start_is_made_again_though_the_lea
     again = {each["partitionKey"] for each in second.items if each["sequence"] == 1}
     assert again
     assert again != set(KEYS)
-
-
-async def test_without_the_option_nobody_makes_a_lease_again(containers: Containers) -> None:
-    """As the .NET processor and the Functions trigger: devstack's trigger must not hide it."""
-    recorder = Recorder()
-    async with recorder.processor(containers, options=replace(QUICK, mend_leases=False)) as processor:
-        await eventually(lambda: len(processor.owned_leases) == 4)
-        await containers.delete_leases("..1")
-        begun = time.monotonic()
-        await eventually(lambda: time.monotonic() - begun > 2 * QUICK.expiration_interval)
-        assert await lease_names(containers) == {"..0", "..2", "..3"}
 
 
 async def test_a_split_of_a_partition_whose_lease_is_gone(cosmos: Service, containers: Containers) -> None:
@@ -228,30 +216,6 @@ async def test_a_gap_that_was_not_there_at_every_look_is_left_alone(containers: 
     await mender.look(without)
     assert await lease_names(containers) == {"..0", "..1", "..2", "..3"}
     assert mender.missing == []
-
-
-async def test_of_two_gaps_the_one_that_was_not_there_at_every_look_is_left_alone(
-    memory: InMemory,
-) -> None:
-    memory.split("0")
-    async with Recorder().processor(memory, clock=memory.clock):
-        pass
-    reader, store = await FeedReader.open(memory.monitored), await memory.lease_store()
-    lower, upper = sorted(await store.all(), key=attrgetter("token"))
-    await memory.delete_leases()
-    mender = LeaseMender(reader, store, patience=10, clock=memory.clock)
-
-    for leases, missing in (
-        ([], EpkRange("", "FF")),
-        ([lower], upper.feed_range),
-        ([], upper.feed_range),
-        ([], upper.feed_range),
-    ):
-        await mender.look(leases)
-        assert mender.missing == [missing]
-        await asyncio.sleep(3)
-    await mender.look([])
-    assert await lease_names(memory) == {f"..{upper.token}"}
 
 
 async def test_without_a_processor_a_lease_is_made_again_after_a_second_look_and_not_before(

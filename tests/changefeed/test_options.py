@@ -1,6 +1,6 @@
 """Options that cannot work are refused by the constructor."""
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -46,19 +46,5 @@ def test_now_is_a_second_before_the_start_because_the_service_reads_whole_second
     assert StartFrom.now().resolved(STARTED) == STARTED - timedelta(seconds=1)
 
 
-def test_the_beginning_and_a_time_do_not_depend_on_the_start() -> None:
-    berlin = timezone(timedelta(hours=1))
-
-    assert StartFrom.beginning().resolved(STARTED) == "Beginning"
-    assert StartFrom.at(datetime(2026, 1, 1, 1, tzinfo=berlin)).resolved(STARTED) == datetime(
-        2026, 1, 1, tzinfo=UTC
-    )
-
-
 def test_pauses_grow_to_half_a_minute_and_no_further_however_long_it_fails() -> None:
     assert [pause_after(failures, 1.0) for failures in (1, 2, 3, 4, 5, 10_000)] == [2, 4, 8, 16, 30, 30]
-
-
-def test_a_time_without_a_zone_is_refused() -> None:
-    with pytest.raises(ValueError, match="time zone"):
-        StartFrom.at(datetime(2026, 1, 1))  # noqa: DTZ001 - the mistake under test

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cosmos_changefeed import ChangeFeedProcessor, Changes, TwoSteps
+from cosmos_changefeed import Changes, TwoSteps
 from devstack.testing import eventually
 from tests.changefeed.in_memory import InMemory
 from tests.changefeed.support import FAST, Recorder
@@ -59,22 +59,6 @@ async def test_a_wake_by_key_finds_the_change_and_leaves_nothing_behind(
             await asyncio.sleep(1)
             assert complaints() == []
             assert waking() is None
-
-
-async def test_a_wake_by_key_reads_the_lease_of_the_key_alone(memory: InMemory) -> None:
-    memory.split("0")
-    recorder = Recorder()
-    async with recorder.processor(memory, options=SELDOM, clock=memory.clock) as processor:
-        await eventually(lambda: len(processor.owned_leases) == 2)
-        await asyncio.sleep(5)
-        reads: list[str] = []
-        memory.cosmos.store.saw.append(lambda _, request, __: reads.append(request.kind))
-        processor.wake("a")
-        await asyncio.sleep(5)
-        assert reads.count("feed") == 1
-        processor.wake()
-        await asyncio.sleep(5)
-        assert reads.count("feed") == 1 + 2, "without a key: all of them"
 
 
 async def test_a_stop_ends_a_wake_that_waits_for_the_place_of_its_key(
@@ -133,86 +117,3 @@ async def test_a_page_that_fails_as_it_is_forgotten_is_no_error_that_nobody_look
         await eventually(lambda: recorder.ids == ["a-0", "a-1"])
         assert complaints() == []
     assert [str(error) for _, error in recorder.errors] == ["told to fail"]
-
-
-async def test_a_page_that_failed_ahead_is_read_anew_when_its_turn_has_come(memory: InMemory) -> None:
-    """By then the failure is old: nothing is told, and nobody waits for the pause after a failure."""
-    recorder, prepared = Recorder(), list[str]()
-    recorder.go_on.clear()
-
-    async def prepare(changes: Changes) -> Changes:
-        prepared.append(changes[0]["id"])
-        if prepared == ["a-0", "a-1"]:
-            raise ValueError("it cannot be prepared yet")
-        return changes
-
-    for sequence in range(2):
-        await memory.write("a", sequence)
-    steps = TwoSteps(prepare, recorder)
-    options = replace(SELDOM, max_items=1)
-    async with recorder.processor(memory, options=options, handler=steps, clock=memory.clock):
-        await eventually(lambda: prepared == ["a-0", "a-1"])
-        began = memory.clock.monotonic()
-        recorder.go_on.set()
-        await eventually(lambda: recorder.ids == ["a-0", "a-1"])
-        assert memory.clock.monotonic() - began < 1
-    assert recorder.errors == []
-
-
-async def test_what_is_written_while_the_last_page_is_handled_is_found_at_once(memory: InMemory) -> None:
-    """What was read ahead was empty, and says nothing of the time since."""
-    recorder, reads = Recorder(), list[str]()
-    recorder.go_on.clear()
-    await memory.write("a", 0)
-    memory.cosmos.store.saw.append(lambda _, request, __: reads.append(request.kind))
-    async with recorder.processor(memory, options=SELDOM, clock=memory.clock):
-        await eventually(lambda: recorder.batches)
-        await asyncio.sleep(1)
-        assert "feed" in reads
-        await memory.write("a", 1)
-        began = memory.clock.monotonic()
-        recorder.go_on.set()
-        await eventually(lambda: recorder.ids == ["a-0", "a-1"])
-        assert memory.clock.monotonic() - began < 1
-
-
-async def test_each_page_is_prepared_while_the_one_before_is_handled(memory: InMemory) -> None:
-    """After the first one and after a failure too."""
-    order: list[str] = []
-
-    async def prepare(changes: Changes) -> Changes:
-        order.append(f"prepared {changes[0]['id']}")
-        return changes
-
-    async def handle(changes: Changes, _: object) -> None:
-        await asyncio.sleep(1)
-        order.append(f"handled {changes[0]['id']}")
-        if order.count("handled a-1") == 1 and changes[0]["id"] == "a-1":
-            raise ValueError("told to fail")
-
-    for sequence in range(4):
-        await memory.write("a", sequence)
-    processor = ChangeFeedProcessor(
-        memory.monitored,
-        memory.leases,
-        TwoSteps(prepare, handle),
-        instance_name="a",
-        options=replace(FAST, max_items=1),
-        on_error=Recorder().on_error,
-        clock=memory.clock,
-    )
-    async with processor:
-        await eventually(lambda: "handled a-3" in order)
-    assert order == [
-        "prepared a-0",
-        "prepared a-1",
-        "handled a-0",
-        "prepared a-2",
-        "handled a-1",
-        "prepared a-1",
-        "handled a-1",
-        "prepared a-2",
-        "prepared a-3",
-        "handled a-2",
-        "handled a-3",
-    ]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from cosmos_changefeed import ChangeFeedContext, ChangeFeedProcessor, Changes, Handler, TwoSteps
+from cosmos_changefeed import Changes, Handler, TwoSteps
 from cosmos_changefeed.feed import FeedPage, FeedReader
 from devstack.testing import eventually
 from tests.changefeed.support import FAST, Containers, Recorder
@@ -44,27 +44,6 @@ async def test_a_page_is_read_while_the_one_before_is_handled(
         await eventually(lambda: recorder.ids == ["a-0", "a-1", "a-2"])
 
     assert read.count(["a-1"]) == 1
-
-
-async def test_without_reading_ahead_a_page_is_read_when_the_one_before_is_done(
-    containers: Containers, read: list[list[str]]
-) -> None:
-    meanwhile: list[int] = []
-    for sequence in range(3):
-        await containers.write("a", sequence)
-
-    async def handle(page: Changes, context: ChangeFeedContext) -> None:
-        before = len(read)
-        for _ in range(3):  # it lasts as long as a read, and longer
-            await containers.monitored.read()
-        meanwhile.append(len(read) - before)
-
-    options = replace(ONE_BY_ONE, read_ahead=False)
-    async with ChangeFeedProcessor(
-        containers.monitored, containers.leases, handle, instance_name="a", options=options
-    ):
-        await eventually(lambda: len(meanwhile) >= 3)
-    assert {*meanwhile} == {0}
 
 
 async def test_after_a_failure_the_page_that_was_read_ahead_is_forgotten(
@@ -206,24 +185,6 @@ async def test_a_stop_ends_a_preparation_and_lets_the_running_handler_end(contai
 
     assert recorder.ids == ["a-0"]
     assert preparer.cancelled == 1
-
-
-@pytest.mark.parametrize("drain", [True, False])
-async def test_a_stop_ends_a_preparation_that_is_waited_for(containers: Containers, *, drain: bool) -> None:
-    """The page before is done: nothing is handled, and nothing may go on behind the processor's back."""
-    recorder = Recorder()
-    preparer = Preparer(recorder, stands_at="a-1")
-    for sequence in range(2):
-        await containers.write("a", sequence)
-
-    processor = recorder.processor(containers, options=ONE_BY_ONE, handler=preparer.steps)
-    await processor.start()
-    await eventually(lambda: recorder.ids == ["a-0"])
-    await eventually(lambda: preparer.batches == [["a-0"], ["a-1"]])
-    await processor.stop(drain=drain)
-
-    assert preparer.cancelled == 1
-    assert recorder.ids == ["a-0"]
 
 
 async def test_a_lost_lease_ends_a_preparation_that_is_waited_for(containers: Containers) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from azure.core.exceptions import ServiceRequestError
 
-from cosmos_changefeed import ChangeFeedContext, ChangeFeedProcessor, Changes, ProcessorOptions, StartFrom
+from cosmos_changefeed import ProcessorOptions, StartFrom
 from cosmos_changefeed.lease import Lease
 from cosmos_changefeed.lease_store import LeaseStore
 from devstack.testing import eventually
@@ -100,56 +100,6 @@ async def leave_to(owner: str, memory: InMemory) -> None:
         await store.acquire(lease, owner)
 
 
-async def test_each_failure_after_a_success_is_the_first_one(memory: InMemory) -> None:
-    """Its pause is twice the poll interval, whatever failed before."""
-    times, recorder = list[float](), Recorder()
-
-    async def handle(changes: Changes, context: ChangeFeedContext) -> None:
-        times.append(seconds())
-        if len(times) in {1, 3}:
-            raise ValueError("told to fail")
-
-    for sequence in range(2):
-        await memory.write("a", sequence)
-    async with ChangeFeedProcessor(
-        memory.monitored,
-        memory.leases,
-        handle,
-        instance_name="a",
-        options=replace(USUAL, max_items=1),
-        on_error=recorder.on_error,
-        clock=memory.clock,
-    ):
-        await eventually(lambda: len(times) == 4)
-    first, second, third, fourth = times
-    assert [second - first, fourth - third] == pytest.approx([10, 10], abs=1)
-    assert [(token, str(error)) for token, error in recorder.errors] == [("0", "told to fail")] * 2
-
-
-async def test_a_checkpoint_that_failed_is_written_after_twice_the_poll_interval(
-    memory: InMemory, away: Callable[[str], list[float]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recorder = Recorder()
-    recorder.go_on.clear()
-    await memory.write("a", 1)
-    options = replace(USUAL, expiration_interval=2000, renew_interval=1000)
-    async with recorder.processor(memory, options=options, clock=memory.clock):
-        await eventually(lambda: recorder.batches)
-        asked = away("checkpoint")
-        recorder.go_on.set()
-        await eventually(lambda: asked)
-        monkeypatch.undo()
-        await pass_time(9)
-        assert not await is_checkpointed(memory)
-        await pass_time(2)
-        assert await is_checkpointed(memory)
-    assert recorder.ids == ["a-1"]
-
-
-async def is_checkpointed(memory: InMemory) -> bool:
-    return (await memory.lease_documents())["..0"]["ContinuationToken"] is not None
-
-
 async def test_the_loop_that_takes_leases_tells_that_it_fails_and_that_it_goes_on(
     memory: InMemory, away: Callable[[str], list[float]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,15 +125,6 @@ async def test_the_loop_of_a_lease_shows_that_it_goes_round_though_nothing_chang
         assert reading.silent_seconds < 6
 
 
-async def test_whoever_makes_the_leases_waits_for_nobody(
-    memory: InMemory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("cosmos_changefeed.processor.INITIALIZATION_POLL_SECONDS", 3600)
-    began = seconds()
-    async with Recorder().processor(memory, clock=memory.clock):
-        assert seconds() - began < 60
-
-
 async def test_a_missing_lease_is_told_while_it_is_missing_and_made_again(memory: InMemory) -> None:
     recorder = Recorder()
     options = replace(USUAL, mend_leases=True)
@@ -196,19 +137,6 @@ async def test_a_missing_lease_is_told_while_it_is_missing_and_made_again(memory
         assert [(each.min, each.max) for each in processor.missing_ranges] == [("", "FF")]
         await eventually(lambda: recorder.ids == ["a-1"])
         await eventually(lambda: not processor.missing_ranges)
-
-
-async def test_whoever_waits_for_the_leases_that_another_makes_asks_for_them_seldom(
-    memory: InMemory,
-) -> None:
-    """The other one has crashed: its lock is good for 30 s."""
-    store = await memory.lease_store()
-    crashed = store.initialization_lock()
-    assert await crashed.__aenter__()
-    began, requests = seconds(), memory.cosmos.store.requests
-    async with Recorder().processor(memory, clock=memory.clock):
-        assert 29 < seconds() - began < 35
-        assert memory.cosmos.store.requests - requests < 300
 
 
 @pytest.mark.parametrize("changes", [0, 1])

@@ -1,7 +1,6 @@
 """A processor that is woken looks at once; whoever forgets to wake it waits for the poll, and nothing is lost."""
 
 import asyncio
-import time
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -127,25 +126,6 @@ async def test_where_a_key_has_no_known_place_every_lease_is_looked_at(
             await split.write(f"key-{number}", 0)
             processor.wake(f"key-{number}")
             await eventually(partial(recorder.has, number + 1))
-
-
-async def test_a_wake_does_not_cut_a_pause_after_a_failure_short(containers: Containers) -> None:
-    recorder = Recorder(failures=10**6)
-    async with recorder.processor(containers, options=replace(FAST, poll_interval=0.2)) as processor:
-        await containers.write("a", 0)
-        await eventually(lambda: recorder.batches)
-        until = time.monotonic() + 1.0
-        while time.monotonic() < until:
-            processor.wake()
-            await asyncio.sleep(0.001)
-        assert len(recorder.batches) <= 4, "0.4 s, 0.8 s, ... after each failure, however often it is woken"
-
-
-async def test_without_a_wake_the_poll_finds_the_change(containers: Containers) -> None:
-    recorder = Recorder()
-    async with recorder.processor(containers):
-        await containers.write("a", 0)
-        await eventually(lambda: recorder.ids == ["a-0"])
 
 
 async def test_a_processor_that_was_not_started_or_has_no_lease_is_woken_for_nothing(

@@ -1,6 +1,5 @@
 """``make run`` starts the stack and the app, and the curl line that it prints works."""
 
-import json
 import os
 import re
 import shlex
@@ -61,22 +60,6 @@ async def test_the_curl_line_works_and_its_event_arrives(tmp_path: Path) -> None
         assert (
             "never" not in running.output
         )  # as in "coroutine was never awaited", "session was never closed"
-
-
-@pytest.mark.long
-async def test_the_operations_page_is_printed_and_with_keys_its_calls_need_one(tmp_path: Path) -> None:
-    with running_command(ROOT, tmp_path, "--keys") as running:
-        page = running.address("Operations")
-        keys = json.loads((tmp_path / "data" / "functions" / "keys.json").read_text())
-        assert running.address("Keys").endswith("keys.json")
-        async with aiohttp.ClientSession() as session:
-            async with session.get(page) as answer:
-                assert (answer.status, answer.content_type) == (200, "text/html")
-            relay = page.replace("/operations", "/relay")
-            for key, status in (("", 401), (keys["default"], 401), (keys["master"], 200)):
-                async with session.get(relay, headers={"x-functions-key": key}) as answer:
-                    assert answer.status == status
-        assert keys["master"] not in running.output
 
 
 @pytest.mark.long

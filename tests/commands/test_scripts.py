@@ -95,32 +95,6 @@ def test_a_shim_that_fails_an_old_one_and_one_without_venv_are_passed_over(
     assert (result.returncode, result.stdout, result.stderr) == (0, f"{good}\n", "")
 
 
-def test_an_old_python_is_not_taken(checkout: Path, bare: Path) -> None:
-    # What the script asks of a candidate is answered by a real Python that is told to be old.
-    old = bare / "sitecustomize.py"
-    old.write_text("import sys\nsys.version_info = (3, 10, 14, 'final', 0)\n")
-    real = Path(sys.base_prefix) / "bin" / "python3"
-    _python(bare, "python3", f'PYTHONPATH="{bare}" exec "{real}" "$@"')
-    assert _run(checkout, "find-python", bare).returncode == 2
-
-
-def test_python_overrides_the_search_and_is_refused_when_it_does_not_run(checkout: Path, bare: Path) -> None:
-    other = bare.parent / "other"
-    other.mkdir()
-    mine = _real(other, "mine")
-    assert _run(checkout, "find-python", bare, PYTHON=str(mine)).stdout == f"{mine}\n"
-    result = _run(checkout, "bootstrap", bare, PYTHON=str(other / "missing"))
-    assert result.returncode == 2
-    assert (
-        result.stderr
-        == f"PYTHON is {other / 'missing'}, which does not run; set PYTHON to a Python 3.11 to 3.14\n"
-    )
-    broken = _python(other, "broken", "exit 1")
-    result = _run(checkout, "bootstrap", bare, PYTHON=str(broken))
-    assert result.returncode == 2
-    assert result.stderr.startswith(f"PYTHON is {broken}, which is no working Python 3.11 to 3.14")
-
-
 @pytest.mark.long
 def test_it_installs_once_and_again_when_the_requirements_change(checkout: Path, bare: Path) -> None:
     python = _real(bare, "python3")
@@ -157,32 +131,6 @@ def test_it_installs_once_and_again_when_the_requirements_change(checkout: Path,
     assert _run(checkout, "bootstrap", bare).stdout == ""
 
 
-@pytest.mark.long
-def test_run_installs_what_runs_and_tests_add_the_rest(checkout: Path, bare: Path) -> None:
-    _real(bare, "python3")
-    asked = bare.parent / "asked"
-    _python(bare, "uv", f'echo "$@" >>"{asked}"')
-
-    first = _run(checkout, "bootstrap", bare, "run")
-    assert (first.returncode, first.stderr) == (0, "")
-    assert first.stdout.splitlines()[1] == "Installing the packages of requirements-run.txt into .venv"
-    assert _run(checkout, "bootstrap", bare, "run").stdout == ""
-
-    assert "requirements-dev.txt" in _run(checkout, "bootstrap", bare).stdout
-    for arguments in ([], ["run"]):  # all is there, also for a run
-        assert _run(checkout, "bootstrap", bare, *arguments).stdout == ""
-    told = "pip install --quiet --python .venv/bin/python -r requirements-"
-    assert asked.read_text() == f"{told}run.txt\n{told}dev.txt\n"
-
-    # A change of what runs is one for the tests too; pip does what uv cannot.
-    (checkout / "requirements-run.txt").write_text("# another package\n")
-    _python(bare, "uv", "echo no such index >&2; exit 2")
-    for arguments in (["run"], []):
-        again = _run(checkout, "bootstrap", bare, *arguments)
-        assert (again.returncode, again.stderr) == (0, "")
-        assert "Installing" in again.stdout
-
-
 def test_what_runs_is_the_app_and_devstack_without_what_tests() -> None:
     def lines(name: str) -> set[str]:
         return {line for line in (ROOT / name).read_text().splitlines() if line and line[0] != "#"}
@@ -196,12 +144,6 @@ def test_what_runs_is_the_app_and_devstack_without_what_tests() -> None:
     run = re.search(r"^run:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert run
     assert run[1].splitlines()[0] == "\t@scripts/bootstrap run"
-
-
-def test_help_names_every_target() -> None:
-    result = subprocess.run(["make", "-C", str(ROOT)], capture_output=True, text=True, check=True)
-    for target in ("run", "test", "lint", "format", "demo", "clean"):
-        assert f"make {target} " in result.stdout
 
 
 def test_make_clean_works_before_anything_is_installed(tmp_path: Path) -> None:

@@ -15,30 +15,6 @@ from tests.support.paths import ROOT
 
 OPERATIONS = ROOT / "docs" / "operate"
 DEPLOY_MD, COSTS_MD = ((OPERATIONS / name).read_text() for name in ("deploy.md", "costs.md"))
-AZ_AND_FUNC = {
-    "func azure functionapp publish": {"--no-build", "--python"},
-    "func start": {"--port"},
-    "az login": set(),
-    "az group create": {"--name", "--location"},
-    "az group delete": {"--name"},
-    "az provider register": {"--namespace"},
-    "az deployment group create": {"--name", "--resource-group", "--template-file", "--parameters", "--output"},
-    "az deployment group show": {"--name", "--resource-group", "--query", "--output"},
-    "az functionapp keys list": {"--name", "--resource-group", "--query", "--output"},
-    "az functionapp config appsettings set": {"--name", "--resource-group", "--settings", "--output"},
-    "az functionapp config appsettings delete": {"--name", "--resource-group", "--setting-names", "--output"},
-    "az cosmosdb sql container show": {"--resource-group", "--account-name", "--database-name", "--name", "--query",
-                                       "--output"},
-    "az cosmosdb sql container update": {"--resource-group", "--account-name", "--database-name", "--name", "--ttl"},
-    "az cosmosdb sql role assignment create": {"--resource-group", "--account-name", "--scope", "--principal-id",
-                                               "--role-definition-id"},
-    "az servicebus namespace show": {"--resource-group", "--name", "--query", "--output"},
-    "az resource update": {"--ids", "--api-version", "--remove"},
-    "az role assignment create": {"--role", "--assignee", "--scope"},
-}  # fmt: skip
-"""The commands of the Azure CLI and the Core Tools that the pages may use, each with options that it has.
-https://learn.microsoft.com/cli/azure/reference-index, https://learn.microsoft.com/azure/azure-functions/functions-core-tools-reference
-"""
 TIMES = "\N{MULTIPLICATION SIGN}"
 
 
@@ -99,25 +75,6 @@ def run_image(name: str, folder: Path) -> "subprocess.CompletedProcess[str]":
         timeout=30,
         check=False,
     )
-
-
-def test_the_pages_call_commands_of_azure_with_options_that_these_have() -> None:
-    workflow = (ROOT / ".github" / "workflows" / "deploy.yml").read_text()
-    pages = "\n".join(block for page in OPERATIONS.glob("*.md") for block in shell(page.read_text()))
-    text = (pages + workflow).replace("\\\n", " ")
-    used = re.findall(r"\$\((az [^()]*)\)", text)  # one inside of another; then what is left
-    text = re.sub(r"\$\(az [^()]*\)", "", text)
-    used += re.findall(r"(?:^|[;|&(] *)((?:az|func) [a-z][^\n|;)]*)", text, re.MULTILINE)
-    assert len(used) > 15
-    for line in used:
-        [command] = [each for each in AZ_AND_FUNC if f"{line} ".startswith(f"{each} ")] or [line]
-        assert command in AZ_AND_FUNC, f"{line}: look it up, and add it here"
-        assert set(re.findall(r" (--[a-z-]+)", line)) <= AZ_AND_FUNC[command], line
-
-
-def shell(page: str) -> list[str]:
-    """The blocks of commands in a page."""
-    return re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 
 
 def test_the_arithmetic_of_what_a_change_costs_is_right() -> None:

@@ -12,13 +12,10 @@ from typing import Any
 
 import aiohttp
 import pytest
-from azure.cosmos.aio import CosmosClient
 
 from devstack.testing import Service, eventually
 from devstack.testing.service import running
 from devstack.testing.stack import STOP_SECONDS
-from tests.deploy import bicep
-from tests.deploy.test_bicep import CONTAINERS, DECLARED
 from tests.deploy.test_workflows import smoke
 from tests.support.paths import ROOT
 
@@ -46,36 +43,6 @@ def cosmos(tmp_path: Path) -> Iterator[Service]:
     """One of its own: the page makes the database under the sample's name."""
     with running(Service("cosmos", tmp_path / "cosmos")) as service:
         yield service
-
-
-async def test_the_page_makes_the_containers_of_the_deployment_and_no_others(
-    cosmos: Service, tmp_path: Path
-) -> None:
-    await asyncio.to_thread(follow, tmp_path, cosmos)
-
-    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
-        [database] = [each["id"] async for each in client.list_databases()]
-        made = [each async for each in client.get_database_client(database).list_containers()]
-    module = bicep.read("modules/cosmos.bicep")
-    deployed = {
-        setting: module.declaration("resource", name).properties()
-        for setting, name in DECLARED.items()
-        if setting in SAMPLE  # the contact service's
-    }
-    assert database == SAMPLE["COSMOS_DATABASE"]
-    assert {each["id"]: (each["partitionKey"]["paths"], each["defaultTtl"]) for each in made} == {
-        SAMPLE[setting]: (bicep.Bicep(each["paths"]).words(), int(each["defaultTtl"]))
-        for setting, each in deployed.items()
-    }
-    sorted_by = {
-        each["id"]: {
-            tuple(path["path"] for path in index) for index in each["indexingPolicy"]["compositeIndexes"]
-        }
-        for each in made
-        if each["indexingPolicy"].get("compositeIndexes")
-    }
-    needed = {SAMPLE[setting]: set(need.composite) for setting, need in CONTAINERS.items() if need.composite}
-    assert sorted_by == needed
 
 
 async def test_the_app_runs_with_what_the_page_makes_and_sets(cosmos: Service, tmp_path: Path) -> None:
@@ -123,49 +90,3 @@ async def read(http: aiohttp.ClientSession, url: str) -> dict[str, Any]:
         assert answer.status == 200, await answer.text()
         page: dict[str, Any] = await answer.json()
         return page
-
-
-def commands(text: str) -> list[list[str]]:
-    """The simple commands of a block, with a comment and what is fed to a command left out."""
-    plain = re.sub(r"<<'END'\n.*?END\n", "\n", text, flags=re.DOTALL).replace("\\\n", " ")
-    return [words for line in plain.splitlines() if (words := shlex.split(line, comments=True))]
-
-
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.splitlines()[0][:40])
-def test_a_block_is_a_script_of_commands_and_files_that_are_there(block: str) -> None:
-    subprocess.run(["sh", "-n"], input=block, text=True, timeout=10, check=True)
-    for program, *words in commands(block):
-        match program:
-            case "cp":
-                assert words == ["local.settings.sample.json", "local.settings.json"]
-                assert (ROOT / words[0]).exists()
-            case "make":
-                assert re.search(rf"^{words[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), words
-            case ".venv/bin/python" if words[:1] == ["-m"]:
-                told = subprocess.run(
-                    [sys.executable, "-m", words[1], "--help"],
-                    capture_output=True,
-                    text=True,
-                    timeout=60,
-                    check=True,
-                )
-                assert {word for word in words[2:] if word.startswith("-")} <= set(
-                    re.findall(r"(--[\w-]+)", told.stdout)
-                )
-            case ".venv/bin/python":
-                assert words == ["-"]
-            case _:
-                assert [program, *words][:2] in [
-                    [".", ".venv/bin/activate"],
-                    ["func", "start"],
-                    ["curl", "-i"],
-                ]
-
-
-def test_the_settings_that_the_page_names_for_azure_are_the_deployments() -> None:
-    section = PAGE.partition("## Against Azure")[2]
-    named = set(re.findall(r"`(COSMOS\w*|SERVICEBUS\w*)`", section))
-    assert named == {"COSMOS", "SERVICEBUS", "COSMOS__accountEndpoint", "SERVICEBUS__fullyQualifiedNamespace"}
-    deployed = bicep.settings()
-    assert {name for name in named if "__" in name} <= set(deployed)
-    assert {name for name in named if "__" not in name} <= set(SAMPLE)

@@ -11,7 +11,6 @@ import yaml
 
 from tests.deploy.bicep import MAIN
 from tests.support.paths import ROOT
-from tools.package import LOCK
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -51,35 +50,6 @@ def test_make_has_every_target_that_ci_and_the_documentation_name() -> None:
     }
     assert {"lint", "test", "emulators-up", "test-emulators"} <= named
     assert named <= targets
-
-
-def test_dependabot_looks_at_each_place_with_something_to_update_and_nowhere_else() -> None:
-    folders: dict[str, set[str]] = {}
-    for update in read(ROOT / ".github" / "dependabot.yml")["updates"]:
-        named = update.get("directories") or [update["directory"]]
-        folders.setdefault(update["package-ecosystem"], set()).update(named)
-
-    assert folders == {
-        "github-actions": {"/"},
-        "pip": {"/", "/packages/devstack"},
-        "docker-compose": {"/deploy/emulators"},
-    }
-    for manifest in (
-        ".github/workflows",
-        "requirements.txt",
-        "packages/devstack/pyproject.toml",
-        "deploy/emulators/compose.yaml",
-    ):
-        assert (ROOT / manifest).exists(), f"{manifest} has moved: change .github/dependabot.yml too"
-    # For pip: the files *.txt and *.in of a directory, and of each folder in it. No other name is looked at.
-    # https://github.com/dependabot/dependabot-core/blob/main/python/lib/dependabot/python/shared_file_fetcher.rb
-    seen = {
-        file
-        for directory in folders["pip"]
-        for pattern in ("*.txt", "*/*.txt")
-        for file in (ROOT / directory.lstrip("/")).glob(pattern)
-    }
-    assert {*ROOT.glob("requirements*.txt"), ROOT / LOCK} <= seen
 
 
 def test_azd_finds_the_template_and_the_app_that_it_publishes_to() -> None:
@@ -139,17 +109,6 @@ def test_the_emulators_are_where_the_tests_look_for_them_and_nowhere_else() -> N
     for service in services.values():
         for volume in service.get("volumes", []):
             assert (compose.parent / volume.partition(":")[0]).exists(), volume
-
-
-def test_the_editor_attaches_where_the_worker_listens() -> None:
-    tasks = {
-        task["label"]: task for task in json.loads((ROOT / ".vscode" / "tasks.json").read_text())["tasks"]
-    }
-    [launch] = json.loads((ROOT / ".vscode" / "launch.json").read_text())["configurations"]
-    worker = tasks[launch["preLaunchTask"]]["options"]["env"]["languageWorkers__python__arguments"]
-    assert worker.endswith(f"{launch['connect']['host']}:{launch['connect']['port']}")
-    for task in tasks.values():
-        assert set(task.get("dependsOn", [])) <= set(tasks)
 
 
 def smoke(url: str, log: Path, patience: int) -> subprocess.CompletedProcess[str]:

@@ -120,26 +120,3 @@ async def test_the_relays_status_says_that_nothing_is_late(
     assert quiet is not None
     assert quiet["late"] is False
     assert (quiet["leases"][0]["oldestWaitingSeconds"], quiet["leases"][0]["ttlUsed"]) == (None, 0)
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body", "status"),
-    [
-        ("GET", "parked/nothing", None, 404),
-        ("GET", f"parked/{'0' * 32}", None, 404),
-        ("POST", f"parked/{'0' * 32}/discard", {"reason": "x"}, 404),
-        ("POST", f"parked/{'0' * 32}/discard", {}, 400),
-        ("POST", f"parked/{'0' * 32}/discard", {"reason": "x" * 501}, 400),
-        ("POST", "parked/contacts/1/replay", None, 404),
-        ("POST", "parked/contacts/b5e2e7aa-4982-4735-9422-c39a7c4af5c2/replay", None, 404),
-        ("DELETE", "parked", None, 405),
-        ("GET", "parked?pageSize=0", None, 400),
-        ("GET", "parked?state=sent", None, 400),
-        ("GET", "parked?continuationToken=forged", None, 400),
-    ],
-)
-async def test_bad_operations_are_refused(
-    shared_stack: Stack, http: aiohttp.ClientSession, method: str, path: str, body: Any, status: int
-) -> None:
-    async with http.request(method, f"{shared_stack.url}/{path}", json=body) as answer:
-        assert (answer.status, answer.content_type) == (status, "application/problem+json")

@@ -1,6 +1,5 @@
 """The relay in a process of its own, without a Functions host: worker and function take over from one another."""
 
-import os
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -175,10 +174,3 @@ async def delete_leases(started: Stack) -> None:
         async for item in container.read_all_items():
             if "LeaseToken" in item:
                 await container.delete_item(item["id"], item["id"])
-
-
-def test_a_worker_with_a_missing_setting_says_so_in_one_line() -> None:
-    done = command.run_command("relay", environment=os.environ)
-    assert done.code == 2
-    [line] = done.err.splitlines()
-    assert "COSMOS__accountEndpoint" in line

@@ -137,28 +137,3 @@ async def test_what_the_relay_has_not_forwarded_is_not_published_again(
     await delete_leases(started)
     assert await command(*when) == publish_again.CUT_OFF
     assert "no lease" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (["--since", "2026-03-01T12:00:00", "--to", "2026-03-02T12:00:00Z"], "no time with an offset"),
-        (["--since", "yesterday", "--to", "2026-03-02T12:00:00Z"], "no time with an offset"),
-        (["--since", "2026-03-02T12:00:00Z", "--to", "2026-03-02T12:00:00Z"], "--since must be before --to"),
-        ([*times(0, 1), "--aggregate", "contact"], "no aggregate"),
-        ([*times(0, 1), "--run", "the-last"], "no run"),
-    ],
-)
-def test_arguments_that_make_no_sense_are_refused(
-    arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        publish_again.main(arguments)
-    assert ended.value.code == publish_again.CUT_OFF
-    assert reason in capsys.readouterr().err
-
-
-def test_a_missing_setting_ends_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert publish_again.main(times(0, 1)) == publish_again.CUT_OFF
-    [line] = capsys.readouterr().err.splitlines()
-    assert "COSMOS__accountEndpoint" in line

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -107,21 +106,6 @@ async def test_workers_apply_events_in_order_stop_at_once_and_take_over(
     assert "Traceback" not in log.read_text() + stopped.read_text()
 
 
-async def test_a_message_that_is_no_event_is_refused_by_the_worker_too(
-    settings: dict[str, str], tmp_path: Path
-) -> None:
-    async with service(settings) as application:
-        with worker(settings, tmp_path / "worker.log"):
-            await send(settings, ServiceBusMessage(b"junk", message_id="junk", session_id="junk"))
-
-            async def refused() -> bool:
-                return [
-                    each.message_id for each in (await application.subscriber.retrier.page(10, None)).items
-                ] == ["junk"]
-
-            await eventually(refused)
-
-
 async def test_a_message_whose_body_is_an_amqp_value_is_read_by_the_worker_too(
     settings: dict[str, str], tmp_path: Path
 ) -> None:
@@ -147,10 +131,3 @@ def of_value(name: str, value: Any) -> AmqpAnnotatedMessage:
     return AmqpAnnotatedMessage(
         value_body=value, properties=AmqpMessageProperties(message_id=name, group_id=name)
     )
-
-
-def test_a_setting_that_is_missing_is_one_line() -> None:
-    ended = command.run_command("subscriber", environment=os.environ)
-    assert ended.code == 2
-    assert ended.err.startswith("subscriber: ")
-    assert len(ended.err.splitlines()) == 1

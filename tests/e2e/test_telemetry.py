@@ -1,14 +1,12 @@
 """Metrics and traces of the whole path reach a collector over a real socket, and nothing personal is in their bytes."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import aiohttp
 import pytest
 
-from devstack import testing
 from devstack.testing import eventually
 from tests.e2e.conftest import Stack, stack
 from tests.support.command import worker
@@ -131,32 +129,3 @@ async def test_the_workers_export_the_same_and_what_is_left_when_they_end(
             "outbox.relay.since_success",
         }
         assert {span.name.partition(" ")[0] for span in received.spans} >= {"send", "process"}
-
-
-async def test_another_service_over_the_same_wiring_exports_the_same(
-    tmp_path: Path, http: aiohttp.ClientSession
-) -> None:
-    order = {"customer": "Xanthippe", "lines": [{"sku": "A-1", "quantity": 2}]}
-    with collector() as received:
-        settings = {"OTEL_EXPORTER_OTLP_ENDPOINT": received.address, "OTEL_BSP_SCHEDULE_DELAY": "200"}
-        app = ROOT / "examples" / "orders"
-        with testing.Stack(tmp_path, {"PYTHONPATH": str(ROOT), **settings}) as started:
-            started.make(app)
-            address = started.run(app).address.rstrip("/")
-            async with http.post(f"{address}/api/orders", json=order, headers=HEADERS) as answer:
-                assert answer.status == 201, await answer.text()
-                placed, if_match = (await answer.json())["id"], {"If-Match": answer.headers["ETag"]}
-            await eventually(
-                lambda: len(of_trace(received, "process")) == 3, what="a span of each subscriber"
-            )
-            assert of_trace(received, "write effects") == [], "no e-mail tells that it was placed"
-            ship = f"{address}/api/orders/{placed}/ship"
-            async with http.post(ship, headers=HEADERS | if_match) as answer:
-                assert answer.status == 200, await answer.text()
-            await eventually(lambda: len(of_trace(received, "process")) == 6, what="the same again")
-        created, processes = of_trace(received, "create events"), of_trace(received, "process")
-        parents = Counter((process.parent, process.service) for process in processes)
-        assert parents == {(create.id, "orders"): 3 for create in created}
-        assert len(of_trace(received, "write effects")) == 2, "the e-mail: started, and handled"
-        assert len(of_trace(received, "write entry")) == 2, "the board"
-        assert b"Xanthippe" not in b"".join(received.bodies)
