@@ -84,7 +84,12 @@ class Story:
 
     def shown(self, sequence: int) -> None:
         """An entry of the directory."""
-        data = {"firstName": "b", "lastName": "Doe", "email": "b@example.com", "company": "a"}
+        data: dict[str, str | None] = {
+            "firstName": "b",
+            "lastName": "Doe",
+            "email": "b@example.com",
+            "company": "a",
+        }
         data |= {"city": None, "country": None} | ({"email": "a@example.com"} if sequence == 2 else {})
         self.add(
             SeenEntry, aggregate=CONTACT, sequence=sequence, event=None, applied_at=f"{sequence}", data=data
