@@ -21,8 +21,11 @@ _LIKE_A_DATE = re.compile(r"\d{4}-\d\d-\d\dT|/Date\(")
 
 
 MOST_LEVELS = 62
-"""The levels of objects and lists in a document. .NET's readers of JSON stop at 64 (``MaxDepth`` of System.Text.Json and,
-from 13.0.1 on, of Newtonsoft.Json), and a page of the feed puts two around each document (azure-functions-dotnet-worker issue 1226)."""
+"""The levels of objects and lists in a document.
+
+.NET's readers of JSON stop at 64 (``MaxDepth`` of System.Text.Json and, from 13.0.1 on, of Newtonsoft.Json), and a page
+of the feed puts two around each document (azure-functions-dotnet-worker issue 1226).
+"""
 
 
 def check_feed_can_be_read(what: str, data: Any, *, around: int) -> None:
