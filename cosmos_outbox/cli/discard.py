@@ -1,6 +1,6 @@
-"""An event, a message or an effect is given up for good, with the reason, which stays to be read.
+"""An event or a message is given up for good, with the reason, which stays to be read.
 
-cosmos-outbox discard parked|set-aside|effect ID --reason TEXT [--destination NAME]
+cosmos-outbox discard parked|set-aside ID --reason TEXT [--destination NAME]
 """
 
 import argparse
@@ -9,7 +9,6 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 
 from cosmos_outbox.cli import operating
-from cosmos_outbox.cli.effects import discard_effect
 from cosmos_outbox.cli.operating import DONE, CannotDo, say
 from cosmos_outbox.cli.parked import parking_id
 from cosmos_outbox.cli.set_aside import of_record, record_of
@@ -24,13 +23,13 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
     """Give it up, and return the exit code."""
     parser = operating.parser(
         "discard",
-        "Give up a parked event, in whose place subscribers get a notice, a message that was set aside, or an effect. "
-        "It cannot be taken back.",
+        "Give up a parked event, in whose place subscribers get a notice, or a message that was set aside. It "
+        "cannot be taken back.",
         done="it is given up",
         attention="it is not in the way, or there is none of this id",
     )
-    parser.add_argument("what", choices=["parked", "set-aside", "effect"])
-    parser.add_argument("id", metavar="ID", help="from cosmos-outbox parked, set-aside, or effects")
+    parser.add_argument("what", choices=["parked", "set-aside"])
+    parser.add_argument("id", metavar="ID", help="from cosmos-outbox parked or set-aside")
     operating.add_destination(parser)
     parser.add_argument(
         "--reason", type=_reason, required=True, metavar="TEXT", help="why; write nothing personal into it"
@@ -55,10 +54,6 @@ async def _discard(wired: AnyWired, arguments: Namespace) -> int:
         say(
             f"{arguments.id} is given up: the relay's timer, or cosmos-outbox replay, sends what waited behind it"
         )
-        return DONE
-    if arguments.what == "effect":
-        await discard_effect(wired, arguments.id, arguments.reason)
-        say(f"{arguments.id} is given up")
         return DONE
     record = record_of(arguments.id)
     await (await of_record(wired, record)).discard(record, arguments.reason)

@@ -44,25 +44,14 @@ PARTS: Mapping[str, Part] = {
         "cosmos_outbox.cli.set_aside",
         extra=None,
     ),
-    "effects": Part(
-        "list the effects that nobody is done with",
-        "cosmos_outbox.cli.effects",
-        extra=None,
-    ),
     "apply": Part(
         "try a message that was set aside",
         "cosmos_outbox.cli.set_aside",
         "apply_main",
         None,
     ),
-    "reset-effects": Part(
-        "after a restore, bring the effects of a subscriber back to their source",
-        "cosmos_outbox.cli.effects",
-        "reset_main",
-        None,
-    ),
     "discard": Part(
-        "give up a parked event, a message that was set aside, or an effect",
+        "give up a parked event, or a message that was set aside",
         "cosmos_outbox.cli.discard",
         extra=None,
     ),

@@ -17,8 +17,6 @@ from cosmos_outbox.wiring.located import AnyWired
 from cosmos_outbox.wiring.service import Wired
 from cosmos_outbox.wiring.subscription import Subscription
 
-_MANY = 100
-
 
 def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
     """Tell how the service is, and return the exit code."""
@@ -66,11 +64,7 @@ async def status(wired: AnyWired) -> Mapping[str, Any]:
 async def _subscriber(of: Subscription) -> Mapping[str, Any]:
     counts = await of.subscriber.retrier.counts()
     rounds, looks = await of.sweep.progress() if of.sweep else (None, None)
-    view = set_aside.subscriber_status(counts, rounds, looks)
-    if of.effects is None:
-        return view
-    page = await of.effects.page(_MANY, None)
-    return {**view, "openEffects": len(page.items), "moreEffects": page.continuation_token is not None}
+    return set_aside.subscriber_status(counts, rounds, looks)
 
 
 def attention_of_relay(told: Mapping[str, Any], parked: Mapping[str, int]) -> Iterator[str]:
@@ -121,12 +115,6 @@ def _of_subscribers(subscribers: Mapping[str, Mapping[str, Any]]) -> Iterator[st
         if counts:
             of = ", ".join(f"{count} {state}" for state, count in counts.items())
             yield f"{name} has set messages aside ({of}): cosmos-outbox set-aside {name} lists them"
-        if count := view.get("openEffects"):
-            more = " or more" if view["moreEffects"] else ""
-            yield (
-                f"{name} has {count}{more} effect(s) that nobody is done with: cosmos-outbox effects {name} "
-                "lists them"
-            )
 
 
 def in_lines(view: Mapping[str, Any], event_ttl_seconds: int) -> Iterator[str]:

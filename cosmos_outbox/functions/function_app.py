@@ -14,7 +14,6 @@ import azure.functions as func
 from cosmos_outbox.functions.document import document, routes
 from cosmos_outbox.functions.edge.http_functions import HttpFunctions, paths, paths_of, resource_functions
 from cosmos_outbox.functions.operator.calls import health_functions, operator_functions
-from cosmos_outbox.functions.operator.effects import effect_functions
 from cosmos_outbox.functions.operator.set_aside import set_aside_functions
 from cosmos_outbox.functions.relay import relay_functions
 from cosmos_outbox.functions.subscription import AnySubscriber, subscription_functions
@@ -29,10 +28,8 @@ from cosmos_outbox.http.resource import Resource
 from cosmos_outbox.operations.views.names import names_of
 from cosmos_outbox.outbox.errors import NoSuchDestination
 from cosmos_outbox.settings.transports import Name, named, settings_of
-from cosmos_outbox.wiring.declared import EffectOf
 from cosmos_outbox.wiring.located import AnyService, operator_names
 from cosmos_outbox.wiring.service import Service
-from cosmos_outbox.wiring.subscribing import ForeignEffect
 from cosmos_outbox.wiring.transports import needed_over
 
 CATCH_ALL = "unrouted"
@@ -133,8 +130,6 @@ def app(service: AnyService, *, resources: Sequence[Resource[Any, Any]] = ()) ->
     for each, path in _with_paths(service):
         made.register_functions(subscription_functions(service, each))
         made.register_functions(set_aside_functions(service, each.name, names, path=path))
-        if isinstance(each, EffectOf | ForeignEffect):
-            made.register_functions(effect_functions(service, each.name, names, path=path))
 
     def kinds() -> Mapping[str, ProblemKind]:
         by_hand = [each.by_hand.errors for each in routes(made.get_functions()) if each.by_hand]
@@ -187,10 +182,7 @@ def _with_paths(service: AnyService) -> list[tuple[AnySubscriber, str]]:
 def _lists(service: Service) -> list[str]:
     """The lists of what is parked of other destinations, and of what the subscribers have not done."""
     lists = [f"{each.of.name}/parked" for each in service.destinations]
-    for each, path in _with_paths(service):
-        before = f"{path}/" if path else ""
-        lists += [f"{before}set-aside", *([f"{before}effects"] if isinstance(each, EffectOf) else [])]
-    return lists
+    return lists + [f"{path}/set-aside" if path else "set-aside" for _, path in _with_paths(service)]
 
 
 def _hint(service: AnyService, resources: Sequence[Resource[Any, Any]]) -> str:

@@ -5,7 +5,7 @@ import azure.functions as func
 from cosmos_outbox.functions.receiving import add_trigger
 from cosmos_outbox.functions.timers import told_in_a_line
 from cosmos_outbox.settings.names import Named
-from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf, Subscriber
+from cosmos_outbox.wiring.declared import ReadModelOf, Subscriber
 from cosmos_outbox.wiring.located import AnyService
 from cosmos_outbox.wiring.reactions import ReactionOf
 from cosmos_outbox.wiring.subscribing import ForeignReadModel, ForeignSubscriber
@@ -30,7 +30,7 @@ def subscription_functions(service: AnyService, of: AnySubscriber) -> func.Bluep
         with told_in_a_line("what was set aside waits"):
             await service().subscriptions[of.name].subscriber.watch()
 
-    if isinstance(of, ReadModelOf | EffectOf) or (isinstance(of, ForeignReadModel) and of.has_source):
+    if isinstance(of, ReadModelOf) or (isinstance(of, ForeignReadModel) and of.has_source):
         _add_sweep(app, service, of.name, name)
     return app
 

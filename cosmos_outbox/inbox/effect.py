@@ -1,189 +1,255 @@
-"""What a subscriber remembers of an aggregate's effects is one item, and each step is one conditional write of it.
+"""Calls a handler outside the store (an e-mail, a payment) at least once for each event, or at most once.
 
-Every place up to ``last`` is dealt with. Nothing waits in the item: what waits is a message, and an event that nobody
-brings is fetched from the source. The rules have names, which ``docs/internals/decisions/0018-effects.md`` explains.
+A record of the event shows what became of it. Of a repeatable handler it is created after the handler has returned: a
+crash in between runs it again, so the event's id is its idempotency key. Of any other it is created before, as started,
+and an event whose start nobody has concluded is listed for an operator. Order, waiting and retries are the receiver's.
+The rules have names, which ``docs/internals/decisions/0018-effects.md`` explains.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
+from cosmos_outbox.inbox import telemetry
+from cosmos_outbox.inbox.errors import (
+    EffectAway,
+    EffectFailed,
+    EffectNotDone,
+    EffectRefused,
+    NotApplied,
+    RecordChanged,
+    Settled,
+    StoreAway,
+)
 from cosmos_outbox.inbox.event import Event, utc
-from cosmos_outbox.kernel.aggregate_key import AggregateKey
-
-MOST_OPEN = 20
-"""So many places of an aggregate an operator has to look at, at most: then the aggregate is held up."""
+from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, MARGIN, Read, told
+from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.kernel.clock import monotonic, new_id, utc_now
 
 EFFECT_SECONDS = 30.0
-"""The longest that an effect may take."""
+"""The longest that a handler may take."""
 
-AWAY_SECONDS = 15.0
-"""How long a call tries an effect again while its service is away, without a write."""
+WRITE_SECONDS = 15.0
+"""How long a call repeats a write of a record that the store does not answer."""
 
-AROUND = timedelta(seconds=37.5)
-"""The longest from the decision to the effect, and from the effect's end to its record."""
+BEGIN = timedelta(seconds=LONGEST_CALL_SECONDS - EFFECT_SECONDS - WRITE_SECONDS)
+"""The longest from the look or the start to the handler (``deadline``)."""
 
-CALL = 2 * AROUND + timedelta(seconds=EFFECT_SECONDS + AWAY_SECONDS)
-"""The longest from the decision to start an effect to its record (``calls-end``)."""
-
-CLOCKS_DIFFER = timedelta(minutes=1)
-
-MARGIN = timedelta(days=1)
-"""For clocks that differ, and for a message that is on its way."""
+OLD = timedelta(seconds=LONGEST_CALL_SECONDS + 60)
+"""The age at which nobody concludes a start any more: the longest call, and clocks that differ."""
 
 Effect = Callable[[Event], Awaitable[None]]
 """Runs the effect, with ``event.id`` as its idempotency key. Raises EffectAway where nobody can be served now, and
 EffectNotDone where this one surely was not done; after any other error the effect may have taken place."""
 
+_log = logging.getLogger(__name__)
 
-class WhyOpen(StrEnum):
-    """Why an operator has to look at a place that is passed."""
 
-    UNSURE = "may have been handled"
-    MISSING = "missing"
+class EffectState(StrEnum):
+    """What became of the effect of one event."""
+
+    STARTED = "started"
+    """A call was about to run it."""
+    FREE = "free"
+    """A call that had started it has surely not run it."""
+    DONE = "done"
+    DISCARDED = "discarded"
+    """Given up by an operator or by age."""
 
 
 @dataclass(frozen=True)
-class RunningEffect:
-    """An effect that was started: its process runs it, or has died."""
+class EffectRecord:
+    """What became of the effect of one event. Nothing in it is personal."""
 
-    sequence: int
     event_id: str
-    by: str
-    """The call that has started it."""
-    at: datetime
-
-
-@dataclass(frozen=True)
-class Open:
-    """A place that is passed, of which an operator has to know."""
-
-    sequence: int
-    event_id: str
-    why: WhyOpen
-    at: datetime
-
-
-@dataclass(frozen=True)
-class EffectItem:
-    """How far one aggregate's effects have come."""
-
-    last: int
-    """Every place up to this one is dealt with."""
-    first: int
-    """The place at which the subscriber began."""
+    state: EffectState
     at: datetime
     """When it was written."""
-    last_event_id: str = ""
-    """Empty: of a notice, or not known."""
-    last_created_at: datetime | None = None
-    running: RunningEffect | None = None
-    open: tuple[Open, ...] = ()
+    call: str = ""
+    """Which has started it (``names-the-call``)."""
     version: str | None = None
     """None: not stored yet."""
 
     @property
-    def expires(self) -> bool:
-        """Whether nobody has to know of it any more, after some time (``open-stays``)."""
-        return self.running is None and not self.open
+    def is_closed(self) -> bool:
+        """Whether the effect is not run any more."""
+        return self.state in (EffectState.DONE, EffectState.DISCARDED)
 
-    def is_running(self, now: datetime) -> bool:
-        """Whether an effect was started, and its process may be alive (``young-runs``)."""
-        return self.running is not None and now - self.running.at < CALL
+    def may_run(self, now: datetime) -> bool:
+        """Whether the call that has started it may still be running it."""
+        return self.state is EffectState.STARTED and now - self.at < OLD
 
-    def entry(self, place: int) -> Open | None:
-        """What an operator is told of that place."""
-        return next((each for each in self.open if each.sequence == place), None)
 
-    def after(
-        self,
-        place: int,
-        now: datetime,
-        event_id: str = "",
-        created_at: datetime | None = None,
-        why: WhyOpen | None = None,
-    ) -> "EffectItem":
-        """With that place dealt with, and nothing running; ``why``: an operator is told of it (``gone-is-told``)."""
-        others = tuple(each for each in self.open if each.sequence != place)
-        told = () if why is None else (Open(place, event_id, why, now),)
-        free = replace(self, running=None, open=(*others, *told), at=now)
-        if place <= self.last:
-            return free
-        created_at = utc(created_at) if created_at else self.last_created_at
-        return replace(free, last=place, last_event_id=event_id, last_created_at=created_at)
+class EffectRecords(Protocol):
+    """The records of one subscriber. Every call raises StoreAway when it was not answered."""
+
+    async def find(self, event_id: str) -> EffectRecord | None:
+        """The newest record; None is proof that there is none (``record-fenced``)."""
+
+    async def write(self, record: EffectRecord) -> EffectRecord:
+        """Create it, or replace it at its version; it lives from now on as long as a record does.
+
+        Returns it with its new version. Raises RecordChanged: there is one, or it is at another version, perhaps by an
+        earlier attempt of this very write.
+        """
 
 
 @dataclass(frozen=True)
 class EffectRules:
-    """What a subscriber chooses, and how long what it needs is kept."""
+    """What a subscriber chooses, and how long its records live."""
 
-    events_live: timedelta
-    """How long a stored event lives."""
-    items_live: timedelta
-    """How long an item lives after its last write: longer than a message of its aggregate can still come."""
+    lives: timedelta
+    """Of a record: longer than a message can still come (``lives-as-long``)."""
     kinds: frozenset[str] | None = None
     """The events that have an effect, by name; None: all."""
     repeatable: bool = True
-    """Whether an effect that may have taken place is run again by itself; else an operator is told."""
+    """Whether a handler that may have run is run again by itself; else an operator decides."""
     begin: datetime | None = None
-    """Earlier events are not for this subscriber; None: it begins with the first event of each aggregate."""
-
-    def is_before(self, event: Event) -> bool:
-        """Whether the event is from before the subscriber's time."""
-        return self.begin is not None and utc(event.created_at) < self.begin
+    """Earlier events are not for this subscriber; None: it begins with the first."""
 
     def has_effect(self, event: Event) -> bool:
-        """Whether anything is to be done for the event, whenever it comes."""
+        """Whether anything is to be run for the event."""
         ours = self.kinds is None or event.action in self.kinds
-        return ours and not event.is_notice and not self.is_before(event)
+        return ours and not event.is_notice and (self.begin is None or utc(event.created_at) >= self.begin)
+
+    def reading(self, read: Read) -> Read:
+        """The same, and None for an event without an effect: its message is done unasked (``filter-first``)."""
+
+        def read_effect(delivery: Delivery) -> Event | None:
+            event = read(delivery)
+            return event if event is not None and self.has_effect(event) else None
+
+        return read_effect
 
     def is_too_old(self, event: Event, now: datetime) -> bool:
-        """Whether the item may have expired since the effect was run (``too-old``)."""
-        return self.has_effect(event) and event.age(now) >= self.items_live - MARGIN
+        """Whether a record of the event may have expired, or would expire too early (``too-old``)."""
+        most = self.lives - MARGIN - timedelta(seconds=LONGEST_CALL_SECONDS)
+        return not -MARGIN / 2 <= event.age(now) < most
 
 
 @dataclass(frozen=True)
-class HeldBack:
-    """What the publisher's relay holds back, or has given up."""
+class EffectInbox:
+    """Runs the effects of one subscriber. Any number of calls may run side by side, in any number of processes."""
 
-    after: int | None = None
-    """Later places wait to be published; None: nothing does."""
-    discarded: Collection[str] = field(default_factory=frozenset)
-    """The ids of events that an operator of the publisher gave up."""
+    records: EffectRecords
+    effect: Effect
+    rules: EffectRules
+    clock: Callable[[], datetime] = utc_now
+    time: Callable[[], float] = monotonic
+    pause: Callable[[float], Awaitable[object]] = asyncio.sleep
 
+    async def handle(self, event: Event) -> None:
+        """Run the event's effect, unless its record shows what became of it. When this returns, the message is done.
 
-class EffectItems(Protocol):
-    """The items of one subscriber. Every call raises StoreAway when it was not answered."""
-
-    async def read(self, key: AggregateKey, *, fenced: bool) -> EffectItem | None:
-        """An aggregate's item. Unless fenced, it may be old, and its absence too."""
-
-    async def write(self, key: AggregateKey, item: EffectItem) -> EffectItem:
-        """Store it over its version (None: only if there is none). Returns it with its new version.
-
-        An earlier attempt whose answer was lost may have stored it: that is RecordChanged as well.
-
-        Raises RecordChanged: it is at another version.
+        Raises:
+            EffectRefused: it may have been done; an operator decides.
+            EffectFailed: it was not done, or may be running: the message waits.
+            RecordChanged: another call was first.
+            StoreAway: the store, or the service that the effect calls, did not answer.
         """
+        await self._run(event, asked=False)
 
-    async def page(
-        self, size: int, position: str | None, *, unfinished: bool
-    ) -> tuple[Sequence[tuple[AggregateKey, EffectItem]], str | None]:
-        """A page of the items, or of those with something open or running; where it goes on. It may be old."""
+    async def apply(self, event: Event) -> None:
+        """As :meth:`handle`, by an operator's wish: an effect that may have been done is run again."""
+        await self._run(event, asked=True)
+
+    async def give_up(self, event: Event, reason: str) -> None:
+        """Record that the effect is not to be run (``discard-marks``); a repeatable handler may have begun already.
+
+        Raises:
+            Settled: it was done.
+            NotApplied: a call may be running it.
+            RecordChanged: somebody else wrote the record: call again.
+            StoreAway: the store did not answer.
+        """
+        found, now = await self.records.find(event.id), self.clock()
+        if found is not None and found.state is EffectState.DONE:
+            raise Settled("its effect was done before")
+        if found is not None and found.may_run(now):
+            raise NotApplied("its effect may be running: try again in some minutes")
+        if found is None or not found.is_closed:
+            await self._write(_record(event, EffectState.DISCARDED, now, over=found))
+        _log.warning("gave up the effect of %s of %s: %s", event.id, event.aggregate, reason)
+
+    async def _run(self, event: Event, *, asked: bool) -> None:
+        looked_at = self.clock()
+        found = await self.records.find(event.id)
+        if found is not None and found.is_closed:
+            telemetry.decided(telemetry.Outcome.DUPLICATE)
+            _log.info("the effect of %s of %s is recorded as %s", event.id, event.aggregate, found.state)
+            return
+        if self.rules.repeatable:
+            await self._run_repeatable(event, found, looked_at)
+        else:
+            await self._run_once(event, found, asked=asked)
+        telemetry.decided(telemetry.Outcome.APPLIED)
+        telemetry.applied(event.created_at, self.clock())
+        _log.info("ran the effect of %s %s of %s", event.action, event.id, event.aggregate)
+
+    async def _run_repeatable(self, event: Event, found: EffectRecord | None, looked_at: datetime) -> None:
+        try:
+            await self._call(event, looked_at)
+        except EffectAway:
+            raise
+        except Exception as error:
+            raise EffectFailed(told(error)) from error
+        with suppress(RecordChanged):  # another call has recorded it, or this one, and its answer was lost
+            await self._write(_record(event, EffectState.DONE, self.clock(), over=found))  # record-after
+
+    async def _run_once(self, event: Event, found: EffectRecord | None, *, asked: bool) -> None:
+        """``started-first``; its creation or its version decides between two calls (``started-created-only``)."""
+        now = self.clock()
+        if found is not None and found.may_run(now):  # young-not-raised
+            raise EffectFailed("its effect may be running, or its process has died: some minutes will show")
+        if not asked and found is not None and found.state is EffectState.STARTED:  # old-start-listed
+            raise EffectRefused(
+                "it may have been done: the process that had started it did not record its end"
+            )
+        if not asked and found is None and self.rules.is_too_old(event, now):
+            raise EffectRefused("it may have been done: it is older than records live, or from the future")
+        new = _record(event, EffectState.STARTED, now, over=found)
+        started = await self._write(replace(new, call=new_id().hex))
+        try:
+            await self._call(event, started.at)
+        except (EffectAway, EffectNotDone) as error:
+            await self._write(replace(started, state=EffectState.FREE, at=self.clock()))  # put-back
+            raise error if isinstance(error, EffectAway) else EffectFailed(told(error)) from error
+        except Exception as error:
+            raise EffectRefused(f"it may have been done: {told(error)}") from error  # unknown-failure-listed
+        await self._write(replace(started, state=EffectState.DONE, at=self.clock()))
+
+    async def _call(self, event: Event, since: datetime) -> None:
+        if self.clock() - since > BEGIN:  # deadline
+            raise EffectAway("this call took too long to begin the effect, which it has not run")
+        async with asyncio.timeout(EFFECT_SECONDS):
+            await self.effect(event)
+
+    async def _write(self, record: EffectRecord) -> EffectRecord:
+        """Repeated while the store does not answer; a call knows what it has written (``look-for-start``)."""
+        until = self.time() + WRITE_SECONDS
+        while True:
+            try:
+                return await self._store(record)
+            except StoreAway as error:
+                if self.time() >= until:
+                    raise
+                await self.pause(error.retry_after_seconds)
+
+    async def _store(self, record: EffectRecord) -> EffectRecord:
+        try:
+            return await self.records.write(record)
+        except RecordChanged:
+            found = await self.records.find(record.event_id)
+            if found is None or replace(found, version=record.version) != record:
+                raise
+            return found
 
 
-class EffectSource(Protocol):
-    """The publisher's stored events. Every call raises StoreAway when it was not answered."""
-
-    async def events(
-        self, key: AggregateKey, places: range, since: datetime | None, *, fenced: bool
-    ) -> Sequence[Event]:
-        """Those of an aggregate in these places, written since then. Only what a fenced read lacks is gone."""
-
-    async def held(self, key: AggregateKey) -> HeldBack:
-        """What the relay holds back of an aggregate, behind a fence."""
-
-    async def last(self, key: AggregateKey) -> int | None:
-        """The aggregate's last place, behind a fence; None: it is not told."""
+def _record(event: Event, state: EffectState, at: datetime, *, over: EffectRecord | None) -> EffectRecord:
+    """``over``: the record that it takes the place of; None: there is none."""
+    return EffectRecord(event.id, state, at, version=over.version if over else None)

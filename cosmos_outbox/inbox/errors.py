@@ -4,8 +4,7 @@
 
     InboxError
     ├── StoreAway              the store or the source cannot be used right now: this hits every aggregate
-    │   ├── EffectAway         the service that an effect calls cannot be used right now
-    │   └── EffectRunning      the effect is running elsewhere, or its process died a short time ago
+    │   └── EffectAway         the service that an effect calls cannot be used right now
     ├── EntryChanged           another writer changed the entry after it was read
     ├── Contended              the entry changed each time it was about to be written
     ├── SourceBehind           the source does not show the event yet
@@ -73,10 +72,6 @@ class EffectAway(StoreAway):
     """The service that an effect calls cannot be used right now, and has done nothing: an effect raises this."""
 
 
-class EffectRunning(StoreAway):
-    """The effect is running elsewhere, or its process died a short time ago: the message is kept until it is known."""
-
-
 class EffectNotDone(InboxError):
     """An effect surely did not take place, for a reason of its own: an effect raises this. Nothing personal in it."""
 
@@ -86,11 +81,11 @@ class NotInTurn(InboxError):
 
 
 class EffectFailed(InboxError):
-    """An effect failed, which hits this aggregate alone: its message is set aside, and the timer tries again."""
+    """An effect was not done, or may be running elsewhere: its message is set aside, and the timer tries again."""
 
 
 class EffectRefused(InboxError):
-    """An effect is not run by itself: it may have been handled, or its place in the aggregate is passed.
+    """An effect is not run by itself, since it may have been done already.
 
     Its message is set aside for an operator. Later messages are not held up.
     """

@@ -44,14 +44,11 @@ from cosmos_outbox.inbox.reaction_decision import (
     discard,
 )
 from cosmos_outbox.inbox.reaction_targets import LookedUp, Targets, by_id, few
-from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
+from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, MARGIN
 from cosmos_outbox.kernel.clock import monotonic, utc_now
 
 ATTEMPTS = 5
 """How often a target that changed is decided upon again before Contended is raised."""
-
-MARGIN = timedelta(days=1)
-"""For clocks that differ."""
 
 _TOO_OLD = "the message is older than records live, and may have been applied"
 

@@ -8,26 +8,25 @@ raise, which brings the message back at once and counts a delivery; the broker g
 - ``set-aside``: what hits one aggregate is tried ``FAILURES`` times at short intervals, stored as waiting, and done:
   the next message gets its place. Where a record of the aggregate waits already, the first failure is enough.
 - ``makes-room``: what looks like an outage, and is none for an aggregate that nobody has, is set aside after
-  ``HOLD_SECONDS``, and so is an effect that still runs: a session holds other aggregates too. For a minute the
-  aggregate's later events follow it untried. Only the service that an effect calls says itself that it is away.
+  ``HOLD_SECONDS``: a session holds other aggregates too. For a minute the aggregate's later events follow it untried.
 - ``refuse``: what can never be applied is stored as refused, and done.
+- ``goes-behind``: where order is the receiver's (effects), an event of an aggregate of which one waits is set aside
+  behind it. Set-aside is looked at first, then the event is handled (``aside-then-record``).
 
-Later events of an aggregate that waits need no list of who is blocked: to the inbox they come after a gap, which it
-heals, or they fail like the first one and are set aside behind it.
+For read models and reactions no such look is needed: a later event comes after a gap, which is healed, or fails like
+the first one and is set aside behind it.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from cosmos_outbox.inbox import telemetry
 from cosmos_outbox.inbox.errors import (
-    EffectAway,
     EffectFailed,
     EffectRefused,
-    EffectRunning,
     InboxError,
     ReactionRefused,
     StoreAway,
@@ -43,7 +42,7 @@ WAIT_SECONDS = 45.0
 """How long a call waits for the store before it raises."""
 
 HOLD_SECONDS = 5.0
-"""How long one aggregate holds up the others of its session, also by a call that hangs."""
+"""How long one aggregate holds up the others of its session, where a check shows that it is one aggregate's failure."""
 
 CHECK_SECONDS = 1.0
 """In which a store answers that is not away, nor throttled."""
@@ -53,6 +52,9 @@ SICK_SECONDS = 60.0
 
 LONGEST_CALL_SECONDS = 120.0
 """The longest that a call may take. A host must allow more (``functionTimeout``), and tombstones must live longer."""
+
+MARGIN = timedelta(days=1)
+"""For clocks that differ, where a record of an event has to live longer than its message can come."""
 
 PATIENT_SECONDS = LONGEST_CALL_SECONDS - WAIT_SECONDS
 """The longest attempt, where nothing tells sooner that it is one aggregate's."""
@@ -86,8 +88,8 @@ class Receiver:
     streak: Streak = field(default_factory=Streak)
     check: Callable[[], Awaitable[object]] | None = None
     """Returns if store and source answer about an aggregate that nobody has. None: what looks like an outage is one."""
-    longest: float = HOLD_SECONDS
-    """How long an attempt may take where there is a check; an effect's tells itself when it takes long."""
+    in_order: bool = False
+    """Whether no event is handled while one of its aggregate waits."""
     _sick: dict[AggregateKey, float] = field(default_factory=dict)
     """Until when, by aggregate."""
 
@@ -100,7 +102,7 @@ class Receiver:
         read = self._read(delivery)
         began, pause = self.time(), FIRST_PAUSE_SECONDS
         room_at, give_up_at = began + HOLD_SECONDS, began + WAIT_SECONDS
-        longest = PATIENT_SECONDS if self.check is None else self.longest
+        longest = PATIENT_SECONDS if self.check is None else HOLD_SECONDS
         while True:
             try:
                 async with asyncio.timeout(longest):
@@ -166,7 +168,7 @@ class Receiver:
             record = Record.of(delivery, None, RecordState.REFUSED, str(read), self.now())
             await self._add(record)
             _log.error("refused message %s: %s. Its record is %s", delivery.message_id, read, record.id)
-        elif read is not None and self._is_sick(read.aggregate):
+        elif read is not None and await self._goes_behind(read.aggregate):
             before = StoreAway("an event of its aggregate before it was set aside")
             await self._put_aside(delivery, read, before, RecordState.WAITING)
         elif read is not None:
@@ -198,14 +200,11 @@ class Receiver:
         self, delivery: Delivery, event: Event | Unreadable | None, failure: StoreAway
     ) -> bool:
         """Rule ``makes-room``: set the event aside, if what hits it hits no others."""
-        if not isinstance(event, Event) or isinstance(failure, EffectAway):
-            return False
-        if self.check is None and not isinstance(failure, EffectRunning):
+        if not isinstance(event, Event) or self.check is None:
             return False
         try:
             async with asyncio.timeout(CHECK_SECONDS):
-                if self.check is not None:
-                    await self.check()
+                await self.check()
                 await self._put_aside(delivery, event, failure, RecordState.WAITING)
         except Exception as error:  # noqa: BLE001 - whatever it is: no sign that others are better off
             _log.debug("what hits %s hits all: %s", event.aggregate, told(error))
@@ -213,10 +212,11 @@ class Receiver:
         self._sick[event.aggregate] = self.time() + SICK_SECONDS
         return True
 
-    def _is_sick(self, aggregate: AggregateKey) -> bool:
+    async def _goes_behind(self, aggregate: AggregateKey) -> bool:
+        """Raises StoreAway."""
         for each in [one for one, until in self._sick.items() if until <= self.time()]:
             del self._sick[each]
-        return aggregate in self._sick
+        return aggregate in self._sick or (self.in_order and await self.set_aside.waits(aggregate))
 
     async def _put_aside(
         self, delivery: Delivery, event: Event, error: Exception, state: RecordState

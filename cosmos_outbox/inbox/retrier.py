@@ -21,7 +21,6 @@ from cosmos_outbox.inbox import telemetry
 from cosmos_outbox.inbox.away import Away
 from cosmos_outbox.inbox.errors import (
     EffectRefused,
-    EffectRunning,
     InboxError,
     NotApplied,
     NotSetAside,
@@ -99,7 +98,7 @@ class Retrier:
                 continue
             seen.add(record.aggregate)
             try:
-                tried = tried.plus(await self._of_one(record.aggregate, until))
+                tried = tried.plus(await self._in_order(record.aggregate, until=until))
             except StoreAway as found:
                 away.found(found)
             else:
@@ -144,7 +143,7 @@ class Retrier:
 
         Raises:
             NotSetAside: there is no such record.
-            NotApplied, NotInTurn: of an effect or a reaction that is done already, or whose turn it is not.
+            NotApplied, NotInTurn: of an effect or a reaction that is done already, may be running, or is not in turn.
             RecordChanged: somebody else changed the record, or closed it in another way.
             StoreAway: the store cannot be used.
         """
@@ -237,14 +236,6 @@ class Retrier:
         except Exception as error:  # noqa: BLE001 - the subscriber's own function: it hits this message alone
             raise NotApplied(f"it cannot be given up, because of a bug: {told(error)}") from None
         return False
-
-    async def _of_one(self, aggregate: AggregateKey | None, until: float) -> list[RecordState]:
-        """As :meth:`_in_order`; an effect that is running elsewhere hits this aggregate alone, and is no failure."""
-        try:
-            return await self._in_order(aggregate, until=until)
-        except EffectRunning as error:
-            _log.info("a record of %s is tried again by the next run: %s", aggregate, error)
-            return [RecordState.WAITING]
 
     async def _put_last(self, seen: Record) -> None:
         """Move the record by which its aggregate was found, if it was not tried: it may wait behind another.

@@ -104,7 +104,7 @@ class SetAside(Protocol):
         """Create the record, unless there is one of its id, whatever its state."""
 
     async def waits(self, aggregate: AggregateKey) -> bool:
-        """Whether a record of the aggregate is seen to wait; it may be an old read."""
+        """Whether a record of the aggregate waits, as of now (``aside-fenced``)."""
 
     async def page(self, size: int, continuation_token: str | None) -> RecordPage:
         """Open records, oldest first. Raises UnknownContinuation of the store's adapter."""
@@ -116,7 +116,7 @@ class SetAside(Protocol):
         """One record, open or closed, with what is left of its delivery. Raises NotSetAside: there is none."""
 
     def waiting(self, aggregate: AggregateKey | None = None) -> AsyncIterator[Record]:
-        """The records that wait, of all aggregates or of one, without their deliveries; the last tried come last."""
+        """The records that wait now, of all aggregates or of one, without their deliveries; the last tried last."""
 
     def older(self, than: datetime) -> AsyncIterator[Record]:
         """The open records that were set aside before then, without their deliveries."""

@@ -1,4 +1,4 @@
-"""What is kept of a walk's progress and of effects is written alike in whatever store, as plain JSON.
+"""What is kept of a walk's progress is written alike in whatever store, as plain JSON.
 
 Nothing here has a version: the store gives one to each write.
 """
@@ -8,7 +8,6 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from cosmos_outbox.inbox.effect import EffectItem, Open, RunningEffect, WhyOpen
 from cosmos_outbox.inbox.progress import Counts, Side, WalkProgress
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
@@ -61,36 +60,4 @@ def progress_of(document: Mapping[str, Any], version: str, as_of: datetime) -> W
         left=tuple(AggregateKey(*key) for key in document["left"]),
         stands_at=time_or_none(document["standsAt"]),
         as_of=as_of,
-    )
-
-
-def item_document(item: EffectItem) -> dict[str, Any]:
-    """How far the effects of an aggregate have come."""
-    running = item.running
-    return {
-        "last": item.last,
-        "first": item.first,
-        "at": item.at.isoformat(),
-        "lastEventId": item.last_event_id,
-        "lastCreatedAt": text_or_none(item.last_created_at),
-        "running": running and {**asdict(running), "at": running.at.isoformat()},
-        "open": [{**asdict(each), "at": each.at.isoformat()} for each in item.open],
-    }
-
-
-def item_of(document: Mapping[str, Any], version: str) -> EffectItem:
-    """The item in a document."""
-    running = document["running"]
-    return EffectItem(
-        document["last"],
-        document["first"],
-        datetime.fromisoformat(document["at"]),
-        document["lastEventId"],
-        time_or_none(document["lastCreatedAt"]),
-        running and RunningEffect(**{**running, "at": datetime.fromisoformat(running["at"])}),
-        tuple(
-            Open(each["sequence"], each["event_id"], WhyOpen(each["why"]), datetime.fromisoformat(each["at"]))
-            for each in document["open"]
-        ),
-        version,
     )

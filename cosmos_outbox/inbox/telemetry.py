@@ -28,7 +28,7 @@ class Outcome(StrEnum):
     REFUSED = "refused"
     """It can never be applied: the message is none, or another event has its sequence."""
     WAITING = "waiting"
-    """It comes later: the store is away, the effect failed or runs elsewhere, or an event before it is missing."""
+    """It comes later: the store, or the service that an effect calls, is away."""
 
 
 _meter = get_meter("inbox")

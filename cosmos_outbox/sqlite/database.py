@@ -38,10 +38,9 @@ CREATE INDEX IF NOT EXISTS records_by_state ON records (subscription, state, agg
 CREATE INDEX IF NOT EXISTS records_as_tried ON records (subscription, tried);
 CREATE INDEX IF NOT EXISTS records_that_expire ON records (expires_at) WHERE expires_at IS NOT NULL;
 CREATE TABLE IF NOT EXISTS effects (
-    subscriber TEXT NOT NULL, aggregate_type TEXT NOT NULL, aggregate_id TEXT NOT NULL, version TEXT NOT NULL,
-    document TEXT NOT NULL, expires_at TEXT,
-    PRIMARY KEY (subscriber, aggregate_type, aggregate_id)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS effects_that_expire ON effects (expires_at) WHERE expires_at IS NOT NULL;
+    subscriber TEXT NOT NULL, event_id TEXT NOT NULL, state TEXT NOT NULL, at TEXT NOT NULL, call TEXT NOT NULL,
+    version TEXT NOT NULL, expires_at TEXT NOT NULL, PRIMARY KEY (subscriber, event_id)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS effects_that_expire ON effects (expires_at);
 CREATE TABLE IF NOT EXISTS keys (name TEXT NOT NULL PRIMARY KEY, key TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS progress (
     name TEXT NOT NULL PRIMARY KEY, version TEXT NOT NULL, saved_at TEXT NOT NULL, document TEXT NOT NULL

@@ -28,7 +28,7 @@ class _OfSubscriptions:
         self.oldest.set(max(oldest for _, oldest, _ in fresh))
 
 
-_set_aside, _effects = _OfSubscriptions(), _OfSubscriptions()
+_set_aside = _OfSubscriptions()
 
 _meter = get_meter("outbox.upkeep")
 _meter.create_observable_gauge(
@@ -55,12 +55,6 @@ _meter.create_observable_gauge(
 _meter.create_observable_gauge(
     "outbox.set_aside.oldest", [_set_aside.oldest], "s", "The age of the oldest message that is set aside"
 )
-_meter.create_observable_gauge(
-    "outbox.effects.waiting", [_effects.number], "{effect}", "Effects that are not done"
-)
-_meter.create_observable_gauge(
-    "outbox.effects.oldest", [_effects.oldest], "s", "The age of the oldest effect that is not done"
-)
 
 
 def relay(
@@ -79,8 +73,3 @@ def set_aside(subscription: str, messages: int, oldest_seconds: float) -> None:
     A process may have several subscriptions: the gauges tell the sum and the oldest of those that are still read.
     """
     _set_aside.set(subscription, messages, oldest_seconds)
-
-
-def effects(subscription: str, waiting: int, oldest_seconds: float) -> None:
-    """How many effects of one subscription wait, and how old the oldest is; 0 when there is none. As ``set_aside``."""
-    _effects.set(subscription, waiting, oldest_seconds)

@@ -195,7 +195,7 @@ async def _subscribing(
     assert isinstance(store, SqliteStore), "it was opened in memory"
     subscribers = Subscribers(store, wired.settings, wired.resources, clock)
     subscriptions = {
-        each.name: subscribers.effect(each, None)
+        each.name: subscribers.effect(each)
         if isinstance(each, ForeignEffect)
         else timed(replace(each, source=api_in_memory(each.source, publisher)).wire(wired), clock)
         for each in service.subscribers

@@ -120,7 +120,8 @@ class _Run:
                 each.name: (each.aggregate_type, asked[each.name].events, each.chosen.kinds)
                 for each in self.service.subscribers
                 if isinstance(each, ForeignEffect)
-            }
+            },
+            in_order=False,
         )
         for key, history in self.histories.items():
             for told, shown in history:

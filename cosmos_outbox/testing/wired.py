@@ -1,9 +1,9 @@
 """A service's parts over stores in memory; a part that has no form in memory says so, and names what has it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import cached_property, partial
 from typing import Any, NoReturn, Protocol, TypeVar
 
@@ -11,25 +11,20 @@ from pydantic import BaseModel
 
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
 from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
-from cosmos_outbox.cosmos.aggregates.documents import EventReader
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
-from cosmos_outbox.cosmos.inbox.event_source import stored_event
 from cosmos_outbox.cosmos.inbox.own_source import OwnSource, one
 from cosmos_outbox.cosmos.inbox.source import CosmosSource
 from cosmos_outbox.cosmos.own.transaction import Transactions
 from cosmos_outbox.cosmos.store.item import Item
-from cosmos_outbox.inbox.effect import EffectSource, HeldBack
-from cosmos_outbox.inbox.effects import EffectInbox
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.effect import EffectInbox, EffectRules
 from cosmos_outbox.inbox.ports import Source
 from cosmos_outbox.inbox.reading import MessageReader
-from cosmos_outbox.inbox.receiver import Handle
+from cosmos_outbox.inbox.receiver import Handle, Read
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.sweep import Sweep
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.shedding import LoadShedder
 from cosmos_outbox.outbox.aggregates import Aggregates
-from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.on_commit import OnCommit
 from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork
 from cosmos_outbox.settings.environment import Settings
@@ -41,10 +36,10 @@ from cosmos_outbox.testing.deliveries import store_in_memory, timed
 from cosmos_outbox.testing.documents import Documents, MemoryContainer, NotInMemory
 from cosmos_outbox.wiring.deadlines import deadlines_of
 from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf
-from cosmos_outbox.wiring.effects import effect_rules, with_effects
+from cosmos_outbox.wiring.effects import effect_rules
 from cosmos_outbox.wiring.kept import ReadModel
 from cosmos_outbox.wiring.outbox import Outbox
-from cosmos_outbox.wiring.reactions import ReactionOf, reaction_inbox, records_of, with_reaction
+from cosmos_outbox.wiring.reactions import ReactionOf, reaction_inbox, records_of
 from cosmos_outbox.wiring.read_model import tombstone_seconds
 from cosmos_outbox.wiring.service import Service, Wired
 from cosmos_outbox.wiring.subscribing import ForeignEffect, WiredSubscriber
@@ -182,9 +177,9 @@ class Subscribers:
         if isinstance(declared, ReactionOf):
             inbox = reaction_inbox(declared, self._publishing, source, on_commit, self.clock)
             subscriber = self._subscriber(declared, inbox.handle, untyped=declared.untyped)
-            return timed(with_reaction(subscriber, inbox), self.clock)
+            return timed(subscriber.asking(inbox), self.clock)
         if isinstance(declared, EffectOf):
-            return self.effect(declared, EventsInMemory(source, declared), untyped=declared.untyped)
+            return self.effect(declared, untyped=declared.untyped)
         model = self._read_model(declared, source)
         handle, untyped = model.inbox.handle, declared.untyped
         return timed(
@@ -197,25 +192,28 @@ class Subscribers:
         assert isinstance(self.settings, Settings), "a reaction is of a service that publishes"
         return self.settings
 
-    def effect(
-        self, declared: EffectOf | ForeignEffect, source: EffectSource | None, *, untyped: bool = False
-    ) -> Subscription:
-        """An effect, of whoever's events; ``source``: those that were stored."""
+    def effect(self, declared: EffectOf | ForeignEffect, *, untyped: bool = False) -> Subscription:
+        """An effect, of whoever's events."""
         settings, clock = self.settings, self.clock
         rules = effect_rules(settings, declared.chosen)
         name = settings.name(declared.subscription)
-        items = self.store.effects(declared.name, name, int(rules.items_live.total_seconds()))
-        inbox = EffectInbox(
-            replace(items, clock=clock), source, declared.run, rules, clock, clock.monotonic, clock.sleep
+        records = replace(
+            self.store.effects(declared.name, name, int(rules.lives.total_seconds())), clock=clock
         )
-        subscriber = self._subscriber(declared, inbox.handle, untyped=untyped)
-        return timed(with_effects(subscriber, inbox, declared.aggregate_type, declared.name), clock)
+        inbox = EffectInbox(records, declared.run, rules, clock, clock.monotonic, clock.sleep)
+        subscriber = self._subscriber(declared, inbox.handle, rules, untyped=untyped)
+        return timed(subscriber.asking(inbox), clock)
 
-    def _subscriber(self, declared: _Declared, handle: Handle, *, untyped: bool) -> Subscriber:
+    def _subscriber(
+        self, declared: _Declared, handle: Handle, effects: EffectRules | None = None, *, untyped: bool
+    ) -> Subscriber:
         name = self.settings.name(declared.subscription)
         records = replace(self.store.set_aside(name, self.settings.event_ttl_seconds), clock=self.clock)
-        read = MessageReader(declared.aggregate_type, untyped=untyped).read
-        return subscriber_over(records, self.settings, self.resources, name, read, handle)
+        read: Read = MessageReader(declared.aggregate_type, untyped=untyped).read
+        if effects is not None:
+            read = effects.reading(read)
+        in_order = effects is not None
+        return subscriber_over(records, self.settings, self.resources, name, read, handle, in_order=in_order)
 
     def _read_model(self, of: ReadModelOf[S], source: MemoryContainer) -> ReadModel[S]:
         entries = replace(
@@ -233,35 +231,6 @@ def _source(of: ReadModelOf[S], source: MemoryContainer) -> Source[S]:
         return CosmosSource(source, of.state_of)
     feed: Any = _Absent("the change feed")
     return OwnSourceInMemory(source, feed, of.documents, of.state_of, source.documents)
-
-
-@dataclass(frozen=True)
-class EventsInMemory:
-    """See :class:`cosmos_outbox.inbox.effect.EffectSource`: the relay holds nothing back in memory."""
-
-    source: MemoryContainer
-    of: EffectOf
-
-    async def events(
-        self, key: AggregateKey, places: range, since: datetime | None, *, fenced: bool
-    ) -> Sequence[Event]:
-        """Those of an aggregate in these places."""
-        return [each for each in self._all(key) if each.sequence in places]
-
-    async def held(self, key: AggregateKey) -> HeldBack:
-        """Nothing."""
-        return HeldBack()
-
-    async def last(self, key: AggregateKey) -> int | None:
-        """The aggregate's last place."""
-        return max((each.sequence for each in self._all(key) if each.sequence), default=None)
-
-    def _all(self, key: AggregateKey) -> Iterator[Event]:
-        untyped = self.of.aggregate_type if self.of.untyped else None
-        reader = EventReader(untyped, self.source.paths)
-        for stored in reader.events(self.source.documents.all()):
-            if isinstance(stored, OutboxEvent) and stored.aggregate == key:
-                yield stored_event(stored, self.of.source)
 
 
 async def _none_blocked() -> Sequence[AggregateKey]:

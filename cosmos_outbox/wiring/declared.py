@@ -54,13 +54,9 @@ class EffectOf:
     aggregate_type: str
     subscription: Named
     container: Named
-    """Of what is remembered of the effects."""
+    """Of the records of the events."""
     chosen: Chosen
     untyped: bool
-    source: str
-    """The service, as its messages tell it."""
-    own: bool
-    """Its events are beside documents of a team's own."""
     form: None = None
 
     @property
@@ -73,7 +69,7 @@ class EffectOf:
         return replace(self, chosen=replace(self.chosen, run=run))
 
     def wire(self, settings: Settings, outbox: Outbox) -> Subscription:
-        """Its subscriber, with the sweep that finds what no message tells. Opens no connection."""
+        """Its subscriber. Opens no connection."""
         from cosmos_outbox.wiring.effects import wire_effects  # noqa: PLC0415 - not where nothing is received
 
         return wire_effects(settings, outbox, self)

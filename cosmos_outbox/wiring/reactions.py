@@ -9,19 +9,17 @@ from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
 from cosmos_outbox.cosmos.inbox.reaction_lists import CosmosTargetLists
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
 from cosmos_outbox.cosmos.store.container import Container
-from cosmos_outbox.inbox.reaction import MARGIN, ReactionInbox, ReactionRules
+from cosmos_outbox.inbox.reaction import ReactionInbox, ReactionRules
 from cosmos_outbox.inbox.reaction_decision import InOrder, React
 from cosmos_outbox.inbox.reaction_targets import LookedUp, LookUp, Targets
 from cosmos_outbox.inbox.reading import MessageReader
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.on_commit import OnCommit
-from cosmos_outbox.settings.environment import TTL_MAX, Settings
-from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.wiring.outbox import Outbox
-from cosmos_outbox.wiring.read_model import Lasting
-from cosmos_outbox.wiring.subscription import Subscriber, Subscription, wire_subscriber
+from cosmos_outbox.wiring.subscription import Lasting, Subscription, records_seconds, wire_subscriber
 
 A = TypeVar("A", bound=Aggregate[Any])
 
@@ -63,7 +61,7 @@ class ReactionOf(Generic[A]):
         reader = MessageReader(self.aggregate_type, untyped=self.untyped)
         received, name = settings_of(self, settings), settings.name(self.subscription)
         subscriber = wire_subscriber(received, outbox, name, reader.read, inbox.handle, inbox.check)
-        return with_reaction(subscriber, inbox)
+        return subscriber.asking(inbox)
 
 
 def settings_of(of: ReactionOf[Any], settings: Settings) -> Settings:
@@ -71,20 +69,6 @@ def settings_of(of: ReactionOf[Any], settings: Settings) -> Settings:
     if of.topic is None:
         return settings
     return replace(settings, transport=settings.transport.beside(settings.name(of.topic)))
-
-
-def records_seconds(settings: Lasting) -> int:
-    """How long the record of a message lives: an event may wait stored, parked, set aside, and for its dead letter.
-
-    Raises Misconfigured: longer than a store keeps anything.
-    """
-    seconds = 3 * settings.event_ttl_seconds + settings.parked_max_age_seconds + int(MARGIN.total_seconds())
-    if seconds > TTL_MAX:
-        raise Misconfigured(
-            f"the records of a reaction have to be kept for {seconds} s, and the store keeps nothing longer than "
-            f"{TTL_MAX} s: lower EVENT_TTL_SECONDS or PARKED_MAX_AGE_SECONDS"
-        )
-    return seconds
 
 
 def records_of(subscribers: Iterable[object], settings: Lasting) -> int:
@@ -114,8 +98,3 @@ def reaction_inbox(
     )
     reactions = CosmosReactions(container, of.to, of.name, of.order, lifetimes, on_commit, clock)
     return ReactionInbox(reactions, rules, clock)
-
-
-def with_reaction(subscriber: Subscriber, inbox: ReactionInbox[A]) -> Subscription:
-    """A subscriber whose messages the inbox handles, and whose operators go the message's way."""
-    return Subscription(replace(subscriber, retrier=replace(subscriber.retrier, asked=inbox)))

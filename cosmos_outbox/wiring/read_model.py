@@ -29,7 +29,7 @@ from cosmos_outbox.lists.listing import EntryListing
 from cosmos_outbox.settings.environment import TTL_MAX, Settings
 from cosmos_outbox.wiring.kept import ReadModel
 from cosmos_outbox.wiring.outbox import Outbox
-from cosmos_outbox.wiring.subscription import Subscribes, Subscription, wire_subscriber
+from cosmos_outbox.wiring.subscription import Lasting, Subscribes, Subscription, wire_subscriber
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -87,15 +87,6 @@ def _source(container: Container, outbox: Outbox, of: DeclaredReadModel[S]) -> S
     if of.documents is None:
         return CosmosSource(container, of.state_of)
     return OwnSource(container, outbox.feed, of.documents, of.state_of)
-
-
-class Lasting(Protocol):
-    """How long an event may wait at the publisher."""
-
-    @property
-    def event_ttl_seconds(self) -> int: ...
-    @property
-    def parked_max_age_seconds(self) -> int: ...
 
 
 def tombstone_seconds(settings: Lasting) -> int:

@@ -209,7 +209,6 @@ class Service(Publishing):
             declared = EffectOf(
                 name, kind, named_after(name, "SUBSCRIPTION", subscription), named_after(name, "CONTAINER", container),
                 Chosen.of(steps.before_effect(run), on, begin, repeatable=repeatable), self.untyped == kind,
-                self.wire_names.source, self.own is not None,
             )  # fmt: skip
             self._add(declared)
             return declared

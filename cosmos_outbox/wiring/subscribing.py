@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from pydantic import BaseModel
 
 from cosmos_outbox.inbox.decision import Projection
-from cosmos_outbox.inbox.effect import Effect, EffectItems
+from cosmos_outbox.inbox.effect import Effect, EffectRecords
 from cosmos_outbox.inbox.form import EntryForm, Listing
 from cosmos_outbox.inbox.ports import Entries, Source
 from cosmos_outbox.inbox.reading import MessageReader
-from cosmos_outbox.inbox.receiver import PATIENT_SECONDS
 from cosmos_outbox.inbox.set_aside import SetAside
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.sweep import Sweep
@@ -57,7 +56,7 @@ class Store(Protocol):
     def set_aside(self, subscription: str, closed_ttl_seconds: int) -> SetAside:
         """Of one subscription."""
 
-    def effects(self, name: str, subscription: str, ttl_seconds: int) -> EffectItems:
+    def effects(self, name: str, subscription: str, ttl_seconds: int) -> EffectRecords:
         """Of one subscriber with effects. Raises Misconfigured."""
 
     async def check(self) -> None:
@@ -138,22 +137,20 @@ class ForeignEffect:
         return replace(self, chosen=replace(self.chosen, run=run))
 
     def wire(self, wired: "WiredSubscriber") -> Subscription:
-        """Its subscriber; nothing tells of a last event that is lost. Raises Misconfigured."""
-        from cosmos_outbox.inbox.effects import EffectInbox  # noqa: PLC0415
-        from cosmos_outbox.wiring.effects import effect_rules, look_for_nobody, with_effects  # noqa: PLC0415
+        """Its subscriber. Raises Misconfigured."""
+        from cosmos_outbox.inbox.effect import EffectInbox  # noqa: PLC0415
+        from cosmos_outbox.wiring.effects import effect_rules  # noqa: PLC0415
 
         store, settings = wired.store, wired.settings
         rules = effect_rules(settings, self.chosen)
         subscription = settings.name(self.subscription)
-        items = store.effects(self.name, subscription, int(rules.items_live.total_seconds()))
-        inbox = EffectInbox(items, None, self.run, rules)
+        records = store.effects(self.name, subscription, int(rules.lives.total_seconds()))
+        inbox = EffectInbox(records, self.run, rules)
         subscriber = subscriber_over(
             store.set_aside(subscription, settings.event_ttl_seconds), settings, wired.resources, subscription,
-            MessageReader(self.aggregate_type).read, inbox.handle,
-            check=partial(look_for_nobody, items, None), longest=PATIENT_SECONDS,
+            rules.reading(MessageReader(self.aggregate_type).read), inbox.handle, in_order=True,
         )  # fmt: skip
-        wired.resources.push_async_callback(inbox.join)  # before the store is closed
-        return with_effects(subscriber, inbox, self.aggregate_type, f"{self.name}/{subscription}/effects")
+        return subscriber.asking(inbox)
 
 
 ForeignSubscriber = ForeignReadModel[Any] | ForeignEffect
@@ -249,7 +246,7 @@ class SubscriberService:
         ``on``: the names of the events that have one. ``begin``: earlier events are not for this team, which subscribes
         since then. It is asked for at least once: a process that dies between the effect and its record runs it again,
         or leaves it to an operator where it is not ``repeatable``. Give the event's id to the other side as its
-        idempotency key. A missing event holds up the later ones of its aggregate; a lost last one is not noticed.
+        idempotency key. One that fails holds up the later ones of its aggregate.
         """
         steps = Upcasting(upcast or {})
 

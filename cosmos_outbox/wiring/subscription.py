@@ -4,22 +4,21 @@ Whatever the aggregate: a service gives the function that reads its messages, an
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
-from cosmos_outbox.inbox.effect_operator import EffectOperator
-from cosmos_outbox.inbox.effect_sweep import EffectSweep
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.receiver import HOLD_SECONDS, Handle, Read, Receiver
-from cosmos_outbox.inbox.retrier import Retrier
+from cosmos_outbox.inbox.receiver import MARGIN, Handle, Read, Receiver
+from cosmos_outbox.inbox.retrier import OnRequest, Retrier
 from cosmos_outbox.inbox.set_aside import SetAside
 from cosmos_outbox.inbox.sweep import Sweep
-from cosmos_outbox.settings.environment import Settings
+from cosmos_outbox.settings.environment import TTL_MAX, Settings
+from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.telemetry import gauges
 from cosmos_outbox.telemetry.correlation import correlated, current
@@ -58,8 +57,6 @@ class Subscriber:
     retrier: Retrier
     queues: "Callable[[], Queues]"
     """Made when they are first needed: a process that answers HTTP alone starts without the broker's SDK."""
-    open_effects: Callable[[], Awaitable[Sequence[datetime]]] | None = None
-    """Since when each open effect is one; None: it has no effects. Raises StoreAway."""
 
     async def collect(self) -> "Collected":
         """Move the dead letters into records. Raises StoreAway."""
@@ -82,10 +79,10 @@ class Subscriber:
         counts = await self.retrier.counts() if oldest else {}
         aside, age = sum(counts.values()), max(0.0, *ages) if ages else 0.0
         gauges.set_aside(self.subscription, aside, age)
-        if self.open_effects is not None:
-            since = await self.open_effects()
-            waited = [(self.retrier.now() - each).total_seconds() for each in since]
-            gauges.effects(self.subscription, aside + len(since), max([age, *waited]))
+
+    def asking(self, inbox: OnRequest) -> "Subscription":
+        """With an inbox that keeps a record of each message: operators go the message's way."""
+        return Subscription(replace(self, retrier=replace(self.retrier, asked=inbox)))
 
 
 @dataclass(frozen=True)
@@ -95,17 +92,36 @@ class Subscription:
     subscriber: Subscriber
     read_model: "ReadModel[Any] | None" = None
     """None: it keeps no state."""
-    effects: EffectOperator | None = None
-    """What operators do about effects that nobody is done with; None: it has none."""
-    effect_sweep: EffectSweep | None = None
-    """None: it has no effects, or no source."""
     swept: bool = True
     """False: the read model has no source that it could be compared with."""
 
     @property
-    def sweep(self) -> Sweep[Any] | EffectSweep | None:
+    def sweep(self) -> Sweep[Any] | None:
         """What finds the changes of which no event came."""
-        return self.read_model.sweep if self.read_model and self.swept else self.effect_sweep
+        return self.read_model.sweep if self.read_model and self.swept else None
+
+
+class Lasting(Protocol):
+    """How long an event may wait at the publisher."""
+
+    @property
+    def event_ttl_seconds(self) -> int: ...
+    @property
+    def parked_max_age_seconds(self) -> int: ...
+
+
+def records_seconds(settings: Lasting) -> int:
+    """How long the record of a message lives: an event may wait stored, parked, set aside, and for its dead letter.
+
+    Raises Misconfigured: longer than a store keeps anything.
+    """
+    seconds = 3 * settings.event_ttl_seconds + settings.parked_max_age_seconds + int(MARGIN.total_seconds())
+    if seconds > TTL_MAX:
+        raise Misconfigured(
+            f"the records of handled messages have to be kept for {seconds} s, and the store keeps nothing longer than "
+            f"{TTL_MAX} s: lower EVENT_TTL_SECONDS or PARKED_MAX_AGE_SECONDS"
+        )
+    return seconds
 
 
 def wire_subscriber(  # noqa: PLR0913, PLR0917 - what a subscriber is made of
@@ -115,11 +131,12 @@ def wire_subscriber(  # noqa: PLR0913, PLR0917 - what a subscriber is made of
     read: Read,
     handle: Handle,
     check: Callable[[], Awaitable[None]] | None = None,
-    longest: float = HOLD_SECONDS,
+    *,
+    in_order: bool = False,
 ) -> Subscriber:
     """Build what receives the messages of one subscription. Opens no connection: the first use opens it.
 
-    ``check``, ``longest``: as of :class:`cosmos_outbox.inbox.receiver.Receiver`.
+    ``check``, ``in_order``: as of :class:`cosmos_outbox.inbox.receiver.Receiver`.
     """
     records = CosmosSetAside(
         outbox.container(settings.cosmos_set_aside_container),
@@ -136,7 +153,7 @@ def wire_subscriber(  # noqa: PLR0913, PLR0917 - what a subscriber is made of
         handle,
         outbox.clients,
         check=check,
-        longest=longest,
+        in_order=in_order,
     )
 
 
@@ -150,7 +167,7 @@ def subscriber_over(  # noqa: PLR0913, PLR0917 - what a subscriber is made of
     clients: Clients = SDKS,
     *,
     check: Callable[[], Awaitable[None]] | None = None,
-    longest: float = HOLD_SECONDS,
+    in_order: bool = False,
 ) -> Subscriber:
     """As :func:`wire_subscriber`, over records in any store."""
     limit = timedelta(seconds=settings.event_ttl_seconds)
@@ -164,7 +181,7 @@ def subscriber_over(  # noqa: PLR0913, PLR0917 - what a subscriber is made of
     return Subscriber(
         settings.transport.destination,
         subscription,
-        Receiver(read, handle, records, check=check, longest=longest),
+        Receiver(read, handle, records, check=check, in_order=in_order),
         Retrier(read, handle_traced, records, limit),
         cache(lambda: clients.queues(settings, resources, subscription)),
     )

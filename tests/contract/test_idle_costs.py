@@ -23,21 +23,19 @@ from azure.cosmos.aio import ContainerProxy
 
 from cosmos_changefeed import ChangeFeedProcessor, ProcessorOptions, StartFrom, estimate_lag
 from cosmos_outbox import testing
-from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.cosmos.inbox.effects import CosmosEffects
-from cosmos_outbox.cosmos.inbox.event_source import CosmosEventSource
+from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
 from cosmos_outbox.cosmos.store.transport import NotingTransport
 from cosmos_outbox.inbox.deliveries import Collected
-from cosmos_outbox.inbox.effect import EffectRules
-from cosmos_outbox.inbox.effects import EffectInbox
+from cosmos_outbox.inbox.effect import EffectInbox, EffectRules
 from cosmos_outbox.inbox.errors import ReactionRefused
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.progress import Counts
 from cosmos_outbox.inbox.reaction_decision import InOrder
+from cosmos_outbox.inbox.receiver import Receiver
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.sweep import ROUND_EVERY
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.servicebus.dead_letters import SILENCE_SECONDS, DeadLetters
 from devstack import provision
 from devstack.cosmos import server
@@ -53,6 +51,7 @@ from infra.bootstrap import Application, service, wire
 from tests.support.azure import Topic
 from tests.support.contacts import DETAILS, ORIGIN
 from tests.support.functions import functions
+from tests.support.inbox import delivery, read
 from tests.support.paths import ROOT
 from tests.support.reactions import Heap, Heaps
 from tests.support.reactions import told as marking
@@ -346,48 +345,41 @@ async def test_what_an_applied_event_costs_is_told(
 
 async def test_what_an_effect_costs_is_told(application: Application, simulation: Simulation) -> None:
     await filled(application, simulation, 1)
-    with using(replace(SYSTEM, now=lambda: simulation.now)):  # by the same clock as the store's
-        contact_id = (await contacts_of(application).create(DETAILS, ORIGIN)).aggregate.id
-        for number in range(5):
-            changed = {"email" if number == 1 else "description": f"{number}@contoso.com"}
-            await contacts_of(application).revise(
-                contact_id, partial(ContactDetails.model_copy, update=changed), ORIGIN
-            )
-    key = AggregateKey("contact", str(contact_id))
-    outbox = application.outbox
-    source = CosmosEventSource(
-        outbox.container("contacts"), outbox.feed, outbox.events, outbox.observer.lot,
-        SourceDocuments.of_library("contact"), "contacts", False,
-    )  # fmt: skip
-    stored = {each.sequence: each for each in await source.events(key, range(1, 7), None, fenced=True)}
-    assert [stored[place].action for place in (2, 3)] == [
-        "ContactDescriptionUpdatedEvent", "ContactEmailUpdatedEvent"
-    ]  # fmt: skip
-    kinds = frozenset({"ContactCreatedEvent", "ContactDescriptionUpdatedEvent"})
-    rules = EffectRules(timedelta(days=10), timedelta(days=42), kinds)
+    outbox, key = application.outbox, AggregateKey("contact", "7")
+    names = ["ContactCreatedEvent", "ContactEmailUpdatedEvent"]
+    first, other = (
+        Event(str(place), key, name, place, simulation.now, {}) for place, name in enumerate(names, start=1)
+    )
+    rules = EffectRules(timedelta(days=42), frozenset({"ContactCreatedEvent"}))
     asked_for: list[int | None] = []
 
     async def effect(event: Event) -> None:
         asked_for.append(event.sequence)
 
-    items = CosmosEffects(outbox.container("directory"), "mails", 3_628_800)
-    inbox = EffectInbox(items, source, effect, rules, lambda: simulation.now)
+    records = CosmosEffects(outbox.container("directory"), "mails", 3_628_800)
+    aside = CosmosSetAside(
+        outbox.container(application.settings.cosmos_set_aside_container), "mails", "t", closed_ttl_seconds=60
+    )
+
+    def receiving(rules: EffectRules) -> Receiver:
+        inbox = EffectInbox(records, effect, rules, lambda: simulation.now)
+        return Receiver(rules.reading(read), inbox.handle, aside, in_order=True)
+
+    once = replace(first, id="once")
     simulation.taken()
-    for place, what in [
-        (1, "with an effect"),
-        (2, "with an effect"),
-        (2, "the same once more"),
-        (3, "without an effect"),
-        (4, "with an effect, after some without"),
-        (6, "with an effect, after one that was lost and is run first"),
+    for receiver, event, what in [
+        (receiving(rules), first, "with an effect"),
+        (receiving(replace(rules, repeatable=False)), once, "with an effect that is not repeatable"),
+        (receiving(rules), first, "the same once more"),
+        (receiving(rules), other, "without an effect"),
     ]:
-        await inbox.handle(stored[place])
+        await receiver.receive(delivery(event))
         asked = simulation.taken()
         told(f"| {what} | {shown(asked) or 'none'} | {charge(asked):.2f} |")
-        if place == 1:
+        if what == "with an effect":
             usd = charge(asked) * USD_A_MILLION
             told(f"A million events with an effect are {usd:.2f} USD")
-    assert asked_for == [1, 2, 4, 5, 6]
+    assert asked_for == [1, 1]
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,10 @@ from cosmos_outbox.cosmos.store.container import StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.inbox.errors import ReactionRefused, StoreAway
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.reaction import MARGIN, ReactionInbox
+from cosmos_outbox.inbox.reaction import ReactionInbox
 from cosmos_outbox.inbox.reaction_decision import TargetPlace
 from cosmos_outbox.inbox.reaction_targets import MOST_TARGETS, LookedUp, Newest
-from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
+from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, MARGIN
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox.unit_of_work import Origin
 from devstack.testing import Service as Server

@@ -31,7 +31,7 @@ from cosmos_outbox.inbox.errors import (
     Unstorable,
 )
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.reaction import MARGIN, ReactionInbox, Reactions
+from cosmos_outbox.inbox.reaction import ReactionInbox, Reactions
 from cosmos_outbox.inbox.reaction_decision import (
     InOrder,
     ReactionOutcome,
@@ -39,7 +39,7 @@ from cosmos_outbox.inbox.reaction_decision import (
     SeenTarget,
     TargetPlace,
 )
-from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, Receiver
+from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, MARGIN, Receiver
 from cosmos_outbox.inbox.retrier import Retrier
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey

@@ -14,11 +14,9 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
-from cosmos_outbox.cosmos.aggregates.documents import EventReader
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.cosmos.inbox.effects import CosmosEffects
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
-from cosmos_outbox.cosmos.inbox.event_source import CosmosEventSource
 from cosmos_outbox.cosmos.inbox.own_source import OwnSource
 from cosmos_outbox.cosmos.inbox.reaction_lists import CosmosTargetLists
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
@@ -26,10 +24,8 @@ from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
 from cosmos_outbox.cosmos.inbox.source import CosmosSource
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.cosmos.inbox.walk_lists import CosmosLists
-from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
-from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store.container import Container
-from cosmos_outbox.inbox.effect import EffectItem
+from cosmos_outbox.inbox.effect import EffectRecord, EffectState
 from cosmos_outbox.inbox.entry import Entry, Stamp
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.inbox.progress import WalkProgress
@@ -110,14 +106,11 @@ def of_walks(container: Container) -> list[Call]:
 
 def of_effects(container: Container) -> list[Call]:
     effects = CosmosEffects(container, "mails", 600)
-    item = EffectItem(0, 1, NOON)
+    record = EffectRecord("e-1", EffectState.STARTED, NOON)
     return [
-        lambda: effects.read(KEY, fenced=False),
-        lambda: effects.read(KEY, fenced=True),
-        lambda: effects.write(KEY, item),
-        lambda: effects.write(KEY, replace(item, version='"1"')),
-        lambda: effects.page(10, None, unfinished=True),
-        lambda: effects.page(10, "where it was", unfinished=False),
+        lambda: effects.find("e-1"),
+        lambda: effects.write(record),
+        lambda: effects.write(replace(record, version='"1"')),
     ]
 
 
@@ -183,24 +176,13 @@ async def test_a_container_that_is_missing_is_a_store_that_is_away(
         assert f"container {MISSING} of database" in each
 
 
-@pytest.mark.parametrize("own", [False, True])
 async def test_a_source_whose_container_is_missing_is_a_store_that_is_away(
-    missing: tuple[Container, Any], *, own: bool
+    missing: tuple[Container, Any],
 ) -> None:
     container, feed = missing
     documents = SourceDocuments.of_library("thing")
-    lot = CosmosParkingLot(container, "t", ParkedDocuments(EventReader()), ttl_seconds=60)
-    events = CosmosEventSource(container, feed, EventReader(), lot, documents, "/test", own=own)
-    calls: list[Call] = [
-        lambda: events.events(KEY, range(1, 3), None, fenced=False),
-        lambda: events.events(KEY, range(1, 3), NOON, fenced=True),
-        lambda: events.held(KEY),
-        lambda: events.last(KEY),
-    ]
-    if own:
-        source = OwnSource(container, feed, documents, dict)
-        calls += [lambda: source.read(KEY), lambda: source.newest(KEY)]
-    for each in await told(calls):
+    source = OwnSource(container, feed, documents, dict)
+    for each in await told([lambda: source.read(KEY), lambda: source.newest(KEY)]):
         assert f"container {MISSING} of database" in each
 
 
@@ -214,15 +196,7 @@ async def test_what_is_looked_for_in_partitions_that_cannot_be_listed_is_not_tak
     ):
         container = Container(client, database.id, CONTACTS)
         documents = SourceDocuments.of_library("thing")
-        lot = CosmosParkingLot(container, "t", ParkedDocuments(EventReader()), ttl_seconds=60)
-        events = CosmosEventSource(container, feed, EventReader(), lot, documents, "/test", own=True)
-        for each in await told(
-            [
-                lambda: OwnSource(container, feed, documents, dict).newest(KEY),
-                lambda: events.events(KEY, range(1, 3), None, fenced=True),
-                lambda: events.last(KEY),
-            ]
-        ):
+        for each in await told([lambda: OwnSource(container, feed, documents, dict).newest(KEY)]):
             assert f"container {MISSING} of database" in each
 
 

@@ -11,24 +11,19 @@ from cosmos_outbox.cosmos.aggregates.documents import request_item
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.inbox.decision import Put, mend
-from cosmos_outbox.inbox.effect import EffectItem
-from cosmos_outbox.inbox.effect_decision import EffectChange
-from cosmos_outbox.inbox.effects import EffectInbox
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.reaction import ReactionInbox
 from cosmos_outbox.inbox.reaction_decision import TargetPlace
 from cosmos_outbox.inbox.reaction_targets import LookedUp, by_id
-from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.change_once import Wanted
 from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.unit_of_work import ChangeRecord
 from cosmos_outbox.settings.transports import Name
 from cosmos_outbox.testing.simulation.plan import SimulationPlan
-from tests.simulation import reacting, ringing
+from tests.simulation import reacting
 from tests.simulation.contacts import CONTACTS
 from tests.simulation.replayed.claims import claim_steps
 from tests.simulation.replayed.commits import Commit, Ended
-from tests.simulation.replayed.effects import EffectsReplayed, Ran
 from tests.simulation.replayed.inbox import inbox_steps
 from tests.simulation.replayed.keyed import keyed_steps
 from tests.simulation.replayed.lists import ListsReplayed
@@ -89,7 +84,7 @@ def replayed(over: Name = "servicebus") -> Replayed:
 
 def written(commits: Sequence[Any], kind: str) -> int:
     """How many documents of a type were written."""
-    changes = (change for each in commits if not isinstance(each, Ran) for change in each.changes)
+    changes = (change for each in commits for change in each.changes)
     return sum(now is not None and now.get("type") == kind for _, now in changes)
 
 
@@ -133,22 +128,6 @@ def test_every_transaction_of_a_reaction_is_a_step_of_its_models() -> None:
     assert written(commits_of(steps), "reactionRecord") >= 20
     assert written(commits_of(steps), "reactionTargets") >= 10
     assert sum(isinstance(each, Ended) for each in steps) >= 50
-
-
-def effects(seed: int) -> tuple[list[str], int]:
-    """What the model does not allow, and how many effects began."""
-    steps = ringing.STEPS
-    steps.clear()
-    items, feed = Mirror(steps), Mirror(steps)
-    kept_of_piles(seed, ringing.service, reacting.commands(), {"bells": items, "piles": feed})
-    assert items.unread + feed.unread == []
-    told = [*map(str, EffectsReplayed(frozenset({"PileGrown"})).not_allowed(steps))]
-    return told, sum(isinstance(each, Ran) and each.how == "begins" for each in steps)
-
-
-def test_every_write_about_an_effect_is_a_step_of_its_model() -> None:
-    told, begun = effects(FIRST)
-    assert (told, begun >= 10) == ([], True)
 
 
 @pytest.mark.long
@@ -221,22 +200,3 @@ def test_a_call_that_ends_before_its_last_target_is_found(monkeypatch: pytest.Mo
     told = not_allowed(reactions(FIRST))
     assert any("has no outcome" in each for each in told["lists"])
     assert any("complete_after_all" in each for each in told["targets"])
-
-
-def test_an_effect_that_runs_after_its_record_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rule ``record-after``: seen by what comes of it only where a process dies in between."""
-
-    async def do(
-        self: EffectInbox, key: AggregateKey, before: EffectItem | None, step: EffectChange, hangs: Any
-    ) -> Any:
-        written = await self._write(key, before, step.item)
-        if (event := step.run) is not None:
-            ended = written.after(event.sequence or 1, self.clock(), event.id, event.created_at)
-            written = await self._write(key, written, ended)
-            await self.effect(event)
-        return written
-
-    monkeypatch.setattr(EffectInbox, "_do", do)
-    told, _ = effects(FIRST)
-    assert any("not begun" in each for each in told)
-    assert any("(start-first)" in each for each in told)

@@ -1,12 +1,9 @@
 """A continuation token is taken only by the list that it was made for."""
 
-from typing import Any
-
 import pytest
 
 from cosmos_outbox.lists.continuation import seal, unseal
 from cosmos_outbox.outbox.errors import UnknownContinuation
-from cosmos_outbox.sqlite.effects import SqliteEffects
 
 TOKEN = '{"token":"+RID:~abc#RT:1#TRC:2","range":{"min":"","max":"FF"}}'
 
@@ -31,13 +28,3 @@ def test_a_token_that_we_did_not_make_is_refused(forged: str) -> None:
 def test_what_cannot_stand_in_a_header_is_refused(content: str) -> None:
     with pytest.raises(UnknownContinuation):
         unseal("contacts", seal("contacts", content))
-
-
-@pytest.mark.parametrize(
-    "content",
-    ["x", "1", "{}", "[]", '["a"]', '["a", "b", "c"]', '["a", [1]]', "[null, []]", '["a", ["b"], 1]'],
-)
-async def test_what_is_no_place_among_the_effects_is_refused(content: str) -> None:
-    database: Any = None  # is not asked
-    with pytest.raises(UnknownContinuation):
-        await SqliteEffects(database, "mails", 60).page(1, content, unfinished=True)

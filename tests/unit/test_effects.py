@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cosmos_outbox import Event, Named, Names, Service, SqliteFile, SubscriberService
+from cosmos_outbox import Event, Named, Names, Service
+from cosmos_outbox.inbox.effect import EffectInbox
 from cosmos_outbox.settings.environment import TTL_MAX
 from cosmos_outbox.settings.errors import Misconfigured
 
@@ -25,13 +26,13 @@ async def calls(event: Event) -> None:
     """Is never asked for."""
 
 
-async def test_items_live_for_longer_than_an_event_can_wait_in_all_places_together() -> None:
+async def test_records_live_for_longer_than_a_message_can_wait() -> None:
     wired = THINGS.wire(CONNECTED)
     async with wired.outbox.resources:
-        effects = wired.subscriptions["thing-mails"].effects
-        assert effects is not None
-        rules = effects.inbox.rules
-        assert (rules.events_live, rules.items_live) == (10 * DAY, 30 * DAY + 30 * DAY + 2 * DAY)
+        inbox = wired.subscriptions["thing-mails"].subscriber.retrier.asked
+        assert isinstance(inbox, EffectInbox)
+        rules = inbox.rules
+        assert rules.lives == 30 * DAY + 30 * DAY + DAY
         assert (rules.kinds, rules.repeatable) == (frozenset({"Shipped"}), False)
         assert rules.begin == datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -43,25 +44,14 @@ async def test_limits_that_the_store_cannot_keep_are_refused_at_start() -> None:
             wired.subscriptions["thing-mails"]
 
 
-async def test_several_effects_of_one_service_are_swept_and_looked_after_each_by_itself() -> None:
+async def test_effects_of_one_container_have_records_of_their_own() -> None:
     wired = THINGS.wire(CONNECTED)
     async with wired.outbox.resources:
         found = [wired.subscriptions[each.name] for each in (mails, calls)]
-        assert all(each.sweep is not None and each.effects is not None for each in found)
-        names = {each.effect_sweep.changes.name for each in found if each.effect_sweep}  # type: ignore[attr-defined]
-        assert names == {"effects-thing-mails", "effects-thing-calls"}
-
-
-async def test_without_a_source_nothing_is_swept() -> None:
-    service = SubscriberService("hotel", SqliteFile(Named("no setting", ":memory:")), topic="t")
-
-    @service.effect("letters", of="guest")
-    async def letters(event: Event) -> None:
-        """Is never asked for."""
-
-    wired = service.wire({"SERVICEBUS": "Endpoint=sb://b"})
-    async with wired.resources:
-        assert wired.subscriptions["letters"].sweep is None
+        assert all(each.sweep is None and each.subscriber.receiver.in_order for each in found)
+        inboxes = [each.subscriber.retrier.asked for each in found]
+        names = {each.records.subscriber for each in inboxes if isinstance(each, EffectInbox)}  # type: ignore[attr-defined]
+        assert names == {"thing-mails", "thing-calls"}
 
 
 def test_an_effect_has_a_container_and_a_subscription_of_its_own_name_unless_a_setting_names_another() -> (

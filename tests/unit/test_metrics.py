@@ -36,7 +36,7 @@ from cosmos_outbox.wiring.receiving import Queues
 from cosmos_outbox.wiring.subscription import Subscriber
 from tests.support import contacts, inbox
 from tests.support.contacts import NOON
-from tests.support.effects import RULES, Clock, FakeItems, Outbound, inbox_over
+from tests.support.effects import RULES, Clock, FakeRecords, Outbound, inbox_over
 from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import contact_id, event_document, poison_document, read
 from tests.support.publishing import event as publishable
@@ -50,7 +50,7 @@ SUBSCRIPTION = {"messaging.destination.subscription.name": "s"}
 
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorded]:
-    for each in (gauges._set_aside, gauges._effects):  # other tests of this process have subscribers too
+    for each in (gauges._set_aside,):  # other tests of this process have subscribers too
         monkeypatch.setattr(each, "_read", {})
     with recording() as found:
         yield found
@@ -365,16 +365,16 @@ async def test_what_is_set_aside_refused_or_waits_is_counted(recorded: Recorded)
 
 async def test_what_became_of_effects_is_counted(recorded: Recorded) -> None:
     clock, outbound = Clock(), Outbound()
-    effects = inbox_over(FakeItems(), None, outbound, clock, replace(RULES, kinds=None))
+    effects = inbox_over(FakeRecords(), outbound, clock, replace(RULES, kinds=None))
     handled = receiver(effects.handle)
-    for number, sequence in enumerate((1, 1, 3, 2), start=1):
+    for number, sequence in enumerate((1, 1, 2), start=1):
         await handled.receive(inbox.delivery(inbox.event(sequence), number))
-    assert outcomes(recorded) == {"applied": 2, "duplicate": 1, "set_aside": 1}
+    assert outcomes(recorded) == {"applied": 2, "duplicate": 1}
     assert recorded.points("outbox.commit_to_applied") == [({}, 2)]
 
 
 async def test_an_effect_that_fails_is_counted_as_set_aside(recorded: Recorded) -> None:
-    effects = inbox_over(FakeItems(), None, Outbound(), Clock(), replace(RULES, kinds=None))
+    effects = inbox_over(FakeRecords(), Outbound(), Clock(), replace(RULES, kinds=None))
 
     async def not_done(_: Event) -> None:
         raise EffectNotDone("no such address")
@@ -427,26 +427,6 @@ def test_a_subscriber_that_reads_no_more_leaves_the_sum_of_the_others(recorded: 
             0,
             0.0,
         )
-
-
-async def test_effects_that_wait_are_those_that_are_open_and_those_whose_message_is_set_aside(
-    recorded: Recorded,
-) -> None:
-    records, found = inbox.FakeSetAside(), [inbox.NOON, inbox.NOON - timedelta(minutes=1), inbox.NOON]
-    await receiver(sick, records).receive(inbox.delivery(None, 2, message_id="no event"))
-    retrier = Retrier(inbox.read, sick, records, timedelta(days=1), lambda: inbox.NOON + timedelta(minutes=2))
-    queues = cast(Queues, type("Fakes", (), {"dead_letters": NoDeadLetters()}))
-
-    async def waiting() -> list[datetime]:
-        return found
-
-    subscriber = Subscriber("t", "mails", receiver(sick, records), retrier, lambda: queues, waiting)
-    await subscriber.watch()
-    assert recorded.gauge("outbox.effects.waiting") == 4
-    assert recorded.gauge("outbox.effects.oldest") == 180.0
-    found = []
-    await replace(subscriber, retrier=replace(retrier, set_aside=inbox.FakeSetAside())).watch()
-    assert (recorded.gauge("outbox.effects.waiting"), recorded.gauge("outbox.effects.oldest")) == (0, 0)
 
 
 def test_the_gauges_of_the_relay_are_reported_as_they_were_set(recorded: Recorded) -> None:

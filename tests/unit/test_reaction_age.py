@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from cosmos_outbox.inbox.errors import NotApplied, ReactionRefused
-from cosmos_outbox.inbox.reaction import MARGIN, ReactionInbox, ReactionRules
+from cosmos_outbox.inbox.reaction import ReactionInbox, ReactionRules
 from cosmos_outbox.inbox.reaction_decision import InOrder, ReactionRecord, SeenTarget, TargetPlace
+from cosmos_outbox.inbox.receiver import MARGIN
 from tests.support.reactions import Heap, put_mark, told
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -1,87 +1,65 @@
-"""The effects of one aggregate are one item, created or replaced at the version that was read.
+"""The record of one event's effect is one document, created or replaced at its version; each write renews its TTL."""
 
-An item with something open or running has no TTL (``open-stays``): nobody else tells of it.
-"""
-
-from collections.abc import Sequence
+import hashlib
+import json
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from cosmos_outbox.cosmos.inbox.entries import store_away
-from cosmos_outbox.cosmos.relay.marker_documents import marker_id
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Kind
-from cosmos_outbox.cosmos.store.item import KEEP_FOR_EVER
 from cosmos_outbox.cosmos.store.writes import Write
-from cosmos_outbox.inbox.effect import EffectItem
+from cosmos_outbox.inbox.effect import EffectRecord, EffectState
 from cosmos_outbox.inbox.errors import RecordChanged
-from cosmos_outbox.inbox.stored import item_document, item_of
-from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.lists import continuation
 from cosmos_outbox.telemetry.tracing import writing
-
-_ID = "effects"
-_ALL = "SELECT * FROM c WHERE c.subscriber = @subscriber AND IS_DEFINED(c.unfinished)"
-_UNFINISHED = "SELECT * FROM c WHERE c.subscriber = @subscriber AND c.unfinished = true"
 
 
 @dataclass(frozen=True)
 class CosmosEffects:
-    """See :class:`cosmos_outbox.inbox.effect.EffectItems`. Several subscribers may have one container."""
+    """See :class:`cosmos_outbox.inbox.effect.EffectRecords`. Several subscribers may have one container."""
 
     container: Container
     subscriber: str
     ttl_seconds: int
 
-    async def read(self, key: AggregateKey, *, fenced: bool) -> EffectItem | None:
-        """An aggregate's item. Raises StoreAway."""
-        partition = self._partition(key)
+    async def find(self, event_id: str) -> EffectRecord | None:
+        """The newest record; None is proof. Raises StoreAway."""
+        key = self._key(event_id)
         try:
-            if fenced:
-                await self.container.fence(partition)
-            item = await self.container.read(_ID, partition)
+            if not await self.container.exists(key, key):
+                return None
+            item = await self.container.read(key, key)
         except StoreFailed as error:
             raise store_away(error.failure) from error
-        return None if item is None else item_of(item, str(item["_etag"]))
+        if item is None:  # it has expired at this moment
+            return None
+        at = datetime.fromisoformat(item["at"])
+        return EffectRecord(event_id, EffectState(item["state"]), at, item["call"], str(item["_etag"]))
 
-    async def write(self, key: AggregateKey, item: EffectItem) -> EffectItem:
-        """Store it over its version. Raises RecordChanged, StoreAway."""
+    async def write(self, record: EffectRecord) -> EffectRecord:
+        """Create it, or replace it at its version. Raises RecordChanged, StoreAway."""
+        key = self._key(record.event_id)
         document = {
-            "id": _ID,
-            "partitionKey": self._partition(key),
-            "type": "effects",
+            "id": key,
+            "partitionKey": key,
+            "type": "effect",
             "subscriber": self.subscriber,
-            "aggregateType": key.type,
-            "aggregateId": key.id,
-            "unfinished": not item.expires,
-            **item_document(item),
-            "ttl": self.ttl_seconds if item.expires else KEEP_FOR_EVER,
+            "eventId": record.event_id,
+            "state": record.state.value,
+            "at": record.at.isoformat(),
+            "call": record.call,
+            "ttl": self.ttl_seconds,
         }
-        write = Write.create(document) if item.version is None else Write.replace(document, item.version)
+        write = Write.create(document) if record.version is None else Write.replace(document, record.version)
         try:
             with writing("effects"):
-                [version] = await self.container.execute(self._partition(key), [write])
+                [version] = await self.container.execute(key, [write])
         except StoreFailed as error:
             if error.failure.kind in (Kind.CONFLICT, Kind.STALE, Kind.MISSING):
-                raise RecordChanged(f"the effects of {key} were changed: read them again") from error
+                raise RecordChanged("the record of an effect was changed: read it again") from error
             raise store_away(error.failure) from error
-        return replace(item, version=version)
+        return replace(record, version=version)
 
-    async def page(
-        self, size: int, position: str | None, *, unfinished: bool
-    ) -> tuple[Sequence[tuple[AggregateKey, EffectItem]], str | None]:
-        """A page of them, or of those with something open or running. Raises UnknownContinuation, StoreAway."""
-        try:
-            items, position = await self.container.page(
-                _UNFINISHED if unfinished else _ALL, {"@subscriber": self.subscriber}, size, position
-            )
-        except StoreFailed as error:
-            if position is not None and error.failure.kind is Kind.INVALID:
-                raise continuation.unusable() from error
-            raise store_away(error.failure) from error
-        return [
-            (AggregateKey(item["aggregateType"], item["aggregateId"]), item_of(item, str(item["_etag"])))
-            for item in items
-        ], position
-
-    def _partition(self, key: AggregateKey) -> str:
-        return f"{self.subscriber}/{marker_id(key)}"
+    def _key(self, event_id: str) -> str:
+        """The id of the document, and its partition key."""
+        return hashlib.sha256(json.dumps([self.subscriber, event_id]).encode()).hexdigest()

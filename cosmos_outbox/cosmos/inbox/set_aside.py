@@ -116,8 +116,9 @@ class CosmosSetAside:
         raise StoreAway("a record of a person that is erased changed each time that it was to be emptied")
 
     async def waits(self, aggregate: AggregateKey) -> bool:
-        """Whether a record of the aggregate is seen to wait: one is read, however many there are. Raises StoreAway."""
+        """Whether a record of the aggregate waits: one is read, however many there are. Raises StoreAway."""
         try:
+            await self.container.fence(self.subscription)
             found = await self.container.first(
                 _listed(_OF_ONE), _waiting_of(aggregate), 1, partition_key=self.subscription
             )
@@ -126,7 +127,11 @@ class CosmosSetAside:
         return found != []
 
     async def waiting(self, aggregate: AggregateKey | None = None) -> AsyncIterator[Record]:
-        """The records that wait. Raises StoreAway."""
+        """The records that wait now (``timer-list-fenced``). Raises StoreAway."""
+        try:
+            await self.container.fence(self.subscription)
+        except StoreFailed as error:
+            raise store_away(error.failure) from error
         if aggregate is None:
             found = self._all(_WAITING, {"@state": RecordState.WAITING.value})
         else:

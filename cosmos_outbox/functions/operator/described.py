@@ -10,7 +10,6 @@ from cosmos_outbox.cosmos.upkeep.event_list import EventState
 from cosmos_outbox.functions.operator.operations import Discard
 from cosmos_outbox.http.components import Components, Schema, SchemaForm
 from cosmos_outbox.http.parameters import TEXT, parameter
-from cosmos_outbox.inbox.effect import WhyOpen
 from cosmos_outbox.inbox.progress import Counts
 from cosmos_outbox.inbox.set_aside import RecordState
 from cosmos_outbox.operations.lease_status import Holding
@@ -54,8 +53,6 @@ _CALLS = {
     "apply_set_aside": _Call("", (404, 409)),
     "discard_set_aside": _DISCARD,
     "collect_dead_letters": _Call("Collected"),
-    "list_effects": _Call("EffectPage"),
-    "discard_effect": _DISCARD,
 }  # fmt: skip
 
 
@@ -119,10 +116,6 @@ def _schemas(names: Sequence[PathNames]) -> Mapping[str, Schema]:
         "ageSeconds": _NUMBER, "attempts": _NUMBER, "eventId": _maybe(TEXT), **owners,
         "aggregateType": _maybe(TEXT), "action": _maybe(TEXT), "sequence": _maybe(_NUMBER),
     }  # fmt: skip
-    effect = {
-        "id": TEXT, "state": _one_of(*WhyOpen), "reason": TEXT, "since": _TIME, "ageSeconds": _NUMBER,
-        "eventId": TEXT, **owners, "aggregateType": TEXT, "sequence": _NUMBER,
-    }  # fmt: skip
     relay = {
         "late": _BOOL, "eventsAtRisk": _BOOL, "parkedEvents": _NUMBER, **{each.count: _NUMBER for each in names},
         "averageWaitingSeconds": _maybe(_FRACTION),
@@ -169,7 +162,6 @@ def _schemas(names: Sequence[PathNames]) -> Mapping[str, Schema]:
         "SetAsidePage": _page(_answer(**aside)),
         "SetAside": _answer(**aside, message=_maybe(_answer(body=TEXT, properties=_ANYTHING))),
         "Collected": _answer(collected=_NUMBER, emptied=_BOOL),
-        "EffectPage": _page(_answer(**effect)),
     }  # fmt: skip
 
 

@@ -134,6 +134,8 @@ class LeftBehind:
     effects: dict[str, tuple[str, list[str], frozenset[str] | None]] = field(default_factory=dict)
     """By the effect's name: the type of its aggregates, the ids of the events it was asked for, and the names of those
     that have one; None: all."""
+    in_order: bool = True
+    """Whether the broker has delivered each message, in order, so that the effects have to be in order too."""
     reactions: list[ReactionFound] = field(default_factory=list)
     read_models: list[ReadModelFound] = field(default_factory=list)
     aggregates: dict[AggregateKey, AggregateFound] = field(default_factory=dict)

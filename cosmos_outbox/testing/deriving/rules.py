@@ -170,13 +170,20 @@ def _effects(found: LeftBehind, events: Mapping[AggregateKey, list[StoredEvent]]
         for event_id in dict.fromkeys(asked):
             if event_id not in known or not (actions is None or known[event_id].action in actions):
                 yield Violation("effect of no event", f"{name}: {event_id}")
-        places: dict[AggregateKey, list[int]] = {}
-        for each in (known[event_id] for event_id in dict.fromkeys(asked) if event_id in known):
-            if each.sequence is not None:
-                places.setdefault(each.aggregate, []).append(each.sequence)
-        for key, order in places.items():
-            if order != sorted(order):
-                yield Violation("effects out of order", f"{name}: {key} in the order {order}")
+        if found.in_order:
+            yield from _in_order(
+                name, [known[event_id] for event_id in dict.fromkeys(asked) if event_id in known]
+            )
+
+
+def _in_order(name: str, first_runs: list[StoredEvent]) -> Iterator[Violation]:
+    places: dict[AggregateKey, list[int]] = {}
+    for each in first_runs:
+        if each.sequence is not None:
+            places.setdefault(each.aggregate, []).append(each.sequence)
+    for key, order in places.items():
+        if order != sorted(order):
+            yield Violation("effects out of order", f"{name}: {key} in the order {order}")
 
 
 def _reaction(

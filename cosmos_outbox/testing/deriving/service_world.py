@@ -85,7 +85,7 @@ class ServiceWorld(World):
         return [*ended, *messages_wait(self.ground), *broken(await self.found())]
 
     async def _publish_again(self) -> Violation:
-        """What an operator does about lost messages, which no reaction finds by itself."""
+        """What an operator does about lost messages, which no reaction and no effect finds by itself."""
         waits = Violation("not published again", "events were stored just now", may_pass=True)
         now = int(EPOCH.timestamp() + self.loop.time())
         if self.loop.time() - self._changes.newest <= 2 * CLOCKS_DIFFER_SECONDS:
@@ -96,7 +96,7 @@ class ServiceWorld(World):
         try:
             if not await swept:
                 return replace(waits, about="what no message told waits for the next sweep")
-            if not any(isinstance(each, ReactionOf) for each in self._of.service.subscribers):
+            if not any(isinstance(each, ReactionOf | EffectOf) for each in self._of.service.subscribers):
                 self._is_whole = True
                 return waits
             await self.loop.begin(self.desk.instance, republish(self.desk.wired.outbox, plan, progress))
@@ -132,6 +132,7 @@ class ServiceWorld(World):
                 for each in service.subscribers
                 if isinstance(each, EffectOf)
             },
+            in_order=not any(step.what == "stolen" for step in self.trace),
         )
         for kind in self._kinds():
             for name, aggregate in sources(kind, stored).items():

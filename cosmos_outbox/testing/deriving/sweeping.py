@@ -10,7 +10,7 @@ _SECONDS = 30.0
 
 
 async def sweep_all(subscriptions: Mapping[str, Subscription]) -> bool:
-    """Whether every entry was looked at, and every effect is asked for now. Raises StoreAway."""
+    """Whether every entry was looked at. Raises StoreAway."""
     settled = True
     for each in subscriptions.values():
         if each.read_model is not None and each.swept:
@@ -18,9 +18,4 @@ async def sweep_all(subscriptions: Mapping[str, Subscription]) -> bool:
             before, _ = await model.progress()
             after = await model.round(before, seconds=_SECONDS)
             settled = settled and (before is None or before.side is None) and after.side is None
-        if each.effect_sweep is not None:
-            sweep = replace(each.effect_sweep, young=timedelta(), pause=timedelta())
-            await sweep.run(seconds=_SECONDS)
-            _, progress = await sweep.progress()
-            settled = settled and progress is not None and not progress.left and progress.side is None
     return settled

@@ -1,22 +1,7 @@
-// What subscribers have not done: a section for each list that the service names, such as "set-aside" or "board/effects".
+// What subscribers have not done: a section for each list that the service names, such as "set-aside" or "board/set-aside".
 
-const KINDS = {
-  "set-aside": {
-    title: "Messages set aside",
-    hint: "Messages that the subscriber could not apply.",
-    empty: "Nothing is set aside.",
-    what: "message",
-    states: { waiting: ["is tried again", "warn"], refused: ["refused", "bad"] },
-    collects: true,
-  },
-  effects: {
-    title: "Effects",
-    hint: "Effects of events that nobody is done with.",
-    empty: "Every effect is done.",
-    what: "effect",
-    states: { missing: ["missing", "bad"], "may have been handled": ["may have been handled", "bad"] },
-  },
-};
+const ASIDE_HINT = "Messages that the subscriber could not apply, or whose effects may have been done.";
+const ASIDE_STATES = { waiting: ["is tried again", "warn"], refused: ["refused", "bad"] };
 
 /** What each subscriber tells of itself, by the path before its calls. */
 const subscribers = new Map();
@@ -24,7 +9,7 @@ const subscribers = new Map();
 async function apply(items, list) {
   const consent = await ask({
     title: `Apply ${many(items.length, "message")}`,
-    text: "Each message is tried now, after those of the same aggregate that come before it. An effect that may have been handled is run again: find out first what became of it.",
+    text: "Each message is tried now, after those of the same aggregate that come before it. An effect that may have been done is run again: find out first what became of it.",
     what: items.map((item) => list.labelOf(item)),
     verb: `Apply ${many(items.length, "message")}`,
     last: `${many(items.length, "message is", "messages are")} tried again now.`,
@@ -34,10 +19,8 @@ async function apply(items, list) {
   if (consent) act(`Apply ${many(items.length, "message")}`, items, list, { path: (item) => `${list.path}/${item.id}/apply`, text: () => "applied", once });
 }
 
-function actionsOf(kind) {
-  const given = { what: kind.what, last: (number) => `${many(number, `${kind.what} is`, `${kind.what}s are`)} given up.` };
-  const actions = [{ name: "Discard", on: () => true, begin: (items, list) => discard(items, list, given) }];
-  return kind.collects ? [{ name: "Apply", on: () => true, begin: apply }, ...actions] : actions;
+function giveUp(items, list) {
+  discard(items, list, { what: "message", last: (number) => `${many(number, "message is", "messages are")} given up.` });
 }
 
 async function collect(prefix) {
@@ -54,24 +37,23 @@ async function collect(prefix) {
 
 /** The section of one list; and the parts of the page that it has to be read from. */
 function subscriberSection(path) {
-  const kind = KINDS[path.split("/").pop()];
   const prefix = path.includes("/") ? path.slice(0, path.lastIndexOf("/") + 1) : "";
   const id = `list-${path.replaceAll("/", "-")}`;
-  const [hint, problem, box] = [make("p", { class: "hint" }, kind.hint), make("p", { class: "problem", hidden: true }), make("div", { class: "list", id })];
-  const title = make("h2", { id: `${id}-title` }, prefix ? `${kind.title} · ${prefix.slice(0, -1)}` : kind.title);
-  const button = kind.collects ? make("button", { type: "button", class: "quiet", on: { click: () => collect(prefix) } }, "Collect dead letters …") : null;
+  const [hint, problem, box] = [make("p", { class: "hint" }, ASIDE_HINT), make("p", { class: "problem", hidden: true }), make("div", { class: "list", id })];
+  const title = make("h2", { id: `${id}-title` }, prefix ? `Messages set aside · ${prefix.slice(0, -1)}` : "Messages set aside");
+  const button = make("button", { type: "button", class: "quiet", on: { click: () => collect(prefix) } }, "Collect dead letters …");
   find("subscribers").append(make("section", { class: "card", "aria-labelledby": `${id}-title` }, make("div", { class: "card-head" }, title, hint, button), problem, box));
   const list = new List({
     box,
     path,
-    name: kind.title.toLowerCase(),
-    empty: kind.empty,
+    name: "messages set aside",
+    empty: "Nothing is set aside.",
     labelOf: named,
-    columns: [{ label: "Aggregate", show: showAggregate }, { label: "Event", show: showEvent }, stateColumn(kind.states), reasonColumn, ageColumn((item) => item.ageSeconds), ...(kind.collects ? [attemptsColumn] : [])],
-    actions: actionsOf(kind),
+    columns: [{ label: "Aggregate", show: showAggregate }, { label: "Event", show: showEvent }, stateColumn(ASIDE_STATES), reasonColumn, ageColumn((item) => item.ageSeconds), attemptsColumn],
+    actions: [{ name: "Apply", on: () => true, begin: apply }, { name: "Discard", on: () => true, begin: giveUp }],
   });
-  parts.push({ name: path, every: 3, problem, look: async () => (await list.look(), showCount(path, kind, list)) });
-  if (kind.collects) parts.push({ name: `${prefix}subscriber`, every: 3, problem: null, look: async () => showSubscriber(prefix, hint, await call(`${prefix}subscriber`)) });
+  parts.push({ name: path, every: 3, problem, look: () => list.look() });
+  parts.push({ name: `${prefix}subscriber`, every: 3, problem: null, look: async () => showSubscriber(prefix, hint, await call(`${prefix}subscriber`)) });
 }
 
 function showSubscriber(prefix, hint, subscriber) {
@@ -84,12 +66,7 @@ function showSubscriber(prefix, hint, subscriber) {
   write(find("tile-aside-of"), `${count(waiting)} tried again, ${count(refused)} refused`);
   const look = subscriber.lastLook;
   const swept = look ? ` The last sweep ended ${when(look.endedAt)} and healed ${count(look.healed)}.` : "";
-  write(hint, `${KINDS["set-aside"].hint}${swept}`);
-}
-
-/** Of effects the service tells no number: what the first page shows must do. */
-function showCount(path, kind, list) {
-  if (!kind.collects && list.tokens.length === 1) known.effects.set(path, { number: list.items.length, more: list.next !== null });
+  write(hint, `${ASIDE_HINT}${swept}`);
 }
 
 /** The section of what is parked of another destination than the service's own transport. */
@@ -104,8 +81,8 @@ function parkedSection(path) {
 
 /** Make the sections, once the service has told which lists it has. */
 function showLists(paths) {
-  const wanted = paths.filter((path) => KINDS[path.split("/").pop()]);
+  const wanted = paths.filter((path) => path.endsWith("set-aside"));
   paths.filter((path) => path.endsWith("/parked")).forEach(parkedSection);
   wanted.forEach(subscriberSection);
-  find("tile-aside-box").hidden = !wanted.some((path) => path.endsWith("set-aside"));
+  find("tile-aside-box").hidden = !wanted.length;
 }

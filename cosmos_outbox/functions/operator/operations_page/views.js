@@ -1,6 +1,6 @@
 // Each view is read by one call and shown by one function; a view that cannot be read says so and keeps what it had.
 
-const known = { relay: null, dependencies: null, instance: null, aside: 0, effects: new Map(), told: null };
+const known = { relay: null, dependencies: null, instance: null, aside: 0, told: null };
 const AT_RISK = 0.5;
 const WARN = 0.1;
 const LATE_SECONDS = 60;
@@ -107,7 +107,7 @@ function showDependencies({ items }) {
 /** What somebody should look at, the worst first: `[mood, text]`. */
 function findings() {
   const found = [];
-  const { relay, dependencies, aside, effects } = known;
+  const { relay, dependencies, aside } = known;
   for (const each of dependencies ?? []) {
     if (!each.ok) found.push(["bad", `${each.name} cannot be used: ${each.detail}`]);
   }
@@ -123,9 +123,6 @@ function findings() {
     }
   }
   if (aside) found.push(["warn", `${many(aside, "message is", "messages are")} set aside.`]);
-  for (const { number, more } of effects.values()) {
-    if (number) found.push(["warn", `${more ? "More than " : ""}${many(number, "effect is", "effects are")} not done.`]);
-  }
   const unknown = parts.filter((part) => part.unknown).map((part) => part.name);
   if (unknown.length) found.push(["warn", `Not known now: ${unknown.join(", ")}.`]);
   return found.sort(([a], [b]) => (a === b ? 0 : a === "bad" ? -1 : 1));
