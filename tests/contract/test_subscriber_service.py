@@ -241,7 +241,7 @@ async def test_what_the_publishers_api_cannot_tell_now_is_waited_for_and_not_set
         await world.send("g1", 2, name="Ada King")
         await eventually(lambda: "g1" in world.publisher.asked)
         await world.send("g1", 1, name="Ada")
-        await eventually(lambda: world.letters == [("g1", 1), ("g1", 2)])
+        await eventually(lambda: sorted(world.letters) == [("g1", 1), ("g1", 2)])
         world.publisher.answers["g1"] = (429, None)
         asked = len(world.publisher.asked)
         await eventually(lambda: len(world.publisher.asked) > asked)
@@ -381,7 +381,7 @@ async def test_without_a_source_there_is_nothing_to_rebuild_from(
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("parked",), ("replay", "guest", "g1"), ("history", "guest", "g1"), ("erase", "guest", "g1"),
+        ("parked",), ("replay", "guest", "g1"), ("erase", "guest", "g1"),
         ("brake", "status"),
     ],
 )  # fmt: skip

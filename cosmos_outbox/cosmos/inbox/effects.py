@@ -26,12 +26,11 @@ class CosmosEffects:
         """The newest record; None is proof. Raises StoreAway."""
         key = self._key(event_id)
         try:
-            if not await self.container.exists(key, key):
-                return None
+            await self.container.fence(key)
             item = await self.container.read(key, key)
         except StoreFailed as error:
             raise store_away(error.failure) from error
-        if item is None:  # it has expired at this moment
+        if item is None:
             return None
         at = datetime.fromisoformat(item["at"])
         return EffectRecord(event_id, EffectState(item["state"]), at, item["call"], str(item["_etag"]))
