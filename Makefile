@@ -13,7 +13,7 @@ SEEDS = 100
 TRACE =
 FIFO =
 FULL =
-SIMULATED = tests.simulation.contacts:CONTACTS
+SIMULATED = simulated.contacts:CONTACTS
 # Where byte code is not kept, each process of tests writes the asserts of all tests anew: ten seconds of CPU for each.
 export PYTHONDONTWRITEBYTECODE =
 
@@ -47,7 +47,7 @@ torture: venv ## break everything for SECONDS (60) and check that nothing was lo
 	@exec $(BIN) -m tests.torture --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 simulate: venv ## run SEEDS (100) seeds of the code in virtual time; SEED=n TRACE=- tells one story, FIFO=1 unshuffled, FULL=1 over both SDKs
-	@exec $(BIN) -m cosmos_outbox.testing.simulation $(SIMULATED) $(if $(SEED),--seed $(SEED) $(if $(TRACE),--trace $(TRACE)),\
+	@PYTHONPATH=.:packages/simulation/tests exec $(BIN) -m outbox_simulation $(SIMULATED) $(if $(SEED),--seed $(SEED) $(if $(TRACE),--trace $(TRACE)),\
 	--seeds $(SEEDS)) $(if $(FIFO),--fifo) $(if $(FULL),--full) $(ARGS)
 
 lint: venv ## check style, format and types; change nothing

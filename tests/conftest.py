@@ -51,7 +51,7 @@ _FIRST = (
 )
 """Those that wait for longest: begun later, one of them would run alone at the end."""
 
-_LAST = ("tests/simulation/", "tests/models/")
+_LAST = ("packages/simulation/tests/", "tests/models/")
 """Whose tests wait for nothing, so that both cores have something to do up to the end."""
 
 # How long an example takes says how busy the machine is. New examples are drawn at each run; make test-all draws more.

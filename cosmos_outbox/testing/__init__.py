@@ -8,13 +8,9 @@
 ``LocalAzure``            the deployed code against a local Azure on free ports, with what the service declares in it
 ``Program``               a process under test on it, to be killed, paused and started again
 ``eventually``            waits for a condition, with a deadline
-``simulate``              the whole service under faults, seed after seed, judged by what it declares
-``Commands``              what its users do meanwhile
-``Release``               the service as its last release has it, which is replaced meanwhile
-``Publishes``             what another team publishes, for a service that only subscribes
 ========================  ===========================================================================================
 
-``LocalAzure``, ``Program``, ``eventually`` and ``simulate`` need ``pip install 'cosmos-outbox[testing]'``; nothing
+``LocalAzure``, ``Program`` and ``eventually`` need ``pip install 'cosmos-outbox[testing]'``; nothing
 deployed imports this package.
 """
 
@@ -22,51 +18,40 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cosmos_outbox.testing.deriving.commands import Commands, Release
     from cosmos_outbox.testing.documents import NotInMemory
     from cosmos_outbox.testing.functions import call
     from cosmos_outbox.testing.local import LocalAzure, Program, eventually
     from cosmos_outbox.testing.memory import InMemory, InMemorySubscriber, in_memory
     from cosmos_outbox.testing.messages import Message, message
-    from cosmos_outbox.testing.publishes import Publishes
     from cosmos_outbox.testing.raising import raised, stored
-    from cosmos_outbox.testing.simulating import simulate
 
 __all__ = [
-    "Commands",
     "InMemory",
     "InMemorySubscriber",
     "LocalAzure",
     "Message",
     "NotInMemory",
     "Program",
-    "Publishes",
-    "Release",
     "call",
     "eventually",
     "in_memory",
     "message",
     "raised",
-    "simulate",
     "stored",
 ]
 
 _HOME = {
-    "Commands": "deriving.commands",
     "InMemory": "memory",
     "InMemorySubscriber": "memory",
     "LocalAzure": "local",
     "Message": "messages",
     "NotInMemory": "documents",
     "Program": "local",
-    "Publishes": "publishes",
-    "Release": "deriving.commands",
     "call": "functions",
     "eventually": "local",
     "in_memory": "memory",
     "message": "messages",
     "raised": "raising",
-    "simulate": "simulating",
     "stored": "raising",
 }
 """The module of each name, below this package."""

@@ -24,7 +24,7 @@ from devstack.settings import cosmos_connection, servicebus_connection
 from devstack.testing import Process, eventually
 from devstack.testing.command import running_command
 from devstack.testing.processes import alive_with
-from tests.support.paths import ROOT
+from tests.support.paths import ROOT, python_path
 
 RUNNING_WITHIN_MINUTES = 2.0
 """From an empty folder to a stored change: most of it is this machine's, which runs other tests too."""
@@ -125,7 +125,7 @@ def call_get(url: str) -> Any:
 def test_a_service_passes_its_own_tests(tmp_path: Path, name: str, aggregate: str, kind: str) -> None:
     assert init.main([name, "--kind", kind, "--into", str(tmp_path / "it")]) == 0
     assert f"class {aggregate}(Aggregate" in "".join(text for _, text in files(kind, Words(name, aggregate)))
-    few = "-p", "cosmos_outbox.testing.plugin", "--simulate-seeds=3"
+    few = "-p", "outbox_simulation.plugin", "--simulate-seeds=3"
     ended = run(tmp_path / "it", "-m", "pytest", "-q", "-p", "no:cacheprovider", *few, "-W", "error")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert f"{6 if kind == 'functions' else 5} passed" in ended.stdout
@@ -143,7 +143,7 @@ def test_a_service_is_typed_and_formatted(tmp_path: Path, kind: str, checked_bef
     assert init.main(["bookings", "--kind", kind, "--into", str(tmp_path / "it")]) == 0
     checked = run(
         tmp_path / "it", "-m", "mypy", "--strict", "--explicit-package-bases", f"--cache-dir={checked_before}", ".",
-        MYPYPATH=f"{ROOT}:{ROOT}/packages/devstack/src",
+        MYPYPATH=python_path(),
     )  # fmt: skip
     assert checked.returncode == 0, checked.stdout
     for ruff in (["check", "--select", "E,F,I,W,B,UP"], ["format", "--check"]):

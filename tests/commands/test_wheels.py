@@ -1,4 +1,4 @@
-"""What a stranger installs: three distributions that share no file, and the examples, which run from them alone.
+"""What a stranger installs: four distributions that share no file, and the examples, which run from them alone.
 
 Each wheel is built from its sdist: so both hold all that is needed.
 """
@@ -20,7 +20,12 @@ from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
-PROJECTS = {"cosmos_changefeed": "packages/changefeed", "cosmos_outbox": ".", "devstack": "packages/devstack"}
+PROJECTS = {
+    "cosmos_changefeed": "packages/changefeed",
+    "cosmos_outbox": ".",
+    "devstack": "packages/devstack",
+    "outbox_simulation": "packages/simulation",
+}
 ORDER = {"customer": "Contoso", "lines": [{"sku": "A-1", "quantity": 2}]}
 WITH_TESTS = sorted(each.parent.name for each in ROOT.glob("examples/*/tests"))
 """The examples that bring their own tests."""
@@ -76,10 +81,11 @@ def environment(folder: Path, *installed: str | Path) -> Path:
 
 @pytest.fixture(scope="module")
 def python(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With all three wheels."""
+    """With all four wheels."""
     extras = f"{wheels['cosmos_outbox']}[functions,servicebus,storagequeue,telemetry]"
     folder = tmp_path_factory.mktemp("environment")
-    return environment(folder, wheels["cosmos_changefeed"], extras, wheels["devstack"], *THEIR_TESTS_NEED)
+    beside = [wheels[each] for each in PROJECTS if each != "cosmos_outbox"]
+    return environment(folder, extras, *beside, *THEIR_TESTS_NEED)
 
 
 @pytest.fixture(scope="module")

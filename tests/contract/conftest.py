@@ -34,9 +34,9 @@ from cosmos_outbox.storagequeue.client import queue_service
 from cosmos_outbox.storagequeue.message import arrived
 from cosmos_outbox.storagequeue.publisher import StorageQueuePublisher
 from cosmos_outbox.testing.documents import MemoryContainer
-from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from cosmos_outbox.webhook.publisher import WebhookPublisher
 from devstack.testing import Service
+from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.contract.in_memory import (
     CosmosInMemory,
     MemoryLoop,

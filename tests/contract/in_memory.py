@@ -21,17 +21,17 @@ from aiohttp import web
 from azure.core.pipeline.transport import AioHttpTransport
 
 from cosmos_outbox.kernel.clock import Sources, using
-from cosmos_outbox.testing.simulation import sdk_clock, sdk_clock_servicebus
-from cosmos_outbox.testing.simulation.amqp import AmqpNetwork
-from cosmos_outbox.testing.simulation.loop import Loop
-from cosmos_outbox.testing.simulation.processes import KEY
-from cosmos_outbox.testing.simulation.store import SimulatedStore
-from cosmos_outbox.testing.simulation.trace import RunTrace
 from devstack import administration
 from devstack.cosmos.in_memory import CosmosInMemory as CosmosAccount
 from devstack.cosmos.in_memory import in_memory as cosmos_account
 from devstack.servicebus.in_memory import in_memory
 from devstack.settings import SERVICEBUS_CONNECTION
+from outbox_simulation.engine import sdk_clock, sdk_clock_servicebus
+from outbox_simulation.engine.amqp import AmqpNetwork
+from outbox_simulation.engine.loop import Loop
+from outbox_simulation.engine.processes import KEY
+from outbox_simulation.engine.store import SimulatedStore
+from outbox_simulation.engine.trace import RunTrace
 from tests.support import emulators
 
 _SHARED = {"cosmos_server", "servicebus_server"}

@@ -23,8 +23,8 @@ from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.relay import Relay
-from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from devstack.testing import Service, eventually, running
+from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.azure import CONTACTS, LEASES, PARKED, contacts_database
 from tests.support.emulators import Gap
 from tests.support.feed import EVENTS

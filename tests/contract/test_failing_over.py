@@ -17,10 +17,10 @@ from cosmos_outbox.outbox.errors import OutcomeUnknown, PreconditionFailed, Unav
 from cosmos_outbox.outbox.notice import Notice
 from cosmos_outbox.outbox.unit_of_work import Receipt
 from cosmos_outbox.settings.connections import Connection
-from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from devstack.testing import Service, running
 from domain.contact import Contact
 from domain.values import Name
+from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.contract.conftest import CosmosStore
 from tests.contract.test_parking_failures import Story
 from tests.support.azure import CONTACTS, PARKED, contacts_database

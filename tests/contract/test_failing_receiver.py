@@ -26,9 +26,9 @@ from cosmos_outbox.outbox.publisher import (
     Unknown,
 )
 from cosmos_outbox.outbox.relay import Relay
-from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from cosmos_outbox.webhook import pace
 from cosmos_outbox.webhook.publisher import WebhookPublisher
+from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.contract.test_parking import World, cosmos_lot, event, ids, notice
 from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.publishing import event as outbox_event

@@ -22,10 +22,10 @@ from cosmos_outbox.outbox.errors import AggregateNotFound, PreconditionFailed
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.unit_of_work import Receipt
 from cosmos_outbox.settings.connections import Connection
-from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from devstack.testing import Service, running
 from domain.contact import Contact
 from domain.values import ContactDetails
+from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.contract.conftest import CosmosStore
 from tests.support.azure import PARKED, contacts_database
 from tests.support.contacts import DETAILS, LATER, ORIGIN

@@ -21,8 +21,8 @@ from cosmos_outbox.outbox.errors import NotDelivered, StillUnsendable
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.relay import Relay
-from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from domain.contact import Contact
+from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.contract.conftest import CosmosStore
 from tests.support.contacts import DETAILS, NOON
 from tests.support.fake_parking_lot import FakeParkingLot

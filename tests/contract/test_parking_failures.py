@@ -22,8 +22,8 @@ from cosmos_outbox.outbox.notice import Notice
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.ttl_guard import TtlGuard
-from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from devstack.testing import Service
+from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.azure import PARKED, contacts_database, cosmos_connection
 from tests.support.contacts import NOON
 from tests.support.emulators import Gap

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cosmos_outbox.testing import plugin
+from outbox_simulation import plugin
 from tests.support.paths import ROOT
 from tests.unit.test_architecture import faces
 

@@ -16,7 +16,7 @@ service = Service(
 )
 
 
-@pytest.mark.long  # tests/contract/test_deadlines.py and tests/simulation/test_deadlines.py, without a process
+@pytest.mark.long  # tests/contract/test_deadlines.py and packages/simulation/tests/test_deadlines.py, without a process
 @pytest.mark.own_stack
 async def test_an_offer_runs_out_by_itself_and_one_that_was_accepted_does_not(tmp_path: Path) -> None:
     with LocalAzure(tmp_path, service) as azure:

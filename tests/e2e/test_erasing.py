@@ -29,11 +29,11 @@ from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.parking_lot import ParkingLot
 from cosmos_outbox.outbox.republish import RepublishingProgress, Span
 from cosmos_outbox.settings.errors import NotErased
-from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from cosmos_outbox.wiring.erasing import AllSetAside, wire_eraser
 from devstack.testing import Service, eventually
 from domain.values import Company, ContactDetails, Name
 from infra.bootstrap import service
+from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.contacts import ORIGIN
 from tests.support.deployed import SUBSCRIPTION, Deployed, deployed, relaying
 from tests.support.feed import EVENTS

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from cosmos_outbox.kernel.clock import Sources, using
-from cosmos_outbox.testing.simulation.befallen import EPOCH
-from cosmos_outbox.testing.simulation.loop import Loop
+from outbox_simulation.engine.befallen import EPOCH
+from outbox_simulation.engine.loop import Loop
 
 T = TypeVar("T")
 

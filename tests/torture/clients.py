@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from cosmos_outbox.testing.judging.history import cause
-from cosmos_outbox.testing.judging.records import Answered, Attempted, Call, Outcome
+from outbox_simulation.judging.history import cause
+from outbox_simulation.judging.records import Answered, Attempted, Call, Outcome
 from tests.support import once
 from tests.torture.contacts import UPDATED, expected, sequence_of, value_of
 from tests.torture.journal import Journal

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from cosmos_outbox.testing.judging.records import Noted, Record
+from outbox_simulation.judging.records import Noted, Record
 
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 

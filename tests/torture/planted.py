@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from importlib.util import cache_from_source
 from pathlib import Path
 
-from tests.support.paths import ROOT
+from tests.support.paths import ROOT, python_path
 from tests.torture.judge import BAD, GOOD
 from tests.torture.planted_bugs import PLANTED, Planted
 
@@ -80,7 +80,6 @@ def torture(
         copy_tracked(copy)
         if not unchanged:
             plant(bug, copy)
-        devstack = copy / "packages" / "devstack" / "src"
         folder = Path(temporary) if keep is None else keep.resolve() / f"{bug.name}-{seed}"
         folder.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(
@@ -90,7 +89,7 @@ def torture(
                 *([] if keep is None else ["--keep"]),
             ],
             cwd=copy,
-            env={**os.environ, "PYTHONPATH": f"{copy}{os.pathsep}{devstack}", "TMPDIR": str(folder)},
+            env={**os.environ, "PYTHONPATH": python_path(copy), "TMPDIR": str(folder)},
             capture_output=True,
             text=True,
             check=False,

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from cosmos_outbox.testing.judging.checker import check
-from cosmos_outbox.testing.judging.history import History
-from cosmos_outbox.testing.judging.records import (
+from outbox_simulation.judging.checker import check
+from outbox_simulation.judging.history import History
+from outbox_simulation.judging.records import (
     Answered,
     Attempted,
     FinallyListed,

@@ -130,11 +130,10 @@ async def test_the_judge_sees_what_is_broken(past: Past, breaks: Callable[[Past]
 
 def tortured(root: Path, transport: str, seed: int, seconds: int = 25) -> subprocess.CompletedProcess[str]:
     """One run of what is in this folder."""
-    sources = os.pathsep.join([str(root), str(root / "packages" / "devstack" / "src")])
     arguments = ("--seconds", str(seconds), "--seed", str(seed), "--transport", transport)
     return subprocess.run(
         [sys.executable, "-m", "tests.torture.checkout", *arguments],
-        cwd=root, env=os.environ | {"PYTHONPATH": sources}, capture_output=True, text=True, check=False,
+        cwd=root, env=os.environ | {"PYTHONPATH": python_path(root)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from tests.support.paths import ROOT
 DEVSTACK = "packages/devstack/src/devstack"
 PLACES = [
     "cosmos_outbox", "cosmos_changefeed", "domain", "application", "infra", "function_app.py", "examples", "tools",
-    "tests", DEVSTACK,
+    "tests", DEVSTACK, "packages/simulation",
 ]  # fmt: skip
 
 ANSWERS = {"CosmosError", "AmqpError"}

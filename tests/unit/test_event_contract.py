@@ -12,11 +12,11 @@ from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.servicebus.message import message_from_event
-from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from domain import events
 from domain.values import Name
 from infra.bootstrap import DIRECTORY
 from infra.bootstrap import service as contact_service
+from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.contacts import LATER, ORIGIN, a_stored_contact
 from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import EVENTS

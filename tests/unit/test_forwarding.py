@@ -20,7 +20,7 @@ from cosmos_outbox.outbox.publisher import AggregateEvents, Outcome, Unknown
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.ttl_guard import TtlGuard
 from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
+from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.contacts import NOON
 from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import EVENTS, event_document

@@ -13,7 +13,7 @@ from cosmos_outbox.http import request as edge
 from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.outbox.feed import FeedEvent
 from cosmos_outbox.outbox.relay import Relay
-from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
+from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support import contacts_http as http
 from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import EVENTS, contact_key, event_document

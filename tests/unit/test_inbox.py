@@ -21,7 +21,7 @@ from cosmos_outbox.inbox.shows import shows
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
-from cosmos_outbox.testing.simulation.loop import Loop
+from outbox_simulation.engine.loop import Loop
 from tests.support.inbox import KEY, NOON, FakeEntries, FakeSource, Faults, event, notice, project
 
 State = tuple[int, ...]

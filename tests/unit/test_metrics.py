@@ -31,9 +31,9 @@ from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from cosmos_outbox.servicebus.senders import Limits
 from cosmos_outbox.telemetry import gauges
 from cosmos_outbox.telemetry.messaging import CANCELLED, sending
-from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from cosmos_outbox.wiring.receiving import Queues
 from cosmos_outbox.wiring.subscription import Subscriber
+from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support import contacts, inbox
 from tests.support.contacts import NOON
 from tests.support.effects import RULES, Clock, FakeRecords, Outbound, inbox_over

@@ -14,7 +14,7 @@ from cosmos_outbox.outbox.marker import Marker, Refusal
 from cosmos_outbox.outbox.notice import Notice
 from cosmos_outbox.outbox.parking import MAX_AGE_SECONDS, Parking, tried_again_at
 from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedState
-from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
+from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.contacts import NOON
 from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import contact_key, event_document, read

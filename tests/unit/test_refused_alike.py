@@ -14,7 +14,7 @@ from cosmos_outbox.outbox.publisher import AggregateEvents, Failing, Outcome, Re
 from cosmos_outbox.outbox.refused_alike import PATIENCE_SECONDS
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.ttl_guard import TtlGuard
-from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
+from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.contacts import NOON
 from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import contact_id, contact_key, event_document, poison_document, read

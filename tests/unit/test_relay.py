@@ -19,7 +19,7 @@ from cosmos_outbox.outbox.page import Forwarded
 from cosmos_outbox.outbox.publisher import AggregateEvents, Failing, Guarantees, Outcome, Refused, Unknown
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.ttl_guard import TtlGuard
-from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
+from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.any_document import nested
 from tests.support.contacts import NOON
 from tests.support.fake_parking_lot import FakeParkingLot

@@ -5,12 +5,12 @@ from random import Random
 from uuid import uuid4
 
 from cosmos_outbox import Origin
-from cosmos_outbox.testing import simulate
 from examples.checkout.article import Article, NewArticle
 from examples.checkout.order import NewOrder, Order
 from examples.checkout.payment import Payment, PaymentClosed
 from examples.checkout.service import service
 from examples.checkout.tests.at_rest import SUPPLY, agree
+from outbox_simulation import simulate
 
 ORIGIN = Origin("request-1")
 

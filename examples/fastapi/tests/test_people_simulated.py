@@ -4,9 +4,9 @@ from datetime import datetime
 from pathlib import Path
 from random import Random
 
-from cosmos_outbox.testing import Commands, simulate
 from examples.fastapi.app import service
 from examples.fastapi.person import Details, Person
+from outbox_simulation import Commands, simulate
 
 
 def details(luck: Random) -> Details:

@@ -7,13 +7,13 @@ from random import Random
 from typing import Any
 
 from cosmos_outbox import Aggregate, Origin
-from cosmos_outbox.testing import simulate
 from examples.imports.accepting import Imports
 from examples.imports.file import SourceFile
 from examples.imports.jobs import Jobs, count_rows
 from examples.imports.service import service
 from examples.imports.task import ImportTask, NotTaken
 from examples.imports.tests.memory_files import MemoryFiles
+from outbox_simulation import simulate
 
 ORIGIN = Origin("request-1")
 CSV = b"name\nJohn\n"

@@ -8,13 +8,13 @@ from random import Random
 from typing import Any
 
 from cosmos_outbox import Aggregate
-from cosmos_outbox.testing import Commands, simulate
 from examples.orders.errors import OrderError
 from examples.orders.events import Line
 from examples.orders.gift import Gift, NewGift
 from examples.orders.order import NewOrder, Order
 from examples.orders.service import service
 from examples.orders.tests.changes import ORIGIN
+from outbox_simulation import Commands, simulate
 
 RIBBON = Line(sku="ribbon", quantity=1)
 

@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from cosmos_outbox import SubscriberService
-from cosmos_outbox.testing import Publishes, simulate
 from examples.subscriber.service import blind, service
+from outbox_simulation import Publishes, simulate
 
 
 def told(action: str, luck: Random, *properties: str) -> tuple[str, Mapping[str, str]]:

@@ -13,16 +13,16 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregate import STORED, Aggregate
 from cosmos_outbox.outbox.deadlines import CAUSE
 from cosmos_outbox.testing import Message
-from cosmos_outbox.testing.deriving.found import Document, LeftBehind, StoredChange, TakenMessage
-from cosmos_outbox.testing.deriving.reactions import reaction
-from cosmos_outbox.testing.deriving.resting_world import still_due
-from cosmos_outbox.testing.deriving.rules import broken
-from cosmos_outbox.testing.deriving.service_world import sources, stored_event
-from cosmos_outbox.testing.judging.violation import Violation
 from cosmos_outbox.wiring.declared import EffectOf
 from cosmos_outbox.wiring.reactions import ReactionOf
 from cosmos_outbox.wiring.service import Service
 from examples.checkout.tests.at_rest import agree
+from outbox_simulation.deriving.found import Document, LeftBehind, StoredChange, TakenMessage
+from outbox_simulation.deriving.reactions import reaction
+from outbox_simulation.deriving.resting_world import still_due
+from outbox_simulation.deriving.rules import broken
+from outbox_simulation.deriving.service_world import sources, stored_event
+from outbox_simulation.judging.violation import Violation
 
 
 def left_behind(

@@ -22,11 +22,11 @@ from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.canonical import as_sent
 from cosmos_outbox.testing import LocalAzure, Message, Program
-from cosmos_outbox.testing.deriving.service_world import stored_event
-from cosmos_outbox.testing.judging.violation import Violation
 from devstack.testing import Process, Service
 from examples.checkout.payment import payment_of
 from examples.checkout.tests.at_rest import SUPPLY
+from outbox_simulation.deriving.service_world import stored_event
+from outbox_simulation.judging.violation import Violation
 from tests.support.paths import ROOT
 from tests.torture.checkout.judged import judge, late_by, left_behind
 from tests.torture.checkout.receiver import Receiver

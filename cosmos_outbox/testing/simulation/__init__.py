@@ -1,1 +1,0 @@
-"""The real code under a simulated Azure in virtual time: one seed, one run, the same each time."""

@@ -1,0 +1,40 @@
+"""Runs a whole service under simulated faults, seed after seed, and judges it by what it declares.
+
+=============  ======================================================================
+``simulate``   runs the service, in one line of a test
+``Commands``   what its users do
+``Release``    the service as its last release has it, which is replaced in the run
+``Publishes``  what another team publishes, for a service that only subscribes
+=============  ======================================================================
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from outbox_simulation.deriving.commands import Commands, Release
+    from outbox_simulation.publishes import Publishes
+    from outbox_simulation.simulating import simulate
+
+__all__ = ["Commands", "Publishes", "Release", "simulate"]
+
+_HOME = {
+    "Commands": "deriving.commands",
+    "Publishes": "publishes",
+    "Release": "deriving.commands",
+    "simulate": "simulating",
+}
+"""The module of each name: pytest loads the options of this package before it rewrites what asserts."""
+
+if not TYPE_CHECKING:  # to a type checker a name that is not imported above is an error
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

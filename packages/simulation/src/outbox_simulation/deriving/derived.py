@@ -1,0 +1,106 @@
+"""A service and its users, as a simulated world takes them: nothing of it is written for the test but the commands."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
+from cosmos_outbox.inbox.effect import Effect
+from cosmos_outbox.inbox.errors import EffectAway, EffectNotDone, NotApplied
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.wiring.declared import EffectOf
+from cosmos_outbox.wiring.service import Service, Wired
+from outbox_simulation.deriving.commands import Calls, Commands, Release
+from outbox_simulation.deriving.forms import Form
+from outbox_simulation.engine.subject import SimulatedClient
+
+
+@dataclass
+class Asked:
+    """The ids of the events that an effect was asked for."""
+
+    run: Effect
+    events: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    """What ended it that no effect is to raise."""
+
+    async def __call__(self, event: Event) -> None:
+        """Run the effect."""
+        self.events.append(event.id)
+        try:
+            await self.run(event)
+        except EffectAway:
+            raise
+        except EffectNotDone as error:
+            if isinstance(error.__cause__, NotApplied):  # of a version that this one does not know
+                self.events.remove(event.id)
+            raise
+        except Exception as error:
+            self.failures.append(f"{event.action} {event.sequence} of {event.aggregate}: {error!r}")
+            raise
+
+
+@dataclass(frozen=True)
+class DerivedSubject:
+    """See :class:`outbox_simulation.engine.subject.Subject`."""
+
+    service: Service
+    commands: Sequence[Commands[Any] | Calls]
+    asked: Mapping[str, Asked]
+    read_models: Sequence[str] = ()
+    errors: Mapping[type[Exception], int] = field(default_factory=dict)
+    forms: list[Form] = field(default_factory=list)
+    """What was stored in the end."""
+    before: Service | None = None
+    earlier: Mapping[str, Commands[Any]] = field(default_factory=dict)
+    """What the users of the release before do, by the type of the aggregates."""
+
+    @property
+    def act(self) -> Callable[[SimulatedClient], Awaitable[None]]:
+        """One thing that a client wants."""
+        return self._act
+
+    @property
+    def known(self) -> set[str]:
+        """The types of documents that last: what the outbox keeps for itself is not among them."""
+        own = self.service.own.aggregates if self.service.own else ()
+        return {EVENT_TYPE, *(each.aggregate_type for each in self.service.aggregates), *own}
+
+    async def _act(self, client: SimulatedClient) -> None:
+        chosen = client.chance.choice(self.commands)
+        if isinstance(chosen, Calls):
+            await chosen.act(client)
+            return
+
+        def here(wired: Wired) -> Commands[Any]:
+            is_before = wired.service is self.before
+            return self.earlier.get(chosen.kind.aggregate_type, chosen) if is_before else chosen
+
+        await chosen.act(client, here)
+
+
+def subject(
+    service: Service, commands: Sequence[Commands[Any] | Calls], before: Release | None = None
+) -> DerivedSubject:
+    """Of one run: what its effects are asked for is written down."""
+    asked: dict[str, Asked] = {}
+    earlier = {} if before is None else {each.kind.aggregate_type: each for each in before.commands}
+    return DerivedSubject(
+        _writes_down(service, asked), commands, asked,
+        before=None if before is None else _writes_down(before.service, asked), earlier=earlier,
+    )  # fmt: skip
+
+
+def _writes_down(service: Service, asked: dict[str, Asked]) -> Service:
+    """The same, and what each of its effects is asked for is written down, in any version of it."""
+    copy = replace(service)
+    for each in service.subscribers:
+        if isinstance(each, EffectOf):
+            known = asked.setdefault(each.name, Asked(each.run))
+            copy.subscribers.append(each.running(replace(known, run=each.run)))
+        else:
+            copy.subscribers.append(each)
+    copy.erasables.extend(service.erasables)
+    # What the user's code gets from his own object is what the process has.
+    object.__setattr__(copy, "_per_process", service._per_process)  # noqa: SLF001
+    return copy

@@ -1,0 +1,36 @@
+"""What a webhook's receiver reads at the service's API when a notice comes: the aggregate, no older than the read.
+
+The read goes through an instance of the API, and meets what befalls that: then the receiver does not know.
+"""
+
+import asyncio
+import random
+
+from outbox_simulation.engine.deployment import Deployment
+from outbox_simulation.engine.posts import NotRead
+from outbox_simulation.engine.subject import ReadOne
+from outbox_simulation.judging.records import FinallyListed
+
+_PATIENCE_SECONDS = 5.0
+"""Of httpx, unless it is told otherwise."""
+
+
+class AggregateReads:
+    """Of one run."""
+
+    def __init__(self, deployment: Deployment, read: ReadOne, chance: random.Random) -> None:
+        self._deployment, self._read, self._chance = deployment, read, chance
+
+    async def __call__(self, aggregate: str) -> FinallyListed | None:
+        """None: it is gone. Raises NotRead."""
+        api = self._deployment.any_api(self._chance)
+        if api is None:
+            raise NotRead("no instance takes requests")
+        work = self._deployment.ground.loop.begin(api.instance, self._read(api.wired, aggregate))
+        done, _ = await asyncio.wait({work}, timeout=_PATIENCE_SECONDS)
+        if not done:
+            raise NotRead("no answer in time")
+        error = work.exception()
+        if error is not None:
+            raise NotRead(repr(error)) from error
+        return work.result()

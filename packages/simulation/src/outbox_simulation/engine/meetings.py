@@ -1,0 +1,215 @@
+"""Failures that meet: what befalls one aggregate within seconds of something that matters to it.
+
+A story begins with a commit, with a change of what is parked, or with a message that a subscriber never gets. Its own
+answer may be lost; then the requests that go to the same aggregate meet one trouble after the other, and its replicas
+stand still at a moment before. What a story is, chance draws anew each time. Who has just parked events may be struck.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from outbox_simulation.engine.http import SentRequest
+from outbox_simulation.engine.loop import Loop
+from outbox_simulation.engine.trace import RunTrace
+
+COMMIT, PARKING, THEFT = "meet.commit", "meet.parking", "meet.theft"
+MOMENTS = (COMMIT, PARKING, THEFT)
+"""What a story can begin with."""
+
+_BEGINS: Mapping[str, float] = {COMMIT: 0.2, PARKING: 0.3, THEFT: 0.7}
+"""Of these moments."""
+_FIRST_BEGINS = 0.5
+"""Of the first commits of an aggregate: nobody has seen it yet."""
+_OWN = (None, None, "lost_after", "timed_out")
+"""What befalls the request that the story begins with."""
+_TROUBLES = ("behind", "behind", "throttled", "unavailable", "no_connection", "lost_after")
+_MOST_REQUESTS = 4
+_LONGEST_TROUBLE_SECONDS = 8.0
+_LAGS = 0.7
+"""Of the stories: the replicas stand still at their end."""
+_STEALS = 0.3
+"""Of the stories that begin with a commit."""
+_LONGEST_LAG_SECONDS = 45.0
+_STOOD_SECONDS = 8.0
+"""So long before the story the replicas stopped, at most."""
+_STRUCK = 0.6
+"""Of those who have just parked something."""
+_SOON_SECONDS = 4.0
+
+
+@dataclass(eq=False)
+class _Trouble:
+    """The next so many requests meet it, or all of so many seconds."""
+
+    kind: str
+    requests: int = 0
+    seconds: float = 0.0
+    until: float | None = None
+    """Known from its first request on."""
+
+    def meets(self, now: float) -> bool:
+        """Whether a request meets it now."""
+        if self.requests:
+            self.requests -= 1
+            return True
+        if self.until is None:
+            self.until = now + self.seconds
+        return now < self.until
+
+
+@dataclass(eq=False)
+class _Story:
+    about: str
+    """The aggregate's id, or the path of the container: requests that name it are of this story."""
+    stands: float
+    """The moment that the replicas show."""
+    until: float
+    troubles: list[_Trouble] = field(default_factory=list)
+    lags: bool = False
+    steals: bool = False
+    """Whether a subscriber never gets one message of the aggregate."""
+
+
+Strike = Callable[[random.Random, str], Awaitable[None]]
+"""Strike the process of this name, in one way or another."""
+
+
+class Meetings:
+    """The stories of one run."""
+
+    def __init__(  # noqa: PLR0913 - what a story touches
+        self,
+        moments: frozenset[str],
+        chance: random.Random,
+        trace: RunTrace,
+        loop: Loop,
+        *,
+        feed: str,
+        parked: str,
+        strike: Strike,
+    ) -> None:
+        """``feed`` and ``parked``: the containers of the aggregates, and of what is parked."""
+        self._moments = moments
+        self._chance = chance
+        self._trace = trace
+        self._loop = loop
+        self._feed, self._parked = f"/colls/{feed}/docs", f"/colls/{parked}/docs"
+        self._strike = strike
+        self._stories: list[_Story] = []
+        self._struck: set[asyncio.Task[None]] = set()
+        self._known: set[str] = set()
+        self._over = False
+
+    async def end(self) -> None:
+        """No story goes on, none begins, and whoever was struck is there again."""
+        self._over = True
+        self._stories.clear()
+        if self._struck:
+            await asyncio.wait(self._struck)
+
+    # -- what the store asks
+
+    def befalls(self, request: SentRequest, who: str) -> str | None:
+        """What befalls a request that is sent now by this process; it may begin a story."""
+        if self._over:
+            return None
+        found = self._trouble(request)
+        if found is None and request.kind == "batch":
+            if COMMIT in self._moments and self._feed in request.path:
+                about = request.headers.get("x-ms-documentdb-partitionkey", "").strip('[]"')
+                return self._begin(COMMIT, about)
+            if PARKING in self._moments and self._parked in request.path:
+                return self._begin(PARKING, self._parked, who)
+        return found
+
+    def lag_seconds(self, request: SentRequest) -> float | None:
+        """How far the replicas are behind that answer; None: as they happen to be."""
+        now = self._loop.time()
+        for story in self._stories:
+            if story.lags and story.about in request.goes_to and now < story.until:
+                return now - story.stands
+        return None
+
+    def hold(self, about: str, stands: float, seconds: float) -> None:
+        """The replicas that answer about this stand still at that moment, for so long from now on."""
+        self._stories.append(_Story(about, stands, self._loop.time() + seconds, lags=True))
+        self._trace.note("story", about, f"the replicas stand still for {seconds:.1f} s")
+
+    # -- what the broker asks and tells
+
+    def steals(self, aggregate: str) -> bool:
+        """Whether somebody else gets the message of this aggregate that the topic takes now."""
+        now = self._loop.time()
+        for story in self._stories:
+            if story.about == aggregate and story.steals and now < story.until:
+                story.steals = self._chance.random() < 0.5
+                return not story.steals
+        return False
+
+    def stolen(self, aggregate: str) -> None:
+        """A subscriber never gets a message of this aggregate, or late."""
+        if THEFT in self._moments and not self._over:
+            self._begin(THEFT, aggregate)
+
+    # -- stories
+
+    def _trouble(self, request: SentRequest) -> str | None:
+        now = self._loop.time()
+        self._stories = [each for each in self._stories if now < each.until]
+        for story in self._stories:
+            if story.about not in request.goes_to:
+                continue
+            while story.troubles:
+                if story.troubles[0].meets(now):
+                    return story.troubles[0].kind
+                story.troubles.pop(0)
+        return None
+
+    def _begin(self, moment: str, about: str, who: str = "") -> str | None:
+        chance = self._chance
+        share = _FIRST_BEGINS if moment == COMMIT and about not in self._known else _BEGINS[moment]
+        self._known.add(about)
+        if not about or chance.random() >= share or any(each.about == about for each in self._stories):
+            return None
+        now = self._loop.time()
+        most = 1 if moment == THEFT else 2
+        story = _Story(
+            about,
+            stands=now - chance.choice([0.01, chance.uniform(0.0, _STOOD_SECONDS)]),
+            until=now + chance.uniform(1.0, _LONGEST_LAG_SECONDS),
+            troubles=[self._drawn() for _ in range(chance.randint(0, most))],
+            lags=chance.random() < _LAGS,
+            steals=moment == COMMIT and chance.random() < _STEALS,
+        )
+        self._stories.append(story)
+        own = chance.choice(_OWN) if moment != THEFT else None
+        told = [
+            own or "",
+            *(f"{each.kind} x{each.requests or f'{each.seconds:.1f} s'}" for each in story.troubles),
+        ]
+        told += ["the replicas stand still"] if story.lags else []
+        told += ["a message is stolen"] if story.steals else []
+        self._trace.note("story", about, f"after a {moment[5:]}: {', '.join(filter(None, told))}")
+        if moment == PARKING and chance.random() < _STRUCK:
+            self._later(who)
+        return own
+
+    def _drawn(self) -> _Trouble:
+        kind = self._chance.choice(_TROUBLES)
+        if self._chance.random() < 0.5:
+            return _Trouble(kind, requests=self._chance.randint(1, _MOST_REQUESTS))
+        return _Trouble(kind, seconds=self._chance.uniform(0.1, _LONGEST_TROUBLE_SECONDS))
+
+    def _later(self, who: str) -> None:
+        seconds = self._chance.uniform(0.0, _SOON_SECONDS)
+
+        async def strike() -> None:
+            await asyncio.sleep(seconds)
+            if not self._over:
+                await self._strike(self._chance, who)
+
+        task = self._loop.create_task(strike(), context=self._loop.outside())
+        self._struck.add(task)
+        task.add_done_callback(self._struck.discard)

@@ -1,0 +1,267 @@
+"""Each seed draws its own mix: which kinds of faults there are at all, how often, page sizes, partitions, skew.
+
+A mix finds what one average never does: where everything fails a little, nothing fails for long. How often a kind
+happens is drawn for that kind alone, so a plan with fewer kinds is the same plan in all else.
+"""
+
+import random
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+
+from cosmos_outbox.settings.transports import Name
+from outbox_simulation.engine.befalls import CALM, Befalls
+from outbox_simulation.engine.meetings import MOMENTS, PARKING
+from outbox_simulation.engine.reaching import settings_over
+from outbox_simulation.engine.store import StoreFaults
+
+STORE = (
+    "no_connection",
+    "lost_before",
+    "lost_after",
+    "silent",
+    "throttled",
+    "unavailable",
+    "timed_out",
+    "retry_with",
+    "write_forbidden",
+    "behind",
+    "slow",
+    "lag",
+)
+BUS = (
+    "refuse_one",
+    "refuse_mix",
+    "busy",
+    "quota",
+    "outage",
+    "lost_before",
+    "lost_after",
+    "cut",
+    "lock_lost",
+    "again",
+    "stolen",
+    "buried",
+)
+STRIKES = (
+    "crash",
+    "pause",
+    "deploy",
+    "split",
+    "lost lease",
+    "store away",
+    "bus away",
+    "skew",
+    "floods",
+    "others",
+    "discards",
+    "operators",
+    "host",
+    "rollout",
+    "sessions",
+    "triggers",
+    "lists",
+    "partner",
+)
+"""``floods``: many changes of one aggregate at once; ``others``: writers past the service; ``discards``: some of what
+the broker refuses is given up; ``operators``: two of them at once; ``host``: the Functions host relays; ``rollout``:
+another version is deployed; ``sessions``: with another number of them; ``triggers``: the host subscribes;
+``lists``: somebody leafs through them; ``partner``: a further destination.
+"""
+
+THEN = ("then.publish again", "then.restore", "then.days", "then.away")
+"""What is done when all is well: a run has one of them, or none."""
+
+AFTERWARDS = ("then.keys", "lost lease", *THEN)
+"""In this order: see :mod:`outbox_simulation.engine.afterwards`."""
+
+PLOTS = ("plot.again", "plot.moved", "plot.two hands", "plot.absent", "plot.alone")
+"""See :mod:`outbox_simulation.engine.plots`: a run has one of them, or none."""
+
+KINDS = frozenset(
+    [
+        *(f"store.{name}" for name in STORE),
+        *(f"bus.{name}" for name in BUS),
+        *STRIKES,
+        *MOMENTS,
+        *PLOTS,
+        *AFTERWARDS,
+    ],
+)
+
+NOT_OVER: Mapping[Name, Set[str]] = {
+    "storagequeue": {"bus.refuse_mix", "partner", "sessions"},
+    "webhook": {
+        # There are no queues, no locks and no subscribers; it is the only destination:
+        *("bus.stolen", "bus.lock_lost", "meet.theft", "partner", "plot.absent", "sessions", "triggers"),
+        # The receiver to copy looks at an aggregate when something of it comes; nothing goes through all of them, as a
+        # sweep does. Where the last event expired unsent, nobody would tell it:
+        "then.away",
+    },
+}
+"""What a transport has not, or the simulation has not over it."""
+
+_NEEDS = {"bus.refuse_one": "meet.parking", "bus.stolen": "meet.theft"}
+"""What a story begins with is there where the story is."""
+
+_LIKELIEST = {"slow": 0.03, "lag": 0.6, "silent": 0.004}
+_LIKELIEST_OF_BUS = {"outage": 0.006, "refuse_one": 0.12, "stolen": 0.1}
+_PLOTTED, _THEN = 0.6, 0.3
+"""Of the seeds."""
+_BY_THE_PAGE = 0.4
+_OF_PARTNER = {"PARTNER_SERVICEBUS": "Endpoint=sb://partner", "PARTNER_SERVICEBUS_TOPIC": "partner"}
+_SESSIONS = ["aggregate", "2", "4", "32"]
+_ANY = 0.02
+"""The largest share of requests that meet a fault of the store; of the kinds above another one."""
+
+
+_OVER_ANOTHER = 0.3
+"""Of the seeds: not over Service Bus."""
+
+
+def drawn_transport(seed: int, known: Sequence[Name]) -> Name:
+    """The seed's own, of those that a service is simulated over; the first is that of most seeds."""
+    chance = random.Random(f"{seed}:transport")  # noqa: S311 - no secret
+    return chance.choice(known[1:]) if known[1:] and chance.random() < _OVER_ANOTHER else known[0]
+
+
+@dataclass(frozen=True)
+class SimulationPlan:
+    """One run, before it runs. The same plan gives the same run."""
+
+    seed: int
+    faults: frozenset[str]
+    """The kinds that may happen, of ``KINDS``."""
+    aggregates: int = 8
+    """So many are alive at once, at most."""
+    seconds: float = 60.0
+    """When clients and faults end, in virtual time; then everything gets the time to end what it has begun."""
+    shuffled: bool = True
+    """Whether the seed picks among what is ready; else the first goes first."""
+    full: bool = False
+    """Whether the broker's SDK is the real one, over the wire; else it is doubled at the library's ports."""
+    transport: Name = "servicebus"
+
+    @classmethod
+    def drawn(
+        cls, seed: int, *, shuffled: bool = True, full: bool = False, transport: Name = "servicebus"
+    ) -> "SimulationPlan":
+        """The seed's own."""
+        chance = random.Random(f"{seed}:plan")  # noqa: S311 - no secret
+        share = chance.choice([0.15, 0.4, 0.7])
+        alone = sorted(KINDS - {*PLOTS, *THEN})
+        kinds = {kind: random.Random(f"{seed}:is {kind}").random() for kind in alone}  # noqa: S311 - no secret
+        faults = frozenset(kind for kind, drawn in kinds.items() if drawn < share)
+        for name, of, likely in (("plot", PLOTS, _PLOTTED), ("then", THEN, _THEN)):
+            one = random.Random(f"{seed}:{name}")  # noqa: S311 - no secret
+            faults |= {one.choice(of)} if one.random() < likely else set()
+        plan = cls(seed, faults - NOT_OVER.get(transport, set()), aggregates=chance.choice([2, 4, 8, 12]),
+                   shuffled=shuffled, full=full, transport=transport)  # fmt: skip
+        return replace(plan, seconds=chance.choice([30.0, 60.0, 90.0]))
+
+    def chance(self, of: str) -> random.Random:
+        """What is drawn for one purpose alone."""
+        return random.Random(f"{self.seed}:{of}")  # noqa: S311 - no secret
+
+    @property
+    def store(self) -> StoreFaults:
+        """What befalls requests to the store."""
+        chance = self.chance("lag seconds")
+        seconds = chance.choice([0.5, 5.0, 20.0])
+        return StoreFaults(
+            **{name: self._share(f"store.{name}", _LIKELIEST.get(name, _ANY)) for name in STORE},
+            lag_seconds=seconds,
+            longest_seconds=chance.choice([1.0, 6.0]),
+            near=chance.choice([1.0, 10.0, 30.0]),
+        )
+
+    @property
+    def bus(self) -> Befalls:
+        """What befalls the broker."""
+        shares = {name: self._share(f"bus.{name}", _LIKELIEST_OF_BUS.get(name, 0.06)) for name in BUS}
+        if not any(shares.values()):
+            return CALM
+        return Befalls(**shares, longest_way_seconds=self.chance("ways").choice([0.01, 0.1, 3.0]))
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Of the service, in its environment."""
+        chance = self.chance("settings")
+        return settings_over(self.transport) | {
+            "RELAY_MAX_ITEMS": chance.choice(["1", "3", "10", "100"]),
+            "RELAY_POLL_DELAY_MS": "2000",
+            "RELAY_SEND_SECONDS": chance.choice(["10", "60"]),
+            "SERVICEBUS_SESSIONS": chance.choice(_SESSIONS),
+            **(_OF_PARTNER if self.partner else {}),
+            "WEBHOOK_SECONDS": chance.choice(["1", "4", "10"]),
+            "WEBHOOK_CONCURRENCY": chance.choice(["1", "8"]),
+            "WEBHOOK_RATE": chance.choice(["0", "0", "50"]),
+        }
+
+    @property
+    def settings_after(self) -> dict[str, str] | None:
+        """Of the version that is deployed in the middle of the run; None: none is."""
+        if self.faults.isdisjoint({"rollout", "sessions"}):
+            return None
+        chance, before = self.chance("settings after"), self.settings
+        after = before | {
+            "RELAY_MAX_ITEMS": chance.choice(["1", "3", "10", "100"]),
+            "RELAY_POLL_DELAY_MS": chance.choice(["500", "2000", "4000"]),
+        }
+        others = [each for each in _SESSIONS if each != before["SERVICEBUS_SESSIONS"]]
+        number, seconds = chance.choice(others), chance.choice(["10", "60"])
+        after |= {"SERVICEBUS_SESSIONS": number} if "sessions" in self.faults else {}
+        return after | ({"RELAY_SEND_SECONDS": seconds} if self.no_relay_meanwhile else {})
+
+    @property
+    def no_relay_meanwhile(self) -> bool:
+        """Whether another number of sessions is deployed as docs/use/messages.md says; else side by side."""
+        return "sessions" in self.faults and self.chance("no relay").random() < _BY_THE_PAGE
+
+    @property
+    def partner(self) -> bool:
+        """Whether there is a further destination. The host runs its own relay alone, and nobody writes for it."""
+        return "partner" in self.faults and "others" not in self.faults and not self.full and self.hosts < 2
+
+    @property
+    def duplicate_window_seconds(self) -> float:
+        """Of the topic: in some runs what is sent again comes after its end."""
+        return self.chance("window").choice([20.0, 60.0, 600.0])
+
+    @property
+    def discards(self) -> bool:
+        """Whether some of what the broker refuses is given up."""
+        return not self.faults.isdisjoint({"discards", PARKING})
+
+    @property
+    def operators(self) -> int:
+        """How many are at work at once."""
+        return 1 if self.faults.isdisjoint({"operators", PARKING, "plot.two hands"}) else 2
+
+    @property
+    def hosts(self) -> int:
+        """In the place of how many relay workers the Functions host runs the relay's trigger."""
+        if "plot.alone" in self.faults:
+            return 2
+        return self.chance("hosts").choice([1, 1, 2]) if "host" in self.faults else 0
+
+    @property
+    def subscriber_hosts(self) -> int:
+        """In the place of how many subscriber workers the Functions host runs the subscribers' triggers."""
+        return self.chance("triggers").choice([1, 1, 2]) if "triggers" in self.faults else 0
+
+    @property
+    def partitions(self) -> int:
+        """Physical ones of each container, to begin with."""
+        return self.chance("partitions").choice([1, 1, 2, 3])
+
+    def __str__(self) -> str:
+        return (
+            f"seed {self.seed}: {self.seconds:g} s, {self.aggregates} aggregates, {self.partitions} partition(s), "
+            f"{'shuffled' if self.shuffled else 'first in, first out'}{', full form' if self.full else ''}"
+            f"{'' if self.transport == 'servicebus' else f', over {self.transport}'}; "
+            f"{', '.join(sorted(self.faults)) or 'no faults'}"
+        )
+
+    def _share(self, kind: str, most: float) -> float:
+        there = {kind, _NEEDS.get(kind, kind)} & self.faults
+        return self.chance(kind).uniform(most / 10, most) if there else 0.0

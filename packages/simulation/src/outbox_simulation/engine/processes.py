@@ -1,0 +1,211 @@
+"""The processes of a service, each one an instance: the API, the workers of the relay and of the subscribers.
+
+All of it is the deployed code. A process that crashes or is deployed begins again, as one that knows nothing of before.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import count
+from uuid import UUID
+
+from cosmos_outbox.cosmos.store.client import CosmosClient, cosmos_client
+from cosmos_outbox.kernel import clock
+from cosmos_outbox.wiring.clients import Clients
+from cosmos_outbox.wiring.service import Service, Wired
+from outbox_simulation.engine.amqp_bus import AmqpBus
+from outbox_simulation.engine.befallen import Befallen
+from outbox_simulation.engine.bus import Bus
+from outbox_simulation.engine.instance import SimulatedInstance, current
+from outbox_simulation.engine.loop import Loop
+from outbox_simulation.engine.reaching import clients_of
+from outbox_simulation.engine.store import SimulatedStore
+from outbox_simulation.engine.trace import RunTrace
+from outbox_simulation.judging.history import History
+from outbox_simulation.judging.records import Ended
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+"""The time of day when a run begins."""
+
+KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
+"""The well-known key of the emulator."""
+
+_DEPLOYED_WITHIN_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Version:
+    """What a process is deployed with."""
+
+    service: Service
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What all processes stand on."""
+
+    loop: Loop
+    trace: RunTrace
+    history: History
+    store: SimulatedStore
+    bus: Befallen | AmqpBus
+    """The double of the quick form, or the broker of the full one."""
+    service: Service
+    """As it is deployed in the end."""
+    version: Version
+    """The one that processes begin with."""
+    others: Mapping[str, Bus] = field(default_factory=dict)
+    """What takes the events of other destinations, by its topic."""
+    ports: "count[int]" = field(default_factory=lambda: count(10_000))
+
+    def sources(self, chance: random.Random, skew: Callable[[], float], name: str) -> clock.Sources:
+        """A clock, ids and luck of one process. ``skew``: how many seconds its clock is ahead."""
+        loop = self.loop  # whose clock is the monotonic one, as in every process
+        return clock.Sources(
+            now=lambda: EPOCH + timedelta(seconds=loop.time() + skew()),
+            monotonic=loop.time,
+            new_id=lambda: UUID(int=chance.getrandbits(128), version=4),
+            random=chance,
+            machine=lambda: name,
+            secret=chance.randbytes,
+        )
+
+    def clients(self) -> Clients:
+        """Of one process: its own session, publisher and receivers."""
+
+        def cosmos(connection: object, credential: object) -> CosmosClient:
+            return cosmos_client(connection, credential, session=self.store.session())  # type: ignore[arg-type]  # as given
+
+        return replace(clients_of(self.bus, self.others), cosmos=cosmos)
+
+    def environment(self, version: Version) -> dict[str, str]:
+        """The settings of one process. The SDK shares state between clients of one address: each has its own.
+
+        The hosts are the same, as the names of leases begin with the host; the ports are not.
+        """
+        connection = f"AccountEndpoint=https://cosmos.invalid:{next(self.ports)}/;AccountKey={KEY};"
+        return {"COSMOS": connection, **version.settings}
+
+
+Work = Callable[[Wired, asyncio.Event], Awaitable[None]]
+"""What a process does until it is told to stop."""
+
+
+class SimulatedProcess:
+    """One place in a deployment: at any time one instance, or none that lives."""
+
+    def __init__(self, ground: Ground, name: str, work: Work, chance: random.Random) -> None:
+        self.name = name
+        self.skew = 0.0
+        self.version = ground.version
+        """What begins here from now on."""
+        self.halted = False
+        """Nothing begins here until somebody says so."""
+        self._ground = ground
+        self._work = work
+        self._chance = chance
+        self._begun = 0
+        self.begin()
+
+    @property
+    def lives(self) -> bool:
+        """Whether it takes requests."""
+        return self.instance.alive and not self._stop.is_set()
+
+    def begin(self) -> None:
+        """Begin as a new process, unless it is halted."""
+        if self.halted:
+            return
+        self._begun += 1
+        name = f"{self.name}.{self._begun}"
+        ground = self._ground
+        context = ground.loop.outside()
+        chance = random.Random(f"{name}:{self._chance.random()}")  # noqa: S311 - no secret
+        context.run(clock.use, ground.sources(chance, lambda: self.skew, name))
+        self.instance = SimulatedInstance(name, context)
+        self._stop = asyncio.Event()
+        service, environment = self.version.service, ground.environment(self.version)
+        self.wired = self.instance.within(lambda: service.wire(environment, ground.clients()))
+        self.instance.context.run(service.here, self.wired)
+        ground.trace.note("begins", instance=name)
+        self._running = ground.loop.begin(self.instance, self._run(self.wired, self._stop))
+
+    def crash(self) -> None:
+        """As SIGKILL does."""
+        self._ground.trace.note("crashes", instance=self.instance.name)
+        self._ground.loop.crash(self.instance)
+        self._ground.bus.ended(self.instance)
+
+    def pause(self, seconds: float) -> None:
+        """As SIGSTOP does, for so long."""
+        self._ground.trace.note("pauses", detail=f"for {seconds:.1f} s", instance=self.instance.name)
+        self._ground.loop.pause(self.instance, seconds)
+
+    async def deploy(self) -> None:
+        """Ask it to stop, and begin another."""
+        stopped = self.instance
+        await self.stop()
+        if stopped is self.instance:
+            self.begin()
+
+    async def stop(self) -> None:
+        """Ask it to stop; what does not in time is killed."""
+        self._ground.trace.note("stops", instance=self.instance.name)
+        stopped = self.instance
+        self._stop.set()
+        await asyncio.wait({self._running}, timeout=_DEPLOYED_WITHIN_SECONDS)
+        if stopped is self.instance:
+            self._ground.loop.crash(stopped)
+            self._ground.bus.ended(stopped)
+
+    def hand_over(self) -> None:
+        """Begin another at once, that takes what comes from now on; this one ends what it has in hand."""
+        self._ground.trace.note("stops", instance=self.instance.name)
+        self._stop.set()
+        self.begin()
+
+    async def _run(self, wired: Wired, stop: asyncio.Event) -> None:
+        loop, name = self._ground.loop, self.instance.name
+        try:
+            await self._work(wired, stop)
+            if stop.is_set():
+                return
+            why = "it returned"
+        except Exception as error:  # noqa: BLE001 - whatever ends a process
+            why = repr(error)
+        self._ground.trace.note("ends", detail=why, instance=name)
+        self._ground.history.add([Ended(at=loop.time(), instance=name, why=why)])
+
+
+async def serve_requests(wired: Wired, stop: asyncio.Event) -> None:
+    """As a server does: requests are begun in its instance from outside. Told to stop, it first ends those in hand."""
+    async with wired.resources:
+        await stop.wait()
+        instance = current.get()
+        assert instance is not None, "a process is one"
+        # Which of those that are done are still in memory is Python's affair, and none of a run's.
+        if in_hand := {each for each in instance.begun if not each.done()} - {asyncio.current_task()}:
+            await asyncio.wait(in_hand)
+
+
+async def relay(wired: Wired, stop: asyncio.Event) -> None:
+    """``cosmos-outbox relay``."""
+    from cosmos_outbox.worker import relay as worker  # noqa: PLC0415 - slow to import
+
+    await worker.run(wired, stop)
+
+
+async def subscribe(wired: Wired, stop: asyncio.Event, *, slots: int) -> None:
+    """``cosmos-outbox subscribe``."""
+    from cosmos_outbox.worker import subscriber as worker  # noqa: PLC0415 - slow to import
+
+    await worker.run(wired, stop, slots=slots)
+
+
+def subscriber(slots: int) -> Work:
+    """``cosmos-outbox subscribe`` with so many slots."""
+    return partial(subscribe, slots=slots)

@@ -1,0 +1,111 @@
+"""How a simulated process reaches its transport: by the service's own code, over what stands for the other side."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any
+
+from cosmos_outbox.outbox.cloud_events import CloudEvents
+from cosmos_outbox.outbox.publisher import Publisher
+from cosmos_outbox.settings.environment import Settings
+from cosmos_outbox.settings.transports import Name, StorageQueue, servicebus_of
+from cosmos_outbox.settings.webhook import Webhook
+from cosmos_outbox.wiring import storagequeue, webhook
+from cosmos_outbox.wiring.clients import Clients
+from cosmos_outbox.wiring.receiving import Queues, Received
+from outbox_simulation.engine import amqp_bus, posts, storage_queues
+from outbox_simulation.engine.amqp_bus import AmqpBus
+from outbox_simulation.engine.befallen import Befallen
+from outbox_simulation.engine.bus import Bus
+from outbox_simulation.engine.bus_client import queues as bus_queues
+from outbox_simulation.engine.bus_publisher import BusPublisher
+from outbox_simulation.engine.bus_queue import Rules
+from outbox_simulation.engine.loop import Loop
+from outbox_simulation.engine.posts import Posts, TakesPosts
+from outbox_simulation.engine.storage_queues import StorageQueues
+
+SETTINGS: Mapping[Name, Mapping[str, str]] = {
+    "servicebus": {"SERVICEBUS": amqp_bus.CONNECTION},
+    "storagequeue": {
+        "STORAGEQUEUE": storage_queues.CONNECTION,
+        "STORAGEQUEUE_CLAIMS": storage_queues.CONNECTION,
+    },
+    "webhook": {"WEBHOOK_URL": posts.URL, "WEBHOOK_SECRETS": posts.SECRET},
+}
+"""Of each transport that there is a double of."""
+
+_NO_WINDOW = Rules(duplicate_window_seconds=0.0)
+
+
+def settings_over(transport: Name) -> dict[str, str]:
+    """What a process's environment says of it."""
+    return {"TRANSPORT": transport, **SETTINGS[transport]}
+
+
+def other_side(
+    settings: Settings,
+    loop: Loop,
+    *subscriptions: str,
+    full: bool,
+    rules: Rules,
+    receiver: Callable[[], TakesPosts] | None,
+    **told: Any,
+) -> Befallen | AmqpBus:
+    """The double of the settings' transport; ``full``: the broker of Service Bus. ``receiver``: of a webhook."""
+    if isinstance(settings.transport, StorageQueue):
+        return StorageQueues(*subscriptions, rules=_NO_WINDOW, **told)
+    if isinstance(settings.transport, Webhook):
+        assert receiver is not None, "a service that is simulated over a webhook has a receiver"
+        return Posts(receiver(), rules=_NO_WINDOW, **told)
+    if full:
+        return AmqpBus(loop, servicebus_of(settings).topic, *subscriptions, rules=rules, **told)
+    return Bus(*subscriptions, rules=rules, **told)
+
+
+def clients_of(bus: Befallen | AmqpBus, others: Mapping[str, Bus]) -> Clients:
+    """What one process reaches it with. ``others``: the topics of other destinations."""
+    match bus:
+        case Bus():
+            return Clients(
+                publisher=lambda settings, source, _: BusPublisher(
+                    others.get(servicebus_of(settings).topic, bus),
+                    source=source,
+                    sessions=servicebus_of(settings).sessions,
+                ),
+                queues=lambda _settings, _resources, subscription: bus_queues(bus, subscription),
+            )
+        case StorageQueues():
+            return Clients(publisher=partial(_to_queues, bus), queues=partial(_from_queues, bus))
+        case Posts():
+            return Clients(publisher=partial(_to_receiver, bus))
+        case _:
+            return Clients()
+
+
+def _to_receiver(bus: Posts, settings: Settings, source: str, resources: AsyncExitStack) -> Publisher:
+    assert isinstance(settings.transport, Webhook)
+    service = CloudEvents(source, settings.event_schemas)
+    return webhook.publisher(settings.transport, settings, service, resources, bus.session())
+
+
+def _to_queues(bus: StorageQueues, settings: Settings, source: str, resources: AsyncExitStack) -> Publisher:
+    assert isinstance(settings.transport, StorageQueue)
+    service = CloudEvents(source, settings.event_schemas)
+    return storagequeue.publisher(settings.transport, settings, service, resources, bus.http)
+
+
+def _from_queues(
+    bus: StorageQueues, settings: Received, resources: AsyncExitStack, subscription: str
+) -> Queues:
+    assert isinstance(settings.transport, StorageQueue)
+    return storagequeue.queues(settings.transport, resources, subscription, bus.http)
+
+
+def import_all() -> None:
+    """What is imported late in a process is imported before the run: it opens files, and takes time."""
+    import azure.storage.blob.aio  # noqa: F401, PLC0415
+
+    from cosmos_outbox.servicebus import dead_letters, publisher, sessions  # noqa: F401, PLC0415
+    from cosmos_outbox.storagequeue import messages  # noqa: F401, PLC0415
+    from cosmos_outbox.webhook import publisher as webhooks  # noqa: F401, PLC0415
+    from cosmos_outbox.worker import relay, subscriber  # noqa: F401, PLC0415

@@ -1,0 +1,129 @@
+"""A storage account as the service has it: queues whose messages are hidden and come back, and blobs that are claimed.
+
+Nothing here waits or fails by chance: whoever asks brings the time, and what befalls a request is in
+:mod:`outbox_simulation.engine.storage_queues`. A message that was got is hidden, not gone; who holds its newest
+receipt may renew, delete or give it back. It is counted each time that it is got.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+FOR_EVER = -1
+"""The time to live of a message that never expires."""
+_SEVEN_DAYS = 604_800
+"""That of one of which nothing is said."""
+
+
+class Answers(Exception):
+    """The service answers with an error: its status and its word for it."""
+
+    def __init__(self, status: int, code: str) -> None:
+        super().__init__(f"{status} {code}")
+        self.status, self.code = status, code
+
+
+@dataclass(eq=False)
+class HeldMessage:
+    """A message in a queue."""
+
+    id: str
+    text: str
+    since: float
+    until: float
+    """When it expires."""
+    visible: float
+    """From then on anybody may get it."""
+    receipt: str = ""
+    """The newest one; empty: nobody ever got it."""
+    dequeued: int = 0
+
+
+@dataclass
+class StorageQueueInMemory:
+    """One queue."""
+
+    name: str
+    new_id: Callable[[], str]
+    messages: list[HeldMessage] = field(default_factory=list)
+
+    def put(self, text: str, now: float, *, ttl: int = _SEVEN_DAYS, hidden: float = 0.0) -> HeldMessage:
+        """At the end of the queue."""
+        until = float("inf") if ttl == FOR_EVER else now + ttl
+        held = HeldMessage(self.new_id(), text, now, until, now + hidden)
+        self.messages.append(held)
+        return held
+
+    def get(
+        self,
+        most: int,
+        now: float,
+        hidden: float,
+        order: Callable[[list[HeldMessage]], Iterable[HeldMessage]],
+    ) -> Sequence[HeldMessage]:
+        """So many of those that are visible. ``order``: whatever order the service gives them in."""
+        self._expire(now)
+        found = [*order([each for each in self.messages if each.visible <= now])][:most]
+        for each in found:
+            each.dequeued += 1
+            self._hide(each, now + hidden)
+        return found
+
+    def update(self, name: str, receipt: str, now: float, hidden: float) -> HeldMessage:
+        """Hide a message for so long from now on, under a new receipt. Raises Answers."""
+        held = self._held(name, receipt, now)
+        self._hide(held, now + hidden)
+        return held
+
+    def delete(self, name: str, receipt: str, now: float) -> HeldMessage:
+        """Raises Answers."""
+        held = self._held(name, receipt, now)
+        self.messages.remove(held)
+        return held
+
+    def count(self, now: float) -> int:
+        """How many there are, hidden ones too."""
+        self._expire(now)
+        return len(self.messages)
+
+    def _held(self, name: str, receipt: str, now: float) -> HeldMessage:
+        self._expire(now)
+        held = next((each for each in self.messages if each.id == name), None)
+        if held is None:
+            raise Answers(404, "MessageNotFound")
+        if held.receipt != receipt:
+            raise Answers(400, "PopReceiptMismatch")
+        return held
+
+    def _hide(self, held: HeldMessage, until: float) -> None:
+        held.visible, held.receipt = until, self.new_id()
+
+    def _expire(self, now: float) -> None:
+        if any(each.until <= now for each in self.messages):
+            self.messages = [each for each in self.messages if each.until > now]
+
+
+class StorageAccount:
+    """The queues and the blobs of one account. It makes a queue when it is first named, as a deployment has done."""
+
+    def __init__(self) -> None:
+        self.queues: dict[str, StorageQueueInMemory] = {}
+        self.blobs: dict[str, bytes] = {}
+        """By container and name, with a slash between them."""
+        self._numbers = count(1)
+
+    def queue(self, name: str) -> StorageQueueInMemory:
+        """By its name."""
+        return self.queues.setdefault(name, StorageQueueInMemory(name, lambda: f"n{next(self._numbers)}"))
+
+    def store(self, name: str, body: bytes, *, anew: bool) -> None:
+        """``anew``: over what may be there. Raises Answers."""
+        if name in self.blobs and not anew:
+            raise Answers(409, "BlobAlreadyExists")
+        self.blobs[name] = body
+
+    def read(self, name: str) -> bytes:
+        """Raises Answers."""
+        if name not in self.blobs:
+            raise Answers(404, "BlobNotFound")
+        return self.blobs[name]

@@ -1,0 +1,70 @@
+"""The Functions host around the subscribers' functions: their own code runs, and the host settles by what it raised.
+
+There is no retry but the transport's. Which messages a function gets, and when one comes again, is the trigger's:
+:mod:`outbox_simulation.engine.session_host` and :mod:`outbox_simulation.engine.queue_host`.
+"""
+
+import asyncio
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+from cosmos_outbox.wiring.service import Wired
+from cosmos_outbox.wiring.subscription import Subscription
+from outbox_simulation.engine.host import STOP_SECONDS, Host
+
+if TYPE_CHECKING:
+    from azure.functions.decorators.function_app import Function
+
+_TIMERS = {"watch_": 60.0, "sweep_": 600.0}
+
+
+@dataclass(kw_only=True)
+class SubscriberHost(Host, ABC):
+    """One that receives."""
+
+    environment: Mapping[str, str]
+    """Of its process: the decorators name settings."""
+
+    @abstractmethod
+    def listen(self, subscription: Subscription, function: "Function") -> Sequence[asyncio.Task[None]]:
+        """Begin to give its messages to the function. Told to stop, each task ends what it has in hand."""
+
+    async def run(self) -> None:
+        """Until it is told to stop."""
+        async with self.wired.resources:
+            works, timers = list[asyncio.Task[None]](), list[asyncio.Task[None]]()
+            with patch.dict(os.environ, self.environment):
+                functions = _functions(self.wired)
+                for name, each in self.wired.subscriptions.items():
+                    function = name.replace("-", "_")
+                    works += self.listen(each, functions[function])
+                    timers += [
+                        asyncio.create_task(
+                            self.every(seconds, functions[kind + function].get_user_function())
+                        )
+                        for kind, seconds in _TIMERS.items()
+                        if kind + function in functions
+                    ]
+            await self.stop.wait()
+            for timer in timers:
+                timer.cancel()
+            await asyncio.wait([*works, *timers], timeout=STOP_SECONDS)
+            for work in works:
+                work.cancel()
+            await asyncio.wait(works)
+
+
+def _functions(wired: Wired) -> "Mapping[str, Function]":
+    """The subscribers' functions, by their names."""
+    import azure.functions as func  # noqa: PLC0415 - of an extra
+
+    from cosmos_outbox.functions.subscription import subscription_functions  # noqa: PLC0415
+
+    app = func.FunctionApp()
+    for each in wired.service.subscribers:
+        app.register_functions(subscription_functions(wired.service, each))
+    return {str(each.get_function_name()): each for each in app.get_functions()}

@@ -1,0 +1,67 @@
+"""A violation is told as short as it gets in bounded time: a page to read, and a picture in a file beside it.
+
+The page says how to run again what it tells, and whether the time was over before nothing shorter was left to try.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from outbox_simulation.engine.chart import chart
+from outbox_simulation.engine.plan import SimulationPlan
+from outbox_simulation.engine.shrink import MOST_RUNS, shrink
+from outbox_simulation.engine.story import Story, page
+from outbox_simulation.engine.world import SimulatedRun
+from outbox_simulation.judging.violation import Violation
+
+FOLDER = Path(".simulated")
+"""Where the pictures go."""
+
+SHRINKING_SECONDS = 120.0
+"""For one violation."""
+
+
+@dataclass(frozen=True)
+class Telling:
+    """How a violation is told."""
+
+    run: Callable[[SimulationPlan], SimulatedRun]
+    command: Callable[[SimulationPlan], str]
+    """The command that runs this plan again."""
+    most_runs: int = MOST_RUNS
+    seconds: float = SHRINKING_SECONDS
+    """For the search of the shortest story; 0: it is told as it is."""
+    folder: Path = FOLDER
+
+    def __call__(self, plan: SimulationPlan, rule: str | None = None) -> str | None:
+        """The page of a plan that breaks this rule, or any; None: it breaks none."""
+        until = time.monotonic() + self.seconds
+        most_runs = self.most_runs if self.seconds else 1
+        best: SimulatedRun | None = None
+
+        def again(smaller: SimulationPlan) -> Violation | None:
+            nonlocal best, rule
+            result = self.run(smaller)
+            found = next((each for each in result.violations if rule in (None, each.rule)), None)
+            if found is not None:
+                best, rule = result, found.rule
+            return found
+
+        short = shrink(plan, again, most_runs=most_runs, has_time=lambda: time.monotonic() < until)
+        if short is None or best is None:
+            return None
+        story = Story(
+            short.violation,
+            plan.seed,
+            self.command(short.plan),
+            str(short.plan),
+            best.trace.steps,
+            short.confirmed,
+        )
+        self.folder.mkdir(parents=True, exist_ok=True)
+        picture = self.folder / f"seed-{plan.seed}{'-full' if plan.full else ''}.svg"
+        picture.write_text(chart(story))
+        why = "" if short.ended else ", then its time was over: there may be a shorter one"
+        search = f"the shortest story of {short.runs} run(s){why}" if self.seconds else "as it is"
+        return "\n".join([page(story), "", f"length      {search}", f"picture     {picture}"])

@@ -1,0 +1,142 @@
+"""What the judges are told of the store is read from the requests that it carried out: nothing is missed or doubled."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from outbox_simulation.engine.bus_queue import Taken
+from outbox_simulation.engine.http import SentRequest, StoreResponse
+from outbox_simulation.judging.entries import NOT_APPLIED
+from outbox_simulation.judging.history import History
+from outbox_simulation.judging.records import HandedOut, SeenEntry, Stored
+from outbox_simulation.judging.violation import Violation
+
+
+class Watcher:
+    """Writes down events as they are committed, and entries as they are written."""
+
+    def __init__(self, history: History, *, feed: str, entries: frozenset[str]) -> None:
+        self._history = history
+        self._feed, self._entries = f"/colls/{feed}/docs", tuple(f"/colls/{each}/docs" for each in entries)
+        self.newest = 0.0
+        """When something was written last."""
+        self._taken = 0
+        self._reached: dict[str, float] = {}
+        """By aggregate, up to which event its entry goes; a deleted one has every event."""
+        self._aside: set[str] = set()
+        """The messages that were set aside."""
+        self.wrong: list[Violation] = []
+        """Messages that are done with, and whose events are in no entry; and what others saw at once."""
+
+    def saw(self, at: float, request: SentRequest, response: StoreResponse) -> None:
+        """A request was carried out."""
+        if request.method not in ("POST", "PUT") or response.status >= 300 or response.status == 207:
+            return
+        if b'"setAside"' in request.body:
+            self._aside |= {str(each.get("messageId")) for each in written(request)}
+        of_feed, of_entries = self._feed in request.path, any(each in request.path for each in self._entries)
+        if not (of_feed or of_entries) or "x-ms-documentdb-isquery" in request.headers:
+            return
+        for document in written(request):
+            if of_feed and _is_event(document):
+                self.newest = at
+                self._history.add([_stored(at, document)])
+            elif of_entries and document.get("type") == "entry":
+                self.newest = at
+                entry = _shown(at, document)
+                self._history.add([entry])
+                reached = float("inf") if entry.data is None else entry.sequence
+                self._reached[entry.aggregate] = max(reached, self._reached.get(entry.aggregate, 0.0))
+
+    def completed(self, aggregate: str, event: str, deleted: str | None) -> None:
+        """The one subscription's message of this event is done with. ``deleted``: the action of a last event."""
+        stored = self._history.stored
+        if event not in stored or event in self._aside:
+            return
+        sequence, reached = stored[event].sequence, self._reached.get(aggregate, 0.0)
+        gone = any(each.action == deleted for each in stored.values() if each.aggregate == aggregate)
+        if reached < sequence and not gone:
+            self.wrong.append(Violation(NOT_APPLIED, f"{aggregate}: {sequence}, the entry is at {reached:g}"))
+
+    def passed(self, taken: list[Taken], reached: Mapping[str, float] | None = None) -> None:
+        """What the topic has taken till now is none of the judges'. ``reached``: how far the entries are, then."""
+        self._taken = len(taken)
+        if reached is not None:
+            self._reached = dict(reached)
+
+    def reached(self) -> Mapping[str, float]:
+        """By aggregate, up to which event its entry goes."""
+        return dict(self._reached)
+
+    def received(self, taken: list[Taken]) -> None:
+        """What the topic has taken since the last call, as a subscriber would get it who misses nothing."""
+        for each in taken[self._taken :]:
+            self.newest = max(self.newest, each.at)
+            self._history.add([handed_out(each)])
+        self._taken = len(taken)
+
+
+def written(request: SentRequest) -> Iterator[Mapping[str, Any]]:
+    """The documents that a request writes whole."""
+    body = json.loads(request.body or b"{}")
+    if request.kind != "batch":
+        yield body
+        return
+    for operation in body:
+        if operation.get("operationType") in ("Create", "Upsert", "Replace"):
+            yield operation.get("resourceBody") or {}
+
+
+def _is_event(document: Mapping[str, Any]) -> bool:
+    """One that the service can have written: others write anything."""
+    data = document.get("data")
+    return (
+        document.get("type") == "domainEvent"
+        and isinstance(data, dict)
+        and {"action", "sequence"} <= data.keys()
+    )
+
+
+def _stored(at: float, document: Mapping[str, Any]) -> Stored:
+    data = document["data"]
+    sequence = data.get("sequence")
+    return Stored(
+        at=at,
+        event=data["id"],
+        aggregate=document["partitionKey"],
+        action=data["action"],
+        sequence=sequence if isinstance(sequence, int) else -1,
+        body=dict(data),
+    )
+
+
+def _shown(at: float, item: Mapping[str, Any]) -> SeenEntry:
+    return SeenEntry(
+        at=at,
+        aggregate=item["id"],
+        sequence=item["lastSequence"],
+        event=item["lastEventId"],
+        applied_at=item["appliedAt"],
+        data=item["data"],
+    )
+
+
+def handed_out(taken: Taken) -> HandedOut:
+    """What a subscriber gets who misses nothing."""
+    message, subject = taken.sent.message, taken.sent.subject
+    body = json.loads(message.body)
+    sequence = (body if subject is None else message.properties).get("sequence")
+    unsequenced = not isinstance(sequence, int) if subject is None else "unsequenced" in message.properties
+    return HandedOut(
+        at=taken.at,
+        broker_number=taken.number,
+        delivery_count=0,
+        lock="",
+        message_id=message.id,
+        aggregate=taken.sent.aggregate,
+        session=taken.sent.session,
+        subject=str(body.get("action")) if subject is None else subject,
+        sequence=sequence if isinstance(sequence, int) else -1,
+        unsequenced=unsequenced,
+        body=body,
+    )

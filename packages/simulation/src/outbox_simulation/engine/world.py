@@ -1,0 +1,316 @@
+"""A whole deployment in one loop: it works, things befall it, then it gets the time to end what it has begun."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import nullcontext
+from contextvars import copy_context
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+
+from cosmos_outbox.kernel import clock
+from devstack.cosmos.in_memory import CosmosInMemory, in_memory
+from outbox_simulation.engine import sdk_clock
+from outbox_simulation.engine.afterwards import Afterwards
+from outbox_simulation.engine.aggregate_reads import AggregateReads
+from outbox_simulation.engine.amqp_bus import AmqpBus
+from outbox_simulation.engine.bus_queue import Rules
+from outbox_simulation.engine.deployment import Deployment, Size, import_host
+from outbox_simulation.engine.ids_of_users import ids_by_luck
+from outbox_simulation.engine.last_look import LastLook, drain
+from outbox_simulation.engine.lists import ListReader
+from outbox_simulation.engine.lists_at_rest import ListsAtRest
+from outbox_simulation.engine.log_lines import logged_to
+from outbox_simulation.engine.loop import Loop, Stuck
+from outbox_simulation.engine.meetings import Meetings
+from outbox_simulation.engine.operator import SimulatedOperator
+from outbox_simulation.engine.partner import SimulatedPartner, declared
+from outbox_simulation.engine.past_the_service import PastTheService
+from outbox_simulation.engine.plan import SimulationPlan
+from outbox_simulation.engine.plots import Plots
+from outbox_simulation.engine.posts import Posts
+from outbox_simulation.engine.processes import EPOCH, KEY, Ground, SimulatedProcess, Version
+from outbox_simulation.engine.reaching import import_all, other_side
+from outbox_simulation.engine.rollout import Rollout
+from outbox_simulation.engine.store import Saw, SimulatedStore
+from outbox_simulation.engine.strikes import Strikes
+from outbox_simulation.engine.subject import SimulatedClient, SimulatedService, Subject
+from outbox_simulation.engine.trace import RunTrace
+from outbox_simulation.engine.watching import Watcher
+from outbox_simulation.engine.weather import calm_down, change_weather
+from outbox_simulation.judging.history import History
+from outbox_simulation.judging.past_the_api import REFUSED
+from outbox_simulation.judging.records import Poisoned
+from outbox_simulation.judging.violation import Violation
+
+PATIENCE_SECONDS = 1_800.0
+"""So long everything may take, after the last fault, to be as it must be."""
+
+QUIET_SECONDS = 20.0
+"""So long nothing may happen any more before a run counts as over: a late duplicate is one too."""
+
+_GIVEN_UP = 0.5
+"""Of the refused events, where the plan has ``discards``."""
+_DARES = 0.5
+"""Of their looks at what is broken, where there are two operators: what one discards, the other replays."""
+_HURRY_SECONDS, _HURRY_IDLE_SECONDS = (0.1, 3.0), (0.1, 10.0)
+"""Between two looks of the second operator, as long as there is something to be done, and else."""
+_FLOOD_SECONDS = 10.0
+"""A flood lasts so long, and the next begins after so long."""
+
+
+@dataclass(frozen=True)
+class SimulatedRun:
+    """What came of one."""
+
+    plan: SimulationPlan
+    violations: list[Violation]
+    trace: RunTrace
+    history: History
+    steps: int
+    requests: int
+    seconds: float
+    """Of virtual time, to the end of the drain."""
+
+
+def run(
+    plan: SimulationPlan, of: Subject, world: "MakeWorld | None" = None, *, saw: Saw | None = None
+) -> SimulatedRun:
+    """One run of the plan. ``saw``: looks on. Raises ReachedOut: the code opened something real."""
+    return copy_context().run(_run, plan, of, world or World, saw)
+
+
+def _run(plan: SimulationPlan, of: Subject, make: "MakeWorld", saw: Saw | None) -> SimulatedRun:
+    if plan.transport == "webhook" and isinstance(of, SimulatedService):
+        of = of.posting or of
+    sdk_clock.install()
+    import_all()
+    if plan.hosts or plan.subscriber_hosts:
+        import_host()
+    loop = Loop(plan.chance("order") if plan.shuffled else None)
+    trace, history = RunTrace(loop.time), History()
+    chance = plan.chance("store")
+    with (
+        logged_to(trace),
+        ids_by_luck(),
+        in_memory(
+            clock=lambda: EPOCH.timestamp() + loop.time(), chance=chance, partitions=plan.partitions
+        ) as account,
+    ):
+        world = make(plan, of, loop, trace, history, account)
+        world.ground.store.saw += [saw] if saw else []
+        violations = loop.run(_serve_and_live(world))
+        violations += [Violation("unhandled error", told) for told in loop.complaints]
+        return SimulatedRun(
+            plan, violations, trace, history, loop.steps, world.ground.store.requests, world.ended_at
+        )
+
+
+async def _serve_and_live(world: "World") -> list[Violation]:
+    """While there is a broker."""
+    bus = world.ground.bus
+    with bus.serving() if isinstance(bus, AmqpBus) else nullcontext():
+        return await world.live()
+
+
+class World:
+    """One deployment."""
+
+    size = Size()
+    quiet_seconds, patience_seconds = QUIET_SECONDS, PATIENCE_SECONDS
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what a world is made of
+        self,
+        plan: SimulationPlan,
+        of: Subject,
+        loop: Loop,
+        trace: RunTrace,
+        history: History,
+        account: CosmosInMemory,
+    ) -> None:
+        of = declared(plan, of)
+        self.plan, self.of, self.loop, self.trace, self.history = plan, of, loop, trace, history
+        self.ended_at = 0.0
+        store = SimulatedStore(loop, account, chance=plan.chance("requests"), trace=trace)
+        environment = {"COSMOS": f"AccountEndpoint=https://x.invalid/;AccountKey={KEY};"}
+        self._settings = of.service.settings(environment | plan.settings)
+        subscriptions = [self._settings.name(each.subscription) for each in of.service.subscribers]
+        self._chance = plan.chance("world")
+        rules = Rules(duplicate_window_seconds=plan.duplicate_window_seconds)
+        bus = other_side(
+            self._settings, loop, *subscriptions,
+            full=plan.full, rules=rules, receiver=getattr(of, "receiver", None),
+            random=plan.chance("bus"), epoch=EPOCH, note=self._note,
+        )  # fmt: skip
+        if isinstance(bus, Posts):
+            assert isinstance(of, SimulatedService), "there is a receiver"
+            self.of = of = replace(of, shown=bus.shown)
+            bus.saw = lambda entry: history.add([entry])
+        after = plan.settings_after
+        begins = of.service if after is None else of.before or of.service
+        self._partner = SimulatedPartner(plan, of, history, trace)
+        begins_with, others = Version(begins, plan.settings), self._partner.others
+        self.ground = Ground(loop, trace, history, store, bus, of.service, begins_with, others=others)
+        self.deployment = Deployment(plan, self.ground, self._settings)
+        if isinstance(bus, Posts) and isinstance(of, SimulatedService) and of.read is not None:
+            bus.source = AggregateReads(self.deployment, of.read, plan.chance("source"))
+        self._rollout = Rollout(
+            plan, self.deployment, Version(of.service, after or plan.settings), self._over
+        )
+        history.numbers_of_sessions = self._rollout.numbers
+        self._operator = SimulatedOperator(
+            history,
+            trace,
+            now=None if "skew" in plan.faults else _wall(loop),
+            applies=plan.chance("applies").random() < 0.5,
+            dares=lambda: plan.operators == 1 or self._chance.random() < _DARES,
+        )
+        self._watcher = Watcher(
+            history, feed=self._settings.cosmos_container, entries=frozenset(of.read_models)
+        )
+        self._stopping = False
+        self._etags: dict[str, str | None] = {}
+        self._focus: set[str] = set()
+        past_it = of.others if isinstance(of, SimulatedService) else None
+        past = PastTheService(self.deployment, past_it, self._etags, self._operator.broken)
+        self._strikes = Strikes(self.deployment, account, past.write)
+        self._meetings = Meetings(
+            plan.faults, plan.chance("meetings"), trace, loop,
+            feed=self._settings.cosmos_container, parked=self._settings.cosmos_parked_container,
+            strike=self._strikes.strike_one,
+        )  # fmt: skip
+        self._plots = Plots(
+            plan, self.deployment, strikes=self._strikes, meetings=self._meetings, operator=self._operator,
+            known=self._etags, focus=self._focus,
+        )  # fmt: skip
+
+    async def live(self) -> list[Violation]:
+        """Work, break, drain; what was wrong in the end."""
+        clock.use(self.ground.sources(self.plan.chance("ids"), lambda: 0.0, "world"))
+        self.loop.root_is_now()
+        store, plan, deployment = self.ground.store, self.plan, self.deployment
+        await deployment.make_containers()
+        store.saw.append(self._watcher.saw)
+        deployment.begin(self.size, desks=plan.operators)
+        store.meets, self.ground.bus.steals = self._meetings, self._steals
+        clients = [self._client(n, self._etags) for n in range(self.size.clients)]
+        work = [asyncio.create_task(self._act(each)) for each in clients]
+        work += [asyncio.create_task(self._operate(desk)) for desk in deployment.desks]
+        work += [
+            asyncio.create_task(
+                self._strikes.go_on(kind, plan.chance(f"strike {kind}"), self.size.strike_seconds, self._over)
+            )
+            for kind in sorted(plan.faults & self._strikes.kinds.keys())
+        ]
+        work += [*self._plots.begin(), *self._partner.begin(deployment, self._over)]
+        work += [] if plan.settings_after is None else [asyncio.create_task(self._rollout.go_on())]
+        if "lists" in plan.faults:
+            work.append(
+                asyncio.create_task(ListReader(plan, deployment, self._watcher.wrong).go_on(self._over))
+            )
+        weather = asyncio.create_task(change_weather(plan, store, self.ground.bus))
+        await asyncio.sleep(plan.seconds)
+        self._stopping = True
+        weather.cancel()
+        await asyncio.wait([*work, weather])
+        await self._meetings.end()
+        self._calm_down()
+        found = await self._drain() or await self._partner.end(deployment)
+        if not found:
+            found = await Afterwards(
+                plan, self.of, deployment,
+                strikes=self._strikes, watcher=self._watcher, clients=clients, drain=self._drain,
+            ).go_on()  # fmt: skip
+        if not found and "lists" in plan.faults:
+            acts = [partial(self.of.act, each) for each in clients]
+            found = await ListsAtRest(plan, deployment).look(acts)
+        self.trace.end()
+        self.ended_at = self.loop.time()
+        return found
+
+    def _steals(self, aggregate: str) -> bool:
+        return self._plots.steals(aggregate) or self._meetings.steals(aggregate)
+
+    def _note(self, what: str, about: str = "", detail: str = "") -> None:
+        """What the broker tells. What it refuses for good is parked with good reason."""
+        self.trace.note(what, about, detail)
+        of = self.of
+        one = len(of.service.subscribers) == len(of.read_models) == 1
+        if what == "completed" and one and isinstance(of, SimulatedService):
+            self._watcher.completed(about, detail, of.language.deleted)
+        if what in {"stolen", "buried"}:
+            self._meetings.stolen(about)
+        if what in {"bus refuses", "bus fails"} and about:
+            refused = Poisoned(
+                at=self.loop.time(), document=f"{REFUSED}{detail}", partition=about, stored=None
+            )
+            self.history.add([refused])
+            judged = isinstance(of, SimulatedService)  # who judges another subject expects every event
+            if judged and what == "bus refuses" and self.plan.discards and self._chance.random() < _GIVEN_UP:
+                self._operator.broken.add(detail)
+
+    def _client(self, number: int, etags: dict[str, str | None]) -> SimulatedClient:
+        return SimulatedClient(
+            f"client-{number}", self.loop, self.trace, self.history, self.plan.chance(f"client-{number}"),
+            lambda: self.deployment.any_api(self._chance), self.plan.aggregates, etags, self.of.errors,
+            self._focus,
+        )  # fmt: skip
+
+    # -- while it works
+
+    def _over(self) -> bool:
+        return self._stopping
+
+    async def _act(self, client: SimulatedClient) -> None:
+        while not self._stopping:
+            await self.of.act(client)
+            busy = "floods" in self.plan.faults and self.loop.time() // _FLOOD_SECONDS % 2 == 0
+            await asyncio.sleep(client.chance.uniform(0.0, 1.0 if busy else self.size.idle_seconds))
+
+    async def _operate(self, desk: SimulatedProcess) -> None:
+        settled = True
+        while not self._stopping:
+            hurries = _HURRY_IDLE_SECONDS if settled else _HURRY_SECONDS
+            seconds = self.size.operator_seconds if desk is self.desk else hurries
+            await asyncio.sleep(self._chance.uniform(*seconds))
+            if not self._over() and not self.deployment.operators_rest:
+                settled = await self._settle(desk)
+
+    @property
+    def desk(self) -> SimulatedProcess:
+        """Of the operator that there always is."""
+        return self.deployment.desks[0]
+
+    async def _settle(self, desk: SimulatedProcess) -> bool:
+        work = self.loop.begin(desk.instance, self._operator.settle(desk.wired, self.loop.time()))
+        return await work
+
+    # -- the end
+
+    def _calm_down(self) -> None:
+        calm_down(self.ground.store, self.ground.bus)
+        self.trace.note("all is calm")
+        self.deployment.replace_dead()
+
+    async def _drain(self) -> list[Violation]:
+        return await drain(self.deployment, self._look, self._quiet_at, self.patience_seconds)
+
+    def _quiet_at(self) -> float:
+        return self._watcher.newest + self.quiet_seconds
+
+    async def _look(self) -> list[Violation]:
+        """What is wrong now."""
+        assert isinstance(self.of, SimulatedService), "a world of another subject judges by itself"
+        look = LastLook(self.ground, self.history, self.of, self._watcher)
+        return await look(self.desk, self._quiet_at, settled=await self._settle(self.desk))
+
+
+MakeWorld = Callable[[SimulationPlan, Subject, Loop, RunTrace, History, CosmosInMemory], World]
+
+
+def _wall(loop: Loop) -> Callable[[], datetime]:
+    """The time of day of every process, where no clock is set."""
+    return lambda: EPOCH + timedelta(seconds=loop.time())
+
+
+__all__ = ["SimulatedRun", "Stuck", "World", "run"]

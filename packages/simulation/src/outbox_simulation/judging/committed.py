@@ -1,0 +1,67 @@
+"""What the store took is what subscribers get: each event, as it was stored, and nothing else.
+
+These rules speak only where somebody watched the store. An event is excused from coming when it was given up: an
+operator asked for that, and its notice stands in its place; or when no relay ran as long as it lived. That it was only
+tried excuses nothing.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from outbox_simulation.judging.history import History, Operation, SeenEvent
+from outbox_simulation.judging.violation import Violation
+
+
+def excused(history: History) -> set[str]:
+    """The stored events that nobody gets, since they were discarded before they were sent."""
+    return {
+        each
+        for each in history.notices()
+        if each in history.stored and each in history.discarding and each not in history.deliveries
+    }
+
+
+def committed(
+    history: History, events: Sequence[SeenEvent], operations: Mapping[str, Operation]
+) -> Iterator[Violation]:
+    """What differs between the store and the topic."""
+    if history.stored:
+        yield from _stored(history, {event.id: event for event in events}, operations)
+        yield from _sent(history, events)
+
+
+def _stored(
+    history: History, sent: Mapping[str, SeenEvent], operations: Mapping[str, Operation]
+) -> Iterator[Violation]:
+    outcomes = {each.cause: each.outcome for operation in operations.values() for each in operation.attempts}
+    given_up = excused(history) | history.expired
+    for stored in history.stored.values():
+        what = f"{stored.action} {stored.event} (sequence {stored.sequence}) of {stored.aggregate}"
+        if outcomes.get(str(stored.body.get("correlationId"))) == "refused" and stored.event not in sent:
+            yield Violation("refused, and done", f"{what}: its request was refused")
+        if stored.event in given_up:
+            continue
+        if stored.event not in sent:
+            yield Violation("lost event", f"{what}: stored, and never sent", may_pass=True)
+            continue
+        event = sent[stored.event]
+        told = (event.aggregate, event.action, event.sequence, event.body)
+        if told != (stored.aggregate, stored.action, stored.sequence, stored.body):
+            yield Violation("message and store differ", str(event))
+
+
+def _sent(history: History, events: Sequence[SeenEvent]) -> Iterator[Violation]:
+    notices = history.notices()
+    for event in events:
+        if event.id not in history.stored:
+            yield Violation("sent, and never stored", str(event))
+        if event.id in history.expired:
+            yield Violation("sent, and expired", str(event))
+        yield from discarded_before(event, notices.get(event.id, ()), history)
+
+
+def discarded_before(event: SeenEvent, notices: Sequence[SeenEvent], history: History) -> Iterator[Violation]:
+    """It came, and its notice had come already, or an operator knew that it never would."""
+    if notices and event.first.broker_number > notices[0].first.broker_number:
+        yield Violation("sent after it was discarded", str(event))
+    elif any(each.at > history.gone.get(event.id, each.at) for each in event.deliveries):
+        yield Violation("sent after it was discarded", f"{event}: an operator was told that it was done")

@@ -1,0 +1,101 @@
+"""A refusal is a statement about what is stored, and it has to be true.
+
+An aggregate is not found only where it was deleted, and an ETag is refused only where somebody changed the aggregate. A
+creation with a key is never refused: it gets the first answer, or is told to come again; a change with a key is not
+refused once it is made. Reads are judged elsewhere.
+
+Whether a request took effect before another is not always to be known: the rules speak only where it is.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from outbox_simulation.judging.history import Exchange, History, Operation
+from outbox_simulation.judging.violation import Violation
+
+
+def false_refusals(operations: Iterable[Operation]) -> Iterator[Violation]:
+    """Requests that were refused although nothing stood against them."""
+    about: defaultdict[str, list[Exchange]] = defaultdict(list)
+    for operation in operations:
+        for aggregate in operation.aggregates if operation.call != "read" else ():
+            about[aggregate] += operation.attempts
+    for aggregate, attempts in about.items():
+        for attempt in attempts:
+            status = attempt.answer.status if attempt.answer else None
+            if status == 404 and _is_there(attempt, attempts):
+                yield Violation("not found, but there", f"{attempt.cause} about {aggregate}")
+            if status == 412 and _is_unchanged(attempt, attempts):
+                yield Violation("refused as changed, but unchanged", f"{attempt.cause} about {aggregate}")
+
+
+_COME_AGAIN = {429, 503}
+
+
+def refused_changes(operations: Iterable[Operation], history: History) -> Iterator[Violation]:
+    """Changes with a key that were refused although they had been made, or acknowledged, before they were asked for."""
+    made: dict[str, float] = {}
+    for stored in history.stored.values():
+        name = str(stored.body.get("correlationId")).rpartition(".")[0]
+        made[name] = min(stored.at, made.get(name, stored.at))
+    for operation in operations:
+        if operation.asked.key is None or operation.call == "create":
+            continue
+        known = min([made.get(operation.name, float("inf")), *(each.at for each in operation.acknowledged)])
+        for attempt in operation.attempts:
+            status = attempt.answer.status if attempt.answer else None
+            is_refused = status is not None and status >= 400 and status not in _COME_AGAIN
+            if is_refused and known < attempt.asked.at:
+                yield Violation("made, and refused", f"{attempt.cause} with a key got {status}")
+        sequences = {each.sequence for each in operation.acknowledged} - {None}
+        if len(sequences) > 1:
+            yield Violation("repetition differs", f"{operation.name} was told of {sequences}")
+
+
+def refused_repetitions(operations: Iterable[Operation]) -> Iterator[Violation]:
+    """Creations with a key of their own that were told that they cannot be. Only a deletion may stand against one.
+
+    This holds also while another attempt with the key is under way: one of two is first, and answers for both.
+    """
+    about = [each for each in operations if each.call == "delete"]
+    for operation in operations:
+        if operation.asked.key is None or operation.asked.reuses_key or operation.call != "create":
+            continue
+        deletions = [each for each in about if each.aggregates & operation.aggregates]
+        for attempt in operation.attempts:
+            status = attempt.answer.status if attempt.answer else None
+            is_refused = status is not None and status >= 400 and status not in _COME_AGAIN
+            if is_refused and not (status == 410 and _begun_before(attempt.ended, deletions)):
+                yield Violation("repetition refused", f"{attempt.cause} with a key got {status}")
+
+
+def _begun_before(moment: float, operations: Iterable[Operation]) -> bool:
+    return any(each.attempts[0].asked.at < moment for each in operations)
+
+
+def _is_there(asking: Exchange, attempts: Sequence[Exchange]) -> bool:
+    """It was created before the request, and nobody else had asked to delete it before the answer."""
+    deletions = [each for each in attempts if each.asked.call == "delete" and each is not asking]
+    return any(
+        each.asked.call == "create" and each.outcome == "acknowledged" and each.ended < asking.asked.at
+        for each in attempts
+    ) and not any(each.asked.at < asking.ended for each in deletions)
+
+
+def _is_unchanged(asking: Exchange, attempts: Sequence[Exchange]) -> bool:
+    """Since the change that gave the ETag began, no other was under way; a request without an answer is so for ever."""
+    origin = next(
+        (
+            each
+            for each in attempts
+            if each.answer and each.answer.etag and each.answer.etag == asking.asked.if_match
+        ),
+        None,
+    )
+    if origin is None:
+        return False
+    return not any(
+        each.asked.at < asking.ended and each.ended > origin.asked.at
+        for each in attempts
+        if each.outcome != "refused" and each is not origin
+    )

@@ -1,0 +1,186 @@
+"""A service that only subscribes, under what befalls messages: late, again, in another order, or never.
+
+The deployed inbox runs over stores in memory. A lost message is made up for by the publisher's API where there is one;
+without one it is late. Processes that die are not simulated here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.sources.http import HttpApi
+from cosmos_outbox.testing.memory import InMemorySubscriber, in_memory
+from cosmos_outbox.testing.messages import Message, message
+from cosmos_outbox.wiring.subscribing import ForeignEffect, ForeignReadModel, SubscriberService
+from outbox_simulation.deriving.derived import Asked
+from outbox_simulation.deriving.found import (
+    AggregateFound,
+    LeftBehind,
+    ReadModelFound,
+    StoredChange,
+    StoredEvent,
+)
+from outbox_simulation.deriving.rules import broken
+from outbox_simulation.judging.violation import Violation
+
+Event = tuple[str, Mapping[str, Any]]
+"""Its action, and what it tells."""
+
+_AGGREGATES, _MOST_EVENTS, _ROUNDS = 3, 8, 20
+_LATE, _LOST = 0.15, 0.1
+"""Shares of all messages."""
+
+
+@dataclass(frozen=True)
+class Publishes:
+    """What another team publishes of its aggregates, for :func:`simulate`.
+
+    Its API shows of each what all its events have told.
+
+    Example::
+
+        told = Publishes(
+            "booking",
+            first=lambda luck: ("BookingCreated", {"title": "A table", "seats": 1}),
+            then=[lambda luck: ("SeatsChanged", {"seats": luck.randint(1, 8)})],
+            last="BookingDeleted",
+        )
+        await asyncio.to_thread(simulate, subscriber, told)
+    """
+
+    of: str
+    first: Callable[[Random], Event]
+    then: Sequence[Callable[[Random], Event]] = ()
+    last: str | None = None
+    """The action of the event that deletes one; None: none does."""
+
+    def history(self, luck: Random, aggregate_id: str) -> list[tuple[Message, Mapping[str, Any] | None]]:
+        """The events of one aggregate, each with what the API shows after it; None: it is gone."""
+        events = [self.first(luck)]
+        events += [
+            luck.choice(self.then)(luck) for _ in range(luck.randrange(_MOST_EVENTS) if self.then else 0)
+        ]
+        shown: dict[str, Any] = {}
+        history: list[tuple[Message, Mapping[str, Any] | None]] = []
+        for sequence, (action, data) in enumerate(events, start=1):
+            shown = {**shown, **data, "sequence": sequence}
+            history.append((message((self.of, aggregate_id), action, sequence, data=data), shown))
+        if self.last is not None and luck.random() < 1 / 4:
+            history.append((message((self.of, aggregate_id), self.last, len(events) + 1), None))
+        return history
+
+
+@dataclass
+class _Run:
+    """One seed."""
+
+    memory: InMemorySubscriber
+    service: SubscriberService
+    luck: Random
+    histories: dict[AggregateKey, list[tuple[Message, Mapping[str, Any] | None]]] = field(
+        default_factory=dict
+    )
+
+    async def deliver(self) -> None:
+        """All messages; which of them late, again or never, the seed says. Raises what no inbox may raise."""
+        luck = self.luck
+        may_lose = all(
+            isinstance(getattr(each, "source", None), HttpApi) for each in self.service.subscribers
+        )
+        left = {key: [*history] for key, history in self.histories.items()}
+        late: list[Message] = []
+        while left:
+            key = luck.choice(sorted(left, key=str))
+            told, shown = left[key].pop(0)
+            if shown is None:
+                self.memory.publisher.pop(key.id, None)
+            else:
+                self.memory.publisher[key.id] = shown
+            fate = luck.random()
+            if fate < _LATE:
+                late.append(told)
+            elif not (
+                may_lose and left[key] and fate < _LATE + _LOST
+            ):  # the last one, only a sweep would miss
+                await self.memory.deliver(*[told] * luck.choice([1, 1, 2]))
+            if late and luck.random() < 0.3:
+                await self.memory.deliver(late.pop(luck.randrange(len(late))))
+            if not left[key]:
+                del left[key]
+        for told in late:
+            await self.memory.deliver(told)
+        for _ in range(_ROUNDS):
+            await self.memory.upkeep()
+
+    async def left_behind(self, asked: Mapping[str, Asked]) -> LeftBehind:
+        found = LeftBehind(
+            effects={
+                each.name: (each.aggregate_type, asked[each.name].events, each.chosen.kinds)
+                for each in self.service.subscribers
+                if isinstance(each, ForeignEffect)
+            },
+            in_order=False,
+        )
+        for key, history in self.histories.items():
+            for told, shown in history:
+                found.changes.append(StoredChange(shown or {"deleted": True}, [_event(key, told)]))
+        found.taken = []
+        for each in self.service.subscribers:
+            if isinstance(each, ForeignReadModel):
+                found.read_models.append(await self._read_model(each))
+        return found
+
+    async def _read_model(self, of: ForeignReadModel[Any]) -> ReadModelFound:
+        entries: dict[str, Mapping[str, Any]] = {}
+        sources: dict[str, AggregateFound] = {}
+        for key, history in self.histories.items():
+            if key.type != of.aggregate_type:
+                continue
+            shown = history[-1][1]
+            sources[key.id] = AggregateFound(len(history), shown is None, shown or {})
+            entry = await self.memory.entry(of, key.id)
+            if entry is not None:
+                entries[key.id] = {
+                    "deleted": entry.deleted, "lastSequence": entry.last_sequence, "state": entry.state,
+                }  # fmt: skip
+        state_of = of.source.state_of if isinstance(of.source, HttpApi) else of.form.model.model_validate
+        return ReadModelFound(
+            of.name, of.aggregate_type, state_of, of.project, lambda entry: entry["state"], sources, entries
+        )
+
+
+async def violations(service: SubscriberService, told: Sequence[Publishes], seed: int) -> list[Violation]:
+    """What one seed finds."""
+    luck = Random(f"{seed}:messages")  # noqa: S311 - no secret
+    asked = {each.name: Asked(each.run) for each in service.subscribers if isinstance(each, ForeignEffect)}
+    copy = replace(service)
+    copy.subscribers.extend(
+        each.running(asked[each.name]) if isinstance(each, ForeignEffect) else each
+        for each in service.subscribers
+    )
+    # What the user's code gets from his own object is this one.
+    object.__setattr__(copy, "_per_process", service._per_process)  # noqa: SLF001
+    async with in_memory(copy) as memory:
+        run = _Run(memory, copy, luck)
+        for publishes in told:
+            for number in range(1, _AGGREGATES + 1):
+                key = AggregateKey(publishes.of, f"{publishes.of}-{number}")
+                run.histories[key] = publishes.history(luck, key.id)
+        await run.deliver()
+        failed = [
+            Violation("effect fails", f"{name}: {why}")
+            for name, each in asked.items()
+            for why in each.failures
+        ]
+        aside = [Violation("set aside", each.reason) for each in await memory.set_aside()]
+        of_messages = ("lost event", "aggregate without its events")
+        found = broken(await run.left_behind(asked))
+        return [*failed, *(each for each in found if each.rule not in of_messages), *aside]
+
+
+def _event(key: AggregateKey, told: Message) -> StoredEvent:
+    data = told.data
+    version = told.properties.get("schemaVersion")
+    return StoredEvent(told.id, key, data["sequence"], data["action"], "", data, version)

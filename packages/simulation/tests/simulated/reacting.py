@@ -1,0 +1,96 @@
+"""A service whose piles put marks on heaps: all on one, in any order; each on two of its own, in order; and each on
+those of the piles that came last, which the one heap lists."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from random import Random
+from typing import Any, ClassVar
+from uuid import uuid4
+
+from cosmos_outbox import Aggregate, AggregateState, Event, Names, Service, Timestamp, WireModel
+from cosmos_outbox.inbox.reaction_targets import Newest
+from outbox_simulation import Commands
+from tests.support.reactions import Heap
+
+
+class Size(WireModel):
+    size: int
+
+
+class PileState(Size, AggregateState):
+    id: str
+    created_at: Timestamp
+
+
+class Pile(Aggregate[PileState]):
+    aggregate_type: ClassVar[str] = "pile"
+    state_type: ClassVar[type[AggregateState]] = PileState
+    created_event, created_tells = "PileMade", Size
+    changed_events: ClassVar[Mapping[str, str]] = {"size": "PileGrown"}
+
+    @property
+    def aggregate_id(self) -> str:
+        return self.state.id
+
+    def grow(self, by: int, at: datetime) -> None:
+        self._set("size", self.state.size + by, at)
+
+
+service = Service("piles", [Pile, Heap], Names(database="piles", container="piles", topic="pile-events"))
+
+
+def _react(order: Any) -> None:
+    def target(event: Event) -> str:
+        return f"{order}-{'one' if order == 'any' else event.aggregate.id}"
+
+    @service.reaction(f"marks-{order}", of=Pile, to=Heap, target=target, order=order)
+    def put(heap: Heap | None, event: Event) -> Heap | None:
+        mark = event.aggregate.id if order == "any" else str(event.data["size"])
+        if heap is None:
+            return Heap(
+                Heap.make(target(event), mark).state.model_copy(update={"created_at": event.created_at}),
+                is_new=True,
+            )
+        heap.put(mark, event.created_at)
+        return None
+
+
+for _order in ("any", "each", "newest"):
+    _react(_order)
+
+
+def _last(marks: Sequence[str]) -> Sequence[str]:
+    return [f"newest-{each}" for each in list(dict.fromkeys(reversed(marks)))[:3]]
+
+
+async def _the_last(newest: Newest, event: Event) -> Sequence[str]:
+    one = await newest(Heap, "any-one")
+    return [] if one is None else _last(one.state.marks)
+
+
+def listed_by(document: Mapping[str, Any]) -> frozenset[str] | None:
+    """What the look-up tells once this document is stored; None: it does not go by it."""
+    heap = document.get("type") == Heap.aggregate_type and document["id"] == "any-one"
+    return frozenset(_last(document["data"]["marks"])) if heap else None
+
+
+@service.reaction("marks-listed", of=Pile, to=Heap, look_up=_the_last, order="any")
+def put_listed(heap: Heap | None, event: Event) -> None:
+    if heap is not None:
+        heap.put(event.id, event.created_at)
+
+
+def commands() -> Commands[Pile]:
+    def make(luck: Random, at: datetime) -> Pile:
+        return Pile(PileState(id=str(uuid4()), created_at=at, size=luck.randint(1, 9)), is_new=True)
+
+    def grow(pile: Pile, luck: Random, at: datetime) -> None:
+        pile.grow(luck.randint(1, 9), at)
+
+    return Commands(Pile, create=make, change=[grow])
+
+
+def first_of_a_pile() -> dict[str, Any]:
+    """The document of the first event of the pile ``p``."""
+    data = {"id": "p-1", "action": "PileGrown", "sequence": 1}
+    return {"id": "p-1", "partitionKey": "p", "type": "domainEvent", "aggregateType": "pile", "data": data}

@@ -1,0 +1,134 @@
+"""``make simulate`` tells a violation as its shortest story, and ends when it is told to, with what it has found."""
+
+import multiprocessing
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from outbox_simulation.__main__ import main
+from outbox_simulation.engine.plan import SimulationPlan
+from outbox_simulation.engine.seeds import BROKE_OFF, Seeds
+from tests.support.paths import python_path
+
+BROKEN = "simulated.broken:BROKEN"
+NARROW = ["--faults", "store away,split", "--seconds", "12", "--aggregates", "2"]
+"""Of these seeds from 4 to 8 break a promise, in half a second each."""
+ENDS_WITHIN_SECONDS = 140.0
+"""On a machine that has much else to do."""
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@contextmanager
+def _command(folder: Path, *arguments: str) -> "Iterator[subprocess.Popen[str]]":
+    """It and its workers are gone in the end, whatever the test did. It listens to Ctrl-C, also where the tests do not:
+    what a shell starts in the background ignores it, and so does all that is started there."""
+    ours = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-W", "error", "-m", "outbox_simulation", *arguments],
+            cwd=folder, env={**os.environ, "PYTHONPATH": python_path(), "PYTHONUNBUFFERED": "1"}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+    finally:
+        signal.signal(signal.SIGINT, ours)
+    with process:
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def _done(folder: Path, *arguments: str) -> tuple[int, str]:
+    with _command(folder, *arguments) as process:
+        told, errors = process.communicate(timeout=ENDS_WITHIN_SECONDS)
+    assert errors == ""
+    return process.returncode, told
+
+
+@pytest.mark.long  # test_shrink, test_story and packages/simulation/tests/test_plugin.py show the parts of it
+def test_a_violation_is_told_as_its_shortest_story_which_its_command_shows_again(tmp_path: Path) -> None:
+    code, told = _done(tmp_path, BROKEN, "--first", "5", "--seeds", "2", "--jobs", "1", *NARROW)
+    assert code == 1
+    assert "2 of 2 seeds, 2 with a violation" in told
+    assert told.count("BROKEN: wrong answer") == 1, "each rule is told once"
+    plan = re.search(r"^plan +seed 5: ([\d.]+) s, (\d) aggregates, .*; (.+)$", told, re.MULTILINE)
+    assert plan is not None, told
+    assert float(plan[1]) < 12
+    assert plan[3] == "store away", "splits had no part in it"
+    assert re.search(r"^order +first in, first out$", told, re.MULTILINE)
+    picture = re.search(r"^picture +(\S+)$", told, re.MULTILINE)
+    assert picture is not None
+    assert "store away" in "".join(ET.parse(tmp_path / picture[1]).getroot().itertext())
+    again = re.search(r"^run again +python -m outbox_simulation (.+)$", told, re.MULTILINE)
+    assert again is not None
+    code, alone = _done(tmp_path, *shlex.split(again[1]))
+    assert code == 1
+    page = told[told.index("BROKEN:") : told.index("length ")]
+    assert page in alone
+    assert "length      as it is" in alone
+
+
+@pytest.mark.long
+def test_ctrl_c_ends_it_with_a_summary(tmp_path: Path) -> None:
+    with _command(
+        tmp_path, BROKEN, "--first", "5", "--seeds", "5000", "--jobs", "2", "--shrink", "0", *NARROW
+    ) as process:
+        assert process.stdout is not None
+        assert any("BROKE A PROMISE" in line for line in process.stdout)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does it: all processes get it
+        told, errors = process.communicate(timeout=ENDS_WITHIN_SECONDS)
+        assert (process.returncode, errors) == (1, "")
+        last = told.splitlines()[-1]
+        assert re.search(r"of 5000 seeds, [1-9]\d* with a violation, .* seeds/s, .*interrupted$", last), told
+        until = time.monotonic() + 30
+        while _is_there(process.pid):
+            assert time.monotonic() < until, "a worker outlives the command"
+            time.sleep(0.05)
+
+
+def _is_there(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.long  # test_seeds.py runs the command on one seed
+def test_seeds_that_break_no_promise_are_a_success(tmp_path: Path) -> None:
+    code, told = _done(tmp_path, BROKEN, "--seeds", "2", "--jobs", "1", *NARROW)
+    assert code == 0
+    assert told.splitlines()[-1].startswith("2 of 2 seeds, 0 with a violation, ")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_fault_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([BROKEN, "--faults", "store away,locusts"])
+    assert ended.value.code == 2
+    assert "there is no locusts: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.long)])
+def test_a_run_that_breaks_off_is_a_violation_of_its_seed_and_the_others_go_on(
+    count: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plans = [SimulationPlan(seed, frozenset()) for seed in range(3, 3 + count)]
+    seeds = Seeds("simulated.broken:NOT_THERE", plans, jobs=1)
+    seeds.run()
+    assert (seeds.done, seeds.bad) == (count, count)
+    told = capsys.readouterr().out
+    assert told.count(f"{BROKE_OFF}: its process ended with exit code 1") == count
+    assert multiprocessing.active_children() == []

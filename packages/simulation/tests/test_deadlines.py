@@ -1,0 +1,126 @@
+"""What is due happens once under every fault; and each rule of decision 0026, broken, is found by a seed."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any
+
+import pytest
+
+from cosmos_outbox import Names, Service
+from cosmos_outbox.cosmos.aggregates import deadlines, documents
+from cosmos_outbox.cosmos.aggregates.deadlines import DueAggregates
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.deadlines import DueDocument
+from outbox_simulation import Commands, plugin, simulate, simulating
+from outbox_simulation.deriving.found import LeftBehind, StoredChange, StoredEvent
+from outbox_simulation.deriving.resting_world import not_due, still_due
+from outbox_simulation.simulating import PromiseBroken
+from tests.support.offers import LATER, NOON, Offer, Refused
+
+service = Service("offers", [Offer], Names(database="offers", container="offers", topic="offer-events"))
+
+
+def make(luck: Random, at: datetime) -> Offer:
+    return Offer.make(at + timedelta(seconds=luck.uniform(0, 10)))
+
+
+def accept(offer: Offer, luck: Random, at: datetime) -> None:
+    offer.accept()
+
+
+def extend(offer: Offer, luck: Random, at: datetime) -> None:
+    offer.extend(at + timedelta(seconds=luck.uniform(0, 20)))
+
+
+def found_by(seeds: int) -> None:
+    simulate(service, Commands(Offer, create=make, change=[accept, extend], refuses=(Refused,)), seeds=seeds)
+
+
+@pytest.fixture
+def an_index_that_lags(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It shows each offer as it was at the look before, too."""
+    right, before = DueAggregates.pages, dict[str, DueDocument]()
+
+    async def pages(self: DueAggregates, now: datetime) -> AsyncIterator[Sequence[DueDocument]]:
+        old = [each for each in before.values() if each.due <= now]
+        async for page in right(self, now + timedelta(hours=1)):
+            before.update({each.id: each for each in page})
+        async for page in right(self, now):
+            yield [*old, *page]
+            old = []
+
+    monkeypatch.setattr(DueAggregates, "pages", pages)
+
+
+@pytest.mark.usefixtures("an_index_that_lags")
+def test_whatever_fails_what_is_due_happens_once_and_nothing_else_does() -> None:
+    found_by(seeds=6)
+
+
+@pytest.fixture
+def found_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulating, "_SHRINKING_RUNS", 1)
+    # Three seeds may not have it, which is all that make test asks for.
+    monkeypatch.setattr(plugin, "options", replace(plugin.options, seeds=None))
+
+
+@pytest.mark.usefixtures("an_index_that_lags", "found_soon")
+def test_without_state_decides_an_offer_that_was_accepted_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadlines, "fall_due", lambda offer, at: offer.on_due(at=at))
+    with pytest.raises(PromiseBroken, match="happened, and was not due: OfferClosed"):
+        found_by(seeds=40)  # it ends with the first
+
+
+STAYS_OPEN = 10
+"""From this seed on: it shows one at once, and its story is short."""
+
+
+@pytest.mark.long  # test_what_stays_due_is_told shows what it is told by
+@pytest.mark.usefixtures("found_soon")
+def test_without_stored_with_the_state_an_offer_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "due_field", lambda *_: {})
+
+    def search() -> None:
+        for seed in range(STAYS_OPEN, STAYS_OPEN + 40):
+            monkeypatch.setattr(plugin, "options", replace(plugin.options, seed=seed))
+            found_by(seeds=1)
+
+    with pytest.raises(PromiseBroken, match="still due: offer"):
+        search()
+
+
+KEY = AggregateKey("offer", "o-1")
+
+
+def change(sequence: int, cause: str, at: str, **state: Any) -> StoredChange:
+    data = {"createdAt": at, **({"causationId": "e-1"} if cause == "due-reaction" else {})}
+    event = StoredEvent(str(sequence), KEY, sequence, "OfferClosed", cause, data)
+    document = Offer.make(NOON, "o-1").state.model_copy(update=state).model_dump(mode="json", by_alias=True)
+    return StoredChange(document, [event])
+
+
+@pytest.mark.parametrize(
+    ("second", "is_wrong"),
+    [
+        (("due-1", "2026-03-01T12:00:00Z"), False),
+        (("due-1", "2026-03-01T11:59:59Z"), True),
+        (("due-reaction", "2026-03-01T11:59:59Z"), False),
+        (("request-1", "2026-03-01T11:59:59Z"), False),
+    ],
+)
+def test_what_happened_before_it_was_due_is_told(second: tuple[str, str], is_wrong: bool) -> None:
+    found = LeftBehind(
+        changes=[change(1, "request-1", "2026-03-01T11:00:00Z"), change(2, *second, closed_as="expired")]
+    )
+    told = [each.rule for each in not_due(found, {"offer": Offer})]
+    assert told == (["happened, and was not due"] if is_wrong else [])
+    again = LeftBehind(changes=[*found.changes, change(3, "due-2", "2026-03-01T13:00:00Z")])
+    assert len([*not_due(again, {"offer": Offer})]) == len(told) + 1, "a closed offer is never due"
+
+
+def test_what_stays_due_is_told() -> None:
+    assert [str(each.about) for each in still_due([Offer.make(LATER, "o-1")], NOON)] == []
+    [told] = still_due([Offer.make(NOON, "o-1"), Offer.make(None)], NOON)
+    assert (told.rule, told.may_pass, "o-1" in told.about) == ("still due", True, True)

@@ -1,0 +1,90 @@
+"""Whatever fails, an effect is asked for each event, in the order of its aggregate; a bug in that is seen."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cosmos_outbox import Event, Names, Service
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from outbox_simulation import simulate
+from outbox_simulation.deriving.found import LeftBehind, StoredChange, StoredEvent
+from outbox_simulation.deriving.rules import broken
+from simulated.reacting import Pile, commands
+from tests.support.paths import ROOT, python_path
+from tests.torture.planted import copy_tracked, plant
+from tests.torture.planted_bugs import Planted
+
+service = Service("told-piles", [Pile], Names(database="piles", container="piles", topic="pile-events"))
+
+
+@service.effect("letters", of=Pile)
+async def write(event: Event) -> None:
+    """It lasts, so that a process may die meanwhile."""
+    await asyncio.sleep(0.5)
+
+
+_HERE = "packages/simulation/tests/test_effects.py::test_each_effect_is_asked_for_in_order"
+
+PLANTED = [
+    Planted(
+        "effect-of-what-comes-early-is-begun",  # ask-between: a message that is lost or late
+        "cosmos_outbox/inbox/effect_decision.py",
+        "        while item.last < self.place:\n",
+        "        item = replace(item, last=max(item.last, self.place - 1))\n        while item.last < self.place:\n",
+        "",
+        ("effect not asked for", "effects out of order"),
+    ),
+    Planted(
+        "sweep-looks-and-leaves",  # the message of a last event is lost
+        "cosmos_outbox/inbox/effects.py",
+        "        return await self._bring(key, last, None, By.SWEEP)\n",
+        "        return False\n",
+        "",
+        ("effect not asked for",),
+    ),
+]
+
+
+@pytest.mark.timeout(300)
+def test_each_effect_is_asked_for_in_order() -> None:
+    simulate(service, commands(), seeds=2)
+
+
+@pytest.mark.parametrize(("order", "wrong"), [([1, 2, 1, 3], False), ([1, 3, 2], True), ([2, 1], True)])
+def test_the_first_time_of_each_counts(order: list[int], wrong: bool) -> None:
+    key = AggregateKey("pile", "p-1")
+    events = [StoredEvent(f"e-{n}", key, n, "PileGrown", "r", {}) for n in (1, 2, 3)]
+    found = LeftBehind(
+        changes=[StoredChange(None, events)], effects={"letters": ("pile", [f"e-{n}" for n in order], None)}
+    )
+    assert ("effects out of order" in {each.rule for each in broken(found)}) is wrong
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "bug", [pytest.param(each, marks=pytest.mark.long) for each in PLANTED], ids=lambda bug: bug.name
+)
+def test_a_bug_in_an_effect_is_seen(bug: Planted, tmp_path: Path) -> None:
+    copy_tracked(tmp_path)
+    plant(bug, tmp_path)
+    told = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "--simulate-seeds=120", _HERE],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": python_path(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 1, told.stdout
+    assert any(rule in told.stdout for rule in bug.rules), told.stdout
+
+
+@pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
+def test_a_bug_can_be_planted_in_an_effect(bug: Planted) -> None:
+    text = (ROOT / bug.file).read_text()
+    assert text.count(bug.old) == 1, f"{bug.file} has changed: plant {bug.name} anew"
+    compile(text.replace(bug.old, bug.new), bug.file, "exec")

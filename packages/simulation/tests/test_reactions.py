@@ -1,0 +1,137 @@
+"""Whatever fails, each reaction happens once, and in the order that it declares; a bug in it is seen."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from outbox_simulation import simulate
+from outbox_simulation.deriving.found import LeftBehind, ReactionFound, StoredChange, StoredEvent
+from outbox_simulation.deriving.rules import broken
+from simulated.reacting import commands, service
+from tests.support.paths import ROOT, python_path
+from tests.torture.planted import copy_tracked, plant
+from tests.torture.planted_bugs import Planted
+
+REACTIONS, INBOX = "cosmos_outbox/cosmos/inbox/reactions.py", "cosmos_outbox/inbox/reaction.py"
+DECISION = "cosmos_outbox/inbox/reaction_decision.py"
+_HERE = "packages/simulation/tests/test_reactions.py::test_each_reaction_happens_once"
+
+PLANTED = [
+    Planted(
+        "record-is-written-whatever-is-there",  # created_only: an answer lost, or a message that comes again
+        REACTIONS,
+        "made = [Write.create(record) if write.over is None",
+        "made = [Write.upsert(record) if write.over is None",
+        "",
+        ("reaction twice",),
+    ),
+    Planted(
+        "refused-transaction-is-taken-for-done",  # decide_anew: two messages for one heap at once
+        INBOX,
+        "            except (RecordChanged, EntryChanged):\n                pass\n",
+        "            except (RecordChanged, EntryChanged):\n                return ReactionOutcome.APPLIED, ''\n",
+        "",
+        ("reaction left out",),
+    ),
+    Planted(
+        "targets-are-looked-up-anew",  # list_stored_once: the list changes before the message comes again
+        "cosmos_outbox/inbox/reaction_targets.py",
+        "        if (stored := await self.lists.read(name)) is not None:\n            return stored\n",
+        "        if (stored := await self.lists.read(name)) is not None:\n"
+        "            return by_id(await self.look_up(self.lists.newest, event))\n",
+        "",
+        ("reaction at another target",),
+    ),
+    Planted(
+        "record-of-a-key-is-written-whatever-is-there",  # created_only: a change with a key that comes again
+        "cosmos_outbox/cosmos/aggregates/change_records.py",
+        "        return Write.create(\n",
+        "        return Write.upsert(\n",
+        "",
+        ("keyed change twice",),
+    ),
+    Planted(
+        "what-comes-early-is-applied",  # next_only: a message that is set aside, and the next one
+        DECISION,
+        "    if order is InOrder.EACH and event.sequence is not None and",
+        "    if order is InOrder.EACH and event.sequence is None and",
+        "",
+        ("reactions out of order",),
+    ),
+]
+
+
+@pytest.mark.timeout(300)
+def test_each_reaction_happens_once() -> None:
+    simulate(service, commands(), seeds=3)
+
+
+ORDERS = {
+    "newest, of two sources": ([("a", 1), ("b", 2), ("a", 2), ("b", 3)], "newest", 0),
+    "newest, an older one last": ([("a", 1), ("b", 2), ("a", 3), ("a", 2)], "newest", 1),
+    "each, of two sources": ([("a", 1), ("b", 1), ("a", 2)], "each", 0),
+    "each, one left out": ([("a", 1), ("b", 1), ("a", 3)], "each", 1),
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_the_order_is_that_of_each_source(name: str) -> None:
+    messages, order, wrong = ORDERS[name]
+    target, found = AggregateKey("heap", "h-1"), LeftBehind()
+    for number, (source, sequence) in enumerate(messages, start=1):
+        key, cause = AggregateKey("pile", source), f"{source}-{sequence}"
+        raised = StoredEvent(f"h-{number}", target, number, "Marked", "r", {"causationId": cause})
+        found.changes += [
+            StoredChange(None, [StoredEvent(cause, key, sequence, "PileGrown", "r", {})]),
+            StoredChange(None, [raised], "marks"),
+        ]
+    wanted = {f"{source}-{sequence}": [(target, f"{source}-{sequence}")] for source, sequence in messages}
+    outcomes = dict.fromkeys(wanted, "applied")
+    found.reactions.append(ReactionFound("marks", order == "each", order == "newest", wanted, outcomes))
+    told = [each for each in broken(found) if each.rule == "reactions out of order"]
+    assert len(told) == wrong
+
+
+def _seen(bug: Planted, folder: Path) -> None:
+    copy_tracked(folder)
+    plant(bug, folder)
+    told = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:randomly",
+            "--simulate-seeds=60",
+            _HERE,
+        ],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": python_path(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 1, told.stdout
+    assert any(rule in told.stdout for rule in bug.rules), told.stdout
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "bug", [pytest.param(each, marks=pytest.mark.long) for each in PLANTED], ids=lambda bug: bug.name
+)
+def test_a_bug_in_a_reaction_is_seen(bug: Planted, tmp_path: Path) -> None:
+    _seen(bug, tmp_path)
+
+
+@pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
+def test_a_bug_can_be_planted_in_a_reaction(bug: Planted) -> None:
+    text = (ROOT / bug.file).read_text()
+    assert text.count(bug.old) == 1, f"{bug.file} has changed: plant {bug.name} anew"
+    compile(text.replace(bug.old, bug.new), bug.file, "exec")

@@ -1,0 +1,70 @@
+"""Two versions side by side break no promise, and a change of the number of sessions heals nothing where it is made
+as docs/use/messages.md says."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from outbox_simulation.engine.http import SentRequest, StoreResponse
+from outbox_simulation.engine.plan import SimulationPlan
+from outbox_simulation.engine.watching import written
+from outbox_simulation.engine.world import SimulatedRun, run
+from outbox_simulation.judging.checker import check
+from simulated.contacts import CONTACTS
+
+
+def _plans(*faults: str) -> Iterator[SimulationPlan]:
+    return (SimulationPlan(seed, frozenset(faults), aggregates=4, seconds=20.0) for seed in range(1, 50))
+
+
+def _numbers(told: SimulatedRun) -> set[str]:
+    """The numbers of sessions that the topic got messages of."""
+    sessions = {each.session for event in told.history.events() for each in event.deliveries}
+    return {str(each).partition("-")[0] if str(each).count("-") == 1 else "aggregate" for each in sessions}
+
+
+class _Healed:
+    """How often an entry was healed: a look at each that is written."""
+
+    def __init__(self) -> None:
+        self.times: dict[str, int] = {}
+
+    def __call__(self, _at: float, request: SentRequest, response: StoreResponse) -> None:
+        if "/colls/directory/docs" in request.path and response.status < 300 and request.method == "POST":
+            for each in written(request):
+                if each.get("type") == "entry":
+                    self.times[each["id"]] = each["healed"]
+
+
+def test_another_version_comes_process_by_process_and_both_number_the_sessions() -> None:
+    plan = next(each for each in _plans("rollout", "sessions") if not each.no_relay_meanwhile)
+    told = run(plan, CONTACTS)
+    assert told.violations == []
+    assert _numbers(told) == {
+        plan.settings["SERVICEBUS_SESSIONS"],
+        (plan.settings_after or {})["SERVICEBUS_SESSIONS"],
+    }
+    stops = [(each.at, each.instance) for each in told.trace if each.what == "stops"]
+    kinds = {name.partition(".")[0].partition("-")[0] for _, name in stops}
+    assert kinds == {"api", "relay", "subscriber", "operator"}
+    assert stops[0][0] < stops[-1][0], "one after the other"
+    told.history.numbers_of_sessions = 1
+    assert "several sessions" in {each.rule for each in check(told.history, CONTACTS.language)}
+
+
+def test_where_no_relay_runs_until_nothing_waits_another_number_heals_nothing() -> None:
+    plan, healed = next(each for each in _plans("sessions") if each.no_relay_meanwhile), _Healed()
+    told = run(plan, CONTACTS, saw=healed)
+    assert told.violations == []
+    assert [each.what for each in told.trace if each.what == "sessions change"] == ["sessions change"]
+    assert len(_numbers(told)) == 2
+    assert {*healed.times.values()} == {0}
+
+
+@pytest.mark.parametrize("kind", ["rollout", "sessions"])
+def test_a_plan_without_it_deploys_no_other_version(kind: str) -> None:
+    assert SimulationPlan(1, frozenset()).settings_after is None
+    after = SimulationPlan(1, frozenset({kind})).settings_after
+    assert after is not None
+    same = after["SERVICEBUS_SESSIONS"] == SimulationPlan(1, frozenset()).settings["SERVICEBUS_SESSIONS"]
+    assert same is (kind == "rollout")

@@ -1,0 +1,189 @@
+"""Storage queues in memory answer as Azurite does, and the deployed code keeps its promises whatever befalls them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from uuid import uuid4
+
+import pytest
+from azure.core.exceptions import AzureError, HttpResponseError
+from azure.storage.blob.aio import ContainerClient
+from azure.storage.queue.aio import QueueClient, QueueServiceClient
+
+from cosmos_outbox.settings.connections import Connection
+from cosmos_outbox.storagequeue.client import claim_container, queue_service
+from cosmos_outbox.storagequeue.errors import error_code
+from devstack.testing import Service
+from outbox_simulation.engine.befalls import Befalls
+from outbox_simulation.engine.loop import Loop
+from outbox_simulation.engine.plan import SimulationPlan
+from outbox_simulation.engine.storage_queues import CONNECTION, StorageQueues
+from outbox_simulation.engine.world import run
+from simulated.contacts import CONTACTS
+
+pytestmark = pytest.mark.filterwarnings(  # the world imports all of the SDK
+    "ignore:azure.cosmos.errors module:DeprecationWarning"
+)
+
+Story = Callable[[QueueClient], Awaitable[list[object]]]
+
+
+async def _got(queue: QueueClient, hidden: int = 30) -> list[tuple[str, int | None]]:
+    pages = queue.receive_messages(messages_per_page=32, visibility_timeout=hidden).by_page()
+    async for page in pages:
+        return [(str(each.content), each.dequeue_count) async for each in page]
+    return []
+
+
+async def _code(call: Awaitable[object]) -> str:
+    try:
+        await call
+    except HttpResponseError as error:
+        return f"{error.status_code} {error_code(error)}"
+    return "done"
+
+
+async def in_the_order_of_the_queue_with_all_characters(queue: QueueClient) -> list[object]:
+    for text in ("one", "two & <three>", "é…"):
+        await queue.send_message(text, time_to_live=-1)
+    return [*await _got(queue), *await _got(queue), await _count(queue)]
+
+
+async def what_is_not_deleted_comes_back_and_is_counted(queue: QueueClient) -> list[object]:
+    await queue.send_message("again")
+    first = await _got(queue, hidden=1)
+    await asyncio.sleep(1.5)
+    return [*first, *await _got(queue, hidden=1)]
+
+
+async def who_has_no_newest_receipt_does_nothing(queue: QueueClient) -> list[object]:
+    await queue.send_message("mine")
+    held = await anext(aiter(queue.receive_messages(visibility_timeout=30)))
+    renewed = await queue.update_message(held.id, held.pop_receipt, visibility_timeout=40)
+    stale = [
+        await _code(queue.delete_message(held.id, held.pop_receipt)),
+        await _code(queue.update_message(held.id, held.pop_receipt, visibility_timeout=1)),
+    ]
+    gone = [await _code(queue.delete_message(held.id, renewed.pop_receipt)) for _ in range(2)]
+    return [*stale, *gone, await _count(queue)]
+
+
+async def what_is_given_back_is_there_at_once(queue: QueueClient) -> list[object]:
+    await queue.send_message("back")
+    held = await anext(aiter(queue.receive_messages(visibility_timeout=30)))
+    await queue.update_message(held.id, held.pop_receipt, visibility_timeout=0)
+    return [*await _got(queue)]
+
+
+async def what_lives_for_a_second_is_gone_after_it(queue: QueueClient) -> list[object]:
+    await queue.send_message("short", time_to_live=1)
+    await queue.send_message("long", time_to_live=-1)
+    await asyncio.sleep(2.5)
+    return [*await _got(queue)]
+
+
+async def _count(queue: QueueClient) -> int | None:
+    return (await queue.get_queue_properties()).approximate_message_count
+
+
+STORIES: dict[Story, list[object]] = {
+    in_the_order_of_the_queue_with_all_characters: [("one", 1), ("two & <three>", 1), ("é…", 1), 3],
+    what_is_not_deleted_comes_back_and_is_counted: [("again", 1), ("again", 2)],
+    who_has_no_newest_receipt_does_nothing: [
+        "400 PopReceiptMismatch", "400 PopReceiptMismatch", "done", "404 MessageNotFound", 0,
+    ],
+    what_is_given_back_is_there_at_once: [("back", 2)],
+    what_lives_for_a_second_is_gone_after_it: [("long", 1)],
+}  # fmt: skip
+
+
+async def blobs(container: ContainerClient) -> list[object]:
+    await container.upload_blob("a/1.json", b"first", overwrite=False)
+    twice = await _code(container.upload_blob("a/1.json", b"second", overwrite=False))
+    first = await (await container.download_blob("a/1.json")).readall()
+    await container.upload_blob("a/1.json", b"", overwrite=True)
+    emptied = await (await container.download_blob("a/1.json")).readall()
+    return [twice, first, emptied, await _code(container.download_blob("a/2.json"))]
+
+
+BLOBS = ["409 BlobAlreadyExists", b"first", b"", "404 BlobNotFound"]
+
+
+@asynccontextmanager
+async def in_memory(queues: StorageQueues) -> AsyncIterator[tuple[QueueServiceClient, ContainerClient]]:
+    connection = Connection(connection_string=CONNECTION)
+    async with (
+        queue_service(connection, None, queues.http) as service,
+        claim_container(connection, None, "claims", queues.http) as claims,
+    ):
+        yield service, claims
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_queues_in_memory_answer_as_the_service_does(story: Story) -> None:
+
+    queues = StorageQueues("directory")
+
+    async def told() -> list[object]:
+        async with in_memory(queues) as (service, _):
+            return await story(service.get_queue_client("other"))
+
+    assert Loop(None).run(told()) == STORIES[story]
+
+
+def test_blobs_in_memory_answer_as_the_service_does() -> None:
+
+    queues = StorageQueues("directory")
+
+    async def told() -> list[object]:
+        async with in_memory(queues) as (_, claims):
+            return await blobs(claims)
+
+    assert Loop(None).run(told()) == BLOBS
+
+
+@pytest.mark.parametrize(("refused", "arrives"), [({"e1"}, False), ({"e2"}, True)])
+def test_a_copy_that_comes_late_is_refused_as_what_was_sent_again_in_its_place(
+    refused: set[str], arrives: bool
+) -> None:
+    """Seed 130117: an operator discarded what was refused, and its copy came seventeen seconds later."""
+    queues = StorageQueues("directory", befalls=Befalls(cut=1.0))
+
+    async def told() -> list[object]:
+        async with in_memory(queues) as (service, _):
+            queue = service.get_queue_client("directory")
+            with pytest.raises(AzureError):
+                await queue.send_message(
+                    '{"id": "e1", "subject": "ada", "data": {"id": "e1"}}', retry_total=0
+                )
+            queues.refused |= refused
+            await asyncio.sleep(60)
+            return [taken.sent.message.id for taken in queues.taken]
+
+    assert Loop(None).run(told()) == (["e1"] if arrives else [])
+
+
+@pytest.mark.long
+async def test_azurite_answers_the_same(storage_server: Service) -> None:
+    connection = Connection(connection_string=storage_server.connection_string)
+    async with queue_service(connection, None) as service:
+        for story, wanted in STORIES.items():
+            queue = await service.create_queue(f"q-{uuid4().hex}")
+            assert await story(queue) == wanted, story.__name__
+    async with claim_container(connection, None, f"c-{uuid4().hex}") as container:
+        await container.create_container()
+        assert await blobs(container) == BLOBS
+
+
+FIRST = 4
+"""With seventeen kinds of faults, and still quick."""
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "seed", [FIRST, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 3, 5, 6))]
+)
+def test_under_faults_every_promise_is_kept(seed: int) -> None:
+    told = run(SimulationPlan.drawn(seed, transport="storagequeue"), CONTACTS)
+    assert [str(each) for each in told.violations] == []
+    assert len(told.history.stored) > 5
