@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import cosmos_outbox
+import outbox_simulation
 from cosmos_outbox import errors, testing
 from tests.testing import booking_calls, bookings
 from tests.testing.test_memory_elsewhere import asked, asking
@@ -22,24 +23,23 @@ NEEDS_DEVSTACK = {
     "LocalAzure": "a local Azure",
     "Program": "a local Azure",
     "eventually": "a local Azure",
-    "simulate": "the simulation",
 }
+KIT = {each: getattr(face, each) for face in (testing, outbox_simulation) for each in face.__all__}
 
 
 def example(name: str) -> str | None:
     """What follows ``Example::`` in the docstring of a name."""
-    _, found, code = (inspect.getdoc(getattr(testing, name)) or "").partition("Example::\n")
+    _, found, code = (inspect.getdoc(KIT[name]) or "").partition("Example::\n")
     return textwrap.dedent(code) if found else None
 
 
-EXAMPLES = {name: code for name in testing.__all__ if (code := example(name)) is not None}
+EXAMPLES = {name: code for name in KIT if (code := example(name)) is not None}
 
 
 def test_every_name_is_told_of_and_is_in_an_example() -> None:
     used = set(re.findall(r"\w+", " ".join(EXAMPLES.values())))
-    assert set(testing.__all__) <= used
-    for name in testing.__all__:
-        assert inspect.getdoc(getattr(testing, name))
+    assert KIT.keys() <= used
+    assert all(map(inspect.getdoc, KIT.values()))
 
 
 # The examples' own tests simulate them.
@@ -53,7 +53,7 @@ def test_every_name_is_told_of_and_is_in_an_example() -> None:
 async def test_an_example_runs(name: str, tmp_path: Path) -> None:
     bookings.answers.clear()
     there: dict[str, Any] = {each: getattr(cosmos_outbox, each) for each in cosmos_outbox.__all__}
-    there |= vars(errors) | {each: getattr(testing, each) for each in testing.__all__}
+    there |= vars(errors) | KIT
     there |= vars(bookings) | {
         "AsyncIterator": AsyncIterator, "Random": Random, "asyncio": asyncio, "pytest": pytest, "sys": sys,
         "tmp_path": tmp_path,

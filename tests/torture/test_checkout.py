@@ -19,7 +19,7 @@ from examples.checkout.article import Article, NewArticle
 from examples.checkout.order import NewOrder, Order
 from examples.checkout.payment import Payment, payment_of
 from examples.checkout.tests.at_rest import SUPPLY
-from tests.support.paths import ROOT
+from tests.support.paths import ROOT, python_path
 from tests.torture.checkout.judged import judge, left_behind
 from tests.torture.checkout.service import service
 from tests.torture.checkout.story import TRANSPORTS

@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.support.paths import ROOT
+from tests.support.paths import JUDGES, ROOT
 from tests.torture.plan import PROFILES
 from tests.torture.planted_bugs import PLANTED, Planted
 
-RULES = "".join(each.read_text() for each in (ROOT / "cosmos_outbox" / "testing" / "judging").glob("*.py"))
+RULES = "".join(each.read_text() for each in JUDGES.glob("*.py"))
 
 
 def test_each_bug_has_a_name_of_its_own() -> None:

@@ -10,7 +10,7 @@ from outbox_simulation.engine.story import MOST_STEPS, Story, page
 from outbox_simulation.engine.trace import TraceStep
 from outbox_simulation.judging.rules import SENTENCES
 from outbox_simulation.judging.violation import Violation
-from tests.support.paths import ROOT
+from tests.support.paths import JUDGES
 
 AGGREGATE = "11111111-1111-4111-8111-111111111111"
 OTHER = "22222222-2222-4222-8222-222222222222"
@@ -138,7 +138,7 @@ def test_whatever_a_step_says_the_picture_is_one(nasty: str) -> None:
 
 def test_every_rule_of_the_judges_has_its_sentence_and_every_sentence_its_rule() -> None:
     used: set[str] = set()
-    for file in (ROOT / "cosmos_outbox" / "testing" / "judging").glob("*.py"):
+    for file in JUDGES.glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "Violation":
                 used |= {each for each in (_constant(node.args[0]),) if each}

@@ -4,11 +4,6 @@ Every violation is printed with its seed, and with its shortest story; the exit 
 --trace -`` tells one run step by step.
 """
 
-from cosmos_outbox.cli import installed
-
-if __name__ == "__main__":
-    installed.require_extra("simulate", "relay")
-
 import argparse
 import os
 import sys
