@@ -1,4 +1,4 @@
-// Drives the client of docs/use/api.md, which the test writes beside this file: node api_client.mjs ADDRESS
+// Drives docs/use/client.js, which the test writes beside this file: node api_client.mjs ADDRESS
 //
 // Its answers are lost and refused on the way, after the service has given them. What was seen is printed as JSON.
 import { all, change, changed, create, read } from "./client.mjs";

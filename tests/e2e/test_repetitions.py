@@ -1,8 +1,7 @@
-"""A request that is repeated after its answer was lost behaves as docs/use/api.md says."""
+"""A repeated change stores nothing, and docs/use/client.js does what it says."""
 
 import asyncio
 import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from tests.e2e.conftest import Stack
 from tests.support.paths import ROOT
 from tests.typescript.test_types import program
 
-PAGE = (ROOT / "docs" / "use" / "api.md").read_text()
+CLIENT = ROOT / "docs" / "use" / "client.js"
 
 
 async def patched(http: aiohttp.ClientSession, url: str, patch: dict[str, Any], **headers: str) -> str:
@@ -34,8 +33,8 @@ async def test_a_repeated_patch_stores_nothing_when_nobody_came_in_between(
 async def test_the_client_of_the_page_repeats_merges_and_turns_pages(
     shared_stack: Stack, tmp_path: Path
 ) -> None:
-    """The lines of docs/use/api.md, in Node.js; ``api_client.mjs`` loses and refuses answers on their way."""
-    [client] = re.findall(r"^```js\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    """docs/use/client.js, in Node.js; ``api_client.mjs`` loses and refuses answers on their way."""
+    client = CLIENT.read_text()
     address, shown = shared_stack.functions.address.rstrip("/"), "http://127.0.0.1:7071"
     assert client.count(shown) == 1
     own_wait = "const setTimeout = (...given) => globalThis.wait(...given);\n"
