@@ -60,7 +60,6 @@ PARTS: Mapping[str, Part] = {
     "publish-again": Part("publish the events of a time again", "cosmos_outbox.cli.publish_again"),
     "rebuild": Part("fill or repair a read model from its sources", "cosmos_outbox.cli.rebuild", extra=None),
     "schemas": Part("write the schemas of the events", "cosmos_outbox.cli.schemas", extra=None),
-    "brake": Part("stop and resume the expiry of events", "cosmos_outbox.cli.brake"),
 }
 
 UNUSABLE = 2

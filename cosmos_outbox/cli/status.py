@@ -79,8 +79,8 @@ def attention_of_relay(told: Mapping[str, Any], parked: Mapping[str, int]) -> It
     if used >= SHARE:
         yield (
             f"events are at risk: one has waited for {used:.0%} of its lifetime, and at 100% it is lost. Stop the "
-            "expiry with cosmos-outbox brake stop, then find out why the relay does not run or is refused: its log "
-            "says it"
+            "expiry (docs/operate/emergency-brake.md), then find out why the relay does not run or is refused: its "
+            "log says it"
         )
     elif oldest > LATE_SECONDS:
         yield (

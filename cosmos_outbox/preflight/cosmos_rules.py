@@ -121,8 +121,7 @@ def _own_ttl(subject: str, ttl: int, declared: int) -> Finding:
     if ttl != declared:
         return wrong(
             subject,
-            f"the default TTL is {ttl}, and the service's OwnContainer says {declared}: the emergency brake would give "
-            "the container that one when it is released",
+            f"the default TTL is {ttl}, and the service's OwnContainer says {declared}",
             f"name default_ttl={ttl} in the OwnContainer, or change the container",
         )
     return ok(subject, f"TTL is on, and events expire by their own; the default is {ttl}")

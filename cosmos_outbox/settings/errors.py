@@ -6,7 +6,6 @@
     ├── Misconfigured             a setting or the deployment is missing or wrong
     ├── NotForwardedYet           the relay has not forwarded what must be forwarded first
     ├── Overloaded                cosmos_outbox/operations/shedding.py: the relay is too far behind to take a change
-    ├── NotAllowed                cosmos_outbox/cosmos/upkeep/expiry.py: this identity may not do that
     ├── NotErased                 cosmos_outbox/operations/erasing.py: something is left that may hold a person's data
     ├── InspectionError           cosmos_outbox/settings/inspection.py: a deployment cannot be inspected
     └── RequestError              cosmos_outbox/http/errors.py: an HTTP request is wrong
@@ -37,10 +36,6 @@ class Overloaded(InfraError):
     def __init__(self, message: str, *, retry_after_seconds: float) -> None:
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
-
-
-class NotAllowed(InfraError):
-    """The identity may not do what an operator asked for: the message says who may, and how."""
 
 
 class NotErased(InfraError):

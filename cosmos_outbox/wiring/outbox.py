@@ -17,7 +17,6 @@ from cosmos_outbox.cosmos.store.client import ContainerProxy, CosmosClient
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths, Value
 from cosmos_outbox.cosmos.upkeep.event_list import EventList
-from cosmos_outbox.cosmos.upkeep.expiry import Expiry
 from cosmos_outbox.operations.dependencies import Dependency
 from cosmos_outbox.operations.forwarding import Forwarding
 from cosmos_outbox.operations.instance import Instance
@@ -71,8 +70,6 @@ class Outbox:
     feed: ContainerProxy
     """The container whose change feed the relay reads."""
     leases: ContainerProxy
-    expiry: Expiry
-    """Of the container whose change feed the relay reads."""
     reading: FeedSettings
     container: Callable[[str], Container]
     """A container of the service's database by its name; the same object for the same name."""
@@ -198,9 +195,6 @@ def wire_outbox(  # noqa: PLR0913 - what a service declares
         history=own.history,
         feed=feed,
         leases=leases,
-        expiry=Expiry(
-            database, feed, container, default_ttl=-1 if names.own is None else names.own.default_ttl
-        ),
         reading=own.reading,
         container=container_of,
         check=Recent(container.check, seconds=HEALTH_SECONDS),

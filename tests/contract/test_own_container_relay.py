@@ -36,7 +36,6 @@ from cosmos_outbox.preflight.containers import needed
 from cosmos_outbox.preflight.cosmos_rules import judge
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.errors import NotForwardedYet
-from cosmos_outbox.settings.own_container import OwnContainer
 from cosmos_outbox.worker import relay as relay_worker
 from devstack.testing import Service as Server
 from devstack.testing import eventually, running
@@ -446,21 +445,6 @@ async def test_an_erased_event_that_was_discarded_keeps_its_place_alone(place: P
     [discarded] = await place.parked(discarded=True)
     assert discarded.document == {"id": discarded.event_id, **place.service.paths.fields(place.key())}
     assert await place.events() == []
-
-
-async def test_the_brake_gives_the_container_back_as_it_was(cosmos_server: Server) -> None:
-    own = OwnContainer(["/tenantId", "/bookingId"], {"booking": None}, default_ttl=3600)
-    service = replace(HIERARCHICAL, own=own)
-    async with world_of(service, cosmos_server) as world:
-        await world.outbox.expiry.resume()
-        before = await world.proxy.read()
-        assert before["defaultTtl"] == 3600
-        await world.outbox.expiry.stop()
-        assert await world.outbox.expiry.is_stopped()
-        await world.outbox.expiry.resume()
-        after = await world.proxy.read()
-        same = ("partitionKey", "defaultTtl", "indexingPolicy")
-        assert {name: after[name] for name in same} == {name: before[name] for name in same}
 
 
 async def test_preflight_may_try_what_the_app_does_in_the_container(place: Place) -> None:

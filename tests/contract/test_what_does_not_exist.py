@@ -10,7 +10,6 @@ from azure.servicebus.aio import ServiceBusClient
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, Kind, classify
 from cosmos_outbox.cosmos.store.writes import Write
-from cosmos_outbox.cosmos.upkeep.expiry import Expiry
 from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.publisher import Unknown
 from cosmos_outbox.servicebus.inspection import try_sending
@@ -77,19 +76,6 @@ async def test_a_missing_database_is_told_with_the_container_that_was_looked_for
     async with CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client:
         with pytest.raises(Misconfigured, match="container contacts of database no-such-database"):
             await Container(client, "no-such-database", "contacts").check()
-
-
-async def test_the_expiry_of_a_missing_container_is_told_as_such(cosmos_server: Service) -> None:
-    async with (
-        contacts_database(cosmos_server) as database,
-        CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client,
-    ):
-        place = client.get_database_client(database.id)
-        missing = Container(client, database.id, "no-container")
-        expiry = Expiry(place, place.get_container_client("no-container"), missing)
-        for call in (expiry.is_stopped, expiry.overdue, expiry.stop, expiry.resume):
-            with pytest.raises(Misconfigured, match="container no-container of database"):
-                await call()
 
 
 async def test_the_sdks_own_clients_tell_it_too(cosmos_server: Service) -> None:

@@ -12,7 +12,6 @@ from uuid import UUID
 import pytest
 from azure.cosmos.aio import DatabaseProxy
 
-from cosmos_outbox.cli import brake
 from cosmos_outbox.cli import rebuild as rebuild_directory
 from cosmos_outbox.cli.publish_again import CLOCKS_DIFFER_SECONDS
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -21,7 +20,7 @@ from cosmos_outbox.worker import subscriber as subscriber_worker
 from devstack.testing import Service, eventually
 from domain.values import ContactDetails
 from infra.bootstrap import Application, wire
-from tests.support.azure import CONTACTS, DIRECTORY, PARKED, Topic, contacts_database
+from tests.support.azure import CONTACTS, DIRECTORY, PARKED, Topic, contacts_database, set_ttl
 from tests.support.command import run_command
 from tests.support.contacts import DETAILS, ORIGIN
 from tests.support.use_cases import contacts_of
@@ -124,7 +123,7 @@ async def test_an_earlier_state_goes_on_where_it_was_and_the_directory_follows(
     async with contacts_database(cosmos_server) as restored:
         settings = environment(cosmos_server, restored, topic)
         # Restored with TTL off; the directory stands for a subscriber's store that was not restored.
-        assert await asyncio.to_thread(brake.main, ["stop"], settings) == 0
+        await set_ttl(restored, CONTACTS, None)
         await put(restored, CONTACTS, backup)
         await put(restored, DIRECTORY, ahead)
         assert await copied(restored, PARKED) == []
@@ -151,8 +150,7 @@ async def test_an_earlier_state_goes_on_where_it_was_and_the_directory_follows(
                 return await asyncio.to_thread(published_again, settings) >= 3
 
             await eventually(published)
-            assert await asyncio.to_thread(brake.main, ["resume"], settings) == 0
-        assert await asyncio.to_thread(brake.main, ["status"], settings) == 0
+            await set_ttl(restored, CONTACTS, -1)
 
 
 def published_again(settings: dict[str, str]) -> int:

@@ -134,6 +134,19 @@ async def contacts_database(service: Service) -> AsyncIterator[DatabaseProxy]:
         yield database
 
 
+async def set_ttl(database: DatabaseProxy, name: str, seconds: int | None) -> None:
+    """The container's default TTL; None: off, and nothing in it expires."""
+    container = database.get_container_client(name)
+    before = await container.read()
+    key = before["partitionKey"]
+    await database.replace_container(
+        container,
+        PartitionKey(key["paths"], kind=key["kind"], version=key["version"]),
+        indexing_policy=before["indexingPolicy"],
+        default_ttl=seconds,
+    )
+
+
 def indexed(*paths: str, composite: Sequence[Sequence[str]] = ()) -> dict[str, Any]:
     """An indexing policy of these properties and no others."""
     return {

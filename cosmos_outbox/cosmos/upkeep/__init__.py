@@ -1,1 +1,1 @@
-"""What operators do to containers as a whole: inspect, erase, stop the expiry. Each can be done twice."""
+"""What operators do to containers as a whole: inspect and erase. Each can be done twice."""
