@@ -84,15 +84,6 @@ def test_what_was_set_before_an_event_that_changes_it_is_told_by_that_event(task
     assert told(task)[1] == {"status": "open", "owner": "Jane"}
 
 
-def test_who_makes_the_events_of_changes_by_hand_declares_none() -> None:
-    class Errand(Task):
-        aggregate_type: ClassVar[str] = "errand"
-
-    errand = Errand.load(TaskState(last_sequence=1))
-    errand.set(owner="Jane")
-    assert told(errand)[0] == ["owner updated"]
-
-
 def test_the_time_of_the_last_change_is_that_of_what_is_told() -> None:
     class TimedState(TaskState):
         modified_at: datetime

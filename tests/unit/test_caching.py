@@ -8,15 +8,11 @@ from cosmos_outbox.functions.operator import operations_page
 from cosmos_outbox.http.answering import Answering
 from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.responses import json_response
-from cosmos_outbox.http.shown import Shown
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.unit_of_work import Versioned
 from domain.contact import Contact
-from examples.orders.http import orders
-from examples.orders.tests.test_order import placed
 from tests.support import contacts_http as contacts
 from tests.support.contacts import DETAILS, NOON
-from tests.support.openapi import document
 
 CONTACT = Versioned(Contact.create(DETAILS, at=NOON), '"1"')
 
@@ -52,22 +48,6 @@ async def test_an_answer_is_kept_by_nobody_and_is_no_other_type_than_it_says(
     headers = await answered(answer)
     assert headers["cache-control"] == "no-store"
     assert headers["x-content-type-options"] == "nosniff"
-
-
-async def test_a_page_of_another_origin_may_read_what_the_api_tells_in_headers() -> None:
-    """Which origins may call is for the platform to say; it exposes nothing."""
-    of_the_body = {"Cache-Control", "Content-Encoding", "Vary"}  # which a browser has read itself
-    told = {*document()["components"]["headers"]} - of_the_body
-    for answer in (json_response(200, {}), AggregateNotFound("x"), KeyError("x")):
-        exposed = (await answered(answer))["access-control-expose-headers"].split(", ")
-        assert {*exposed} == told
-
-
-async def test_a_version_is_kept_by_its_caller_alone_who_asks_before_each_use() -> None:
-    headers = await answered(contacts.shown.found(request(), CONTACT))
-    assert headers["cache-control"] == "private, no-cache"
-    order = await answered(Shown(orders.shown).found(request(), Versioned(placed(), '"1"')))
-    assert order["cache-control"] == "private, no-cache"
 
 
 async def test_what_was_not_modified_says_the_same_of_itself_as_the_whole_answer() -> None:

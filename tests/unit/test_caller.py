@@ -28,10 +28,6 @@ def test_a_function_key_is_one_caller_in_the_header_and_in_the_query() -> None:
     assert caller({"x-functions-key": "secret-1"}) != caller({"x-functions-key": "secret-2"})
 
 
-def test_the_header_wins_over_the_query_as_it_does_in_the_host() -> None:
-    assert caller({"x-functions-key": "secret-1"}, code="made-up") == caller(code="secret-1")
-
-
 @pytest.mark.parametrize(
     "query", ["code=secret-1&code=made-up", "CODE=secret-1", "Code=secret-1&code=made-up"]
 )
@@ -51,10 +47,6 @@ def test_a_principal_is_believed_only_where_the_platform_authenticates() -> None
 def test_two_principals_are_two_callers_also_where_two_providers_give_them_one_id() -> None:
     others = [PRINCIPAL | {"x-ms-client-principal-id": "p-2"}, PRINCIPAL | {"x-ms-client-principal-idp": "x"}]
     assert len({caller(each, signed_in=True) for each in (PRINCIPAL, *others)}) == 3
-
-
-def test_a_key_that_looks_like_a_principal_is_another_caller() -> None:
-    assert caller(code="aad p-1") != caller(PRINCIPAL, signed_in=True)
 
 
 @pytest.mark.parametrize("signed_in", [True, False])

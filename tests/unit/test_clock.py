@@ -3,24 +3,18 @@
 import ast
 import asyncio
 import random
-import sqlite3
 from collections.abc import Iterator
-from contextvars import Context, copy_context
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from pathlib import Path
 from uuid import RFC_4122, UUID
 
 import pytest
 
-from cosmos_changefeed import Clock as FeedClock
-from cosmos_changefeed.pulse import Pulse
 from cosmos_outbox.kernel.clock import (
     SYSTEM,
     Sources,
     machine,
-    monotonic,
     new_id,
     randomness,
     sources,
@@ -28,7 +22,6 @@ from cosmos_outbox.kernel.clock import (
     utc_now,
 )
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
-from cosmos_outbox.sqlite.database import Database
 from cosmos_outbox.telemetry import correlation
 from cosmos_outbox.telemetry.tracing import of_no_request
 from cosmos_outbox.testing.clock import Clock
@@ -63,20 +56,6 @@ async def test_a_task_and_a_thread_inherit_the_sources_and_keep_them_after_the_b
     assert await task == NOON
 
 
-async def test_the_sqlite_thread_has_the_sources_of_each_caller(tmp_path: Path) -> None:
-    database = Database(tmp_path / "a.db")
-
-    def work(_: sqlite3.Connection) -> datetime:
-        return utc_now()
-
-    try:
-        for moment in (NOON, NOON + timedelta(days=1)):
-            with using(at(moment)):
-                assert await database.run(work) == moment
-    finally:
-        await database.close()
-
-
 def test_the_end_of_a_block_restores_what_was_before_an_error_too() -> None:
     assert sources() is SYSTEM
     with using(at(NOON)):
@@ -94,23 +73,6 @@ def test_the_context_of_no_request_keeps_the_sources_and_leaves_the_request() ->
     assert context.run(correlation.current) is None
 
 
-def test_a_context_without_sources_has_those_of_the_system() -> None:
-    with using(at(NOON)):
-        assert Context().run(sources) is SYSTEM
-        assert copy_context().run(utc_now) == NOON
-
-
-def test_the_systems_sources_are_what_they_say() -> None:
-    assert abs(utc_now() - datetime.now(UTC)) < timedelta(minutes=1)
-    assert utc_now().utcoffset() == timedelta(0)
-    assert monotonic() <= monotonic()
-    ids = {new_id() for _ in range(1000)}
-    assert len(ids) == 1000
-    assert {each.version for each in ids} == {4}
-    assert isinstance(randomness(), random.SystemRandom)
-    assert machine()
-
-
 def drawn(seed: int) -> tuple[list[UUID], list[float], UUID, str]:
     with using(Clock(NOON).seeded(seed)):
         ids = [new_id() for _ in range(100)]
@@ -125,12 +87,6 @@ def test_ids_and_luck_of_one_seed_are_the_same_in_two_runs_and_the_ids_are_of_ve
     assert {(each.version, each.variant) for each in ids} == {(4, RFC_4122)}
 
 
-def test_a_draw_more_changes_no_id() -> None:
-    with using(Clock(NOON).seeded(7)):
-        randomness().random()
-        assert new_id() == drawn(7)[0][0]
-
-
 def test_what_was_made_before_the_block_asks_the_clock_of_the_block() -> None:
     """Its functions look the sources up at each call: nothing was bound when it was made."""
     once, clock = OnceAMinute(), Clock(NOON)
@@ -138,17 +94,6 @@ def test_what_was_made_before_the_block_asks_the_clock_of_the_block() -> None:
         assert [once.due(), once.due()] == [True, False]
         clock.pass_by(seconds=60)
         assert once.due()
-
-
-def test_a_processor_tells_the_time_by_the_clock_that_it_was_given() -> None:
-    now = 100.0
-    pulse = Pulse(FeedClock(monotonic=lambda: now))
-    now += 42
-    assert pulse.silent_seconds == 42
-    with using(replace(SYSTEM, monotonic=lambda: now)):  # as the relay builds it
-        ambient = Pulse(FeedClock(utc_now, monotonic))
-        now += 1
-        assert ambient.silent_seconds == 1
 
 
 PRODUCT = ("cosmos_outbox", "cosmos_changefeed", "domain", "application", "infra", "function_app.py")
@@ -245,10 +190,3 @@ def test_no_exception_is_left_over() -> None:
 )
 def test_it_is_seen_where_a_module_does(code: str, use: str) -> None:
     assert use in [*uses(ast.parse(code))]
-
-
-@pytest.mark.parametrize(
-    "code", ["from uuid import UUID, uuid5", "utc_now()", "wanted.time.hour", "asyncio.sleep(1)"]
-)
-def test_what_gives_the_same_each_time_is_no_matter(code: str) -> None:
-    assert [*uses(ast.parse(code))] == []

@@ -1,7 +1,6 @@
 """A contact raises exactly the events of its changes, numbered without a gap."""
 
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -9,7 +8,7 @@ from cosmos_outbox.outbox.aggregate import STORED
 from domain.contact import Contact
 from domain.errors import ContactDeleted
 from domain.values import Company, ContactState, Name
-from tests.support.contacts import CONTOSO, DETAILS, LATER, NOON, a_stored_contact, stored
+from tests.support.contacts import DETAILS, LATER, NOON, a_stored_contact, stored
 
 JANE = Name(first_name="Jane", last_name="Doe")
 
@@ -92,14 +91,6 @@ def test_setting_what_is_already_so_changes_nothing() -> None:
     assert contact.state.modified_at is None
 
 
-def test_a_property_that_was_set_back_is_no_change() -> None:
-    contact = a_stored_contact()
-    contact.change_company(None, at=LATER)
-    contact.change_company(CONTOSO, at=LATER)
-
-    assert contact.changes() is None
-
-
 def test_deleting_says_when_and_ends_the_contact() -> None:
     contact = a_stored_contact()
     contact.delete(at=LATER)
@@ -143,17 +134,6 @@ def test_an_erased_contact_is_an_id_with_its_times_and_its_last_sequence() -> No
 def test_a_contact_that_was_never_stored_cannot_be_deleted() -> None:
     with pytest.raises(ValueError, match="never stored"):
         Contact.create(DETAILS, at=NOON).delete(at=LATER)
-
-
-def test_events_have_ids_of_their_own() -> None:
-    contact = a_stored_contact()
-    contact.rename(JANE, at=LATER)
-    contact.describe("x", at=LATER)
-    changes = contact.changes()
-    assert changes is not None
-    ids: set[UUID] = {event.id for event in changes.events}
-    assert len(ids) == 2
-    assert contact.id not in ids
 
 
 @pytest.mark.parametrize("value", [{"first_name": "Other"}, {"id": "x"}])

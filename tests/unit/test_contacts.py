@@ -1,21 +1,18 @@
 """The use cases over an in-memory store: what is written, what is refused, and which writer wins a race."""
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
-from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.http.errors import InvalidRequest
 from cosmos_outbox.http.validation import validated
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregates import ATTEMPTS, Aggregates
-from cosmos_outbox.outbox.errors import AggregateNotFound, ConcurrentChange, PreconditionFailed
-from cosmos_outbox.outbox.idempotency import KeyedRequest
+from cosmos_outbox.outbox.errors import ConcurrentChange, PreconditionFailed
 from cosmos_outbox.outbox.unit_of_work import ETag, Receipt
 from cosmos_outbox.testing.documents import MemoryContainer
 from domain.contact import Contact
@@ -68,13 +65,6 @@ async def test_a_patch_of_three_properties_is_three_events_in_one_commit() -> No
     company = store.events[-1].data["company"]
     assert (company["companyName"], company["city"], company["street"]) == ("Contoso", "Bergen", "Main St")
     assert receipt.aggregate.state.name.last_name == "Doe"
-
-
-async def test_events_carry_what_caused_them() -> None:
-    store = MemoryStore()
-    await create(store)
-    assert store.events[0].correlation_id == ORIGIN.correlation_id
-    assert store.events[0].traceparent == ORIGIN.traceparent
 
 
 async def test_a_patch_that_changes_nothing_writes_nothing() -> None:
@@ -131,45 +121,6 @@ async def test_a_stale_version_is_refused() -> None:
     assert len(store.events) == 2
 
 
-async def test_a_deleted_contact_is_not_there() -> None:
-    store = MemoryStore()
-    contact_id = await create(store)
-    await service(store).delete(contact_id, ORIGIN)
-    for call in (
-        service(store).read(contact_id, ORIGIN),
-        patched(store, contact_id, {}),
-        service(store).delete(contact_id, ORIGIN),
-        service(store).read(uuid4(), ORIGIN),
-    ):
-        with pytest.raises(AggregateNotFound):
-            await call
-    assert (await service(store).page(10, None, ORIGIN)).items == []
-
-
-async def test_the_log_tells_each_change_once_and_nothing_of_what_changed_nothing(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO, "cosmos_outbox.outbox.aggregates")
-    contacts, details = service(MemoryStore()), validated(ContactDetails, DETAILS_JSON)
-    first, second = KeyedRequest("ada", "1", "new"), KeyedRequest("ada", "2", "other")
-    for _ in range(2):
-        receipt, _ = await contacts.create_once(details, ORIGIN, first)
-    contact = receipt.aggregate.id
-    for _ in range(2):
-        await contacts.revise_once(
-            contact, lambda of: of.model_copy(update={"email": "j@x.no"}), ORIGIN, second
-        )
-    await contacts.revise(contact, lambda of: of.model_copy(update={"email": "k@x.no"}), ORIGIN)
-    await contacts.revise(contact, lambda of: of, ORIGIN)
-    await contacts.delete(contact, ORIGIN)
-    assert caplog.messages == [
-        f"created contact {contact}, sequence 1, 1 event(s)",
-        f"changed contact {contact}, sequence 2, 1 event(s)",
-        f"changed contact {contact}, sequence 3, 1 event(s)",
-        f"deleted contact {contact}, sequence 4, 1 event(s)",
-    ]
-
-
 class RivalsFirst(MemoryContainer):
     """Before each of the first ``losses`` commits, another writer changes the contact."""
 
@@ -216,50 +167,3 @@ async def test_a_pinned_version_gets_no_second_attempt() -> None:
     with pytest.raises(PreconditionFailed):
         await patched(store, contact_id, {"name": {"firstName": "Jane"}}, if_match=[etag])
     assert store.data(key(contact_id))["name"]["firstName"] == "John"
-
-
-class OldReads(RivalsFirst):
-    """A replica that lags: a read shows the contact as it was first."""
-
-    as_made: Item | None = None
-
-    async def read(self, item_id: str, partition_key: Key, *, consistent: bool = False) -> Item | None:
-        found = await super().read(item_id, partition_key, consistent=consistent)
-        self.as_made = self.as_made or found
-        return found if consistent or found is None else self.as_made
-
-
-async def test_nor_does_an_old_read_that_still_shows_that_version_get_one() -> None:
-    store = MemoryStore(rivals := OldReads())
-    contact_id = await create(store)
-    rivals.losses = 1
-    with pytest.raises(PreconditionFailed):
-        await patched(
-            store, contact_id, {"name": {"firstName": "Jane"}}, if_match=[store.etag(key(contact_id))]
-        )
-
-
-class DeletedMeanwhile(MemoryContainer):
-    """After the record of a request was read, another caller deletes the contact."""
-
-    deletes = False
-
-    async def read(self, item_id: str, partition_key: Key, *, consistent: bool = False) -> Item | None:
-        found = await super().read(item_id, partition_key, consistent=consistent)
-        if self.deletes and found is not None and found["type"] != "contact":
-            self.deletes = False
-            other = MemoryStore(MemoryContainer(self.documents))
-            await service(other).delete(UUID(str(partition_key)), ORIGIN)
-        return found
-
-
-async def test_a_contact_that_is_deleted_while_its_first_answer_is_looked_for_is_told_without_its_version() -> (
-    None
-):
-    store = MemoryStore(container := DeletedMeanwhile())
-    contacts, details = service(store), validated(ContactDetails, DETAILS_JSON)
-    request = KeyedRequest("ada", "1", "new")
-    first, _ = await contacts.create_once(details, ORIGIN, request)
-    container.deletes = True
-    again, replayed = await contacts.create_once(details, ORIGIN, request)
-    assert (again.aggregate.state, again.etag, replayed) == (first.aggregate.state, None, True)

@@ -131,13 +131,6 @@ def test_a_changed_property_tells_its_last_value_and_a_flag_its_time() -> None:
     assert (cancelled["sequence"], cancelled["cancelledAt"]) == (6, "2026-03-01T13:00:00Z")
 
 
-def test_what_a_later_version_has_stored_in_a_value_is_told_too() -> None:
-    guest = Guest.model_validate({"name": "Ada", "loyalty": "gold"})
-    booking = Booking.load(stored(guest=guest))
-    booking.change(NOON, table=2)
-    assert events(booking)[0]["guest"] == {"name": "Ada", "loyalty": "gold"}
-
-
 def test_a_property_without_an_event_is_refused_when_it_is_set() -> None:
     booking = Booking.load(stored())
     with pytest.raises(
@@ -145,20 +138,6 @@ def test_a_property_without_an_event_is_refused_when_it_is_set() -> None:
     ):
         booking.change(NOON, note="by the window")
     assert booking.changes() is None
-
-
-def test_a_value_that_the_event_does_not_take_is_refused() -> None:
-    class NoteTaken(BookingEvent):
-        action: Literal["NoteTaken"] = "NoteTaken"
-        note: str
-
-    class Noted(Booking):
-        changed_events: ClassVar[Mapping[str, type[DomainEvent]]] = {"note": NoteTaken}
-
-    booking = Noted.load(stored(note="by the window"))
-    booking.change(NOON, note=None)
-    with pytest.raises(ValidationError):
-        booking.changes()
 
 
 class NoId(DomainEvent):
@@ -239,16 +218,6 @@ def test_a_state_without_its_time_of_creation_is_a_mistake() -> None:
 
     with pytest.raises(TypeError, match="Timeless needs created_at"):
         type("Wrong", (Base,), {"aggregate_type": "booking", "state_type": Timeless, "created_event": Made})
-
-
-def test_a_field_with_a_default_that_the_state_lacks_keeps_it() -> None:
-    class Made(BookingEvent):
-        action: Literal["Made"] = "Made"
-        kind: str = "dinner"
-
-    made = type("Made2", (Booking,), {"created_event": Made})
-    changes = made(stored(), is_new=True).changes()
-    assert changes.events[0].kind == "dinner"
 
 
 class NewBooking(WireModel):
@@ -356,31 +325,6 @@ def test_the_event_of_the_end_tells_by_its_name_alone() -> None:
 
     _, ended = Ended.declared_events()
     assert set(ended.model_fields) == {*DomainEvent.model_fields, "booking_id"}
-
-
-def test_an_aggregate_whose_state_has_no_id_has_a_text_as_its_id() -> None:
-    class Seat(AggregateState):
-        created_at: Timestamp
-        row: int
-
-    class Row(WireModel):
-        row: int
-
-    class SeatOf(Aggregate[Seat]):
-        aggregate_type: ClassVar[str] = "front-seat"
-        state_type: ClassVar[type[AggregateState]] = Seat
-        created_event, created_tells = "SeatBuilt", Row
-
-        @property
-        def aggregate_id(self) -> str:
-            return f"row-{self.state.row}"
-
-    changes = SeatOf(Seat(created_at=NOON, row=7), is_new=True).changes()
-    assert changes is not None
-    assert changes.events[0].model_dump(include={"front_seat_id", "row"}) == {
-        "front_seat_id": "row-7",
-        "row": 7,
-    }
 
 
 class WithId(WireModel):

@@ -83,15 +83,6 @@ def test_cosmos(error: Exception, kind: Kind) -> None:
     assert classify(error).kind is kind
 
 
-def test_the_headers_beside_a_cosmos_status_are_kept() -> None:
-    failure = classify(http_error(429, x_ms_retry_after_ms="1500", x_ms_session_token="0:-1#7"))
-    assert failure.retry_after_seconds == 1.5
-    assert failure.session_token == "0:-1#7"
-    error = failure.error()
-    assert isinstance(error, Throttled)
-    assert error.retry_after_seconds == 1.5
-
-
 @pytest.mark.parametrize(("told", "seconds"), [("250", 0.25), (None, 1.0), ("soon", 1.0)])
 def test_without_a_readable_time_a_throttled_client_waits_a_second(told: str | None, seconds: float) -> None:
     headers = {} if told is None else {"x_ms_retry_after_ms": told}
@@ -105,24 +96,6 @@ def test_what_was_answered_is_told_and_that_nothing_was() -> None:
     assert (answered.status, answered.detail) == (503, "CosmosHttpResponseError 503/0")
     for error in (cosmos.CosmosHttpResponseError(message="m"), TimeoutError()):
         assert classify(error).status == 0
-
-
-@pytest.mark.parametrize(
-    ("failure", "kind"),
-    [
-        (Failure(Kind.THROTTLED, "429/3200", retry_after_seconds=7.0), Throttled),
-        (Failure(Kind.PASSING, "503/0"), Unavailable),
-        (Failure(Kind.NO_CONTAINER, "404/1003", container="container c of database d"), Unavailable),
-        (Failure(Kind.INVALID, "400/0"), Unavailable),
-    ],
-)
-def test_who_waits_whatever_the_reason_is_told_the_reason_all_the_same(
-    failure: Failure, kind: type[Throttled | Unavailable]
-) -> None:
-    error = failure.passing()
-    assert type(error) is kind
-    assert str(error) == str(failure.error())
-    assert not isinstance(error, Throttled) or error.retry_after_seconds == 7.0
 
 
 @pytest.mark.parametrize(
@@ -224,21 +197,6 @@ def test_an_answer_without_an_error_class_is_known_by_its_condition(
     answer = MessageException(condition, description="no")
     error = servicebus.ServiceBusError("no", error=answer, condition=condition)
     assert verdict(error)[0] is expected
-
-
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [
-        (servicebus.ServiceBusError("no", error=MessageException(b"amqp:not-allowed")), "amqp:not-allowed"),
-        (servicebus.ServiceBusError("no", error=MessageException(b"amqp:internal-error")), "ServiceBusError"),
-        (servicebus.ServiceBusError("no"), "ServiceBusError"),
-        (servicebus.ServiceBusServerBusyError(), "ServiceBusServerBusyError"),
-        (servicebus.MessagingEntityNotFoundError(), "MessagingEntityNotFoundError"),
-        (ConnectionResetError(), "other"),
-    ],
-)
-def test_a_metric_gets_one_of_a_few_names_for_an_error(error: Exception, told: str) -> None:
-    assert error_type(error) == told
 
 
 class Denied(Exception):

@@ -11,7 +11,7 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations import forwarding
 from cosmos_outbox.operations.forwarding import Forwarding
 from cosmos_outbox.operations.instance import Instance
-from cosmos_outbox.outbox.errors import NotDelivered, Throttled, Unavailable
+from cosmos_outbox.outbox.errors import NotDelivered
 from cosmos_outbox.outbox.feed import FeedEvent
 from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.marker import Marker
@@ -19,7 +19,6 @@ from cosmos_outbox.outbox.page import Committed
 from cosmos_outbox.outbox.publisher import AggregateEvents, Outcome, Unknown
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.ttl_guard import TtlGuard
-from cosmos_outbox.settings.errors import Misconfigured
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.contacts import NOON
 from tests.support.fake_parking_lot import FakeParkingLot
@@ -89,15 +88,6 @@ class Away(BusPublisher):
         return [Unknown(0, "the topic is full", self.why) for _ in page]
 
 
-class Unreadable(FakeParkingLot):
-    def __init__(self, error: Exception) -> None:
-        super().__init__()
-        self.error = error
-
-    async def markers(self, _aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, Marker]:
-        raise self.error
-
-
 @pytest.mark.parametrize("why", [Hindrance.BROKER_AWAY, Hindrance.BROKER_THROTTLES, Hindrance.BROKER_REFUSES])
 async def test_a_round_that_the_broker_holds_up_is_counted_and_kept_by_its_kind(why: Hindrance) -> None:
     away = Away()
@@ -113,39 +103,3 @@ async def test_a_round_that_the_broker_holds_up_is_counted_and_kept_by_its_kind(
         assert recorded.points("outbox.relay.failed_rounds") == [({"outbox.reason": why.value}, 2)]
     assert [reason for reason, _ in kept.kept] == [why, why]
     assert "the topic is full" in kept.kept[0][1]
-
-
-@pytest.mark.parametrize(
-    ("error", "why"),
-    [
-        (Unavailable("away"), "store_away"),
-        (Throttled("slow", retry_after_seconds=1), "store_throttles"),
-        (Misconfigured("no container"), "misconfigured"),
-        (KeyError("personal"), "bug"),
-    ],
-)
-async def test_a_round_that_ends_before_the_broker_is_asked_is_counted_too(
-    error: Exception, why: str
-) -> None:
-    kept = NothingKept()
-    relay = Relay(BusPublisher(), Unreadable(error), guard=TtlGuard(clock=lambda: NOON))
-    work = Forwarding(relay, EVENTS, Instance({}), kept)
-    with recording() as recorded:
-        with pytest.raises((NotDelivered, type(error))):
-            await work.forward([event_document("a", 1)])
-        assert recorded.points("outbox.relay.failed_rounds") == [({"outbox.reason": why}, 1)]
-    [(reason, detail)] = kept.kept
-    assert reason == why
-    assert "personal" not in detail
-
-
-async def test_a_round_that_succeeds_is_not_counted() -> None:
-    work = Forwarding(
-        Relay(BusPublisher(), FakeParkingLot(), guard=TtlGuard(clock=lambda: NOON)),
-        EVENTS,
-        Instance({}),
-        NothingKept(),
-    )
-    with recording() as recorded:
-        assert (await work.forward([event_document("a", 1)])).sent == 1
-        assert recorded.points("outbox.relay.failed_rounds") == []

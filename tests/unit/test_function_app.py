@@ -5,11 +5,9 @@ What every service rests on is looked at in the examples too.
 
 import importlib
 import inspect
-import logging
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import azure.functions as func
@@ -20,10 +18,8 @@ from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.functions.edge.http_functions import http_function
 from cosmos_outbox.functions.function_app import App
 from cosmos_outbox.functions.function_app import app as function_app
-from cosmos_outbox.functions.receiving import AWAY_SECONDS, receive_from_queue
 from cosmos_outbox.http import Answer, Answering, Request
 from cosmos_outbox.inbox.entry import After
-from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.reading import TolerantReader
@@ -155,29 +151,6 @@ def test_the_route_that_takes_everything_is_tried_last(app: str) -> None:
     assert trigger("unrouted", app)["route"] == "{*path}"
 
 
-@pytest.mark.parametrize(
-    ("before", "after"), [(logging.NOTSET, logging.WARNING), (logging.DEBUG, logging.DEBUG)]
-)
-def test_the_sdks_do_not_write_each_request_to_the_log_unless_somebody_wants_it(
-    before: int, after: int
-) -> None:
-    known = logging.getLogger("azure").level
-    try:
-        logging.getLogger("azure").setLevel(before)
-        function_app(service)
-        assert logging.getLogger("azure").level == after
-    finally:
-        logging.getLogger("azure").setLevel(known)
-
-
-async def test_a_path_that_is_not_there_is_answered_with_that_of_the_resource() -> None:
-    app = function_app(service, resources=[tasks])
-    [unrouted] = [each for each in app.get_functions() if each.get_function_name() == "unrouted"]
-    asked = func.HttpRequest("GET", "http://x/api/x", route_params={"path": "x"}, body=b"")
-    answer = await unrouted.get_user_function()(asked)
-    assert "tasks are at /api/tasks" in answer.get_body().decode()
-
-
 @EVERY_APP
 def test_what_takes_get_takes_head_and_nothing_else(app: str) -> None:
     """RFC 9110, 9.1. The host does not do this by itself (azure-functions-host issue 11625)."""
@@ -252,29 +225,6 @@ async def test_a_message_is_given_back_only_after_a_wait_also_where_a_setting_is
                 f"{app}: let {name} call cosmos_outbox.functions.subscription.receive"
             )
             waited.clear()
-
-
-async def test_a_message_whose_data_cannot_be_read_is_given_back_only_after_a_wait(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    waited: list[float] = []
-
-    async def wait(seconds: float) -> None:
-        waited.append(seconds)
-
-    class Claims:
-        async def complete(self, found: object) -> None:
-            raise StoreAway("its data cannot be read")
-
-    monkeypatch.setattr("asyncio.sleep", wait)
-    subscriber = SimpleNamespace(subscription="mails", queues=lambda: SimpleNamespace(claims=Claims()))
-    wired: Any = SimpleNamespace(subscriptions={"mails": SimpleNamespace(subscriber=subscriber)})
-    service_of: Any = lambda: wired  # noqa: E731 - stands in for a declared service
-    message: Any = func.QueueMessage(id="m", body=b"{}")
-    context: Any = None
-    with pytest.raises(StoreAway, match="cannot be read"):
-        await receive_from_queue(service_of, "mails", message, context)
-    assert waited == [AWAY_SECONDS]
 
 
 def test_an_app_without_the_package_of_its_host_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

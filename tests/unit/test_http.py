@@ -2,13 +2,11 @@
 
 import json
 import re
-from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
 import azure.functions as func
 import pytest
-from pydantic.alias_generators import to_camel
 
 from cosmos_outbox.functions.document import routes
 from cosmos_outbox.functions.edge.http_functions import http_function, paths
@@ -16,7 +14,7 @@ from cosmos_outbox.functions.function_app import App
 from cosmos_outbox.functions.operator import operations
 from cosmos_outbox.http import conditions, methods
 from cosmos_outbox.http import request as edge
-from cosmos_outbox.http.answering import STATUS_OF, Answering, status_of
+from cosmos_outbox.http.answering import STATUS_OF
 from cosmos_outbox.http.calls import calls
 from cosmos_outbox.http.catch_all import no_such_call
 from cosmos_outbox.http.errors import (
@@ -30,15 +28,13 @@ from cosmos_outbox.http.errors import (
 from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.shown import Shown
 from cosmos_outbox.inbox import errors as inbox
-from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.operations.views.names import names_of
 from cosmos_outbox.outbox import errors
-from cosmos_outbox.outbox.unit_of_work import Page, Receipt, Versioned
+from cosmos_outbox.outbox.unit_of_work import Receipt, Versioned
 from cosmos_outbox.settings.errors import InfraError, Misconfigured, Overloaded
 from cosmos_outbox.testing import call
 from domain.contact import Contact
 from domain.errors import ContactDeleted
-from domain.values import ContactDetails
 from function_app import app
 from infra.bootstrap import service
 from infra.contacts_http import contacts
@@ -102,17 +98,6 @@ async def test_a_bad_contact_is_refused(sent: Request, status: int, fields: list
     assert (got, named) == (status, fields)
 
 
-def test_a_good_contact_is_taken_in_any_spelling_of_its_media_type() -> None:
-    body = json.dumps(DETAILS_JSON).encode()
-    sent = request(body=body, content_type="Application/JSON; charset=utf-8")
-    assert http.contact_details(sent).email == "johndoe@contoso.com"
-
-
-def test_a_body_of_just_the_limit_is_taken() -> None:
-    body = json.dumps(DETAILS_JSON).encode()
-    assert http.contact_details(request(body=body.ljust(edge.MAX_BODY_BYTES))).email == "johndoe@contoso.com"
-
-
 @pytest.mark.parametrize("media_type", ["application/merge-patch+json", "application/json"])
 def test_a_patch_is_taken_in_both_media_types(media_type: str) -> None:
     revision = http.revision(request(body=b'{"description": null}', content_type=media_type))
@@ -122,52 +107,6 @@ def test_a_patch_is_taken_in_both_media_types(media_type: str) -> None:
 async def test_a_patch_that_is_a_list_is_refused() -> None:
     status, fields, _ = await refused(lambda: http.revision(request(body=b'[{"op": "add"}]')))
     assert (status, fields) == (400, ["body"])
-
-
-async def test_who_needs_no_key_cannot_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    now, error = 0.0, Exception()
-    anybody = Answering(told_every_seconds=60)
-
-    @anybody
-    async def function(req: Request) -> Answer:
-        raise error
-
-    async def logged(raised: Exception, times: int = 5) -> int:
-        nonlocal error
-        error = raised
-        before = len(caplog.records)
-        with using(replace(SYSTEM, monotonic=lambda: now)):
-            assert {(await function(request())).status for _ in range(times)} <= {500, 503}
-        return len(caplog.records) - before
-
-    assert await logged(errors.Unavailable("the store is away")) == 1
-    now = 59.0
-    assert await logged(errors.Unavailable("the store is away")) == 0
-    assert await logged(KeyError("a bug")) == 1, "another kind of error is told"
-    now = 60.0
-    assert await logged(errors.Unavailable("the store is away")) == 1
-    assert await logged(KeyError("a bug")) == 0
-
-
-async def test_what_somebody_with_a_key_meets_is_told_each_time(caplog: pytest.LogCaptureFixture) -> None:
-    @http.answering
-    async def function(req: Request) -> Answer:
-        raise errors.Unavailable("the store is away")
-
-    for _ in range(3):
-        await function(request())
-    assert len(caplog.records) == 3
-
-
-@pytest.mark.parametrize(
-    "error",
-    [errors.AggregateNotFound("x"), errors.ConcurrentChange("x"), Overloaded("x", retry_after_seconds=1)],
-)
-def test_what_a_caller_does_wrong_or_an_overloaded_service_refuses_fills_no_log(
-    caplog: pytest.LogCaptureFixture, error: Exception
-) -> None:
-    assert http.answering.answer(error).status in (404, 409, 503)
-    assert caplog.records == []
 
 
 @pytest.mark.parametrize(
@@ -322,13 +261,6 @@ async def test_a_body_that_is_packed_is_refused_as_such(coding: str, status: int
     assert (got, "Content-Encoding" in fields) == (status, status == 415)
 
 
-async def test_the_answer_to_a_body_of_thousands_of_mistakes_is_small() -> None:
-    body = json.dumps({f"f{number}": 0 for number in range(5_000)}).encode()
-    status, fields, document = await refused(lambda: http.contact_details(request(body=body)))
-    assert (status, len(fields)) == (400, 100)
-    assert len(json.dumps(document)) < 20_000
-
-
 @pytest.mark.parametrize("sign", ["x", "é", "\N{GRINNING FACE}", "\0", '"'])
 @pytest.mark.parametrize("many", [1, 40, 5_000])
 @pytest.mark.parametrize("nested", [False, True])
@@ -346,39 +278,6 @@ async def test_the_answer_to_names_of_any_length_is_not_larger_than_what_was_sen
     assert fields
     assert max(map(len, fields)) <= LONGEST_NAME
     assert len(json.dumps(document)) < 70_000
-
-
-async def test_the_text_of_an_answer_tells_ten_mistakes_and_how_many_more() -> None:
-    body = json.dumps({f"f{number}": 0 for number in range(50)} | DETAILS_JSON).encode()
-    _, fields, document = await refused(lambda: http.contact_details(request(body=body)))
-    assert (len(fields), document["detail"].count(";")) == (50, 10)
-    assert document["detail"].endswith("; and 40 more")
-
-
-@pytest.mark.parametrize(
-    ("number", "end"), [(10, "f9: is not a field that can be set here"), (11, "; and 1 more")]
-)
-async def test_of_ten_mistakes_none_is_left_out(number: int, end: str) -> None:
-    body = json.dumps(DETAILS_JSON | {f"f{each}": 0 for each in range(number)}).encode()
-    _, fields, document = await refused(lambda: http.contact_details(request(body=body)))
-    assert len(fields) == number
-    assert document["detail"].endswith(end)
-
-
-async def test_a_chunked_body_is_named_as_such() -> None:
-    """The host passes a body on only with a Content-Length."""
-    sent = request(headers={"Transfer-Encoding": "chunked"})
-    status, fields, document = await refused(lambda: http.contact_details(sent))
-    assert (status, fields) == (400, ["body"])
-    assert "send Content-Length" in document["detail"]
-
-
-async def test_a_body_that_came_is_taken_however_it_came_and_one_that_is_empty_is_no_json() -> None:
-    body = json.dumps(DETAILS_JSON).encode()
-    sent = request(body=body, headers={"Transfer-Encoding": "chunked"})
-    assert http.contact_details(sent).email == "johndoe@contoso.com"
-    _, _, document = await refused(lambda: http.contact_details(request()))
-    assert "must be JSON" in document["detail"]
 
 
 @pytest.mark.parametrize(
@@ -420,10 +319,6 @@ async def test_an_id_under_which_nothing_can_be_stored_has_no_events() -> None:
     assert operations.named_aggregate(longest, [names_of(Contact)]).id == "x" * 1023
     longer = request("GET", route={"path": "contacts", "id": "é" * 512})
     assert (await refused(lambda: operations.named_aggregate(longer, [names_of(Contact)])))[0] == 404
-
-
-def test_the_hosts_own_parameters_may_stand_in_any_query() -> None:
-    assert edge.page_request(request(params={"code": "key", "clientId": "its-name"})) == (50, None)
 
 
 async def test_an_empty_continuation_token_is_refused() -> None:
@@ -485,17 +380,6 @@ def test_every_error_has_its_status(error: Exception, status: int, retry_after: 
     assert response.headers.get("Retry-After") == retry_after
 
 
-def test_an_error_of_the_services_own_says_when_to_come_back_if_it_knows() -> None:
-    class Busy(Exception):
-        """The warehouse is busy."""
-
-        retry_after_seconds = 6.5
-
-    own = Answering(status_of({Busy: 429, TimeoutError: 503}))
-    assert own.answer(Busy()).headers["Retry-After"] == "7"
-    assert own.answer(TimeoutError()).headers["Retry-After"] == "1"
-
-
 def _leaves(kind: type[Exception]) -> set[type[Exception]]:
     return {kind}.union(*(_leaves(sub) for sub in kind.__subclasses__()))
 
@@ -517,13 +401,6 @@ def test_a_misconfigured_service_tells_its_log_what_and_not_its_caller(
     response = http.answering.answer(Misconfigured("COSMOS is missing"))
     assert b"COSMOS" not in response.body
     assert caplog.messages == ["answered 500: COSMOS is missing"]
-
-
-def test_an_unusable_token_is_named_as_the_field_that_is_wrong() -> None:
-    response = http.answering.answer(errors.UnknownContinuation("start again"))
-    assert json.loads(response.body)["errors"] == [
-        {"field": "continuationToken", "code": "unknown_token", "reason": "start again"}
-    ]
 
 
 async def test_an_unexpected_error_is_answered_without_a_trace(caplog: pytest.LogCaptureFixture) -> None:
@@ -592,14 +469,6 @@ async def test_a_body_that_readers_of_json_disagree_on_has_no_fingerprint() -> N
     assert (status, fields) == (400, ["body"])
 
 
-def test_a_repeated_answer_says_so() -> None:
-    assert (
-        http.shown.created(request(), Receipt(CONTACT, '"1"'), replayed=True).headers["Idempotency-Replayed"]
-        == "true"
-    )
-    assert "Idempotency-Replayed" not in http.shown.created(request(), Receipt(CONTACT, '"1"')).headers
-
-
 def test_the_place_of_an_aggregate_with_a_free_id_is_an_address() -> None:
     """RFC 9110, section 10.2.2: Location is a URI reference. A letter like ö is none, nor is a space."""
 
@@ -609,33 +478,6 @@ def test_the_place_of_an_aggregate_with_a_free_id_is_an_address() -> None:
     town, at_towns = Town.create(DETAILS, at=NOON), Request("POST", "http://localhost/api/towns?code=key")
     headers = Shown(http.view).created(at_towns, Receipt(town, '"1"')).headers
     assert headers["Location"] == "/api/towns/K%C3%B6ln%3F%201%2F2"
-
-
-def test_the_place_is_an_address_too_where_the_call_had_a_slash_too_many() -> None:
-    """As the Functions host takes it."""
-    at = Request("POST", "http://localhost/api/contacts/")
-    headers = http.shown.created(at, Receipt(CONTACT, '"1"')).headers
-    assert headers["Location"] == f"/api/contacts/{CONTACT.id}"
-
-
-def test_created_says_where_and_which_version() -> None:
-    response = http.shown.created(request(), Receipt(CONTACT, '"1"', events=1))
-    assert response.status == 201
-    assert response.headers["Location"] == f"/api/contacts/{CONTACT.id}"
-    assert response.headers["ETag"] == '"1"'
-    body = json.loads(response.body)
-    assert body["name"] == {"firstName": "John", "lastName": "Doe"}
-    properties = {to_camel(name) for name in ContactDetails.model_fields}
-    assert body["etag"] == '"1"'
-    assert set(body) == {"id", "createdAt", "modifiedAt", "sequence", "etag"} | properties, (
-        "ContactView shows every property of ContactDetails, and nothing that only this service needs"
-    )
-
-
-def test_a_version_that_others_have_replaced_is_not_claimed() -> None:
-    answer = http.shown.changed(Receipt(CONTACT, None, events=1))
-    assert "ETag" not in answer.headers
-    assert "etag" not in json.loads(answer.body)
 
 
 @pytest.mark.parametrize(
@@ -651,15 +493,6 @@ def test_a_version_that_the_caller_has_is_not_sent_again(header: str, status: in
     assert response.status == status
     assert response.headers["ETag"] == '"1"'
     assert bool(response.body) == (status == 200)
-
-
-def test_a_list_says_where_it_goes_on() -> None:
-    body = json.loads(
-        http.shown.listed(Page([CONTACT], "next", ['"3"']), "/api/contacts?continuationToken=next", NOON).body
-    )
-    assert [(item["id"], item["etag"]) for item in body["items"]] == [(str(CONTACT.id), '"3"')]
-    assert (body["continuationToken"], body["nextLink"]) == ("next", "/api/contacts?continuationToken=next")
-    assert body["asOf"] == "2026-03-01T12:00:00Z"
 
 
 SMALL_APP = App()

@@ -5,7 +5,7 @@ import json
 import logging
 import math
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from itertools import product
 
 import pytest
@@ -16,7 +16,6 @@ from cosmos_outbox.inbox.entry import Entry, Found, VersionedEntry
 from cosmos_outbox.inbox.errors import Contended, EntryChanged, SourceBehind, StoreAway, Unreadable
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.reading import MessageReader, TolerantReader
-from cosmos_outbox.inbox.remembered import MOST
 from cosmos_outbox.inbox.shows import shows
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -49,15 +48,6 @@ async def test_events_in_order_are_applied_and_the_source_is_read_for_the_first_
     assert (source.reads, source.fences) == (0, 1)
     assert entries.stamps[KEY].late_seconds == 0
     assert (entries.reads, entries.fences) == (1, 0), "what the process itself wrote it need not read"
-
-
-@pytest.mark.parametrize("away", [0, 1])
-async def test_it_is_well_only_while_both_stores_answer(away: int) -> None:
-    faults = Faults({away: (StoreAway, False)})
-    inbox, _, _ = made(entries=FakeEntries(faults), source=FakeSource(faults))
-    with pytest.raises(StoreAway):
-        await inbox.check()
-    await inbox.check()
 
 
 TOMBSTONES = timedelta(days=10)
@@ -93,40 +83,6 @@ async def test_a_first_event_that_tells_all_makes_its_entry_in_one_write_and_eac
     assert entries.stamps[KEY].late_seconds == 0
 
 
-@pytest.mark.parametrize(
-    ("received", "at"),
-    [
-        (notice(1), NOON),
-        (replace(event(1), republished=True), NOON),
-        (event(1), NOON + TOMBSTONES / 2),
-        (event(2), NOON),
-    ],
-    ids=["a notice", "published again", "as old as half of a tombstone's life", "not the first"],
-)
-async def test_what_may_come_after_a_deletion_makes_no_entry_unread(received: Event, at: datetime) -> None:
-    """Nothing is left of the aggregate: neither its tombstone nor a deleted entry."""
-    entries, source = FakeEntries[State](), FakeSource[State]()
-    assert await making(entries, source, at=at).handle(received) == Complete(Done.GONE)
-    assert entries.written == {}
-    assert await making(entries, source).handle(event(1)) == Put(Entry(1, "7/1/Changed", (1,)), Because.NEW)
-
-
-async def test_a_first_event_does_not_bring_a_deleted_entry_back_nor_take_one_back() -> None:
-    entries, source = FakeEntries[State](), source_at(1)
-    inbox = making(entries, source)
-    for each, done in [
-        (event(1), None),
-        (event(2), None),
-        (event(1), Done.APPLIED_BEFORE),
-        (event(3, action="Deleted"), None),
-        (event(1), Done.DELETED),
-    ]:
-        result = await inbox.handle(each)
-        assert (result.why if isinstance(result, Complete) else None) is done
-    assert entries.written[KEY][-1] == Entry(3, "7/3/Deleted", None)
-    assert len(entries.written[KEY]) == 3
-
-
 @pytest.mark.parametrize("after", [True, False])
 async def test_a_creation_whose_answer_is_lost_is_done_once(after: bool) -> None:
     entries = FakeEntries[State](Faults({0: (StoreAway, after)}))
@@ -136,15 +92,6 @@ async def test_a_creation_whose_answer_is_lost_is_done_once(after: bool) -> None
     result = await inbox.handle(event(1))
     assert isinstance(result, Complete) is after
     assert entries.written[KEY] == [Entry(1, "7/1/Changed", (1,))]
-
-
-async def test_an_event_whose_time_names_no_zone_is_applied_as_any_other() -> None:
-    """As the article's sample, or another publisher, may have stored it: the relay sends it as it is."""
-    inbox, entries, _ = made(source=source_at(1))
-    await inbox.handle(event(1))
-    await inbox.handle(replace(event(2), created_at=NOON.replace(tzinfo=None)))
-    assert entries.of(KEY) == Entry(2, "7/2/Changed", (1, 2))
-    assert entries.stamps[KEY].late_seconds is None, "nobody knows its age"
 
 
 async def test_an_event_that_comes_again_is_not_applied_again() -> None:
@@ -172,29 +119,6 @@ async def test_what_a_process_remembers_leads_to_a_write_at_its_version_and_to_n
         "no gap is seen where there is none"
     )
     assert source.fences == 0
-
-
-async def test_the_entries_that_were_written_last_are_remembered() -> None:
-    entries = FakeEntries[State]()
-    inbox, keys = making(entries, FakeSource()), [AggregateKey("thing", str(n)) for n in range(MOST + 1)]
-    for sequence in (1, 2):
-        for key in keys:
-            await inbox.handle(event(sequence, key=key))
-    assert entries.reads == len(keys), "each was forgotten just before it was asked for"
-    await inbox.handle(event(3, key=keys[-1]))
-    assert entries.reads == len(keys)
-
-
-async def test_an_entry_that_is_written_again_is_one_of_those_that_were_written_last() -> None:
-    entries = FakeEntries[State]()
-    inbox, keys = making(entries, FakeSource()), [AggregateKey("thing", str(n)) for n in range(MOST + 1)]
-    for key in keys[:MOST]:
-        await inbox.handle(event(1, key=key))
-    await inbox.handle(event(2, key=keys[0]))
-    assert entries.reads == 0, "there is room for all of these"
-    await inbox.handle(event(1, key=keys[MOST]))
-    await inbox.handle(event(3, key=keys[0]))
-    assert entries.reads == 0, "the second one was forgotten"
 
 
 @pytest.mark.parametrize(
@@ -290,17 +214,6 @@ async def test_two_events_with_one_sequence_are_an_alarm(caplog: pytest.LogCaptu
     assert entries.of(KEY) == Entry(2, "7/2/Changed", (1, 2))
 
 
-@pytest.mark.parametrize("last", [notice(2), event(1, event_id="another")])
-async def test_a_late_notice_and_an_entry_that_names_no_event_raise_no_alarm(
-    last: Event, caplog: pytest.LogCaptureFixture
-) -> None:
-    inbox, _, _ = made(source=source_at(1))
-    caplog.set_level(logging.ERROR)
-    for each in (event(1), event(1, event_id="another"), event(2), last):
-        await inbox.handle(each)
-    assert caplog.text == ""
-
-
 async def test_the_sweep_leaves_an_entry_that_is_ahead_of_its_source() -> None:
     source = source_at(3)
     inbox, entries, _ = made(source=source)
@@ -349,41 +262,10 @@ async def test_an_entry_written_again_at_its_sequence_keeps_its_event_and_so_the
     assert inbox.counts[Done.CONFLICT] == 1
 
 
-async def test_a_rewrite_in_another_form_does_not_take_back_what_was_applied_meanwhile() -> None:
-    inbox, entries, source = made(entries=of_another_form(3), source=source_at(3))
-    read = source.newest
-
-    async def slow(key: AggregateKey) -> Found[State] | None:
-        found = await read(key)
-        source.newest = read  # type: ignore[method-assign]  # once
-        source.change(KEY, Found(4, (1, 2, 3, 4)))
-        await inbox.handle(event(4))
-        return found
-
-    source.newest = slow  # type: ignore[method-assign]  # the subscriber is faster than this read
-    await inbox.heal(KEY)
-    assert entries.of(KEY) == Entry(4, None, (1, 2, 3, 4))
-
-
-async def test_an_entry_of_another_form_that_is_ahead_of_its_source_is_left() -> None:
-    inbox, entries, _ = made(entries=of_another_form(3), source=source_at(2))
-    assert await inbox.heal(KEY) == Complete(Done.NOT_NEWER)
-    assert len(entries.written[KEY]) == 1
-
-
 async def test_an_entry_of_another_form_whose_source_is_gone_becomes_a_deleted_one() -> None:
     inbox, entries, _ = made(entries=of_another_form(3))
     await inbox.heal(KEY)
     assert entries.of(KEY) == Entry(3, None, None)
-
-
-async def test_an_event_without_a_sequence_finds_an_entry_of_another_form() -> None:
-    inbox, entries, source = made(entries=of_another_form(3), source=source_at(3))
-    await inbox.handle(event(None))
-    entry = entries.of(KEY)
-    assert entry is not None
-    assert (entry.state, entry.last_event_id, entry.other_form) == ((1, 2, 3), None, False)
-    assert (source.reads, source.fences) == (0, 1)
 
 
 async def test_an_entry_that_changes_each_time_is_given_up_for_now() -> None:
@@ -422,16 +304,6 @@ async def test_a_call_that_fails_or_whose_answer_is_lost_changes_nothing_in_the_
         assert entry.state == (None if reached == 6 else tuple(range(1, reached + 1)))
 
 
-async def test_a_first_delivery_is_not_told_as_a_second_one(caplog: pytest.LogCaptureFixture) -> None:
-    """The entry was made from a source that had the event already."""
-    caplog.set_level(logging.INFO)
-    inbox, _, _ = made(source=source_at(1, 2))
-    for sequence in (1, 2):
-        await inbox.handle(event(sequence))
-    assert "sequence 2, is in its entry already" in caplog.text
-    assert "before" not in caplog.text
-
-
 async def test_what_is_told_has_no_personal_data(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     inbox, _, _ = made(source=source_at(1))
@@ -444,16 +316,6 @@ async def test_what_is_told_has_no_personal_data(caplog: pytest.LogCaptureFixtur
             await inbox.handle(received)
     assert "contoso" not in caplog.text
     assert "contoso" not in repr(received)
-
-
-def test_an_age_counts_the_zone_of_an_event_and_one_without_a_zone_is_of_utc() -> None:
-    for created_at in (NOON, NOON.replace(tzinfo=None), NOON.astimezone(timezone(timedelta(hours=2)))):
-        received = replace(event(1), created_at=created_at)
-        assert received.age(NOON + timedelta(minutes=5)) == timedelta(minutes=5)
-
-
-def test_events_can_be_members_of_a_set_whatever_they_tell() -> None:
-    assert len({event(1), event(2), event(1)}) == 2
 
 
 class Slow(FakeEntries[State]):
@@ -483,17 +345,6 @@ def test_who_waits_for_a_write_is_told_as_soon_as_it_is_shown_and_never_later_th
     assert loop.run(wait()) is (shown_at < 2)
     assert loop.time() <= min(shown_at + 0.2, 2.0)
     assert entries.reads <= 21
-
-
-async def test_healing_is_counted_by_its_reason() -> None:
-    source = source_at(1)
-    inbox, _, _ = made(source=source)
-    await inbox.handle(event(1))
-    source.change(KEY, Found(5, (1, 2, 3, 4, 5)))
-    assert isinstance(await inbox.handle(event(3)), Put)
-    source.change(KEY, Found(6, (1, 2, 3, 4, 5, 6)))
-    await inbox.heal(KEY)
-    assert inbox.counts == {Because.NEW: 1, Because.GAP: 1, Because.SWEEP: 1}
 
 
 @pytest.mark.parametrize("found", [None, Found(9, (1, 9))])

@@ -180,14 +180,6 @@ def test_a_reason_tells_which_fields_are_wrong_and_a_body_that_is_no_json_is_tol
             READER.event(body, {})
 
 
-@pytest.mark.parametrize(("told", "source"), [("/contacts", "/contacts"), (None, ""), (7, "")])
-def test_a_subscriber_is_told_which_service_raised_the_event(told: object, source: str) -> None:
-    body = b'{"id": "e", "action": "A", "sequence": 1, "contactId": "c", "createdAt": "2026-03-01T12:00:00Z"}'
-    event = READER.event(body, {"cloudEvents_source": told})
-    assert event is not None
-    assert event.source == source
-
-
 def test_a_subscriber_reads_of_which_aggregate_an_event_is() -> None:
     message = message_from_event(
         an_event(), service=CloudEvents(contact_service.wire_names.source), partitioned=False
@@ -201,14 +193,6 @@ def test_a_subscriber_reads_of_which_aggregate_an_event_is() -> None:
     assert READER.event(body, {"aggregateType": "invoice"}) is None
 
 
-@pytest.mark.parametrize(("told", "version"), [(2, 2), ("2", None), (None, None), (True, None)])
-def test_a_subscriber_is_told_the_version_of_the_events_schema(told: object, version: int | None) -> None:
-    body = b'{"id": "e", "action": "A", "sequence": 1, "contactId": "c", "createdAt": "2026-03-01T12:00:00Z"}'
-    event = READER.event(body, {"schemaVersion": told})
-    assert event is not None
-    assert event.schema_version == version
-
-
 def test_a_notice_names_its_contact_in_the_message_at_least_and_an_event_may_have_no_sequence() -> None:
     body = {"id": "n", "action": "EventDiscarded", "createdAt": "2026-03-01T12:00:00Z"}
     notice = READER.event(json.dumps(body).encode(), {"cloudEvents_subject": str(CONTACT_ID)})
@@ -219,16 +203,6 @@ def test_a_notice_names_its_contact_in_the_message_at_least_and_an_event_may_hav
     for wrong in ({}, {"cloudEvents_subject": "a/b"}, {"cloudEvents_subject": 7}):
         with pytest.raises(Unreadable):
             READER.event(json.dumps(body).encode(), wrong)
-
-
-def test_a_partition_key_is_counted_too() -> None:
-    """It is the id of a whole aggregate, where each has a session of its own."""
-    event = replace(an_event(), aggregate=AggregateKey("contact", "ä" * 128))
-    message = message_from_event(event, service=CloudEvents("/contacts"), partitioned=True, sessions=None)
-    batch = ServiceBusMessageBatch(max_size_in_bytes=1_000_000)
-    empty = batch.size_in_bytes
-    batch.add_message(message)
-    assert batch.size_in_bytes - empty <= size_at_most(message)
 
 
 def test_the_lengths_of_many_long_properties_are_counted() -> None:

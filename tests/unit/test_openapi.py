@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import re
 from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
@@ -28,8 +27,6 @@ from cosmos_outbox.outbox.parking_lot import Discarding, ParkedEvent, ParkedPage
 from cosmos_outbox.outbox.replay import Replayed
 from function_app import app
 from infra.bootstrap import service
-from infra.directory import spelled
-from infra.directory_document import NO_SPACE
 from tests.support.openapi import FILE, document, problems_of, resolved
 from tools.openapi.__main__ import text
 
@@ -162,11 +159,6 @@ def test_who_may_call_is_what_the_functions_say() -> None:
     assert calls["post /api/contacts"] == ["functionKey"]
     assert calls["post /api/parked/{id}/discard"] == ["adminKey"]
     assert calls["get /api/health"] == calls["get /api/operations"] == []
-
-
-def test_what_the_document_takes_for_a_space_is_one_for_a_search() -> None:
-    signs = [chr(number) for number in range(0x10000) if not 0xD800 <= number <= 0xDFFF]
-    assert [sign for sign in signs if bool(spelled(sign)) != bool(re.search(NO_SPACE, sign))] == []
 
 
 APPS = (

@@ -13,18 +13,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import annotated_types
 import pytest
-from pydantic import BaseModel, Field, Strict, StringConstraints
+from pydantic import BaseModel, Strict, StringConstraints
 from pydantic.fields import FieldInfo
 
 from cosmos_outbox.contracts.schemas import events_of
 from cosmos_outbox.http.answering import Answering
 from cosmos_outbox.http.resource import Resource
 from cosmos_outbox.operations.views.names import names_of
-from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, input_rule
+from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState
 from cosmos_outbox.outbox.event import DomainEvent
 from cosmos_outbox.preflight.containers import needed
 from cosmos_outbox.settings.transports import StorageQueue, servicebus_of
@@ -181,19 +181,6 @@ def test_a_rule_for_callers_makes_no_stored_state_unreadable(
 ) -> None:
     found = list(limits(kind.state_type, kind.state_type.__name__))
     assert not found, f"{service.domain}: give {found} an input_rule, which lets what is stored pass"
-
-
-def test_a_limit_is_found_wherever_it_stands_in_a_state() -> None:
-    class Part(BaseModel):
-        text: Annotated[str, StringConstraints(max_length=3)]
-
-    class Whole(BaseModel):
-        parts: tuple[Part, ...]
-        some: Annotated[tuple[int, ...], Field(min_length=1)]
-        maybe: Annotated[int, Field(ge=1)] | None = None
-        free: Annotated[str, input_rule(str)]
-
-    assert list(limits(Whole, "Whole")) == ["Whole.parts.text", "Whole.some", "Whole.maybe"]
 
 
 def resources(service: Service) -> list[Resource[Any, Any]]:

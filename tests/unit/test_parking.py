@@ -4,15 +4,14 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from random import Random
 
 import pytest
 
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox.errors import ConcurrentChange, PreconditionFailed
-from cosmos_outbox.outbox.marker import Marker, Refusal
+from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.notice import Notice
-from cosmos_outbox.outbox.parking import MAX_AGE_SECONDS, Parking, tried_again_at
+from cosmos_outbox.outbox.parking import MAX_AGE_SECONDS, Parking
 from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedState
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.contacts import NOON
@@ -57,16 +56,6 @@ async def test_a_discarding_that_lost_a_race_is_decided_anew() -> None:
     given_up = await lot.get(event.id)
     assert given_up is not None
     assert given_up.state is ParkedState.DISCARDED
-
-
-async def test_what_was_given_up_is_listed_for_who_asks_for_it_alone() -> None:
-    lot = FakeParkingLot()
-    event = await _parked(lot)
-    await _parking(lot).discard(event.id, "it will never be right")
-
-    listed, given_up = await _parking(lot).page(9, None), await _parking(lot).page(9, None, discarded=True)
-    assert [each.is_notice for each in listed.items] == [True]
-    assert [each.event_id for each in given_up.items] == [event.event_id]
 
 
 async def test_a_discarding_that_loses_every_race_says_so_and_changes_nothing() -> None:
@@ -130,33 +119,3 @@ async def test_an_event_is_not_tried_for_the_age_of_the_one_that_was_in_its_way(
         await _parked(lot)
 
     assert await _left_alone(lot, NOON + MONTH + timedelta(hours=1))
-
-
-async def _has_the_first_turn(seed: int) -> str:
-    """Of one that was tried once, and one that was tried four times."""
-    lot, topic = FakeParkingLot(), BusPublisher()
-    for contact, attempts in (("once", 1), ("often", 4)):
-        refused = read(event_document(contact, 1))
-        marker = Marker(contact_key(contact)).block(refused, "refused", [], NOON)
-        for _ in range(attempts - 1):
-            marker = marker.refused(refused.id, "refused", NOON, passing=False)
-        await lot.park(marker.claimed("dead", NOON), [refused])
-    with using(replace(SYSTEM, random=Random(seed))):
-        await _parking(lot, topic).upkeep()
-    owners = [owner for owner, _ in topic.sent]
-    assert len(owners) == 2
-    return "often" if owners[0] == contact_key("often").id else "once"
-
-
-async def test_who_was_tried_more_often_comes_later_mostly_and_not_always() -> None:
-    first = [await _has_the_first_turn(seed) for seed in range(40)]
-    assert 0 < first.count("often") < 10
-
-
-@pytest.mark.parametrize(("attempts", "pause"), [(1, 60.0), (3, 240.0), (100, 3600.0)])
-def test_what_failed_at_one_time_is_tried_again_at_many(attempts: int, pause: float) -> None:
-    refusal = Refusal("e", "its receiver fails", attempts, NOON, passing=True)
-    with using(replace(SYSTEM, random=Random(7))):
-        pauses = sorted((tried_again_at(refusal) - NOON).total_seconds() for _ in range(100))
-    assert 0.75 * pause <= pauses[0] <= 0.8 * pause
-    assert 1.2 * pause <= pauses[-1] <= 1.25 * pause

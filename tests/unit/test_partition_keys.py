@@ -8,18 +8,10 @@ import pytest
 
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths, at, put
 from cosmos_outbox.cosmos.store.stored_values import document_id, lifetime
-from cosmos_outbox.cosmos.upkeep.inspection import ContainerState, IndexingPolicy
-from cosmos_outbox.functions.function_app import app
-from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.feed import Lifetime
-from cosmos_outbox.preflight import containers, cosmos_rules
 from cosmos_outbox.settings.names import Names
-from cosmos_outbox.settings.own_container import OwnContainer, OwnDocuments
+from cosmos_outbox.settings.own_container import OwnContainer
 from cosmos_outbox.wiring.service import Service
-from domain.contact import Contact
-from examples.orders.board import FORM, entry_of, project
-from tests.support.own import NOWHERE
 
 ONE, NESTED = PartitionKeyPaths(("/tenantId",)), PartitionKeyPaths(("/owner/tenant/id",))
 TWO = PartitionKeyPaths(("/tenantId", "/owner/id"))
@@ -120,104 +112,9 @@ def test_a_declaration_that_cannot_hold_is_refused_at_once(own: Any, message: st
         Service("bookings", own=own())
 
 
-def test_own_documents_and_aggregates_are_two_services() -> None:
-    kinds: list[type[Aggregate[Any]]] = [Contact]
-    with pytest.raises(ValueError, match=r"declare two services.* goes into documents of the team's own"):
-        Service("bookings", aggregates=kinds, own=OwnContainer("/tenantId", {"booking": None}))
-
-
 def bookings(**more: Any) -> Service:
     own = OwnContainer(["/tenantId", "/bookingId"], {"booking": "/lastSequence", "late-note": None}, **more)
     return Service("bookings", names=Names(database="d", container="bookings", topic="t"), own=own)
-
-
-@pytest.mark.parametrize(
-    ("of", "source", "message"),
-    [
-        ("booking", None, r"say which they are, with source=OwnDocuments"),
-        ("late-note", OwnDocuments({"/type": "note"}), "without a sequence no document says"),
-        ("unknown", OwnDocuments({"/type": "unknown"}), "without a sequence no document says"),
-        ("booking", OwnDocuments({}), "events would be taken"),
-        ("booking", OwnDocuments({"/type": "domainEvent"}), "events would be taken"),
-        ("booking", OwnDocuments({"/aggregateType": "booking", "/tenantId": "a"}), "events would be taken"),
-        ("booking", OwnDocuments({"kind": "booking"}), "no path of a property"),
-        ("booking", OwnDocuments({"/kind": "booking"}, id="number"), "no path of a property"),
-        ("booking", OwnDocuments({"/kind": "booking"}, deleted="/over/"), "no path of a property"),
-    ],
-)
-def test_a_read_model_needs_documents_that_it_can_be_healed_from(
-    of: str, source: OwnDocuments | None, message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        bookings().read_model("b", of=of, form=FORM, state_of=entry_of, project=project, source=source)
-
-
-def test_the_librarys_own_aggregates_need_no_source() -> None:
-    kinds: list[type[Aggregate[Any]]] = [Contact]
-    with pytest.raises(ValueError, match="finds what it has stored"):
-        Service("contacts", aggregates=kinds).read_model(
-            "b",
-            of=Contact,
-            form=FORM,
-            state_of=entry_of,
-            project=project,
-            source=OwnDocuments({"/type": "x"}),
-        )
-
-
-def test_preflight_asks_for_the_index_by_which_the_documents_are_found() -> None:
-    service = bookings()
-    source = OwnDocuments({"/kind": "booking"}, id="/number")
-    service.read_model("board", of="booking", form=FORM, state_of=entry_of, project=project, source=source)
-    feed, *others = containers.needed(service.settings(NOWHERE), service)
-    assert feed.queried == ("/type", "/aggregateType", "/aggregateId", "/number", "/kind")
-    assert {each.name for each in others} >= {"bookings-set-aside", "board"}
-
-
-async def test_without_a_declaration_there_is_no_transaction() -> None:
-    outbox = Service("s", names=Names(database="d", container="c", topic="t")).wire(NOWHERE).outbox
-    async with outbox.resources:
-        with pytest.raises(ValueError, match="no OwnContainer"):
-            outbox.transaction("a")
-
-
-def test_operators_call_the_aggregates_by_their_types() -> None:
-    service = bookings()
-
-    @service.effect("booking-mails", of="booking")
-    async def tell(event: Event) -> None:
-        """The effects of a service with its own documents are like any."""
-
-    names = {function.get_function_name() for function in app(service).get_functions()}
-    assert {"relay", "list_events", "list_parked", "watch_relay", "tend_parked", "unrouted"} <= names
-
-
-@pytest.mark.parametrize(
-    ("state", "more", "problems"),
-    [
-        (ContainerState(("/tenantId", "/bookingId"), -1, IndexingPolicy(True, ("/*",), ())), {}, []),
-        (ContainerState(("/tenantId", "/bookingId"), 60, IndexingPolicy(True, ("/*",), ())), {"default_ttl": 60}, []),
-        (ContainerState(("/bookingId", "/tenantId"), -1, IndexingPolicy(True, ("/*",), ())), {},
-         ["the partition key is /bookingId, /tenantId, not /tenantId, /bookingId"]),
-        (ContainerState(("/tenantId", "/bookingId"), None, IndexingPolicy(True, ("/*",), ())), {}, ["TTL is off"]),
-        (ContainerState(("/tenantId", "/bookingId"), 60, IndexingPolicy(True, ("/*",), ())), {},
-         ["the default TTL is 60, and the service's OwnContainer says -1"]),
-        (ContainerState(("/tenantId", "/bookingId"), -1, IndexingPolicy(True, ("/type/?",), ("/*",))), {},
-         ["/aggregateType/?, /aggregateId/? is queried and not indexed"]),
-        (ContainerState(("/tenantId", "/bookingId"), -1, IndexingPolicy(True, ("/*",), ()), (("/email", "/city"),)), {},
-         ["/email, /city is a unique key"]),
-    ],
-)  # fmt: skip
-def test_preflight_looks_at_the_container_as_it_was_declared(
-    state: ContainerState, more: dict[str, Any], problems: list[str]
-) -> None:
-    service = bookings(**more)
-    need, *others = containers.needed(service.settings(NOWHERE), service)
-    assert [each.name for each in others] == ["bookings-leases", "bookings-parked"]
-    assert need.partition_key == ["/tenantId", "/bookingId"]
-    found = [str(each) for each in cosmos_rules.judge(need, state, "d") if not str(each).startswith("ok")]
-    assert len(found) == len(problems)
-    assert all(problem in each for problem, each in zip(problems, found, strict=True))
 
 
 WRITTEN = datetime(2026, 3, 1, 12, tzinfo=UTC)

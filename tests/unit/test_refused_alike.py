@@ -1,14 +1,13 @@
 """A broker that refuses everything alike parks nobody at first; poison parks its aggregate, and ends in any case."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
 
 from cosmos_outbox.kernel.clock import SYSTEM, using
-from cosmos_outbox.outbox.errors import NotDelivered, Throttled
+from cosmos_outbox.outbox.errors import NotDelivered
 from cosmos_outbox.outbox.feed import FeedEvent
-from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.page import Forwarded
 from cosmos_outbox.outbox.publisher import AggregateEvents, Failing, Outcome, Refused
 from cosmos_outbox.outbox.refused_alike import PATIENCE_SECONDS
@@ -39,19 +38,6 @@ class Refusing(BusPublisher):
 
     def refuse(self, *contacts: str, reason: str = NEVER) -> None:
         self.reasons |= {contact_id(contact): reason for contact in contacts}
-
-
-@dataclass
-class ThrottledTwice(FakeParkingLot):
-    """Refuses the first two aggregates that are to be parked."""
-
-    refusals: int = 2
-
-    async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> Collection[str]:
-        if self.refusals:
-            self.refusals -= 1
-            raise Throttled("too many requests", retry_after_seconds=1.0)
-        return await super().park(marker, events)
 
 
 @dataclass
@@ -97,22 +83,6 @@ async def test_a_page_that_is_refused_alike_waits_and_parks_nobody_while_somebod
     assert (await bench.forward("a", "b", "c")).sent == 3
 
 
-async def test_reasons_that_change_do_not_renew_the_patience() -> None:
-    """Two partitions of poison, each with words of its own, must not wait for each other."""
-    bench = Bench()
-    bench.publisher.refuse("a", "b", reason="the first reason")
-    bench.publisher.refuse("c", "d")
-    for bench.now in (0.0, 300.0, PATIENCE_SECONDS - 1):
-        with pytest.raises(NotDelivered, match="the first reason"):
-            await bench.forward("a", "b")
-        await bench.waits("c", "d")
-    assert bench.parked == set()
-    bench.now = PATIENCE_SECONDS
-    with pytest.raises(NotDelivered):
-        await bench.forward("a", "b")
-    assert bench.parked == {"a"}
-
-
 async def test_poison_of_one_partition_is_parked_while_another_delivers() -> None:
     """Partition 1 holds two poisoned aggregates; partition 2 has an event accepted between its attempts."""
     bench = Bench()
@@ -122,17 +92,6 @@ async def test_poison_of_one_partition_is_parked_while_another_delivers() -> Non
     assert (await bench.forward("c")).sent == 1
     bench.now += 1
     assert (await bench.forward("a", "b")).parked == 2
-
-
-async def test_poison_whose_parking_failed_is_parked_at_the_next_attempt() -> None:
-    """The good event of the page is known as sent by then: this attempt sends nothing that is accepted."""
-    bench = Bench(lot=ThrottledTwice())
-    bench.publisher.refuse("a", "b")
-    with pytest.raises(NotDelivered):
-        await bench.forward("a", "b", "c")
-    bench.now += 1
-    await bench.forward("a", "b", "c")
-    assert bench.parked == {"a", "b"}
 
 
 async def test_a_broker_that_breaks_after_an_acceptance_parks_nobody() -> None:
@@ -161,16 +120,6 @@ async def test_a_page_of_poison_alone_ends_one_aggregate_at_a_time() -> None:
     assert bench.now <= 3 * PATIENCE_SECONDS + 120
 
 
-async def test_poison_of_one_aggregate_is_parked_at_once_and_of_several_beside_what_is_taken() -> None:
-    alone = Bench()
-    alone.publisher.refuse("a")
-    assert (await alone.forward("a")).parked == 1
-    several = Bench()
-    several.publisher.refuse("a", "b")
-    assert (await several.forward("a", "b", "c")).parked == 2
-    assert several.parked == {"a", "b"}
-
-
 async def test_refusals_for_different_reasons_are_of_the_documents() -> None:
     bench = Bench()
     bench.publisher.refuse("a")
@@ -183,74 +132,3 @@ async def test_what_an_event_itself_shows_is_never_the_brokers_fault() -> None:
     large = [read(event_document(contact, 1, text="x" * 300_000)) for contact in "abc"]
     broken = [read(poison_document(contact, lsn=1)) for contact in "de"]
     assert (await bench.relay.forward([*large, *broken])).parked == 5
-
-
-async def test_pages_of_one_aggregate_are_seen_together() -> None:
-    """A quiet service has one aggregate a page: a broken topic would park them all, one after the other."""
-    bench = Bench()
-    bench.publisher.refuses_all = True
-    assert (await bench.forward("a")).parked == 1
-    await bench.waits("b")
-    await bench.waits("c")
-    assert bench.parked == {"a"}
-    bench.publisher.refuses_all = False
-    assert (await bench.forward("d")).sent == 1
-    bench.publisher.refuse("b")
-    assert (await bench.forward("b")).parked == 1, "the broker takes others"
-
-
-async def test_an_aggregate_whose_outcome_is_unknown_says_nothing_of_the_others() -> None:
-    bench = Bench()
-    bench.publisher.refuse("a", "b")
-    bench.publisher.fail_for.add(contact_id("c"))
-    with pytest.raises(NotDelivered):
-        await bench.forward("a", "b", "c")
-    assert bench.parked == set()
-
-
-async def test_a_waiting_that_ended_elsewhere_is_not_counted() -> None:
-    bench = Bench()
-    bench.publisher.refuses_all = True
-    await bench.waits("a", "b")
-    bench.now += 10 * PATIENCE_SECONDS
-    await bench.waits("c", "d")
-    assert bench.parked == set()
-
-
-async def test_an_event_that_was_accepted_before_waits_too_and_is_not_told_as_missing(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    bench = Bench()
-    bench.lot.stored[contact_key("a")] = Marker(contact_key("a"), version="7", accepted=1)
-    bench.publisher.refuses_all = True
-    await bench.waits("a", "b")
-    assert "possibly missing" not in caplog.text
-
-
-async def test_an_event_that_comes_after_its_successors_and_is_refused_is_told_as_possibly_missing(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """The marker knows the highest sequence that was accepted, not whether this one was."""
-    bench = Bench()
-    bench.lot.stored[contact_key("a")] = Marker(contact_key("a"), version="7", accepted=2)
-    bench.publisher.refuse("a")
-    late = event("a", 1)
-    assert (await bench.relay.forward([late])).dropped == 1
-    [told] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert f"event {late.id} of {contact_key('a')}, sequence 1, came again or late" in told
-    assert "possibly missing" in told
-    assert "nothing needs to be done" not in told
-
-
-async def test_an_event_without_a_sequence_that_was_accepted_needs_nothing(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    bench = Bench()
-    document = event_document("a", 1)
-    del document["data"]["sequence"]
-    known = read(document)
-    marker = Marker(contact_key("a"), version="7")
-    bench.lot.stored[contact_key("a")] = marker.with_accepted([known], bench.relay.clock())
-    bench.publisher.refuse("a")
-    assert (await bench.relay.forward([known])).dropped == 1
-    assert "nothing needs to be done" in caplog.text

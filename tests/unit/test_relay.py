@@ -10,8 +10,6 @@ from datetime import timedelta
 import pytest
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.kernel.clock import SYSTEM, using
-from cosmos_outbox.outbox.accepted import AcceptedEvents
 from cosmos_outbox.outbox.errors import NotDelivered, PreconditionFailed, Unavailable
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, Unread, in_order
 from cosmos_outbox.outbox.marker import Marker
@@ -24,7 +22,6 @@ from tests.support.any_document import nested
 from tests.support.contacts import NOON
 from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import contact_id, contact_key, event_document, poison_document, read
-from tests.support.kept_originals import KeptOriginals
 
 
 def event(contact: str, sequence: int) -> OutboxEvent:
@@ -233,67 +230,6 @@ async def test_what_was_accepted_of_a_page_is_not_sent_again_while_the_page_wait
     assert publisher.offered.count(contact_id("a")) == 2, "a page that is done is not remembered"
 
 
-async def test_a_page_that_went_to_another_instance_is_not_remembered_when_it_comes_from_the_beginning() -> (
-    None
-):
-    """The lease was lost for good while the page waited. Later the topic was made anew, and the leases with it."""
-    now = 0.0
-    publisher = Offered(fail_for={contact_id("b")})
-    here = replace(relay(publisher), accepted=AcceptedEvents())
-    events = [event("a", 1), event("b", 1)]
-
-    async def attempt() -> int:
-        with using(replace(SYSTEM, monotonic=lambda: now)), pytest.raises(NotDelivered):
-            await here.forward(events)
-        return publisher.offered.count(contact_id("a"))
-
-    assert await attempt() == 1
-    for _ in range(5):  # a page in hand comes again within minutes, for as long as it waits
-        now += 599
-        assert await attempt() == 1
-    now += 600
-    assert await attempt() == 2
-
-
-async def test_a_memory_that_is_lost_at_any_time_costs_a_second_sending_and_nothing_else() -> None:
-    publisher, lot = Offered(fail_for={contact_id("b")}), FakeParkingLot()
-    events = [event("a", 1), large("a", 2), event("b", 1)]
-    for _ in range(3):
-        forgetful = replace(relay(publisher, lot), accepted=AcceptedEvents(most=0))
-        with pytest.raises(NotDelivered):
-            await forgetful.forward(events)
-    assert publisher.offered.count(contact_id("a")) == 3
-    assert sent_of(publisher, "a") == ids("a", 1)
-    assert [one.sequence for one, _ in await lot.waiting(contact_key("a"), 10)] == [2]
-
-
-async def test_what_was_read_of_a_page_is_kept_while_it_waits_and_read_anew_when_it_is_done() -> None:
-    publisher, originals = BusPublisher(fail_for={contact_id("a")}), KeptOriginals()
-    waiting = replace(relay(publisher), originals=originals)
-    with pytest.raises(NotDelivered):
-        await waiting.forward([event("a", 1)])
-    assert originals.kept == {event("a", 1).id: event("a", 1)}
-    publisher.fail_for.clear()
-    await waiting.forward([event("a", 1)])
-    assert originals.kept == {}
-
-
-def test_a_full_memory_of_accepted_events_forgets_the_oldest() -> None:
-    events, known = [event("a", sequence) for sequence in (1, 2, 3)], AcceptedEvents(most=2)
-    known.add(events)
-    assert known.without(events) == events[:1]
-
-
-def test_an_old_memory_is_forgotten_and_none_that_is_newer() -> None:
-    now, old, new, known = 0.0, event("a", 1), event("a", 2), AcceptedEvents()
-    with using(replace(SYSTEM, monotonic=lambda: now)):
-        known.add([old])
-        now = 599.0
-        known.add([new])
-        now = 600.0
-        assert known.without([old, new]) == [old]
-
-
 class Offered(BusPublisher):
     """Notes whose events are offered."""
 
@@ -388,18 +324,6 @@ async def test_a_bug_is_not_mistaken_for_a_broker_that_is_away() -> None:
         await relay(Broken()).forward([event("a", 1), event("b", 1)])
 
 
-async def test_a_page_is_handed_over_whole_each_aggregate_once() -> None:
-    pages: list[list[tuple[str, int]]] = []
-
-    class Recording(BusPublisher):
-        async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
-            pages.append([(group.aggregate.id, len(group.events)) for group in page])
-            return await super().publish(page, until)
-
-    await relay(Recording()).forward([event(name, number) for name in "abc" for number in (1, 2)])
-    assert pages == [[(contact_id(name), 2) for name in "abc"]]
-
-
 async def test_two_aggregates_of_one_id_are_two(caplog: pytest.LogCaptureFixture) -> None:
     order = event_document("a", 1) | {"aggregateType": "order"}
     publisher, lot = BusPublisher(), FakeParkingLot()
@@ -427,32 +351,6 @@ async def test_an_event_of_just_the_publishers_limit_is_sent_and_one_byte_more_i
         )
         result = await relay(BusPublisher(guarantees=declared)).forward([words])
         assert (result.sent, result.parked) == expected
-
-
-async def test_waiting_events_are_logged_once_a_minute_and_at_once_after_a_success(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    now = 0.0
-    publisher = BusPublisher(fail_for={contact_id("a")})
-    waiting = relay(publisher)
-
-    async def attempt() -> int:
-        caplog.clear()
-        with using(replace(SYSTEM, monotonic=lambda: now)), pytest.raises(NotDelivered):
-            await waiting.forward([event("a", 1)])
-        return sum(record.levelname == "ERROR" for record in caplog.records)
-
-    assert await attempt() == 1
-    now = 59.0
-    assert await attempt() == 0
-    await waiting.forward([])  # another partition's page has none of its events: that is no success
-    assert await attempt() == 0
-    now = 60.0
-    assert await attempt() == 1
-    publisher.fail_for.clear()
-    await waiting.forward([event("a", 1)])
-    publisher.fail_for.add(contact_id("a"))
-    assert await attempt() == 1
 
 
 @pytest.mark.parametrize(("age", "warned"), [(499, False), (501, True), (5000, True)])

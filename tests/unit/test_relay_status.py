@@ -49,28 +49,6 @@ def test_without_a_partition_nothing_is_known() -> None:
     assert not KeyProgress(WRITTEN, "0", 5, None).is_past("0:-1#7")
 
 
-@pytest.mark.parametrize(
-    ("lease", "waiting", "passed"),
-    [
-        ("0", None, None),
-        ("0", 1001, True),
-        ("0", 1000, False),  # it may be the very event
-        ("0", 999, False),
-        (None, None, None),
-    ],
-)
-def test_of_one_change_among_others_that_wait_a_person_is_told_by_the_clock(
-    lease: str | None, waiting: int | None, *, passed: bool | None
-) -> None:
-    progress = KeyProgress(WRITTEN, lease, 5, at(waiting), part(6, None if waiting is None else 6))
-    assert progress.has_passed(WRITTEN, "0:-1#7") is passed
-
-
-def test_of_one_change_that_is_surely_past_the_clock_says_nothing() -> None:
-    assert KeyProgress(WRITTEN, "0", 5, at(999), part(9, 8)).has_passed(WRITTEN, "0:-1#7") is True
-    assert KeyProgress(WRITTEN, "0", 5, None, part(7, None)).has_passed(WRITTEN, "0:-1#7") is True
-
-
 def lease(*parts: PartitionLag) -> LeaseLag:
     return LeaseLag("l", None, 0, None, 5, parts, ALL)
 

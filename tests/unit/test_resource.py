@@ -7,16 +7,13 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 import pytest
-from starlette.middleware.cors import CORSMiddleware
 
 from cosmos_outbox import AggregateState, WireModel
 from cosmos_outbox.http import Action, Resource
 from cosmos_outbox.http.answering import status_of
-from cosmos_outbox.http.asgi import AsgiApp, received
 from cosmos_outbox.http.calls import CallerOf, calls
 from cosmos_outbox.http.errors import InvalidRequest
 from cosmos_outbox.http.message import Answer, Headers, Request
-from cosmos_outbox.http.openapi import answers, operation
 from cosmos_outbox.http.validation import patched, replaced
 from cosmos_outbox.outbox.aggregate import STORED
 from cosmos_outbox.testing import in_memory
@@ -102,37 +99,6 @@ def test_callers_see_the_state_with_its_sequence_and_not_what_only_the_service_n
     }  # fmt: skip
 
 
-class OnTheDoor(WireModel):
-    title: str
-    place: Place | None
-
-
-def test_a_view_that_is_a_model_shows_and_describes_its_own_properties_with_the_sequence() -> None:
-    door: Resource[Task, Details] = Resource("tasks", Task, view=OnTheDoor)
-    shown = door.shown(TASK)
-    assert shown == {"title": "Water the plants", "place": {"room": "Hall", "floor": None}, "sequence": 0}
-    assert door.described is not None
-    assert door.described["required"] == ["title", "place", "sequence"]
-
-
-def test_what_a_caller_decides_is_what_the_declaration_says() -> None:
-    named: Resource[Task, Owner] = Resource(
-        "tasks",
-        Task,
-        new=Owner,
-        change=Task.give,
-        details=lambda task: Owner(name=task.state.owner or "nobody"),
-    )
-    assert named.current(TASK) == Owner(name="nobody")
-
-
-def test_what_a_function_shows_is_described_as_an_object() -> None:
-    plain: Resource[Task, Details] = Resource("tasks", Task, view=lambda task: {"title": task.state.title})
-    [page, one] = [answers(call)[200] for call in calls(service, [plain])]
-    assert one["content"]["application/json"]["schema"] == {"type": "object"}
-    assert page["content"]["application/json"]["schema"]["properties"]["items"]["items"] == {"type": "object"}
-
-
 SHOWN = {"id": "7", "title": "old", "sequence": 3}
 
 
@@ -207,15 +173,6 @@ def test_a_call_that_is_not_declared_is_not_there() -> None:
     ]
 
 
-def test_each_call_has_a_name_of_its_own_that_sorts_before_the_catch_all() -> None:
-    names = [call.name for call in calls(service, [tasks])]
-    assert names == [
-        "create_office_task", "list_tasks", "get_office_task", "patch_office_task",
-        "put_office_task", "delete_office_task", "post_office_task_give", "post_office_task_finish",
-    ]  # fmt: skip
-    assert max(names) < "unrouted"
-
-
 def test_an_integer_that_no_body_may_hold_stays_as_it_was_stored() -> None:
     """It was not sent: a patch of another part left it."""
     shown = SHOWN | {"by": {"name": "Jane", "number": 2**60 + 1}}
@@ -253,48 +210,6 @@ def test_an_error_counts_before_its_base_in_whatever_order_they_are_declared() -
     assert [kind for kind, _, _ in status_of({Exception: 422, ValueError: 409, UnicodeError: 400})] == [
         UnicodeError, ValueError, Exception
     ]  # fmt: skip
-
-
-def test_a_model_that_holds_itself_is_described_to_its_first_turn() -> None:
-    class Tree(WireModel):
-        children: tuple["Tree", ...] = ()
-
-    forest: Resource[Task, Tree] = Resource("trees", Task, new=Tree, create=lambda details, *, id, at: TASK)  # noqa: A006 - its id
-    [create, *_] = calls(service, [forest])
-    schema = operation(create)["requestBody"]["content"]["application/json"]["schema"]
-    assert schema["properties"]["children"]["items"] == {}
-
-
-def test_a_header_is_found_in_any_case_and_of_two_the_later_counts() -> None:
-    headers = Headers({"ETag": "1", "allow": "GET"}, {"etag": "2"})
-    assert (headers["ETAG"], headers.get("Allow"), len(headers)) == ("2", "GET", 2)
-    assert "If-Match" not in headers
-    assert Answer(200, headers={"A": "1"}).with_headers({"a": "2"}).headers["A"] == "2"
-    assert Answer(200, headers={"A": "1"}).headers["a"] == "1"
-
-
-def test_a_header_that_came_twice_has_both_values_and_one_of_the_connection_is_left_out() -> None:
-    sent = [(b"If-Match", b'"1"'), (b"if-match", b'"2"'), (b"transfer-encoding", b"chunked")]
-    scope = {"method": "GET", "path": "/täsks", "query_string": b"a=1", "headers": sent}
-    request = received(scope, {"id": "7"}, b"")
-    assert dict(request.headers) == {"if-match": '"1", "2"'}
-    assert (request.url, request.route) == ("/t%C3%A4sks?a=1", {"id": "7"})
-
-
-async def test_who_goes_before_the_request_has_come_gets_no_answer_and_changes_nothing() -> None:
-    sent: list[Any] = []
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.disconnect"}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    scope = {"type": "http", "method": "POST", "path": "/tasks", "headers": []}
-    await AsgiApp(calls(service, [tasks]))(scope, receive, send)
-    assert sent == []
-    with pytest.raises(NotImplementedError, match="not websocket"):
-        await AsgiApp([])({"type": "websocket"}, receive, send)
 
 
 def signed_in(who: str, **headers: str) -> Headers:
@@ -350,42 +265,3 @@ async def test_a_forged_principal_changes_nothing_where_the_platform_does_not_vo
         None,
         hashlib.sha256(b"program cyd").hexdigest(),
     ]
-
-
-async def asked_across(app: CORSMiddleware, method: str, **headers: str) -> dict[str, str]:
-    """The headers of an answer to a page of another origin."""
-    sent: list[Any] = []
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request"}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    given = {"origin": "https://page.example"} | {
-        name.replace("_", "-"): value for name, value in headers.items()
-    }
-    raw = [(name.encode(), value.encode()) for name, value in given.items()]
-    scope = {"type": "http", "method": method, "path": "/tasks/nobody", "query_string": b"", "headers": raw}
-    async with in_memory(service):
-        await app(scope, receive, send)
-    return {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-
-
-async def test_starlettes_cors_lets_a_page_call_and_leaves_it_the_headers_that_the_calls_expose() -> None:
-    app = CORSMiddleware(
-        AsgiApp(calls(service, [tasks])),
-        allow_origins=["https://page.example"],
-        allow_methods=["*"],
-        allow_headers=["*"],
-    )
-    asks = {
-        "access_control_request_method": "PATCH",
-        "access_control_request_headers": "if-match,idempotency-key",
-    }
-    allowed = await asked_across(app, "OPTIONS", **asks)
-    assert "PATCH" in allowed["access-control-allow-methods"]
-    assert allowed["access-control-allow-headers"] == "if-match,idempotency-key"
-    told = await asked_across(app, "GET")
-    assert told["access-control-allow-origin"] == "https://page.example"
-    assert {"ETag", "Location", "Retry-After"} <= set(told["access-control-expose-headers"].split(", "))

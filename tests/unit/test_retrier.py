@@ -1,8 +1,6 @@
 """What was set aside: which record is tried, in which order, and how often; what the receiver leaves to others."""
 
-import logging
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
@@ -64,21 +62,6 @@ async def test_events_without_a_sequence_are_tried_as_the_broker_had_them() -> N
     assert handler.given == ["c", "a", "b"]
 
 
-async def test_a_record_that_was_closed_while_those_before_it_were_tried_is_passed_over() -> None:
-    handler, events = Handler(), (event(1), event(2), event(3))
-    records = await records_of(*events)
-
-    async def apply(received: Event) -> None:
-        await handler(received)
-        if received == events[0]:
-            other = await records.get(record_id(records, events[1]))
-            await records.change(other, RecordState.DISCARDED, "an operator's", attempts=other.attempts)
-
-    tried = await Retrier(read, apply, records, timedelta(days=1), lambda: NOON).run(seconds=60)
-    assert tried == Tried(applied=2)
-    assert handler.given == [events[0].id, events[2].id]
-
-
 async def test_an_operator_cannot_apply_a_record_past_one_before_it_that_still_fails() -> None:
     handler, records = Handler(), await records_of(event(1), event(2))
     handler.sick = [event(1)]
@@ -86,14 +69,6 @@ async def test_an_operator_cannot_apply_a_record_past_one_before_it_that_still_f
         await retrier(handler, records).apply(record_id(records, event(2)))
     assert handler.given == [event(1).id]
     assert records.states()[event(2).id] is RecordState.WAITING
-
-
-async def test_an_operator_is_told_that_a_record_fails_though_the_one_before_it_is_applied() -> None:
-    handler, records = Handler(), await records_of(event(1), event(2))
-    handler.sick = [event(2)]
-    with pytest.raises(NotApplied):
-        await retrier(handler, records).apply(record_id(records, event(2)))
-    assert [*records.states().values()] == [RecordState.APPLIED, RecordState.WAITING]
 
 
 async def test_an_operator_applies_each_record_once_and_none_after_the_one_that_was_asked_for() -> None:
@@ -125,31 +100,6 @@ async def test_healthy_aggregates_between_those_whose_store_is_away_show_that_it
     assert [*records.states().values()].count(RecordState.APPLIED) == 2 * AWAY_AT
 
 
-async def test_one_that_is_answered_shows_anew_that_the_store_is_not_away_for_all() -> None:
-    handler = Handler()
-    keys = [AggregateKey("thing", f"{number:03}") for number in range(2 * AWAY_AT)]
-    handler.away = {*keys} - {keys[AWAY_AT - 1], keys[-1]}
-    records = await records_of(*(event(1, key=key) for key in keys))
-    with pytest.raises(StoreAway):
-        await retrier(handler, records).run(seconds=60)
-    assert len(handler.given) == len(keys), "so many less one in a row stand for nobody else"
-    assert [*records.states().values()].count(RecordState.APPLIED) == 2
-
-
-async def test_a_run_that_has_applied_something_says_how_much_and_no_other_says_anything(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO, "cosmos_outbox")
-    handler = Handler()
-    handler.sick = [event(1)]
-    records = await records_of(event(1))
-    assert await retrier(handler, records).run(seconds=60) == Tried(waiting=1)
-    assert "that were set aside" not in caplog.text
-    handler.sick = []
-    assert await retrier(handler, records).run(seconds=60) == Tried(applied=1)
-    assert "applied 1 message(s) that were set aside" in caplog.text
-
-
 async def test_a_message_that_was_too_large_to_keep_is_refused_for_an_operator() -> None:
     handler, records = Handler(), await records_of(event(1))
     wanted = record_id(records, event(1))
@@ -157,13 +107,6 @@ async def test_a_message_that_was_too_large_to_keep_is_refused_for_an_operator()
     assert await retrier(handler, records).run(seconds=60) == Tried()
     [record] = records.records.values()
     assert (record.state, record.reason) == (RecordState.REFUSED, "the message was too large to keep")
-
-
-async def test_a_run_without_time_closes_and_tries_nothing() -> None:
-    handler, records = Handler(), await records_of(event(1))
-    late = replace(retrier(handler, records), now=lambda: NOON + timedelta(days=2))
-    assert await late.run(seconds=0) == Tried()
-    assert await late.run(seconds=60) == Tried(overdue=1)
 
 
 def for_others(_: Delivery) -> Event | None:
@@ -201,29 +144,6 @@ async def one_record(lost: type[Exception] | None) -> tuple[FakeSetAside, str]:
     return records, delivery(event(1)).record_id
 
 
-@LOST
-async def test_an_operator_who_applies_again_gets_the_first_answer(lost: type[Exception] | None) -> None:
-    handler, (records, wanted) = Handler(), await one_record(lost)
-    with suppress(StoreAway):
-        await retrier(handler, records).apply(wanted)
-    for _ in range(2):
-        await retrier(handler, records).apply(wanted)
-    assert handler.given == [event(1).id], "once"
-    assert records.states()[event(1).id] is RecordState.APPLIED
-
-
-@LOST
-async def test_another_operator_who_discards_again_gets_the_first_answer(
-    lost: type[Exception] | None,
-) -> None:
-    records, wanted = await one_record(lost)
-    with suppress(StoreAway):
-        await retrier(Handler(), records).discard(wanted, "the first reason")
-    await retrier(Handler(), records).discard(wanted, "another reason")
-    [record] = records.records.values()
-    assert (record.state, record.reason) == (RecordState.DISCARDED, "the first reason")
-
-
 async def test_what_is_closed_in_another_way_is_told() -> None:
     handler, (records, wanted) = Handler(), await one_record(None)
     await retrier(handler, records).discard(wanted, "ours")
@@ -237,25 +157,8 @@ async def test_what_is_closed_in_another_way_is_told() -> None:
     assert applied.states()[event(1).id] is RecordState.APPLIED
 
 
-async def test_what_is_discarded_while_it_is_applied_is_not_told_as_applied() -> None:
-    records, wanted = await one_record(None)
-
-    async def meanwhile(_: Event) -> None:
-        await retrier(Handler(), records).discard(wanted, "meanwhile")
-
-    with pytest.raises(NotApplied):
-        await Retrier(read, meanwhile, records, timedelta(days=1), lambda: NOON).apply(wanted)
-
-
 async def test_nobody_is_told_that_what_never_was_is_applied_or_discarded() -> None:
     made = retrier(Handler(), FakeSetAside())
     for call in (made.apply("0" * 32), made.discard("0" * 32, "r"), made.show("0" * 32)):
         with pytest.raises(NotSetAside):
             await call
-
-
-async def test_a_record_that_is_closed_is_shown_to_nobody() -> None:
-    records, wanted = await one_record(None)
-    await retrier(Handler(), records).apply(wanted)
-    with pytest.raises(NotSetAside):
-        await retrier(Handler(), records).show(wanted)

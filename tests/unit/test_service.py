@@ -9,7 +9,6 @@ from cosmos_outbox.cli import told
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named, Names
-from cosmos_outbox.settings.transports import servicebus_of
 from cosmos_outbox.wiring.located import located
 from cosmos_outbox.wiring.service import Service
 from domain.contact import Contact
@@ -34,24 +33,6 @@ async def nothing(event: Event) -> None:
 def test_a_name_that_nobody_gives_is_an_error_that_says_which(names: Names, missing: str) -> None:
     with pytest.raises(Misconfigured, match=f"{missing} is not set, and the service declares no name"):
         Service("bookings", aggregates=[], names=names).settings(CONNECTED)
-
-
-def test_what_serves_the_outbox_is_called_after_the_services_own_container() -> None:
-    service = Service("bookings", aggregates=[], names=Names("d", "bookings", "t", parked="aside"))
-    found = service.settings(CONNECTED | {"COSMOS_CLAIM_CONTAINER": "keys"})
-    assert (found.cosmos_container, found.cosmos_lease_container) == ("bookings", "bookings-leases")
-    assert (found.cosmos_parked_container, found.cosmos_claim_container) == ("aside", "keys")
-    assert found.cosmos_set_aside_container == "bookings-set-aside"
-
-
-def test_they_follow_the_container_that_a_setting_names() -> None:
-    service = Service("bookings", aggregates=[], names=Names("d", "bookings", "t"))
-    assert service.settings(CONNECTED | {"COSMOS_CONTAINER": "b2"}).cosmos_lease_container == "b2-leases"
-
-
-def test_an_empty_setting_names_nothing() -> None:
-    service = Service("bookings", aggregates=[], names=Names("d", "bookings", "t"))
-    assert servicebus_of(service.settings(CONNECTED | {"SERVICEBUS_TOPIC": ""})).topic == "t"
 
 
 def test_a_subscribers_names_follow_from_its_own_unless_they_are_given() -> None:

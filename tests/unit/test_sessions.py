@@ -2,7 +2,7 @@
 
 import pytest
 
-from cosmos_outbox.cosmos.store.sessions import SdkSessions, SessionTokens, newest
+from cosmos_outbox.cosmos.store.sessions import SessionTokens, newest
 
 
 @pytest.mark.parametrize(
@@ -58,38 +58,7 @@ def test_after_a_fence_only_what_came_since_the_doubt_holds_the_newest_of_it() -
     assert (tokens.get("a"), tokens.is_doubted("a")) == ("0:-1#9", False)
 
 
-def test_the_partition_of_which_no_answer_came_for_longest_is_forgotten_first(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("cosmos_outbox.cosmos.store.sessions._MOST", 2)
-    tokens = SessionTokens()
-    for partition_key in ("a", "b", "a"):
-        tokens.merge(partition_key, "0:-1#5")
-    assert [tokens.get(each) for each in "ab"] == ["0:-1#5"] * 2
-    tokens.merge("c", "0:-1#5")
-    assert [each for each in "abc" if tokens.get(each)] == ["a", "c"]
-
-
 def test_a_read_that_failed_without_a_token_doubts_nothing() -> None:
     tokens = SessionTokens()
     tokens.doubt("a", None)
     assert not tokens.is_doubted("a")
-
-
-def test_a_partition_that_is_forgotten_is_not_doubted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cosmos_outbox.cosmos.store.sessions._MOST", 1)
-    tokens = SessionTokens()
-    tokens.merge("a", "0:-1#5")
-    tokens.doubt("a", "0:-1#5")
-    tokens.merge("b", "0:-1#5")
-    assert not tokens.is_doubted("a")
-
-
-def test_the_sdk_keeps_its_sessions_of_containers_that_it_knows_and_may_forget_one_twice() -> None:
-    sessions = SdkSessions()
-    sessions["rid"] = {"0": "-1#5"}
-    sessions[None] = {"0": "-1#9"}  # as azure-cosmos 4.17 does
-    assert sessions == {"rid": {"0": "-1#5"}}
-    del sessions["rid"]
-    del sessions["rid"]
-    assert sessions == {}

@@ -3,27 +3,19 @@
 import asyncio
 import inspect
 import json
-import logging
-from dataclasses import replace
 from typing import Any
 
 import azure.functions as func
 import pytest
 
-from cosmos_outbox.functions import answering
-from cosmos_outbox.functions import app as function_app
-from cosmos_outbox.http.answering import Answering
-from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.operations import shedding
 from cosmos_outbox.operations.shedding import LoadShedder
 from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.settings.errors import Misconfigured, Overloaded
-from cosmos_outbox.testing import call, in_memory
 from devstack.testing import eventually
 from infra.bootstrap import service as contact_service
 from tests.support.contacts import DETAILS_JSON
 from tests.support.functions import functions
-from tests.support.tasks import service as tasks_service
 
 SETTINGS = {"COSMOS": "AccountEndpoint=http://x/;AccountKey=eA==;", "SERVICEBUS": "Endpoint=sb://x/;A=b"}
 
@@ -118,80 +110,6 @@ async def test_an_age_that_is_not_known_any_more_refuses_nobody(
     assert caplog.text.count("is not known, so no change is refused for it: the store is away") == 1
     relay.failure = None
     await eventually(lambda: refused(shedder))
-    await shedder.close()
-
-
-@pytest.mark.usefixtures("each_look_is_new")
-async def test_a_look_that_hangs_refuses_nobody_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shedding, "TRUST_SECONDS", 0.2)
-    relay = Relay(1000)
-    shedder = LoadShedder(relay, 60)
-    await eventually(lambda: refused(shedder))
-    relay.answers.clear()
-    await eventually(lambda: taken(shedder))
-    looks = relay.looks
-    shedder.check()
-    await asyncio.sleep(0)
-    assert relay.looks == looks, "one look at a time"
-    await shedder.close()
-
-
-@pytest.mark.usefixtures("each_look_is_new")
-async def test_the_log_tells_beginning_and_end_and_not_each_refusal(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    relay = Relay(61)
-    shedder = LoadShedder(relay, 60)
-    await eventually(lambda: refused(shedder))
-    assert all(refused(shedder) for _ in range(50))
-    relay.age = 0
-    await eventually(lambda: taken(shedder))
-    told = [record.levelno for record in caplog.records if record.name == "cosmos_outbox.operations.shedding"]
-    assert told == [logging.ERROR, logging.WARNING]
-    await shedder.close()
-
-
-@pytest.mark.usefixtures("each_look_is_new")
-async def test_a_refusal_is_a_problem_document_that_says_when_to_come_back(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    shedder = LoadShedder(Relay(61), 60)
-    await eventually(lambda: refused(shedder))
-    caplog.clear()
-
-    @Answering()
-    async def change(_: Request) -> Answer:
-        shedder.check()
-        raise AssertionError("the change was let in")
-
-    answers = [await change(Request("POST", "http://x/")) for _ in range(20)]
-    assert {answer.status for answer in answers} == {503}
-    times = {int(answer.headers["Retry-After"]) for answer in answers}
-    assert len(times) > 1
-    assert times <= set(range(10, 31))
-    document = json.loads(answers[0].body)
-    assert document["title"] == "Service overloaded"
-    assert "Nothing was stored" in document["detail"]
-    assert "answered 503" not in caplog.text
-    await shedder.close()
-
-
-async def test_a_call_that_is_written_by_hand_takes_no_changes_either() -> None:
-    app = function_app(tasks_service)
-
-    @app.route(route="board", methods=["GET", "POST"])
-    @answering(tasks_service)
-    async def board(_: Request) -> Answer:
-        """The board."""
-        return Answer(200)
-
-    shedder = LoadShedder(Relay(61), 60)
-    await eventually(lambda: refused(shedder))
-    async with in_memory(tasks_service) as memory:
-        behind = replace(memory.wired, outbox=replace(memory.wired.outbox, shedder=shedder))
-        with tasks_service.taken_from(behind):
-            assert (await call(app, "POST", "/api/board")).status_code == 503
-            assert (await call(app, "GET", "/api/board")).status_code == 200, "reads go on"
     await shedder.close()
 
 

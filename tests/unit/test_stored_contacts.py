@@ -85,14 +85,3 @@ def test_a_patch_is_judged_by_what_it_patches() -> None:
     with pytest.raises(InvalidRequest) as refused:
         http.revised(contact.details, {"email": "still none", "company": None})
     assert [error.field for error in refused.value.errors] == ["email"]
-
-
-@pytest.mark.parametrize(
-    ("unknown", "field"), [("name.x", "name.x"), ("a.b", "a.b"), (".", "."), ("", "body"), ("x", "x")]
-)
-def test_a_patch_with_an_unknown_name_is_refused_however_the_name_is_spelled(
-    unknown: str, field: str
-) -> None:
-    with pytest.raises(InvalidRequest) as refused:
-        http.revised(stored(**TODAY_REFUSED).details, {unknown: 1})
-    assert [error.field for error in refused.value.errors] == [field]

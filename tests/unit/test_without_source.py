@@ -86,15 +86,6 @@ async def test_an_entry_is_made_from_the_first_event_alone() -> None:
     assert await inbox.handle(event(1)) == Put(Entry(1, event(1).id, (1,)), Because.NEW)
 
 
-async def test_a_deleted_entry_takes_nothing_more() -> None:
-    entries: FakeEntries[State] = FakeEntries()
-    inbox = made(entries)
-    for received in (event(1), event(2), DELETED):
-        await inbox.handle(received)
-    assert await inbox.handle(event(1)) == Complete(Done.DELETED)
-    assert entries.of(KEY) == Entry(3, DELETED.id, None)
-
-
 async def test_a_notice_goes_to_the_projection_and_the_event_in_its_place_is_no_alarm() -> None:
     def tolerant(state: State, received: Event) -> After[State]:
         return After(state) if received.is_notice else After((*state, 0))
@@ -118,9 +109,3 @@ async def test_an_entry_of_another_form_is_made_anew_when_all_is_published_again
         assert await delivered(inbox, received)
     assert entries.of(KEY) == Entry(4, event(4).id, (1, 2, 3, 4))
     assert inbox.counts[Because.FORM] == 1
-
-
-def test_an_entry_that_is_made_anew_remembers_how_often_it_was_healed() -> None:
-    again = decide(Entry[State](3, "7", None, healed=2, other_form=True), event(1), project, first)
-    assert again == Put(Entry(1, event(1).id, (1,), healed=2), Because.FORM)
-    assert decide(None, event(1), project, first) == Put(Entry(1, event(1).id, (1,)), Because.NEW)
