@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from cosmos_outbox.http.message import Answer, Request
+from cosmos_outbox.http.problems import UNKNOWN_PATH
 from cosmos_outbox.http.responses import problem
 
 _PARAMETER = re.compile(r"\{[^{}*]+\}")
@@ -46,11 +47,15 @@ class Path:
 
 
 def no_such_call(request: Request, path: str, known: Sequence[Path], hint: str) -> Answer:
-    """405 when a known path takes other methods, otherwise 404 with a hint."""
+    """405 when a known path takes other methods, otherwise 404 with a hint.
+
+    Its kind is another one than of an aggregate that is not there: a subscriber that asks at a wrong address must not
+    take the answer for a deletion (:mod:`cosmos_outbox.sources.http`).
+    """
     taken = {method for each in known if each.parts(path) is not None for method in each.methods}
     # A request with a method that is taken is here because its path is not quite that path: it has a slash too many.
     if not taken or request.method in taken:
-        return problem(404, "Not found", f"There is nothing at this path: {hint}.")
+        return problem(404, UNKNOWN_PATH, f"There is nothing at this path: {hint}.")
     allowed = ", ".join(sorted(taken))
     detail = f"This path does not take {request.method}; it takes {allowed}."
     return problem(405, "Method not allowed", detail, headers={"Allow": allowed})

@@ -15,13 +15,16 @@ from cosmos_outbox.http.message import Answer, base
 PATH = "problems"
 """Below the API's root: what the pages are below."""
 
+UNKNOWN_PATH = "Unknown path"
+
 _MEANINGS = {
     "Unsupported media type": "The body is of a kind that the call does not take. The header Accept, Accept-Patch or "
     "Accept-Encoding says what it takes.",
     "Content too large": "The body is over the limit, or no transaction can hold the change. Send less at a time.",
     "Invalid request": "The request breaks a rule. Each of errors names a field, the reason, and a code that stays the "
     "same when the words change. Correct them and send the request again.",
-    "Not found": "There is nothing at this path: it never was there, or it was deleted.",
+    "Not found": "What the path names is not there: it never was, or it was deleted.",
+    UNKNOWN_PATH: "The service has nothing at this path, whatever it is asked for. Correct the address.",
     "Method not allowed": "The path takes other methods: the header Allow names them.",
     "Conflict": "What was asked for does not fit how things are now. Read again, and decide anew.",
     "Already exists": "What was to be created is there. Read it.",
@@ -73,6 +76,7 @@ def kinds(status_of: Sequence[tuple[type[Exception], int, str]]) -> Mapping[str,
     """The kinds of these errors, and of those that no error is needed for, by their names."""
     found = [ProblemKind("Method not allowed", 405, _MEANINGS["Method not allowed"])]
     found += [ProblemKind("Internal error", 500, _MEANINGS["Internal error"])]
+    found += [ProblemKind(UNKNOWN_PATH, 404, _MEANINGS[UNKNOWN_PATH])]
     for error, status, title in status_of:
         meaning = _MEANINGS.get(title) or (error.__doc__ or title).partition("\n\n")[0].replace("``", "")
         found.append(

@@ -5,8 +5,11 @@
                        inbox decides; an answer without a sequence shows nothing.
 ``asked-for-newest``   A publisher that answers ``Cache-Control: no-cache`` from its newest state is read behind a fence
                        in this way: then 200 misses nothing, and 404 proves that there is none.
-``404-may-be-old``     From another publisher 404 may be the answer of a replica that lags, and proves nothing until it
-                       has been the only answer for ``GONE_AFTER_SECONDS``: until then the message waits.
+``404-of-its-own``     A 404 counts only as the API's own: a problem document whose ``type`` ends with ``not_found``.
+                       That of a proxy, of a host that starts or of a wrong path says nothing of any aggregate, and is
+                       waited for as an outage.
+``404-may-be-old``     From another publisher such a 404 may be the answer of a replica that lags, and proves nothing
+                       until it has been the only answer for ``GONE_AFTER_SECONDS``: until then the message waits.
 ``410-is-proof``       410 says that the aggregate was there and is deleted: no older state says that.
 ``away-or-its-own``    No answer, 3xx, 401, 403, 408, 429 and 5xx hit every aggregate alike, and are waited for;
                        another status hits this one. No redirection is followed: an API behind a sign-in sends every
@@ -18,11 +21,12 @@ without a sequence cannot be shown to be in it. Such a publisher has to give its
 """
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote
+
+from pydantic_core import from_json
 
 from cosmos_outbox.inbox.entry import Found
 from cosmos_outbox.inbox.errors import SourceBehind, StoreAway
@@ -42,6 +46,9 @@ GONE_AFTER_SECONDS = 600.0
 CALL_SECONDS = 10.0
 LONGEST_ANSWER_BYTES = 4 * 1024 * 1024
 """Twice what a document of Cosmos DB can be: a longer answer is not one aggregate."""
+
+LARGEST_SEQUENCE = 2**53
+"""Beyond it readers of JSON differ."""
 
 _AT_ONCE = 4
 """How many calls a process has under way: a sweep asks for every entry, and the API is another team's."""
@@ -80,6 +87,8 @@ class HttpApi(Generic[S]):
     """The answer's field with the sequence of the aggregate's newest event."""
     answers_newest: bool = False
     """Whether ``Cache-Control: no-cache`` gets the newest state, as the calls of this library's resources do."""
+    not_found: str = "not-found"
+    """The last part of the ``type`` of the problem document (RFC 9457) that says that there is no such aggregate."""
     key: Named | None = None
     """The setting with a key that is sent in ``key_header``; None: none is sent."""
     key_header: str = "x-functions-key"
@@ -125,6 +134,8 @@ class HttpSource(Generic[S]):
     async def _ask(self, key: AggregateKey, headers: Mapping[str, str]) -> tuple[int, Found[S] | None]:
         import aiohttp  # noqa: PLC0415 - slow to import, and an app that only declares a source does not need it
 
+        if key.id in (".", ".."):
+            raise SourceBehind(f"no address names {key}: a client resolves such a part of a path itself")
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(CALL_SECONDS))
         url, body = f"{self.address}/{quote(key.id, safe='')}", None
@@ -134,8 +145,9 @@ class HttpSource(Generic[S]):
                 self._session.get(url, headers={**self.headers, **headers}, allow_redirects=False) as answer,
             ):
                 status, after = answer.status, answer.headers.get("Retry-After", "")
-                if status == 200:
-                    body = json.loads(await _read_bounded(answer, key))
+                is_problem = answer.content_type == "application/problem+json"
+                if status == 200 or (status == 404 and is_problem):
+                    body = from_json(await _read_bounded(answer, key))  # it bounds the nesting
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise StoreAway(f"the publisher's API does not answer: {type(error).__name__}") from error
         except ValueError:
@@ -143,16 +155,25 @@ class HttpSource(Generic[S]):
         if status == 200:
             self._missing.pop(key, None)
             return status, self._found(key, body)
-        if status in (404, _GONE):
+        if status == _GONE or (status == 404 and self._is_not_found(body)):
             return status, None
+        if status == 404:
+            raise StoreAway(
+                "something else than the publisher's API answers 404: correct the address, or what stands before it"
+            )
         if status in _AWAY or 300 <= status < 400 or status >= 500:
             pause = float(after) if after.isascii() and after.isdigit() else 1.0
             raise StoreAway(f"the publisher's API answers {status}", retry_after_seconds=pause)
         raise SourceBehind(f"the publisher's API answers {status} for {key}")
 
+    def _is_not_found(self, problem: Any) -> bool:
+        """Whether a problem document says that there is no such aggregate; None: the answer was none."""
+        kind = problem.get("type") if isinstance(problem, dict) else None
+        return isinstance(kind, str) and kind.rpartition("/")[2] == self.declared.not_found
+
     def _found(self, key: AggregateKey, body: Any) -> Found[S]:
         sequence = body.get(self.declared.sequence) if isinstance(body, dict) else None
-        if type(sequence) is not int or sequence < 0:
+        if type(sequence) is not int or not 0 <= sequence <= LARGEST_SEQUENCE:
             raise SourceBehind(
                 f"the publisher's API does not say how far {key} has come: {self.declared.sequence} must be a number"
             )

@@ -13,6 +13,7 @@ from cosmos_outbox.inbox.decision import Because, Complete, Done, Put
 from cosmos_outbox.inbox.entry import Entry, Found, Stamp
 from cosmos_outbox.inbox.errors import SourceBehind, StoreAway
 from cosmos_outbox.inbox.state import StateInbox
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named
@@ -21,13 +22,15 @@ from tests.support.inbox import KEY, NOON, FakeEntries, event, project
 
 State = tuple[int, ...]
 ADDRESS = Named("THINGS_API")
+NOT_FOUND = object()
+"""The body of an answer: the problem document of this library's resources."""
 
 
 @dataclass
 class Publisher:
     """Answers what it is told, and notes what it was asked."""
 
-    answer: tuple[int, Any] = (404, None)
+    answer: tuple[int, Any] = (404, NOT_FOUND)
     newest: tuple[int, Any] | None = None
     """The answer to who asks for the newest state; None: the same."""
     headers: dict[str, str] = field(default_factory=dict)
@@ -38,8 +41,12 @@ class Publisher:
         self.asked.append((request.raw_path, request.headers))
         wants_newest = "no-cache" in request.headers.get("Cache-Control", "")
         status, body = self.newest if wants_newest and self.newest else self.answer
+        if body is NOT_FOUND:
+            problem = {"type": "/api/problems/not-found", "status": 404}
+            return web.json_response(problem, status=status, content_type="application/problem+json")
         if isinstance(body, str):
-            return web.Response(status=status, text=body, headers=self.headers)
+            headers = {"Content-Type": "text/plain", **self.headers}
+            return web.Response(status=status, body=body.encode(), headers=headers)
         return web.json_response(body, status=status, headers=self.headers)
 
 
@@ -115,7 +122,7 @@ async def test_a_404_is_proof_only_behind_a_fence_or_when_it_stays(
             await source.newest(KEY)
     publisher.answer = at(1)
     assert await source.newest(KEY) == Found(1, (1,))
-    publisher.answer = (404, None)
+    publisher.answer = (404, NOT_FOUND)
     for now in (GONE_AFTER_SECONDS, 2 * GONE_AFTER_SECONDS - 1):
         with at_time(now), pytest.raises(SourceBehind):
             await source.newest(KEY)
@@ -127,6 +134,33 @@ async def test_a_404_is_proof_only_behind_a_fence_or_when_it_stays(
 async def test_a_410_is_proof(publisher: Publisher, source: HttpSource[State]) -> None:
     publisher.answer = (410, None)
     assert await source.newest(KEY) is None
+
+
+@pytest.mark.parametrize(
+    ("content_type", "text"),
+    [
+        ("text/html", "<h1>404 Not Found</h1>"),
+        ("application/json", '{"type": "/api/problems/not-found"}'),
+        ("application/problem+json", '{"type": "/api/problems/unknown-path"}'),
+        ("application/problem+json", '["not-found"]'),
+    ],
+)
+async def test_a_404_of_somebody_else_is_an_outage(
+    publisher: Publisher, source: HttpSource[State], fenced: HttpSource[State], content_type: str, text: str
+) -> None:
+    publisher.answer, publisher.headers = (404, text), {"Content-Type": content_type}
+    for each in (source, fenced):
+        with pytest.raises(StoreAway, match="something else than the publisher's API"):
+            await each.newest(KEY)
+
+
+async def test_an_id_that_a_path_cannot_hold_is_not_asked_for(
+    publisher: Publisher, source: HttpSource[State]
+) -> None:
+    for each in (".", ".."):
+        with pytest.raises(SourceBehind, match="no address names"):
+            await source.read(AggregateKey("thing", each))
+    assert publisher.asked == []
 
 
 @pytest.mark.parametrize("status", [401, 403, 408, 429, 500, 503])
@@ -155,6 +189,8 @@ async def test_a_publisher_that_is_not_there_is_waited_for() -> None:
         (200, {"adds": []}),
         (200, {"adds": [], "sequence": "2"}),
         (200, {"adds": [], "sequence": True}),
+        (200, {"adds": [], "sequence": 10**30}),
+        (200, '{"adds": ' + "[" * 100_000 + "]" * 100_000 + "}"),
     ],
 )
 async def test_an_answer_that_shows_nothing_hits_its_aggregate_alone(
@@ -233,7 +269,7 @@ async def test_a_first_event_that_comes_after_the_deletion_revives_nothing(
 ) -> None:
     entries: FakeEntries[State] = FakeEntries()
     inbox = with_first(entries, fenced)
-    publisher.answer = (404, None)  # what was deleted is shown no more
+    publisher.answer = (404, NOT_FOUND)  # what was deleted is shown no more
     assert await inbox.handle(event(2)) == Put(Entry(2, None, None), Because.NEW)
     assert await inbox.handle(event(1)) == Complete(Done.DELETED)
 

@@ -91,7 +91,10 @@ class Publisher:
     async def get(self, request: web.Request) -> web.Response:
         guest_id = request.match_info["id"]
         self.asked.append(guest_id)
-        status, body = self.answers.get(guest_id, (404, None))
+        if guest_id not in self.answers:
+            problem = {"type": "/api/problems/not-found", "status": 404}
+            return web.json_response(problem, status=404, content_type="application/problem+json")
+        status, body = self.answers[guest_id]
         return web.json_response(body, status=status)
 
 
