@@ -14,7 +14,7 @@ message from further in the future waits, and messages are too old by ``MARGIN``
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Generic, Protocol, TypeVar
@@ -43,14 +43,20 @@ from cosmos_outbox.inbox.reaction_decision import (
     decide,
     discard,
 )
-from cosmos_outbox.inbox.reaction_targets import LookedUp, Targets, by_id, few
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, MARGIN
 from cosmos_outbox.kernel.clock import monotonic, utc_now
 
 ATTEMPTS = 5
 """How often a target that changed is decided upon again before Contended is raised."""
 
-_TOO_OLD = "the message is older than records live, and may have been applied"
+MOST_TARGETS = 100
+"""Of one message: its call has to end while its session is held."""
+
+Named = str | Sequence[str] | Mapping[str, str] | None
+"""The ids of targets, or each id with its partition key; without one the id is the partition key."""
+
+Targets = Callable[[Event], Named]
+"""The targets of a message, the same each time; None: the message is not for this reaction."""
 
 T = TypeVar("T", bound=Target)
 
@@ -86,7 +92,7 @@ class ReactionRules(Generic[T]):
     """A constant of the code: it is part of each record's id."""
     kind: str
     """The type of the targets."""
-    targets: Targets | LookedUp
+    targets: Targets
     react: React[T]
     order: InOrder
     lives: timedelta
@@ -137,12 +143,7 @@ class ReactionInbox(Generic[T]):
             NotInTurn: each in order, and a message before it is to be dealt with first.
             StoreAway: the store did not answer.
         """
-        rules, until = self.rules, self.time() + LONGEST_CALL_SECONDS
-        if isinstance(rules.targets, LookedUp):
-            targets = await rules.targets.give_up(event, reason, until)
-        else:
-            targets = by_id(rules.targets(event))
-        places = self._places(event, targets)
+        places = self._places(event, by_id(self.rules.targets(event)))
         gave_up = [await self._discard(place, event, reason) for place in places]
         if places and not any(gave_up):
             raise Settled("the message was applied, or changes nothing: its record is closed as applied")
@@ -153,9 +154,7 @@ class ReactionInbox(Generic[T]):
         if age < -MARGIN / 2:
             raise NotApplied(f"event {event.id} is from the future: set the clock of its publisher")
         too_old, failures = age >= self.rules.too_old, list[Exception]()
-        for place in self._places(
-            event, await self._targets(event, until, too_old=too_old)
-        ):  # complete_after_all
+        for place in self._places(event, few(by_id(self.rules.targets(event)))):  # complete_after_all
             try:
                 if too_old:
                     outcome, reason = await self._find_recorded(place, event)
@@ -172,17 +171,6 @@ class ReactionInbox(Generic[T]):
         if failures:  # what waits is tried again, what is refused is not
             raise min(failures, key=lambda each: isinstance(each, ReactionRefused))
 
-    async def _targets(self, event: Event, until: float, *, too_old: bool) -> Mapping[str, str]:
-        """Raises ReactionRefused: there are too many, or nobody knows of a list any more."""
-        targets = self.rules.targets
-        if not isinstance(targets, LookedUp):
-            return few(by_id(targets(event)))
-        if not too_old:
-            return await targets.of(event, until)
-        if (stored := await targets.find_stored(event)) is None:
-            raise ReactionRefused(_TOO_OLD)
-        return stored
-
     def _places(self, event: Event, targets: Mapping[str, str]) -> list[TargetPlace]:
         rules = self.rules
         return [
@@ -193,7 +181,10 @@ class ReactionInbox(Generic[T]):
     async def _find_recorded(self, place: TargetPlace, event: Event) -> tuple[ReactionOutcome, str]:
         """``too_old``: without a record nobody knows whether the message was applied before its record expired."""
         if (record := await self.reactions.find(place)) is None:
-            return ReactionOutcome.REFUSED, _TOO_OLD
+            return (
+                ReactionOutcome.REFUSED,
+                "the message is older than records live, and may have been applied",
+            )
         return self._says(record, event)
 
     async def _once(
@@ -284,3 +275,22 @@ class ReactionInbox(Generic[T]):
         elif record.outcome is ReactionOutcome.NOTHING:
             telemetry.decided(telemetry.Outcome.DUPLICATE)
             _log.info("%s %s of %s changes nothing of %s %s", *told)
+
+
+def by_id(named: Named) -> Mapping[str, str]:
+    """The partition keys of the targets by their ids."""
+    if named is None:
+        return {}
+    if isinstance(named, str):
+        return {named: named}
+    return dict(named) if isinstance(named, Mapping) else {each: each for each in named}
+
+
+def few(targets: Mapping[str, str]) -> Mapping[str, str]:
+    """The same. Raises ReactionRefused: one message cannot change so many."""
+    if len(targets) > MOST_TARGETS:
+        raise ReactionRefused(
+            f"the message is for {len(targets)} aggregates, and one can change {MOST_TARGETS}: let their service raise "
+            "an event for each group of them"
+        )
+    return targets

@@ -144,11 +144,6 @@ class TargetPlace:
         return cls(target, partition_key, record, "" if order is InOrder.ANY else cursor)
 
 
-def list_name(reaction: str, event: Event) -> str:
-    """Of the list of targets that is looked up for a message."""
-    return _digest("targets", reaction, event.source, event.id)
-
-
 @dataclass(frozen=True)
 class ToWrite(Generic[T_co]):
     """One transaction: the record first, the cursor, and the change at the version that was read."""

@@ -6,12 +6,10 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
-from cosmos_outbox.cosmos.inbox.reaction_lists import CosmosTargetLists
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
 from cosmos_outbox.cosmos.store.container import Container
-from cosmos_outbox.inbox.reaction import ReactionInbox, ReactionRules
+from cosmos_outbox.inbox.reaction import ReactionInbox, ReactionRules, Targets
 from cosmos_outbox.inbox.reaction_decision import InOrder, React
-from cosmos_outbox.inbox.reaction_targets import LookedUp, LookUp, Targets
 from cosmos_outbox.inbox.reading import MessageReader
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.aggregate import Aggregate
@@ -35,24 +33,13 @@ class ReactionOf(Generic[A]):
     subscription: Named
     topic: Named | None
     """Another team's; None: the service's own."""
-    targets: Targets | None
-    look_up: LookUp | None
-    """Finds the targets, where the message does not tell them."""
+    targets: Targets
     react: React[A]
     order: InOrder
     untyped: bool
     container: None = None
     """Its records are beside its targets."""
     form: None = None
-
-    def __post_init__(self) -> None:
-        if (self.targets is None) == (self.look_up is None):
-            raise ValueError(f"the reaction {self.name} needs target, or look_up: give it one of them")
-        if self.look_up is not None and self.order is InOrder.EACH:
-            raise ValueError(
-                f"the reaction {self.name} looks its targets up, and one that comes later would wait for the first "
-                'message: let order be "newest" or "any"'
-            )
 
     def wire(self, settings: Settings, outbox: Outbox) -> Subscription:
         """Its subscriber. Opens no connection. Raises Misconfigured: records would live too long."""
@@ -86,15 +73,8 @@ def reaction_inbox(
     """What handles the messages of a reaction. Raises Misconfigured."""
     lives = records_seconds(settings)
     lifetimes = Lifetimes(settings.event_ttl_seconds, settings.idempotency_ttl_seconds, lives)
-    targets: Targets | LookedUp
-    if of.targets is None:
-        assert of.look_up is not None, "a reaction has either"
-        lists = CosmosTargetLists(container, of.name, lifetimes, clock)
-        targets = LookedUp(of.name, lists, of.look_up)
-    else:
-        targets = of.targets
     rules = ReactionRules(
-        of.name, of.to.aggregate_type, targets, of.react, of.order, timedelta(seconds=lives)
+        of.name, of.to.aggregate_type, of.targets, of.react, of.order, timedelta(seconds=lives)
     )
     reactions = CosmosReactions(container, of.to, of.name, of.order, lifetimes, on_commit, clock)
     return ReactionInbox(reactions, rules, clock)

@@ -21,8 +21,8 @@ from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKey
 from cosmos_outbox.inbox.decision import First, Projection
 from cosmos_outbox.inbox.effect import Effect
 from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.inbox.reaction import Targets
 from cosmos_outbox.inbox.reaction_decision import InOrder, React
-from cosmos_outbox.inbox.reaction_targets import LookUp, Targets
 from cosmos_outbox.inbox.upcasting import Upcasting, Upcasts
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.aggregates import Aggregates
@@ -221,8 +221,7 @@ class Service(Publishing):
         *,
         of: type[Aggregate[Any]] | str,
         to: type[A],
-        target: Targets | None = None,
-        look_up: LookUp | None = None,
+        target: Targets,
         order: Literal["any", "newest", "each"],
         subscription: Named | str | None = None,
         topic: Named | str | None = None,
@@ -232,10 +231,9 @@ class Service(Publishing):
 
         ``name``: never change it once messages came. ``target``: the id of the aggregate of type ``to`` that a message
         is for, or several, the same each time, with their partition keys as ``{id: key}`` where these are others; None:
-        it is not for this reaction. ``look_up``: finds them instead, by ``await newest(kind, id)``; what it found is
-        stored, and stays. ``order``: "any"; "newest" (a message after a newer one of its aggregate is passed over); or
-        "each" (in order, none left out: no filter, and always the same target). ``topic``: another team's. The
-        decorated function gets the aggregate, or None, and the event; it changes it, returns a new one, or raises
+        it is not for this reaction. ``order``: "any"; "newest" (a message after a newer one of its aggregate is passed
+        over); or "each" (in order, none left out: no filter, and always the same target). ``topic``: another team's.
+        The decorated function gets the aggregate, or None, and the event; it changes it, returns a new one, or raises
         ReactionRefused. It may be called again, and does no I/O. Raises ValueError: it cannot be right.
         """
         if to not in self.aggregates:
@@ -249,7 +247,7 @@ class Service(Publishing):
             declared = ReactionOf(
                 name, kind, to, named_after(name, "SUBSCRIPTION", subscription),
                 None if topic is None else named_after(name, "TOPIC", topic),
-                target and steps.before(target), look_up and steps.before(look_up), steps.before(react),
+                steps.before(target), steps.before(react),
                 InOrder(order), untyped=self.untyped == kind,
             )  # fmt: skip
             self._add(declared)

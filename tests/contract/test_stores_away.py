@@ -18,7 +18,6 @@ from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.cosmos.inbox.effects import CosmosEffects
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
 from cosmos_outbox.cosmos.inbox.own_source import OwnSource
-from cosmos_outbox.cosmos.inbox.reaction_lists import CosmosTargetLists
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
 from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
 from cosmos_outbox.cosmos.inbox.source import CosmosSource
@@ -141,16 +140,6 @@ def of_reactions(container: Container) -> list[Call]:
     ]
 
 
-def of_target_lists(container: Container) -> list[Call]:
-    lists = CosmosTargetLists(container, "marks", LIVES)
-    return [
-        lambda: lists.newest(Heap, "h-1"),
-        lambda: lists.read("name"),
-        lambda: lists.find("name"),
-        lambda: lists.create("name", {"h-1": "h-1"}, "", monotonic() + 60),
-    ]
-
-
 def of_a_source(container: Container) -> list[Call]:
     source = CosmosSource(container, dict)
     return [lambda: source.read(KEY), lambda: source.newest(KEY)]
@@ -164,7 +153,6 @@ def of_a_source(container: Container) -> list[Call]:
         of_effects,
         of_set_aside,
         of_reactions,
-        of_target_lists,
         of_a_source,
     ],
 )

@@ -44,13 +44,8 @@ SCHEMA_VERSION = "schemaVersion"
 """Beside ``data``, and not part of the digest: the version before must be able to check what this version stores."""
 _SIGNED = ("id", "type", "aggregateType", "aggregateId", "data")
 REQUEST_TYPE = "idempotencyRecord"
-REACTION_TYPE, REACTION_CURSOR_TYPE, REACTION_LIST_TYPE = (
-    "reactionRecord",
-    "reactionCursor",
-    "reactionTargets",
-)
-"""What became of a message, how far the messages of one source have come, and the ids of a message's targets that were
-looked up. Nothing in them is personal."""
+REACTION_TYPE, REACTION_CURSOR_TYPE = "reactionRecord", "reactionCursor"
+"""What became of a message, and how far the messages of one source have come. Nothing in them is personal."""
 
 _ID_LENGTH = 128
 """The longest MessageId and SessionId that Service Bus takes, in characters

@@ -14,7 +14,6 @@ from cosmos_outbox.inbox.decision import Put, mend
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.reaction import ReactionInbox
 from cosmos_outbox.inbox.reaction_decision import TargetPlace
-from cosmos_outbox.inbox.reaction_targets import LookedUp, by_id
 from cosmos_outbox.outbox.change_once import Wanted
 from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.unit_of_work import ChangeRecord
@@ -24,7 +23,6 @@ from replayed.claims import claim_steps
 from replayed.commits import Commit, Ended
 from replayed.inbox import inbox_steps
 from replayed.keyed import keyed_steps
-from replayed.lists import ListsReplayed
 from replayed.mirror import Mirror
 from replayed.parking import parking_steps
 from replayed.reactions import reaction_steps
@@ -110,10 +108,8 @@ def reactions(seed: int) -> Sequence[Commit | Ended]:
 
 def not_allowed(steps: Sequence[Commit | Ended]) -> dict[str, list[str]]:
     """By model."""
-    lists = ListsReplayed(reacting.service, "marks-listed", reacting.listed_by)
     return {
         "reactions": [*map(str, reaction_steps(commits_of(steps), reacting.service))],
-        "lists": [*lists.not_allowed(steps)],
         "targets": [*TargetsReplayed(reacting.service).not_allowed(steps)],
     }
 
@@ -124,9 +120,8 @@ def commits_of(steps: Sequence[Commit | Ended]) -> list[Commit]:
 
 def test_every_transaction_of_a_reaction_is_a_step_of_its_models() -> None:
     steps = reactions(OF_REACTIONS)
-    assert not_allowed(steps) == {"reactions": [], "lists": [], "targets": []}
+    assert not_allowed(steps) == {"reactions": [], "targets": []}
     assert written(commits_of(steps), "reactionRecord") >= 20
-    assert written(commits_of(steps), "reactionTargets") >= 10
     assert sum(isinstance(each, Ended) for each in steps) >= 50
 
 
@@ -174,20 +169,6 @@ def test_a_reaction_whose_cursor_stays_is_found(monkeypatch: pytest.MonkeyPatch)
     assert any("no step leads from" in each for each in told)
 
 
-@pytest.mark.long  # test_replayed_lists shows that a target that no list has is seen
-def test_targets_that_are_looked_up_anew_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rule ``list_stored_once``: seen by what comes of it only where a message comes again and its list has changed."""
-
-    async def of(self: LookedUp, event: Event, until: float) -> Mapping[str, str]:
-        return by_id(await self.look_up(self.lists.newest, event))
-
-    monkeypatch.setattr(LookedUp, "of", of)
-    told = not_allowed(reactions(FIRST))
-    assert any("whose list is {}" in each for each in told["lists"])
-    assert any("has no list" in each for each in told["lists"])
-    assert any("none of its targets" in each for each in told["targets"])
-
-
 @pytest.mark.long  # test_replayed_targets shows that a call that leaves a target out is seen
 def test_a_call_that_ends_before_its_last_target_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rule ``complete_after_all``."""
@@ -198,5 +179,4 @@ def test_a_call_that_ends_before_its_last_target_is_found(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(ReactionInbox, "_places", first)
     told = not_allowed(reactions(FIRST))
-    assert any("has no outcome" in each for each in told["lists"])
     assert any("complete_after_all" in each for each in told["targets"])

@@ -38,15 +38,6 @@ PLANTED = [
         ("reaction left out",),
     ),
     Planted(
-        "targets-are-looked-up-anew",  # list_stored_once: the list changes before the message comes again
-        "cosmos_outbox/inbox/reaction_targets.py",
-        "        if (stored := await self.lists.read(name)) is not None:\n            return stored\n",
-        "        if (stored := await self.lists.read(name)) is not None:\n"
-        "            return by_id(await self.look_up(self.lists.newest, event))\n",
-        "",
-        ("reaction at another target",),
-    ),
-    Planted(
         "record-of-a-key-is-written-whatever-is-there",  # created_only: a change with a key that comes again
         "cosmos_outbox/cosmos/aggregates/change_records.py",
         "        return Write.create(\n",

@@ -4,10 +4,9 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
-from cosmos_outbox.cosmos.inbox.reaction_lists import document_id
 from cosmos_outbox.cosmos.inbox.reactions import record_id
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.reaction_decision import TargetPlace, list_name
+from cosmos_outbox.inbox.reaction_decision import TargetPlace
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.wiring.reactions import ReactionOf
 from cosmos_outbox.wiring.service import Service
@@ -48,12 +47,6 @@ class Messages:
                 if record_id(place) == record["id"]:
                     return Recorded(reaction, message, place)
         return None
-
-    def of_list(self, document: Document) -> Event | None:
-        """The same, of a list of targets."""
-        name = document["data"]["reaction"]
-        found = (each for each in self.by_id.values() if document_id(list_name(name, each)) == document["id"])
-        return next(found, None)
 
     def _event(self, item: Document) -> Event:
         data, key = item["data"], AggregateKey(item["aggregateType"], item["partitionKey"])

@@ -1,17 +1,15 @@
 """Each outcome of a message at a target of a reaction is a step that the model of several targets allows.
 
 The model has one message in one hand, for the targets of several reactions; here each reaction has its own delivery of
-it, so a call has to deal with the targets of its reaction alone. The targets of a reaction that looks them up are those
-that were stored.
+it, so a call has to deal with the targets of its reaction alone.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from cosmos_outbox.cosmos.aggregates.documents import REACTION_LIST_TYPE, REACTION_TYPE
-from cosmos_outbox.cosmos.inbox.reaction_lists import targets_of
+from cosmos_outbox.cosmos.aggregates.documents import REACTION_TYPE
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.reaction_targets import by_id
+from cosmos_outbox.inbox.reaction import by_id
 from cosmos_outbox.wiring.service import Service
 from replayed.commits import Commit, Document, Ended
 from replayed.messages import Messages
@@ -27,7 +25,7 @@ class TargetsReplayed:
     def __init__(self, service: Service) -> None:
         self._written = Messages(service)
         self._targets: dict[str, dict[str, list[str]]] = {}
-        """By message and reaction; of a look-up as soon as they are stored."""
+        """By message and reaction."""
         self._recorded: dict[str, set[Pair]] = defaultdict(set)
 
     def not_allowed(self, steps: Iterable[Commit | Ended]) -> Iterator[str]:
@@ -45,13 +43,11 @@ class TargetsReplayed:
 
     def _named(self, event: Event) -> Iterator[tuple[str, list[str]]]:
         for name, each in self._written.reactions.items():
-            if each.targets is not None and each.aggregate_type == event.aggregate.type:
+            if each.aggregate_type == event.aggregate.type:
                 yield name, [*by_id(each.targets(event))]
 
     def _why_not_written(self, document: Document) -> str:
         """Empty: the model allows it. What is written over a record is of the model of reactions."""
-        if document.get("type") == REACTION_LIST_TYPE and (of := self._written.of_list(document)):
-            self._targets[of.id][document["data"]["reaction"]] = [*targets_of(dict(document))]
         if document.get("type") != REACTION_TYPE:
             return ""
         reaction, target = document["data"]["reaction"], document["partitionKey"]

@@ -1,14 +1,13 @@
 """A service whose piles put marks on heaps: all on one, in any order; each on two of its own, in order; and each on
-those of the piles that came last, which the one heap lists."""
+two of them at once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from random import Random
 from typing import Any, ClassVar
 from uuid import uuid4
 
 from cosmos_outbox import Aggregate, AggregateState, Event, Names, Service, Timestamp, WireModel
-from cosmos_outbox.inbox.reaction_targets import Newest
 from outbox_simulation import Commands
 from tests.support.reactions import Heap
 
@@ -59,23 +58,12 @@ for _order in ("any", "each", "newest"):
     _react(_order)
 
 
-def _last(marks: Sequence[str]) -> Sequence[str]:
-    return [f"newest-{each}" for each in list(dict.fromkeys(reversed(marks)))[:3]]
+def _two(event: Event) -> list[str]:
+    return [f"newest-{event.aggregate.id}", "any-one"]
 
 
-async def _the_last(newest: Newest, event: Event) -> Sequence[str]:
-    one = await newest(Heap, "any-one")
-    return [] if one is None else _last(one.state.marks)
-
-
-def listed_by(document: Mapping[str, Any]) -> frozenset[str] | None:
-    """What the look-up tells once this document is stored; None: it does not go by it."""
-    heap = document.get("type") == Heap.aggregate_type and document["id"] == "any-one"
-    return frozenset(_last(document["data"]["marks"])) if heap else None
-
-
-@service.reaction("marks-listed", of=Pile, to=Heap, look_up=_the_last, order="any")
-def put_listed(heap: Heap | None, event: Event) -> None:
+@service.reaction("marks-two", of=Pile, to=Heap, target=_two, order="any")
+def put_on_two(heap: Heap | None, event: Event) -> None:
     if heap is not None:
         heap.put(event.id, event.created_at)
 
