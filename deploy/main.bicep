@@ -62,9 +62,6 @@ param maxDeliveryCount int = 2000
 @description('Subscriptions, or storage queues, of other services: [{ name, principalId }], each with the identity that receives it.')
 param otherSubscriptions array = []
 
-@description('Where events go beside the transport, one for each sends_to() of the service: docs/operate/deploy.md#destinations. A topic of its own needs the transport servicebus.')
-param destinations array = []
-
 @minValue(1)
 @maxValue(2147483647)
 @description('How long events and tombstones are kept, in seconds: longer than any outage that you want to survive.')
@@ -263,25 +260,6 @@ var otherFunctions = [
   'watch_relay'
 ]
 
-// What functions/relay.py and functions/operator/calls.py make for each destination.
-var destinationNames = map(destinations, each => replace(each.name, '-', '_'))
-var destinationRelays = map(destinationNames, name => 'relay_${name}')
-var destinationCalls = flatten(map(destinationNames, name => [
-  'discard_parked_${name}'
-  'get_parked_${name}'
-  'list_parked_${name}'
-  'replay_parked_${name}'
-  'tend_parked_${name}'
-  'watch_relay_${name}'
-]))
-var destinationPaths = flatten(map(destinations, each => ['/api/${each.name}/parked', '/api/${each.name}/parked/*']))
-
-// A topic, or queues, of this deployment, for those who receive; without receivers it is another team's, by its settings.
-var allDestinations = map(destinations, each => union({ receivers: [], settings: {}, secrets: {} }, each, { prefix: '${toUpper(replace(each.name, '-', '_'))}_' }))
-var topicDestinations = filter(allDestinations, each => (each.transport == 'servicebus' && !empty(each.receivers)))
-var queueDestinations = filter(allDestinations, each => (each.transport == 'storagequeue' && !empty(each.receivers)))
-var topicNames = concat(empty(serviceBusQueue) ? [topicName] : [serviceBusQueue], map(topicDestinations, each => '${each.name}-events'))
-
 module identity 'modules/identity.bicep' = {
   name: 'identity'
   params: {
@@ -384,30 +362,6 @@ module storageQueues 'modules/storagequeues.bicep' = if (!overServiceBus) {
   }
 }
 
-module destinationTopics 'modules/destination-topic.bicep' = [for each in topicDestinations: {
-  name: 'destination-${each.name}'
-  params: {
-    namespaceName: serviceBus!.outputs.name
-    topicName: '${each.name}-events'
-    topicPartitioned: topicPartitioned
-    duplicateDetectionWindow: duplicateDetectionWindow
-    maxDeliveryCount: maxDeliveryCount
-    receivers: each.receivers
-    receiverPrincipalId: each.principalId
-    principalId: identity.outputs.principalId
-  }
-}]
-
-module destinationQueues 'modules/destination-queues.bicep' = [for each in queueDestinations: {
-  name: 'destination-${each.name}'
-  params: {
-    accountName: storage.outputs.name
-    receivers: each.receivers
-    receiverPrincipalId: each.principalId
-    principalId: identity.outputs.principalId
-  }
-}]
-
 module storageEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) {
   name: 'storage-endpoint'
   params: {
@@ -436,7 +390,7 @@ module cosmosEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) 
   }
 }
 
-module queueEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking && (!overServiceBus || !empty(queueDestinations))) {
+module queueEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking && !overServiceBus) {
   name: 'queue-endpoint'
   params: {
     name: 'pe-queue-${resourceToken}'
@@ -486,25 +440,6 @@ var storageQueueSettings = !overServiceBus ? {
   STORAGEQUEUE_CLAIM_CONTAINER: queueClaimContainerName
   SERVICEBUS_SUBSCRIPTION: subscriptionName // the name of its queue
 } : {}
-
-// Each with the name of its destination in front, as cosmos_outbox/settings/transports.py reads them.
-var topicSettings = flatten(map(topicDestinations, each => [
-  { key: '${each.prefix}SERVICEBUS__fullyQualifiedNamespace', value: serviceBus!.outputs.fullyQualifiedNamespace }
-  { key: '${each.prefix}SERVICEBUS__credential', value: 'managedidentity' }
-  { key: '${each.prefix}SERVICEBUS__clientId', value: identity.outputs.clientId }
-  { key: '${each.prefix}SERVICEBUS_TOPIC', value: '${each.name}-events' }
-  { key: '${each.prefix}SERVICEBUS_TOPIC_PARTITIONED', value: string(topicPartitioned) }
-]))
-var queueSettings = flatten(map(queueDestinations, each => [
-  { key: '${each.prefix}STORAGEQUEUE__queueServiceUri', value: storage.outputs.queueEndpoint }
-  { key: '${each.prefix}STORAGEQUEUE__credential', value: 'managedidentity' }
-  { key: '${each.prefix}STORAGEQUEUE__clientId', value: identity.outputs.clientId }
-  { key: '${each.prefix}STORAGEQUEUE_QUEUES', value: join(each.receivers, ',') }
-]))
-var transportSettings = map(allDestinations, each => { key: '${each.prefix}TRANSPORT', value: each.transport })
-var givenSettings = flatten(map(allDestinations, each => items(each.settings)))
-var destinationSettings = toObject(concat(transportSettings, topicSettings, queueSettings, givenSettings), each => each.key, each => each.value)
-var secretSettings = toObject(flatten(map(allDestinations, each => items(each.secrets))), each => each.key, each => each.value)
 
 // What the Functions host reads, in a function app.
 var hostSettings = {
@@ -562,7 +497,7 @@ var openPaths = [
   '/api/dead-letters/*'
 ]
 
-var commonSettings = union(appSettings, serviceBusSettings, storageQueueSettings, destinationSettings)
+var commonSettings = union(appSettings, serviceBusSettings, storageQueueSettings)
 
 module app 'modules/functions.bicep' = if (inFunctions) {
   name: 'app'
@@ -574,8 +509,7 @@ module app 'modules/functions.bicep' = if (inFunctions) {
     identityId: identity.outputs.id
     packageContainerUrl: storage.outputs.appPackageUrl
     appSettings: union(commonSettings, hostSettings)
-    secretSettings: secretSettings
-    disabledFunctions: workersAreThere ? concat(workerFunctions, destinationRelays) : separateRelay ? concat(relayFunctions, destinationRelays) : []
+    disabledFunctions: workersAreThere ? workerFunctions : separateRelay ? relayFunctions : []
     alwaysReady: !workersAreThere && !separateRelay && relayAlwaysReady > 0 ? [{ name: 'function:relay', instanceCount: relayAlwaysReady }] : []
     pythonVersion: pythonVersion
     instanceMemoryMB: instanceMemoryMB
@@ -584,7 +518,7 @@ module app 'modules/functions.bicep' = if (inFunctions) {
     zoneRedundant: zoneRedundant
     allowedOrigins: allowedOrigins
     signInClientId: signInClientId
-    openPaths: concat(openPaths, destinationPaths)
+    openPaths: openPaths
     subnetId: privateNetworking ? network!.outputs.appSubnetId : ''
   }
 }
@@ -599,8 +533,7 @@ module relay 'modules/functions.bicep' = if (separateRelay && !workersAreThere) 
     identityId: identity.outputs.id
     packageContainerUrl: storage.outputs.relayPackageUrl
     appSettings: union(commonSettings, hostSettings)
-    secretSettings: secretSettings
-    disabledFunctions: concat(otherFunctions, destinationCalls)
+    disabledFunctions: otherFunctions
     alwaysReady: relayAlwaysReady > 0 ? [{ name: 'function:relay', instanceCount: relayAlwaysReady }] : []
     pythonVersion: pythonVersion
     instanceMemoryMB: instanceMemoryMB
@@ -640,7 +573,6 @@ module relayContainer 'modules/container-app.bicep' = if (workersAreThere && emp
     image: workerImage
     command: ['python', '-m', 'cosmos_outbox', 'relay', '--probes', '0.0.0.0:8080']
     appSettings: commonSettings
-    secretSettings: secretSettings
     port: 8080
     livenessPath: '/healthz'
     readinessPath: '/readyz'
@@ -661,7 +593,6 @@ module relayJob 'modules/container-job.bicep' = if (workersAreThere && !empty(re
     registryServer: containers!.outputs.registryServer
     image: workerImage
     appSettings: commonSettings
-    secretSettings: secretSettings
     schedule: relaySchedule
   }
 }
@@ -678,7 +609,6 @@ module subscriberContainer 'modules/container-app.bicep' = if (workersAreThere) 
     image: workerImage
     command: ['python', '-m', 'cosmos_outbox', 'subscriber', '--probes', '0.0.0.0:8080']
     appSettings: commonSettings
-    secretSettings: secretSettings
     port: 8080
     livenessPath: '/healthz'
     readinessPath: '/readyz'
@@ -700,7 +630,6 @@ module apiContainer 'modules/container-app.bicep' = if (inContainers && !empty(a
     image: apiImage
     command: []
     appSettings: commonSettings
-    secretSettings: secretSettings
     port: 8000
     livenessPath: ''
     readinessPath: '/readyz'
@@ -720,8 +649,7 @@ module alerts 'modules/alerts.bicep' = {
     insightsId: monitoring.outputs.insightsId
     cosmosId: cosmos.outputs.id
     serviceBusId: overServiceBus ? serviceBus!.outputs.id : ''
-    topicNames: topicNames
-    destinations: map(destinations, each => each.name)
+    topicName: empty(serviceBusQueue) ? topicName : serviceBusQueue
     email: alertEmail
     docsUrl: docsUrl
     oldestWaitingSeconds: alertOldestWaitingSeconds

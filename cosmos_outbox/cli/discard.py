@@ -1,6 +1,6 @@
 """An event or a message is given up for good, with the reason, which stays to be read.
 
-cosmos-outbox discard parked|set-aside ID --reason TEXT [--destination NAME]
+cosmos-outbox discard parked|set-aside ID --reason TEXT
 """
 
 import argparse
@@ -30,7 +30,6 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
     )
     parser.add_argument("what", choices=["parked", "set-aside"])
     parser.add_argument("id", metavar="ID", help="from cosmos-outbox parked or set-aside")
-    operating.add_destination(parser)
     parser.add_argument(
         "--reason", type=_reason, required=True, metavar="TEXT", help="why; write nothing personal into it"
     )
@@ -49,7 +48,7 @@ async def _discard(wired: AnyWired, arguments: Namespace) -> int:
             raise CannotDo(
                 f"{wired.service.name} only subscribes: events are parked where they are published"
             )
-        parking = wired.outbox.towards(arguments.destination).parking
+        parking = wired.outbox.parking
         await parking.discard(parking_id(arguments.id), arguments.reason)
         say(
             f"{arguments.id} is given up: the relay's timer, or cosmos-outbox replay, sends what waited behind it"

@@ -167,13 +167,6 @@ def add_aggregate(made: argparse.ArgumentParser) -> None:
     made.add_argument("id", metavar="ID", help="the aggregate's id")
 
 
-def add_destination(made: argparse.ArgumentParser) -> None:
-    """``--destination``"""
-    made.add_argument(
-        "--destination", metavar="NAME", help="of this destination (default: of the service's own transport)"
-    )
-
-
 def add_json(made: argparse.ArgumentParser) -> None:
     """``--json``"""
     made.add_argument("--json", action="store_true", help="tell it as JSON, as the call over HTTP does")

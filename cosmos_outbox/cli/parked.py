@@ -1,7 +1,7 @@
 """Events that cannot be sent: an operator looks at them, sends them after mending the cause, or gives one up.
 
-cosmos-outbox parked [ID] [--discarded] [--destination NAME] [--json]
-cosmos-outbox replay TYPE ID [--destination NAME]
+cosmos-outbox parked [ID] [--discarded] [--json]
+cosmos-outbox replay TYPE ID
 """
 
 import os
@@ -26,18 +26,17 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
     )
     parser.add_argument("id", nargs="?", metavar="ID", help="one event, by its id in this list")
     parser.add_argument("--discarded", action="store_true", help="list those that were given up instead")
-    operating.add_destination(parser)
     operating.add_json(parser)
     return operating.run(parser, _tell, argv, environment)
 
 
 async def _tell(wired: Wired, arguments: Namespace) -> int:
     if arguments.id is not None:
-        parking = wired.outbox.towards(arguments.destination).parking
+        parking = wired.outbox.parking
         view = parked.shown(await parking.show(parking_id(arguments.id)), operating.names(wired.service))
         say_json(view)
         return DONE
-    view = await _list(wired, arguments.destination, discarded=arguments.discarded)
+    view = await _list(wired, discarded=arguments.discarded)
     items: list[Mapping[str, Any]] = view["items"]
     if arguments.json:
         say_json(view)
@@ -45,7 +44,7 @@ async def _tell(wired: Wired, arguments: Namespace) -> int:
         for item in items:
             say(_line(item))
         what = "discarded" if arguments.discarded else "parked"
-        told = "" if arguments.discarded or not items else _what_to_do(items, arguments.destination)
+        told = "" if arguments.discarded or not items else _what_to_do(items)
         say(f"{len(items)} event(s) {what}{told}")
     return ATTENTION if items and not arguments.discarded else DONE
 
@@ -57,9 +56,9 @@ def parking_id(text: str) -> str:
     return text
 
 
-async def _list(wired: Wired, destination: str | None, *, discarded: bool) -> Mapping[str, Any]:
+async def _list(wired: Wired, *, discarded: bool) -> Mapping[str, Any]:
     """All pages in one, as the call over HTTP tells a page."""
-    parking, named = wired.outbox.towards(destination).parking, operating.names(wired.service)
+    parking, named = wired.outbox.parking, operating.names(wired.service)
     views = [
         parked.listed(page, named, parking.max_age_seconds)
         async for page in operating.all_pages(partial(parking.page, discarded=discarded))
@@ -82,11 +81,10 @@ def _owner(item: Mapping[str, Any]) -> str | None:
     return f"{kind} {owner}" if kind and owner else None
 
 
-def _what_to_do(items: Sequence[Mapping[str, Any]], destination: str | None) -> str:
+def _what_to_do(items: Sequence[Mapping[str, Any]]) -> str:
     blocked = next((owner for item in items if item["state"] == "inTheWay" and (owner := _owner(item))), None)
     replay = f"cosmos-outbox replay {blocked}" if blocked else "cosmos-outbox replay TYPE ID"
-    named = f" --destination {destination}" if destination else ""
-    return f". Mend the reason of what is inTheWay, then {replay}{named}; or give it up with cosmos-outbox discard"
+    return f". Mend the reason of what is inTheWay, then {replay}; or give it up with cosmos-outbox discard"
 
 
 def replay_main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
@@ -98,13 +96,12 @@ def replay_main(argv: Sequence[str] | None = None, environment: Mapping[str, str
         attention="one is refused again, others are at it, or nothing is parked",
     )
     operating.add_aggregate(parser)
-    operating.add_destination(parser)
     return operating.run(parser, _replay, argv, environment)
 
 
 async def _replay(wired: Wired, arguments: Namespace) -> int:
     key = operating.aggregate(wired.service, arguments.type, arguments.id)
-    parking, sent = wired.outbox.towards(arguments.destination).parking, 0
+    parking, sent = wired.outbox.parking, 0
     while True:
         view = parked.replayed(await parking.replay(key))
         sent += view["replayed"]

@@ -98,14 +98,14 @@ def _plan(values: Mapping[str, str], arguments: argparse.Namespace) -> Plan:
         as_app=arguments.as_app,
         emulator_port=int(port),
     )
-    needed_over(*(each.name for each in plan.settings.transports))
+    needed_over(plan.settings.transport.name)
     return plan
 
 
 async def _check(plan: Plan) -> list[Finding]:
     """The findings. Without a connection string the caller's own sign-in is used, whatever identity the app has."""
-    transports = [each.settings.transport for each in (plan, *plan.destinations)]
-    connections = [each.connection for each in transports if not isinstance(each, Webhook)]
+    transport = plan.settings.transport
+    connections = [] if isinstance(transport, Webhook) else [transport.connection]
     if plan.cosmos:
         connections.append(plan.cosmos.connection)
     if all(each.connection_string for each in connections):

@@ -1,7 +1,6 @@
 """Every event of a time that is still stored can be published again, for a subscriber that has lost what it had.
 
-    cosmos-outbox publish-again --since TIME --to TIME [--aggregate TYPE/ID]
-        [--destination NAME] [--run ID] [--dry-run]
+    cosmos-outbox publish-again --since TIME --to TIME [--aggregate TYPE/ID] [--run ID] [--dry-run]
 
 Exit code 0: all published; 1: all but what is listed; 2: it could not begin, or was cut off and can be started again.
 Nothing is sent before the relay has forwarded it: an event's first message must not come after its second one. So each
@@ -21,11 +20,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
-from cosmos_outbox.cli import operating, told
+from cosmos_outbox.cli import told
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, monotonic, new_id, utc_now
-from cosmos_outbox.outbox.errors import NoSuchDestination, OutboxError
+from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.outbox.republish import (
     PATIENCE_SECONDS,
     DryRun,
@@ -55,8 +54,6 @@ class RepublishingPlan:
     span: Span
     run: UUID
     dry_run: bool = False
-    destination: str | None = None
-    """None: the service's own transport."""
 
 
 async def republish(
@@ -134,14 +131,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.since >= arguments.to:
         parser.error("--since must be before --to")
     span = Span(math.floor(arguments.since), math.ceil(arguments.to), arguments.aggregate)
-    plan = RepublishingPlan(span, arguments.run or new_id(), arguments.dry_run, arguments.destination)
+    plan = RepublishingPlan(span, arguments.run or new_id(), arguments.dry_run)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("azure").setLevel(logging.CRITICAL)  # the last line tells a failure once
     progress = RepublishingProgress()
     _say(f"run {plan.run}: events that were stored from {_text(span.since)} until before {_text(span.to)}")
     try:
         asyncio.run(_run_wired(told.service(arguments), plan, progress))
-    except (Misconfigured, NoSuchDestination) as error:
+    except Misconfigured as error:
         print(f"publish-again: {error}", file=sys.stderr)
         return CUT_OFF
     except (NotForwardedYet, OutboxError) as error:
@@ -157,7 +154,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 async def _run_wired(service: Service, plan: RepublishingPlan, progress: RepublishingProgress) -> None:
     outbox = service.wire(os.environ).outbox
     async with outbox.resources:
-        await republish(outbox.towards(plan.destination), plan, progress)
+        await republish(outbox, plan, progress)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -174,7 +171,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--run", type=_run, metavar="ID", help="go on with a run that was cut off, with the same times"
     )
-    operating.add_destination(parser)
     parser.add_argument("--dry-run", action="store_true", help="count the events and publish none")
     told.add_argument(parser)
     return parser

@@ -50,7 +50,7 @@ async def status(wired: AnyWired) -> Mapping[str, Any]:
         attention = [*_of_subscribers(subscribers)]
         return {"service": wired.service.name, "attention": attention, "subscribers": subscribers}
     named = operating.names(wired.service)
-    told = relay.relay_status(await wired.outbox.status(), named)
+    told = relay.relay_status(await wired.outbox.observer.status(), named)
     parked = {each.aggregate_type: told[each.count] for each in named if told[each.count]}
     return {
         "service": wired.service.name,
@@ -89,24 +89,15 @@ def attention_of_relay(told: Mapping[str, Any], parked: Mapping[str, int]) -> It
         )
     for failure in told["failures"]:
         yield (
-            f"while a change waits the relay{_to(failure)} failed ({failure['reason']}, last at {failure['at']}): "
+            f"while a change waits the relay failed ({failure['reason']}, last at {failure['at']}): "
             f"{failure['detail']}"
         )
     if events := told["parkedEvents"]:
         of = ", ".join(f"{count} {kind}" for kind, count in parked.items()) or "no aggregate"
         yield (
             f"{events} event(s) are parked, of {of}: they are not sent before somebody mends or discards what is in "
-            f"their way. cosmos-outbox parked lists them{_of_which(told)}"
+            f"their way. cosmos-outbox parked lists them"
         )
-
-
-def _to(of: Mapping[str, Any]) -> str:
-    return f" to {of['destination']}" if of["destination"] else ""
-
-
-def _of_which(told: Mapping[str, Any]) -> str:
-    named = [each["name"] for each in told["destinations"] if each["parkedEvents"]]
-    return "".join(f", or those of {name} with --destination {name}" for name in named)
 
 
 def _of_subscribers(subscribers: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
@@ -126,7 +117,7 @@ def in_lines(view: Mapping[str, Any], event_ttl_seconds: int) -> Iterator[str]:
     yield from (f"- {each}" for each in attention)
     if "relay" in view:
         leases = view["relay"]["leases"]
-        yield from (f"relay{_to(lease)}: {_lease(lease, event_ttl_seconds)}" for lease in leases)
+        yield from (f"relay: {_lease(lease, event_ttl_seconds)}" for lease in leases)
     for name, each in view["subscribers"].items():
         open_records = sum(each["setAside"].values())
         swept = each["lastSweep"]

@@ -42,7 +42,7 @@ class Command(Generic[W]):
 
 def _with_its_packages(wired: T) -> T:
     """The same service. Raises Misconfigured: the packages of its transport are not installed."""
-    needed_over(*(each.name for each in wired.settings.transports))
+    needed_over(wired.settings.transport.name)
     return wired
 
 

@@ -6,7 +6,7 @@ The Functions host tries HTTP routes in the alphabetical order of the functions'
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import azure.functions as func
@@ -26,8 +26,7 @@ from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.problems import ProblemKind
 from cosmos_outbox.http.resource import Resource
 from cosmos_outbox.operations.views.names import names_of
-from cosmos_outbox.outbox.errors import NoSuchDestination
-from cosmos_outbox.settings.transports import Name, named, settings_of
+from cosmos_outbox.settings.transports import named
 from cosmos_outbox.wiring.located import AnyService, operator_names
 from cosmos_outbox.wiring.service import Service
 from cosmos_outbox.wiring.transports import needed_over
@@ -79,7 +78,7 @@ def _refuse_shared_calls(known: Sequence[Path]) -> None:
 
 
 def _refuse_hidden_calls(listed: Sequence[func.Function]) -> None:
-    """Such as ``people/parked``, of a destination with the name of a resource: the host tries ``people/{id}`` first."""
+    """Such as ``people/set-aside``, of a subscriber with the name of a resource: ``people/{id}`` may be tried first."""
     named = [(str(each.get_function_name()), path) for each in listed for path in paths_of([each])]
     named.sort(key=lambda each: _as_ordered(each[0]))
     for at, (name, path) in enumerate(named):
@@ -88,19 +87,12 @@ def _refuse_hidden_calls(listed: Sequence[func.Function]) -> None:
             if shared and other.shape != path.shape and other.parts(path.route) is not None:
                 raise ValueError(
                     f"the function {name} would get no call: {first} takes {min(shared)} /{path.route}, and the "
-                    "host tries it before. Give the destination, or the resource, another name"
+                    "host tries it before. Give the subscriber, or the resource, another name"
                 )
 
 
 def _as_ordered(name: str) -> str:
     return name.upper()
-
-
-def _transports(service: AnyService) -> Iterator[Name]:
-    """Of all destinations. Raises Misconfigured: there is none of a name."""
-    yield named(os.environ, service.transport)
-    for each in service.destinations if isinstance(service, Service) else ():
-        yield named(settings_of(os.environ, each.of.name), each.transport)
 
 
 def app(service: AnyService, *, resources: Sequence[Resource[Any, Any]] = ()) -> App:
@@ -110,16 +102,13 @@ def app(service: AnyService, *, resources: Sequence[Resource[Any, Any]] = ()) ->
     shows one. Decorate the service's other functions with it. Raises Misconfigured when a setting that a trigger needs
     is wrong, or the package of its transport is missing.
     """
-    needed_over(*_transports(service))
+    needed_over(named(os.environ, service.transport))
     _quiet_sdks()
     made = App(http_auth_level=func.AuthLevel.FUNCTION)
     names = operator_names(service)
     on_resources: Sequence[Call] = ()
     if isinstance(service, Service):
-        others = [each.of.name for each in service.destinations]
-        made.register_functions(
-            operator_functions(service, names, lists=_lists(service), destinations=others)
-        )
+        made.register_functions(operator_functions(service, names, lists=_lists(service)))
         made.register_functions(relay_functions(service))
         on_resources = calls(service, resources)
         made.register_functions(resource_functions(on_resources))
@@ -149,20 +138,9 @@ def app(service: AnyService, *, resources: Sequence[Resource[Any, Any]] = ()) ->
     async def unrouted(req: Request) -> Answer:
         """Every call that no other function takes."""
         path = req.route.get("path", "").removesuffix("/")
-        _refuse_unknown(path, service)
         return no_such_call(req, path, paths(made), _hint(service, resources))
 
     return made
-
-
-def _refuse_unknown(path: str, service: AnyService) -> None:
-    """A call on what is parked of a destination that there is not. Raises NoSuchDestination."""
-    if not isinstance(service, Service):
-        return
-    name, _, rest = path.partition("/")
-    destinations = [each.of.name for each in service.destinations]
-    if name not in destinations and rest.partition("/")[0] == "parked":
-        raise NoSuchDestination(name, destinations)
 
 
 def _quiet_sdks() -> None:
@@ -180,9 +158,8 @@ def _with_paths(service: AnyService) -> list[tuple[AnySubscriber, str]]:
 
 
 def _lists(service: Service) -> list[str]:
-    """The lists of what is parked of other destinations, and of what the subscribers have not done."""
-    lists = [f"{each.of.name}/parked" for each in service.destinations]
-    return lists + [f"{path}/set-aside" if path else "set-aside" for _, path in _with_paths(service)]
+    """The lists of what the subscribers have not done."""
+    return [f"{path}/set-aside" if path else "set-aside" for _, path in _with_paths(service)]
 
 
 def _hint(service: AnyService, resources: Sequence[Resource[Any, Any]]) -> str:

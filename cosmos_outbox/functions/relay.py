@@ -1,4 +1,4 @@
-"""The triggers of the relays: an invocation returns only after every event of its page was accepted or parked.
+"""The trigger of the relay: an invocation returns only after every event of its page was accepted or parked.
 
 Without an endless retry the host checkpoints past a failed batch, and its events are gone. So the retry stands here,
 beside the trigger, and no app writes it.
@@ -10,19 +10,38 @@ from typing import Any
 import azure.functions as func
 
 from cosmos_outbox.functions.timers import told_in_a_line
-from cosmos_outbox.outbox.destination import ALL, Destination, working_for
 from cosmos_outbox.settings import relay_feed
 from cosmos_outbox.settings.environment import load_feed
 from cosmos_outbox.wiring.deadlines import paths_of_times
-from cosmos_outbox.wiring.outbox import Outbox
 from cosmos_outbox.wiring.service import Service
 
 
 def relay_functions(service: Service) -> func.Blueprint:
-    """Change feed -> each destination, and the timers that watch it. Raises Misconfigured."""
+    """Change feed -> transport, and the timers that watch it. Raises Misconfigured."""
     app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
-    for of in (ALL, *(each.of for each in service.destinations)):
-        _add_relay(app, service, of)
+
+    @app.cosmos_db_trigger(arg_name="documents", **trigger(service))
+    @app.retry(
+        strategy="exponential_backoff",
+        max_retry_count="-1",
+        minimum_interval="00:00:01",
+        maximum_interval="00:01:00",
+    )
+    async def relay(documents: func.DocumentList, context: func.Context) -> None:
+        """Change feed -> transport. Returns only after every event was accepted or parked; otherwise raises."""
+        await service().outbox.forwarding.forward(documents, context)
+
+    @app.timer_trigger(arg_name="timer", schedule="0 */5 * * * *")
+    async def watch_relay(timer: func.TimerRequest) -> None:
+        """Every five minutes: logs an error when events wait for too long, and makes missing leases again."""
+        with told_in_a_line("how far the relay is, is not known"):
+            await service().outbox.observer.watch()
+
+    @app.timer_trigger(arg_name="timer", schedule="30 * * * * *")
+    async def tend_parked(timer: func.TimerRequest) -> None:
+        """Every minute: sends parked events in whose way nothing stands, and discards what is parked for too long."""
+        with told_in_a_line("parked events wait"):
+            await service().outbox.parking.upkeep()
 
     if paths_of_times(service.aggregates, service.own):
 
@@ -37,48 +56,14 @@ def relay_functions(service: Service) -> func.Blueprint:
     return app
 
 
-def _add_relay(app: func.Blueprint, service: Service, of: Destination) -> None:
-    after = f"_{of.name.replace('-', '_')}" if of.name else ""
-
-    def outbox() -> Outbox:
-        return service().outbox.towards(of.name or None)
-
-    @app.function_name(f"relay{after}")
-    @app.cosmos_db_trigger(arg_name="documents", **trigger(service, of))
-    @app.retry(
-        strategy="exponential_backoff",
-        max_retry_count="-1",
-        minimum_interval="00:00:01",
-        maximum_interval="00:01:00",
-    )
-    async def relay(documents: func.DocumentList, context: func.Context) -> None:
-        """Change feed -> destination. Returns only after every event was accepted or parked; otherwise raises."""
-        with working_for(of):
-            await outbox().forwarding.forward(documents, context)
-
-    @app.function_name(f"watch_relay{after}")
-    @app.timer_trigger(arg_name="timer", schedule="0 */5 * * * *")
-    async def watch_relay(timer: func.TimerRequest) -> None:
-        """Every five minutes: logs an error when events wait for too long, and makes missing leases again."""
-        with working_for(of), told_in_a_line("how far the relay is, is not known"):
-            await outbox().observer.watch()
-
-    @app.function_name(f"tend_parked{after}")
-    @app.timer_trigger(arg_name="timer", schedule="30 * * * * *")
-    async def tend_parked(timer: func.TimerRequest) -> None:
-        """Every minute: sends parked events in whose way nothing stands, and discards what is parked for too long."""
-        with working_for(of), told_in_a_line("parked events wait"):
-            await outbox().parking.upkeep()
-
-
-def trigger(service: Service, of: Destination = ALL) -> dict[str, Any]:
+def trigger(service: Service) -> dict[str, Any]:
     """The arguments of the Cosmos DB trigger: names as the environment or the service has them. Raises Misconfigured.
 
     They are read here, when the host lists the functions, and not by the host from ``%NAME%``: for the host a setting
     that is missing is an error, also where the service names it, and it resolves texts alone
     (https://github.com/Azure/azure-webjobs-sdk-extensions/issues/735).
     """
-    feed, names = load_feed(os.environ).towards(of.name), service.names.resolve(os.environ)
+    feed, names = load_feed(os.environ), service.names.resolve(os.environ)
     return {
         "connection": "COSMOS",
         "database_name": names["database"],

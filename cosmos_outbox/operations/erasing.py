@@ -1,7 +1,7 @@
 """A person's data leaves every container of ours, and no subscriber misses an event by it; a crash leaves less to do.
 
 The order is the rule. First the aggregate is deleted, then all its events leave: an event is removed only after the
-relay to each destination has forwarded it, and a parked one only after it was sent, or discarded with a notice in its
+relay has forwarded it, and a parked one only after it was sent, or discarded with a notice in its
 place. Only then is anything emptied. So the sequence that subscribers see has no gap, and the event of the deletion
 reaches them. Each step finds by itself what is left to do: the same call again goes on where one was cut off.
 
@@ -27,7 +27,6 @@ from cosmos_outbox.operations.leaving import (
     WayOut,
     collect_dead_letters,
     note_erased,
-    refuse_undeclared,
     unpark,
     wait_until_forwarded,
 )
@@ -52,8 +51,7 @@ class Records(Protocol):
 class Eraser:
     """Erases aggregates of one type of one service."""
 
-    ways: Sequence[WayOut]
-    """To each destination; the first is the service's own."""
+    way: WayOut
     partition: PartitionEraser
     parked: Container
     """The parking lot."""
@@ -74,16 +72,14 @@ class Eraser:
 
         Raises:
             NotForwardedYet: the relay has not forwarded all events; nothing is erased.
-            NotErased: something is parked for a destination that is not declared, and nothing is erased; or all is
-            erased but documents of kinds that the service did not name, parked events of others, or
+            NotErased: all is erased but documents of kinds that the service did not name, parked events of others, or
             dead letters of which nothing is known.
             OutboxError, InboxError: the store or the broker could not be used, or others changed the same documents.
         """
-        await refuse_undeclared(self.ways, self.parked, key)
         yield await self._delete(key)
         left, lsn = await self._wait_until_forwarded(key, patience_seconds)
         yield left
-        await note_erased(self.ways, key, PARTITION_KEY.name(key.id), lsn)
+        await note_erased(self.way.parking.lot, key, PARTITION_KEY.name(key.id), lsn)
         yield await self._unpark(key)
         for claims in self.claims:
             emptied = await claims.empty(await claims.of(key), living=(), kept=self.kept)
@@ -93,8 +89,8 @@ class Eraser:
         yield f"{dead_letters}, {records} record(s) of messages set aside emptied"
         yield "entries emptied" if await self.empty_read_model(key) else "no entry to empty"
         yield f"{await self.partition.erase(key.id)} document(s) of events, requests and the {key.type} emptied"
-        yield f"{sum([await each.erase(key.id) for each in self._parked])} discarded event(s) emptied"
-        if parked := [one for each in self._parked for one in await each.list_left(key.id)]:
+        yield f"{await self._parked.erase(key.id)} discarded event(s) emptied"
+        if parked := await self._parked.list_left(key.id):
             raise NotErased(
                 f"all is erased but parked events in the partition of {key} that name another owner, or that came "
                 f"meanwhile: {', '.join(parked)}. Discard each with cosmos-outbox discard parked ID, then run this "
@@ -109,8 +105,8 @@ class Eraser:
             raise NotErased(NOT_EMPTIED)
 
     @property
-    def _parked(self) -> Sequence[ParkedEraser]:
-        return [ParkedEraser(self.parked, partition=way.partition) for way in self.ways]
+    def _parked(self) -> ParkedEraser:
+        return ParkedEraser(self.parked)
 
     async def _delete(self, key: AggregateKey) -> str:
         if not (await self.partition.look(key.id)).living:
@@ -124,12 +120,11 @@ class Eraser:
         lsn = changefeed.session_lsn(held.session_token)
         if not held.has_events:
             return "no event is stored", lsn
-        return await wait_until_forwarded(self.ways, key, key.id, held.session_token, patience_seconds), lsn
+        return await wait_until_forwarded(self.way, key, key.id, held.session_token, patience_seconds), lsn
 
     async def _unpark(self, key: AggregateKey) -> str:
-        sent, discarded = await unpark(self.ways, key)
-        for way, parked in zip(self.ways, self._parked, strict=True):
-            for parking_id in await parked.alone(key.id):
-                await way.parking.discard(parking_id, REASON)
-                discarded += 1
+        sent, discarded = await unpark(self.way.parking, key)
+        for parking_id in await self._parked.alone(key.id):
+            await self.way.parking.discard(parking_id, REASON)
+            discarded += 1
         return f"{sent} parked event(s) sent, {discarded} discarded"

@@ -12,7 +12,6 @@ from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
 from cosmos_outbox.operations.instance import Instance
 from cosmos_outbox.outbox import telemetry
-from cosmos_outbox.outbox.destination import ALL, Destination
 from cosmos_outbox.outbox.errors import NotDelivered, hindrance
 from cosmos_outbox.outbox.feed import FeedEvent
 from cosmos_outbox.outbox.hindrance import Hindrance
@@ -38,8 +37,6 @@ class Forwarding:
     """Counts what the broker has accepted from this process."""
     failures: RelayFailures
     """Keeps why a page was not forwarded."""
-    of: Destination = ALL
-    """What is not for it is passed over, and costs nothing."""
 
     async def forward(
         self, items: Iterable[Mapping[str, Any]], invocation: Invocation | None = None
@@ -60,8 +57,7 @@ class Forwarding:
             return self._counted(await self.relay.forward_committed(page))
 
     async def _events(self, items: Iterable[Mapping[str, Any]]) -> list[FeedEvent]:
-        events = [event async for some in pace(items) for event in self.events.events(some)]
-        return [event for event in events if self.of.takes(event)]
+        return [event async for some in pace(items) for event in self.events.events(some)]
 
     @asynccontextmanager
     async def _in_time(self, done: str) -> AsyncIterator[None]:

@@ -1,8 +1,8 @@
 """How the relay is, as its leases show it: nothing here is concluded, and each number says what it was read from."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
@@ -48,8 +48,6 @@ class LeaseStatus:
     """Of the transactions that wait, by ``SAMPLES`` of them; None: nothing waits, or the partition was just split."""
     silent_seconds: float | None = None
     """Since the lease was last written, which its owner does every few seconds; None: not known."""
-    destination: str = ""
-    """Of the relay; empty: the service's own transport."""
 
     @property
     def held(self) -> Holding:
@@ -66,27 +64,12 @@ class RelayStatus:
 
     leases: list[LeaseStatus]
     missing: list[str]
-    """The leases that should be there and are not: nothing of their partitions is forwarded. Of another destination
-    than the service's own transport behind its name."""
+    """The leases that should be there and are not: nothing of their partitions is forwarded."""
     parked: Counter[str]
     parked_events: int = 0
     """The events of these aggregates, and documents that belong to no aggregate (at most some of those)."""
     failures: Sequence[RelayFailure] = ()
     """Why pages were not forwarded since the oldest change waits, the newest first; none when nothing waits."""
-
-    beside: Mapping[str, "RelayStatus"] = field(default_factory=dict)
-    """What of it is of each other destination than the service's own transport, by its name."""
-
-    @classmethod
-    def of(cls, each: Sequence["RelayStatus"]) -> "RelayStatus":
-        """Of the relays to all destinations: late, or at risk, as the worst of them."""
-        return cls(
-            [lease for status in each for lease in status.leases],
-            [lease for status in each for lease in status.missing],
-            sum((status.parked for status in each), Counter()),
-            sum(status.parked_events for status in each),
-            [failure for status in each for failure in status.failures],
-        )
 
     @property
     def average_waiting_seconds(self) -> float | None:

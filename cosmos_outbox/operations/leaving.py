@@ -1,4 +1,4 @@
-"""No event is removed before it has left for each destination, or a notice in its place: so subscribers see no gap."""
+"""No event is removed before it has left, or a notice in its place: so subscribers see no gap."""
 
 import asyncio
 import contextlib
@@ -6,18 +6,15 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import Key
-from cosmos_outbox.cosmos.upkeep.erasure import list_undeclared
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.operations.relay_status import RelayObserver
-from cosmos_outbox.outbox.destination import Destination
 from cosmos_outbox.outbox.errors import ConcurrentChange, NotParked, PreconditionFailed, StillUnsendable
 from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.parking_lot import ParkingLot
-from cosmos_outbox.settings.errors import NotErased, NotForwardedYet
+from cosmos_outbox.settings.errors import NotForwardedYet
 
 if TYPE_CHECKING:
     from cosmos_outbox.inbox.deliveries import Collected
@@ -37,49 +34,39 @@ _RACES = 5
 
 @dataclass(frozen=True)
 class WayOut:
-    """How events leave for one destination."""
+    """How events leave."""
 
-    of: Destination
     observer: RelayObserver
     parking: Parking
-    partition: str
-    """Of the parking lot."""
 
 
 async def wait_until_forwarded(
-    ways: Sequence[WayOut],
+    way: WayOut,
     aggregate: AggregateKey,
     partition_key: Key,
     session_token: str,
     patience_seconds: float,
 ) -> str:
-    """Return when all that the token knows of has left, or is parked, for each destination that may be for it.
+    """Return when all that the token knows of has left, or is parked.
 
     By the numbers of the transactions (LSN) alone: the store's clock may be turned back. Raises NotForwardedYet.
     """
     until = monotonic() + patience_seconds
-    for way in [each for each in ways if each.of.takes_of(aggregate.type)]:
-        while not (await way.observer.progress(partition_key)).is_past(session_token):
-            if monotonic() > until:
-                relay = f"the relay to {way.of.name}" if way.of.name else "the relay"
-                raise NotForwardedYet(
-                    f"{relay} has not forwarded all events of {aggregate}, and subscribers would miss what is erased "
-                    "now. Nothing is erased. See cosmos-outbox status, and run this again when the relay has caught up"
-                )
-            await asyncio.sleep(_LOOK_SECONDS)
+    while not (await way.observer.progress(partition_key)).is_past(session_token):
+        if monotonic() > until:
+            raise NotForwardedYet(
+                f"the relay has not forwarded all events of {aggregate}, and subscribers would miss what is erased "
+                "now. Nothing is erased. See cosmos-outbox status, and run this again when the relay has caught up"
+            )
+        await asyncio.sleep(_LOOK_SECONDS)
     return "the relay has forwarded all events"
 
 
-async def note_erased(ways: Sequence[WayOut], aggregate: AggregateKey, partition: str, lsn: int) -> None:
+async def note_erased(lot: ParkingLot, aggregate: AggregateKey, partition: str, lsn: int) -> None:
     """Rule ``remember-erased``: what this partition holds up to this LSN is dealt with, and dropped if it comes again.
 
     An LSN of another partition tells nothing of it.
     """
-    for way in ways:
-        await _note_erased(way.parking.lot, aggregate, partition, lsn)
-
-
-async def _note_erased(lot: ParkingLot, aggregate: AggregateKey, partition: str, lsn: int) -> None:
     for _ in range(_RACES):
         marker = (await lot.markers([aggregate])).get(aggregate) or Marker(aggregate)
         with contextlib.suppress(PreconditionFailed):
@@ -109,26 +96,16 @@ async def collect_dead_letters(collect: "Callable[[], Awaitable[Collected]]") ->
             return f"{collected} dead letter(s) collected{more}", found.emptied
 
 
-async def refuse_undeclared(ways: Sequence[WayOut], parked: Container, aggregate: AggregateKey) -> None:
-    """What is parked for a destination that was removed from the declaration is nobody's. Raises NotErased."""
-    if names := await list_undeclared(parked, aggregate, [way.partition for way in ways]):
-        raise NotErased(
-            f"events of {aggregate} are parked for {', '.join(names)}, to which the service does not send any more. "
-            "Nothing is erased. Declare it again with sends_to(), and run this again"
-        )
-
-
-async def unpark(ways: Sequence[WayOut], aggregate: AggregateKey) -> tuple[int, int]:
+async def unpark(parking: Parking, aggregate: AggregateKey) -> tuple[int, int]:
     """Rule: a parked event is sent or discarded, never just removed. Returns how many were sent, how many discarded."""
     sent, discarded = 0, 0
-    for way in ways:
-        for _ in range(_MOST_PARKED):
-            try:
-                sent += (await way.parking.replay(aggregate)).replayed
-            except NotParked:
-                break
-            except StillUnsendable:
-                for event, _feed in await way.parking.lot.waiting(aggregate, 1):
-                    await way.parking.discard(event.id, REASON)
-                    discarded += 1
+    for _ in range(_MOST_PARKED):
+        try:
+            sent += (await parking.replay(aggregate)).replayed
+        except NotParked:
+            break
+        except StillUnsendable:
+            for event, _feed in await parking.lot.waiting(aggregate, 1):
+                await parking.discard(event.id, REASON)
+                discarded += 1
     return sent, discarded

@@ -26,7 +26,6 @@ from cosmos_outbox.operations.leaving import (
     WayOut,
     collect_dead_letters,
     note_erased,
-    refuse_undeclared,
     unpark,
     wait_until_forwarded,
 )
@@ -55,8 +54,7 @@ class KeptBy:
 class OwnEraser:
     """Erases the events of a team's own aggregates."""
 
-    ways: Sequence[WayOut]
-    """To each destination."""
+    way: WayOut
     container: Container
     parked: Container
     times: DueTimes
@@ -79,8 +77,7 @@ class OwnEraser:
 
         Raises:
             NotForwardedYet: the relay has not forwarded all events; nothing is erased.
-            NotErased: something is parked for a destination that is not declared, and nothing is erased; or all is
-            erased but events that were parked meanwhile, or dead letters of which nothing is known.
+            NotErased: all is erased but events that were parked meanwhile, or dead letters of which nothing is known.
             OutboxError, InboxError: the store or the broker could not be used, or others changed the same documents.
             ValueError: the container can have no such key, or the aggregate's document is still due; nothing is erased.
         """
@@ -88,15 +85,12 @@ class OwnEraser:
         if self.times.paths:
             await self._check_not_due(aggregate, key)
         events = EventsEraser(self.container, aggregate, key, keep)
-        parked = [
-            ParkedEraser(self.parked, self.container.paths, aggregate, way.partition) for way in self.ways
-        ]
-        await refuse_undeclared(self.ways, self.parked, aggregate)
+        parked = ParkedEraser(self.parked, self.container.paths, aggregate)
         ids, session_token = await events.look()
-        yield await wait_until_forwarded(self.ways, aggregate, key, session_token, patience_seconds)
+        yield await wait_until_forwarded(self.way, aggregate, key, session_token, patience_seconds)
         lsn = changefeed.session_lsn(session_token)
-        await note_erased(self.ways, aggregate, self.container.paths.name(key), lsn)
-        sent, discarded = await unpark(self.ways, aggregate)
+        await note_erased(self.way.parking.lot, aggregate, self.container.paths.name(key), lsn)
+        sent, discarded = await unpark(self.way.parking, aggregate)
         yield f"{sent} parked event(s) sent, {discarded} discarded"
         for claims in self.claims:
             names = await claims.of(
@@ -112,8 +106,8 @@ class OwnEraser:
             await kept.settle(aggregate)
             yield f"a subscriber has settled it, {records} record(s) of messages set aside emptied"
         yield f"{await events.erase(ids)} event(s) removed"
-        yield f"{sum([await each.erase(key) for each in parked])} discarded event(s) emptied"
-        if left := [one for each in parked for one in await each.list_left(key)]:
+        yield f"{await parked.erase(key)} discarded event(s) emptied"
+        if left := await parked.list_left(key):
             raise NotErased(
                 f"all is erased but events of {aggregate} that were parked meanwhile: {', '.join(left)}. Run this again"
             )

@@ -86,8 +86,6 @@ class RelayObserver:
     failures: RelayFailures
     clock: Clock = utc_now
     mending_patience_seconds: float = relay_feed.LEASE_EXPIRATION_MS / 1000
-    destination: str = ""
-    """Of the relay; empty: the service's own transport."""
 
     async def status(self) -> RelayStatus:
         """The status. Raises Unavailable, Throttled or Misconfigured.
@@ -116,9 +114,7 @@ class RelayObserver:
         blocked = await self.lot.list_blocked()
         parked = Counter(marker.aggregate.type for marker in blocked)
         leases = [self._lease(lag, now) for lag in feed.leases]
-        before = f"{self.destination}/" if self.destination else ""
-        missing = [f"{before}{lease}" for lease in feed.missing]
-        return RelayStatus(leases, missing, parked, sum(marker.waiting for marker in blocked))
+        return RelayStatus(leases, feed.missing, parked, sum(marker.waiting for marker in blocked))
 
     async def progress(self, partition_key: Key) -> KeyProgress:
         """How far the relay is where the changes of this key are. Raises as ``status``."""
@@ -247,7 +243,6 @@ class RelayObserver:
             lag.newest,
             mean,
             stored,
-            self.destination,
         )
 
 

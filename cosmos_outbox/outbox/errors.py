@@ -19,15 +19,12 @@
     ├── NotDelivered           the broker did not accept all events: send them again
     ├── NotParked              no such event or aggregate is parked
     ├── NotInTheWay            a parked event waits behind another one, and cannot be discarded
-    ├── NoSuchDestination      the service sends its events to no destination of this name
     ├── BeingReplayed          another replay of the aggregate is under way
     └── StillUnsendable        a parked event cannot be sent as it is
 
 The name of the base ends in "Error"; every other error is named for what happened. A message tells the reader what to
 do, and carries neither personal data nor keys.
 """
-
-from collections.abc import Iterable
 
 from cosmos_outbox.outbox.hindrance import Hindrance
 
@@ -117,13 +114,6 @@ class NotParked(OutboxError):
 
 class NotInTheWay(OutboxError):
     """Only the event that the broker refused can be discarded; those behind it are sent once it is out of the way."""
-
-
-class NoSuchDestination(OutboxError):
-    """The service sends its events to no destination of this name."""
-
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(f"the service has no destination {name!r}; it has: {', '.join(known) or 'none'}")
 
 
 class BeingReplayed(OutboxError):

@@ -16,7 +16,6 @@ from uuid import UUID, uuid5
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.delivery import deliver
-from cosmos_outbox.outbox.destination import Destination
 from cosmos_outbox.outbox.errors import NotDelivered, Throttled, Unavailable
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, by_aggregate, in_order, still_of
 from cosmos_outbox.outbox.marker import Fate, Marker
@@ -58,19 +57,6 @@ class EventHistory(Protocol):
 
     async def window(self, span: Span) -> Window:
         """The first events of the span: a few, or all of one second. Raises Throttled, Unavailable."""
-
-
-@dataclass(frozen=True)
-class ChosenHistory:
-    """Of a history the events that are for one destination."""
-
-    history: EventHistory
-    of: Destination
-
-    async def window(self, span: Span) -> Window:
-        """As of the history."""
-        window = await self.history.window(span)
-        return replace(window, events=[event for event in window.events if self.of.takes(event)])
 
 
 class DryRun:

@@ -13,7 +13,6 @@ from enum import StrEnum
 from opentelemetry.metrics import CallbackOptions, Observation, get_meter
 
 from cosmos_outbox.kernel.clock import monotonic
-from cosmos_outbox.outbox import destination
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent
 from cosmos_outbox.outbox.hindrance import Hindrance
 
@@ -60,35 +59,32 @@ class GaugeReading:
 
     seconds: float
     """How long the value is reported after it was taken."""
-    _taken: dict[str, tuple[float, float]] = field(default_factory=dict, repr=False)
-    """By the destination."""
+    _taken: tuple[float, float] | None = field(default=None, repr=False)
 
     def set(self, value: float) -> None:
-        """The value, as it is now, of the destination that the task works for."""
-        self._taken[destination.current()] = value, monotonic()
+        """The value, as it is now."""
+        self._taken = value, monotonic()
 
     def __call__(self, _: CallbackOptions) -> Iterable[Observation]:
         """What is reported now."""
-        for name, (value, at) in [*self._taken.items()]:
-            if monotonic() - at <= self.seconds:
-                yield Observation(value, destination.attributes_of(name))
+        if self._taken is not None and monotonic() - self._taken[1] <= self.seconds:
+            yield Observation(self._taken[0])
 
 
 @dataclass
 class LastSuccess:
     """When this process has last forwarded a page of events."""
 
-    _at: dict[str, float] = field(default_factory=dict, repr=False)
-    """By the destination."""
+    _at: float | None = field(default=None, repr=False)
 
     def now(self) -> None:
         """A page was forwarded."""
-        self._at[destination.current()] = monotonic()
+        self._at = monotonic()
 
     def __call__(self, _: CallbackOptions) -> Iterable[Observation]:
         """The seconds since then; nothing before the first page."""
-        for name, at in [*self._at.items()]:
-            yield Observation(monotonic() - at, destination.attributes_of(name))
+        if self._at is not None:
+            yield Observation(monotonic() - self._at)
 
 
 last_success = LastSuccess()
@@ -121,26 +117,24 @@ def accepted(events: Sequence[FeedEvent], now: datetime) -> None:
     """The broker has accepted these events. An event whose time names no zone has no age."""
     for event in events:
         if isinstance(event, OutboxEvent) and event.created_at.tzinfo is not None:
-            _commit_to_accepted.record(
-                max(0.0, (now - event.created_at).total_seconds()), destination.attributes()
-            )
+            _commit_to_accepted.record(max(0.0, (now - event.created_at).total_seconds()))
 
 
 def duplicates(count: int) -> None:
     """So many events of a page were known to be accepted."""
     if count:
-        _duplicates.add(count, destination.attributes())
+        _duplicates.add(count)
 
 
 def parked(why: Why, count: int = 1) -> None:
     """Events were parked."""
     if count:
-        _parked.add(count, {"outbox.reason": why.value, **destination.attributes()})
+        _parked.add(count, {"outbox.reason": why.value})
 
 
 def round_failed(why: Hindrance) -> None:
     """A page of the feed could not be read or forwarded, and comes again."""
-    _failed_rounds.add(1, {"outbox.reason": why.value, **destination.attributes()})
+    _failed_rounds.add(1, {"outbox.reason": why.value})
 
 
 def blocked(since: Sequence[datetime], now: datetime) -> None:

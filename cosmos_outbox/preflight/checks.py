@@ -2,10 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import replace
 
-from cosmos_outbox.cosmos.relay.parked_documents import partition_of
-from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY
 from cosmos_outbox.cosmos.upkeep.inspection import CosmosInspection
 from cosmos_outbox.kernel.clock import Clock, utc_now
 from cosmos_outbox.preflight import containers, cosmos_rules
@@ -13,10 +10,8 @@ from cosmos_outbox.preflight.access import Access, try_as_app
 from cosmos_outbox.preflight.plan import Cosmos, Plan
 from cosmos_outbox.preflight.report import Finding
 from cosmos_outbox.settings.credentials import Credential
-from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.inspection import CannotCheck, Denied
-from cosmos_outbox.settings.subscribing import SubscriberSettings
-from cosmos_outbox.settings.transports import ServiceBus, StorageQueue, setting_of
+from cosmos_outbox.settings.transports import ServiceBus, StorageQueue
 from cosmos_outbox.settings.webhook import Webhook
 
 _COSMOS = Access(
@@ -32,18 +27,8 @@ _COSMOS = Access(
 
 async def check(plan: Plan, credential: Credential | None, clock: Clock = utc_now) -> list[Finding]:
     """All findings in the order of reading. ``credential``: for connections without a key."""
-    cosmos, transport, *others = await asyncio.gather(
-        _cosmos(plan, credential, clock),
-        _transport(plan, credential),
-        *(check_destination(each, credential) for each in plan.destinations),
-    )
-    return [*_settings(plan), *cosmos, *transport, *(each for found in others for each in found)]
-
-
-async def check_destination(plan: Plan, credential: Credential | None) -> list[Finding]:
-    """Of another destination than the service's own transport, whose settings have its name in front."""
-    named = f"destination {plan.destination} ({setting_of(plan.destination)}*)"
-    return [replace(each, subject=f"{named}, {each.subject}") for each in await _transport(plan, credential)]
+    cosmos, transport = await asyncio.gather(_cosmos(plan, credential, clock), _transport(plan, credential))
+    return [*_settings(plan), *cosmos, *transport]
 
 
 def _settings(plan: Plan) -> Iterator[Finding]:
@@ -80,25 +65,11 @@ async def _cosmos(plan: Plan, credential: Credential | None, clock: Clock) -> li
             findings += [cosmos_rules.consistency(account.consistency), cosmos_rules.write_regions(account)]
             for need in cosmos.needed:
                 findings += await _container(plan, cosmos, inspection, need)
-            findings += await _check_parked(plan.settings, inspection)
     except Denied as error:
         findings.append(_COSMOS.denied(cosmos.connection, _COSMOS.service, error, "the account"))
     except CannotCheck as error:
         findings.append(_COSMOS.unanswered(cosmos.connection, error))
     return [*findings, *cosmos_rules.clock(inspection.ahead if inspection else None)]
-
-
-async def _check_parked(
-    settings: Settings | SubscriberSettings, inspection: CosmosInspection
-) -> list[Finding]:
-    if not isinstance(settings, Settings):
-        return []
-    parked = settings.cosmos_parked_container
-    state = await inspection.container(parked)
-    if state is None or state.partition_key != PARTITION_KEY.paths or not state.indexing.enabled:
-        return []  # which its own line tells
-    known = [partition_of(name) for name in ("", *settings.destinations)]
-    return [*cosmos_rules.parked_for_others(parked, await inspection.list_parked_for_others(parked, known))]
 
 
 async def _container(

@@ -1,6 +1,6 @@
 """The rules for the containers: events are stored, forwarded and applied once in order, a key is claimed once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import timedelta
 
 from cosmos_outbox.cosmos.store.account import Account
@@ -168,18 +168,6 @@ def _unique_keys(need: Needed, state: ContainerState) -> Iterator[Finding]:
             "a unique key cannot be removed: create another container without it, and make what must be unique "
             "the id of a document",
         )
-
-
-def parked_for_others(container: str, destinations: Sequence[str]) -> Iterator[Finding]:
-    """Whether events are parked for a destination that the service does not declare any more: nobody sends those."""
-    if not destinations:
-        return
-    names = ", ".join(destinations)
-    yield warning(
-        f"container {container}",
-        f"events are parked for {names}, to which the service does not send any more: nothing sends or expires them",
-        "declare it once more with sends_to() and release or discard them, and remove it then",
-    )
 
 
 def clock(ahead: timedelta | None) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 """What is to be checked: the settings, what the service needs, and the outage that its deployment must survive."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -39,27 +39,10 @@ class Plan:
     """True: the run uses the app's own identity, and also tries what the app does."""
     emulator_port: int
     """The port of an emulator's management API; a real namespace does not use it."""
-    destination: str = ""
-    """What is checked beside the service's own transport, which its subscribers are on."""
-
-    @property
-    def destinations(self) -> "tuple[Plan, ...]":
-        """What is to be checked of each other destination."""
-        settings = self.settings
-        if not isinstance(settings, Settings):
-            return ()
-        return tuple(
-            replace(
-                self, settings=replace(settings, transport=each), destination=name, other_subscriptions=()
-            )
-            for name, each in settings.destinations.items()
-        )
 
     @property
     def subscriptions(self) -> tuple[tuple[str, str], ...]:
         """Those of the service, each after what its messages are sent to."""
-        if self.destination:
-            return ()
         own, name = self.settings.transport, self.settings.name
         return tuple(
             (

@@ -1,20 +1,14 @@
 """Settings are read from the environment once, into a frozen object; an error names the missing or wrong setting."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from cosmos_outbox.outbox.claims import LONGEST_REQUEST_SECONDS
 from cosmos_outbox.settings.connections import Connection, resolve
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named, Names
-from cosmos_outbox.settings.transports import (
-    Declared,
-    Transport,
-    load_destinations,
-    load_transport,
-    setting_of,
-)
+from cosmos_outbox.settings.transports import Declared, Transport, load_transport
 from cosmos_outbox.settings.values import number
 
 TTL_MAX = 2_147_483_647
@@ -45,10 +39,6 @@ class FeedSettings:
     """Items in a page; a page may hold more, because a transaction is never split."""
     poll_delay_ms: int
     """The pause after the feed had nothing new."""
-
-    def towards(self, destination: str) -> "FeedSettings":
-        """The same for another destination, with a place of its own in the feed."""
-        return replace(self, lease_prefix=f"{destination}-{self.lease_prefix}") if destination else self
 
 
 @dataclass(frozen=True)
@@ -101,13 +91,6 @@ class Settings:
     telemetry: TelemetrySettings
     named: Mapping[str, str]
     """The values of the settings that name what the service's subscribers use."""
-    destinations: Mapping[str, Transport] = field(default_factory=dict)
-    """What events are sent over to each other destination, by its name."""
-
-    @property
-    def transports(self) -> Sequence[Transport]:
-        """Those of all destinations, the service's own first."""
-        return [self.transport, *self.destinations.values()]
 
     def name(self, named: Named) -> str:
         """What a subscriber's subscription or container is called. Raises KeyError: the service does not declare it."""
@@ -149,7 +132,6 @@ def load(
         platform_authenticates=environment.get("WEBSITE_AUTH_ENABLED", "").lower() == "true",
         telemetry=load_telemetry(environment),
         named={each.setting: each.resolve(environment) for each in also},
-        destinations=load_destinations(environment, transport or Declared(names.topic_named)),
     )
 
 
@@ -172,7 +154,6 @@ def shown(settings: Settings) -> dict[str, str | int | bool | None]:
         "COSMOS_PARKED_CONTAINER": settings.cosmos_parked_container,
         "TRANSPORT": settings.transport.name,
         **settings.transport.shown(),
-        **_of_destinations(settings.destinations),
         **settings.named,
         "EVENT_SCHEMAS": settings.event_schemas,
         "EVENT_TTL_SECONDS": settings.event_ttl_seconds,
@@ -184,14 +165,6 @@ def shown(settings: Settings) -> dict[str, str | int | bool | None]:
         "RELAY_SENDERS": settings.relay_senders,
         "RELAY_SEND_SECONDS": settings.relay_send_seconds,
         "SHED_LOAD_AFTER_SECONDS": settings.shed_load_after_seconds,
-    }
-
-
-def _of_destinations(destinations: Mapping[str, Transport]) -> Mapping[str, str | int | bool | None]:
-    return {
-        f"{setting_of(name)}{setting}": value
-        for name, transport in destinations.items()
-        for setting, value in {"TRANSPORT": transport.name, **transport.shown()}.items()
     }
 
 

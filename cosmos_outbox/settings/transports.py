@@ -1,13 +1,12 @@
-"""A service has one transport, and one for each other destination; it needs the settings of no other.
+"""A service has one transport, and needs the settings of no other.
 
-The service declares which, and ``TRANSPORT`` beats that; the settings of a destination are these with its name in
-front, and it has none of another's. Each transport is a frozen object that its loader makes of the
+The service declares which, and ``TRANSPORT`` beats that. Each transport is a frozen object that its loader makes of the
 environment; what builds and checks it is in ``cosmos_outbox/wiring/transports.py``.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Protocol, Self
 
 from cosmos_outbox.settings.connections import Connection, resolve
@@ -133,8 +132,6 @@ class Declared:
     transport: Name = "servicebus"
     subscriptions: Sequence[Named] = ()
     """Of the subscribers to its own events."""
-    destinations: Mapping[str, Name] = field(default_factory=dict)
-    """The transports of its other destinations, by their names."""
 
 
 def named(environment: Mapping[str, str], declared: Name) -> Name:
@@ -149,36 +146,6 @@ def named(environment: Mapping[str, str], declared: Name) -> Name:
 def load_transport(environment: Mapping[str, str], declared: Declared) -> Transport:
     """The transport with its settings. Raises Misconfigured, naming the setting that is missing or wrong."""
     return LOADERS[named(environment, declared.transport)](environment, declared)
-
-
-def load_destinations(environment: Mapping[str, str], declared: Declared) -> Mapping[str, Transport]:
-    """The transport of each other destination by its name. Raises Misconfigured, naming the settings."""
-    return {name: _load_destination(environment, name, kind) for name, kind in declared.destinations.items()}
-
-
-def setting_of(destination: str) -> str:
-    """What the names of a destination's settings begin with."""
-    return f"{destination.upper().replace('-', '_')}_"
-
-
-def settings_of(environment: Mapping[str, str], destination: str) -> Mapping[str, str]:
-    """Those of a destination, by their names without what they begin with."""
-    before = setting_of(destination)
-    return {
-        setting[len(before) :]: value
-        for setting, value in environment.items()
-        if setting.upper().startswith(before)
-    }
-
-
-def _load_destination(environment: Mapping[str, str], name: str, kind: Name) -> Transport:
-    its, before = settings_of(environment, name), setting_of(name)
-    try:
-        return load_transport(its, Declared(Named("SERVICEBUS_TOPIC"), kind))
-    except Misconfigured as error:
-        raise Misconfigured(
-            f"destination {name}, each of whose settings has {before} in front of its name: {error}"
-        ) from error
 
 
 def _servicebus(environment: Mapping[str, str], declared: Declared) -> ServiceBus:

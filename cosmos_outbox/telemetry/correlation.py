@@ -3,8 +3,6 @@
 The id is kept in the context of the task, so it is there in every line that the task writes, those of the SDKs too. It
 stands at the end of the text, since a plain log has nothing else, and as the record's attribute ``correlation_id``.
 
-A line that is written for another destination than the service's own transport names it too.
-
 What others have written, a message's subject or correlation id or an error's text, may have line breaks and signs that
 steer a terminal: in a log they stand as in a literal of Python. A traceback alone has several lines, all of them
 indented: so a line that begins at the margin is the beginning of a record.
@@ -16,8 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
-
-from cosmos_outbox.outbox import destination
 
 _current: ContextVar[str | None] = ContextVar("correlation_id", default=None)
 
@@ -56,9 +52,6 @@ class _Tagging:
 
     def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
         record: logging.LogRecord = self._make(*args, **kwargs)
-        if name := destination.current():
-            record.destination = name
-            record.msg = f"{record.msg} [to {name}]"
         if (correlation_id := _current.get()) is not None:
             record.correlation_id = on_one_line(correlation_id)
             # With arguments the text is a format, in which "%" would mean something.

@@ -13,7 +13,6 @@ from opentelemetry.metrics import get_meter
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode, get_current_span
 
 from cosmos_outbox.kernel.clock import monotonic
-from cosmos_outbox.outbox import destination
 from cosmos_outbox.telemetry.tracing import CORRELATION_ID, parent, span
 
 MOST_LINKS = 100
@@ -86,7 +85,7 @@ def sending(
             _sent.add(messages, attributes)
             _duration.record(monotonic() - began, attributes)
             if attempt.error_type is None:
-                _batch.record(messages, destination.attributes())
+                _batch.record(messages)
 
 
 def no_link(topic: str, messages: int, error_type: str) -> None:
@@ -99,7 +98,6 @@ def _to(topic: str, system: str) -> dict[str, str | int]:
         "messaging.system": system,
         "messaging.operation.name": "send",
         "messaging.destination.name": topic,
-        **destination.attributes(),
     }
 
 

@@ -19,7 +19,6 @@ from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.unit_of_work import ETag
 from cosmos_outbox.settings.names import Named
-from cosmos_outbox.settings.transports import setting_of
 from cosmos_outbox.sqlite.store import SqliteStore
 from cosmos_outbox.testing.clock import Clock
 from cosmos_outbox.testing.deliveries import Deliveries, store_in_memory, timed
@@ -164,7 +163,7 @@ def in_memory(
 async def _publishing(
     service: Service, clock: Clock, environment: Mapping[str, str]
 ) -> AsyncIterator[InMemory]:
-    given = {**_NOWHERE, **_destinations(service), **_unnamed(_names(service)), **environment}
+    given = {**_NOWHERE, **_unnamed(_names(service)), **environment}
     documents, faults = Documents(service.paths, clock), Faults()
     wired = service.wire(given)
     own, source = MemoryContainer(documents, faults), MemoryContainer(documents)
@@ -216,17 +215,6 @@ def _names(service: Service) -> Iterator[Named]:
             yield each.container
         if isinstance(each, ReactionOf) and each.topic is not None:
             yield each.topic
-
-
-def _destinations(service: Service) -> Mapping[str, str]:
-    """As the service's own transport: nothing is sent to any."""
-    nowhere = _NOWHERE | {"SERVICEBUS_TOPIC": "nowhere"}
-    return {
-        f"{setting_of(each.of.name)}{setting}": value
-        for each in service.destinations
-        for setting, value in nowhere.items()
-        if setting != "COSMOS"
-    }
 
 
 def _unnamed(names: Sequence[Named] | Iterator[Named]) -> dict[str, str]:

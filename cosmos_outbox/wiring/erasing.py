@@ -14,6 +14,7 @@ from cosmos_outbox.inbox.state import ATTEMPTS, StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import new_id, utc_now
 from cosmos_outbox.operations.erasing import Eraser
+from cosmos_outbox.operations.leaving import WayOut
 from cosmos_outbox.outbox.erasable import Erasable
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.unit_of_work import Origin
@@ -31,7 +32,7 @@ def wire_eraser(wired: Wired, of: Erasable) -> Eraser:
     places = _Places(wired, of)
     records = outbox.container(settings.cosmos_set_aside_container)
     return Eraser(
-        ways=outbox.ways_out(),
+        way=WayOut(outbox.observer, outbox.parking),
         partition=PartitionEraser(outbox.container(settings.cosmos_container), remains),
         parked=outbox.container(settings.cosmos_parked_container),
         set_aside=AllSetAside(
@@ -44,7 +45,7 @@ def wire_eraser(wired: Wired, of: Erasable) -> Eraser:
         collect=places.collect,
         empty_read_model=places.empty,
         kept=of.kept,
-        claims=claim_erasers(settings.transports, outbox.resources),
+        claims=claim_erasers(settings.transport, outbox.resources),
     )
 
 

@@ -1,10 +1,9 @@
 """Clients are made only here, once for each wired service; whoever wires it closes them with its resources."""
 
-import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
@@ -12,16 +11,18 @@ from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
 from cosmos_outbox.cosmos.aggregates.documents import EventReader
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
 from cosmos_outbox.cosmos.own.transaction import Transaction, Transactions
-from cosmos_outbox.cosmos.relay.parked_documents import partition_of
+from cosmos_outbox.cosmos.relay.history import CosmosEventHistory
+from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
+from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store.client import ContainerProxy, CosmosClient
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths, Value
 from cosmos_outbox.cosmos.upkeep.event_list import EventList
+from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
 from cosmos_outbox.operations.dependencies import Dependency
 from cosmos_outbox.operations.forwarding import Forwarding
 from cosmos_outbox.operations.instance import Instance
-from cosmos_outbox.operations.lease_status import RelayStatus
-from cosmos_outbox.operations.leaving import WayOut
 from cosmos_outbox.operations.recent import Recent
 from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.operations.shedding import LoadShedder
@@ -29,8 +30,6 @@ from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.claims import Claims
 from cosmos_outbox.outbox.deadlines import Deadlines
-from cosmos_outbox.outbox.destination import ALL, Destination
-from cosmos_outbox.outbox.errors import NoSuchDestination
 from cosmos_outbox.outbox.on_commit import OnCommit
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.relay import Relay
@@ -43,7 +42,8 @@ from cosmos_outbox.settings.wire_names import WireNames
 from cosmos_outbox.telemetry.export import export
 from cosmos_outbox.wiring.clients import SDKS, Clients
 from cosmos_outbox.wiring.deadlines import deadlines_of
-from cosmos_outbox.wiring.relaying import RelayGround, Relaying
+from cosmos_outbox.wiring.late_publisher import LatePublisher
+from cosmos_outbox.wiring.transports import check, kind_of
 
 HEALTH_SECONDS = 2.0
 """How old the answer of the health function may be: the function is open, and each look at the store costs."""
@@ -89,35 +89,6 @@ class Outbox:
     """In a container of the team's own; None: the service declares none."""
     clients: Clients = SDKS
     """How it reaches the store and the broker."""
-    destination: Destination = ALL
-    """Where its relay sends events to."""
-    beside: Mapping[str, "Outbox"] = field(default_factory=dict)
-    """The same service towards each other destination, by its name."""
-
-    @property
-    def each(self) -> Sequence["Outbox"]:
-        """Towards all destinations, the service's own transport first."""
-        return [self, *self.beside.values()]
-
-    async def status(self) -> RelayStatus:
-        """How far the relays to all destinations are. Raises as :meth:`RelayObserver.status` does."""
-        found = await asyncio.gather(*(each.observer.status() for each in self.each))
-        return replace(RelayStatus.of(found), beside=dict(zip(self.beside, found[1:], strict=True)))
-
-    def ways_out(self) -> Sequence[WayOut]:
-        """By which events leave before they are erased."""
-        return [
-            WayOut(each.destination, each.observer, each.parking, partition_of(each.destination.name))
-            for each in self.each
-        ]
-
-    def towards(self, destination: str | None) -> "Outbox":
-        """The same towards a destination; None: the service's own transport. Raises NoSuchDestination."""
-        if destination is None:
-            return self
-        if destination not in self.beside:
-            raise NoSuchDestination(destination, self.beside)
-        return self.beside[destination]
 
     def transaction(
         self, partition_key: Value | Sequence[Value], *, origin: Origin | None = None
@@ -128,19 +99,17 @@ class Outbox:
         return self.transactions(partition_key, origin=origin)
 
 
-def wire_outbox(  # noqa: PLR0913 - what a service declares
+def wire_outbox(
     settings: Settings,
     names: WireNames,
     clients: Clients = SDKS,
     *,
     records_seconds: int = 0,
     kinds: Sequence[type[Aggregate[Any]]] = (),
-    others: Sequence[Destination] = (),
 ) -> Outbox:
     """Build a service's outbox from settings. Opens no connection: the first use opens it.
 
     ``records_seconds``: how long the records of its reactions live; 0: it has none. ``kinds``: its aggregates.
-    ``others``: the destinations beside its own transport.
     """
     paths = PARTITION_KEY if names.own is None else PartitionKeyPaths.beside_events(names.own.paths)
     events = EventReader(names.untyped, paths)
@@ -174,64 +143,50 @@ def wire_outbox(  # noqa: PLR0913 - what a service declares
     feed = database.get_container_client(settings.cosmos_container)
     leases = database.get_container_client(settings.cosmos_lease_container)
     instance = Instance(shown(settings))
-    ground = RelayGround(
-        settings, names.source, clients, resources, feed, leases, container,
-        container_of(settings.cosmos_parked_container), scope, events, instance,
-    )  # fmt: skip
-    own, beside = ground.towards(ALL), [ground.towards(each) for each in others]
-    observer = own.observer
+    prefix, ttl, send_seconds = (
+        settings.feed.lease_prefix,
+        settings.event_ttl_seconds,
+        settings.relay_send_seconds,
+    )
+    publisher = LatePublisher(lambda: clients.publisher(settings, names.source, resources))
+    originals = CosmosOriginals(container, events)
+    parked = container_of(settings.cosmos_parked_container)
+    lot = CosmosParkingLot(parked, f"{scope}/parked", ParkedDocuments(events), ttl_seconds=ttl)
+    failures = RelayFailures(
+        leases, f"{prefix}failures.{settings.cosmos_database}.{settings.cosmos_container}", ttl
+    )
+    relay = Relay(publisher, lot, originals, send_seconds)
+    observer = RelayObserver(feed, leases, lot, prefix, ttl, failures)
     shedder = LoadShedder(observer.oldest_waiting_seconds, settings.shed_load_after_seconds)
     resources.push_async_callback(shedder.close)
-    made = Outbox(
+    return Outbox(
         open_unit_of_work=open_unit_of_work,
         on_commit=on_commit,
         claims=claims,
-        relay=own.relay,
-        forwarding=own.forwarding,
-        parking=own.parking,
+        relay=relay,
+        forwarding=Forwarding(relay, events, instance, failures),
+        parking=Parking(lot, publisher, originals, send_seconds, settings.parked_max_age_seconds),
         observer=observer,
         shedder=shedder,
         events=events,
-        history=own.history,
+        history=lambda token: CosmosEventHistory(container, events, token),
         feed=feed,
         leases=leases,
-        reading=own.reading,
+        reading=settings.feed,
         container=container_of,
         check=Recent(container.check, seconds=HEALTH_SECONDS),
         deadlines=deadlines_of(kinds, container, Aggregates(open_unit_of_work, claims), transactions),
         transactions=transactions,
         event_list=EventList(
-            container,
-            feed,
-            own.parking.lot,
-            observer.progress,
-            names.untyped,
-            own_documents=names.own is not None,
+            container, feed, lot, observer.progress, names.untyped, own_documents=names.own is not None
         ),
         dependencies=(
             Dependency("Cosmos DB", container.check),
-            own.dependency,
-            *(each.dependency for each in beside),
+            Dependency(kind_of(settings.transport).service, lambda: check(settings.transport)),
         ),
         instance=instance,
         resources=resources,
         clients=clients,
-    )
-    return replace(made, beside={each.of.name: _towards(made, each) for each in beside})
-
-
-def _towards(own: Outbox, of: Relaying) -> Outbox:
-    """What the service does once, it does beside the relay of its own transport."""
-    return replace(
-        own,
-        destination=of.of,
-        relay=of.relay,
-        forwarding=of.forwarding,
-        parking=of.parking,
-        observer=of.observer,
-        reading=of.reading,
-        history=of.history,
-        deadlines=None,
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from cosmos_outbox.cosmos.upkeep.erasure import SetAsideEraser
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.operations.leaving import WayOut
 from cosmos_outbox.operations.own_erasing import KeptBy, OwnEraser
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.wiring.outbox import Outbox
@@ -20,12 +21,12 @@ def wire_own_eraser(
     """
     assert outbox.transactions is not None, "the service declares an OwnContainer"
     return OwnEraser(
-        outbox.ways_out(),
+        WayOut(outbox.observer, outbox.parking),
         outbox.container(settings.cosmos_container),
         outbox.container(settings.cosmos_parked_container),
         outbox.transactions.times,
         [_kept_by(settings, outbox, kind, each) for kind, each in subscriptions],
-        claim_erasers(settings.transports, outbox.resources),
+        claim_erasers(settings.transport, outbox.resources),
     )
 
 

@@ -5,7 +5,7 @@ made, when the service is wired: once per process and event loop, by whoever use
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,8 +24,9 @@ from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.reaction import Targets
 from cosmos_outbox.inbox.reaction_decision import InOrder, React
 from cosmos_outbox.inbox.upcasting import Upcasting, Upcasts
-from cosmos_outbox.outbox.aggregate import Aggregate
+from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState
 from cosmos_outbox.outbox.aggregates import Aggregates
+from cosmos_outbox.outbox.erasable import Delete, Erasable
 from cosmos_outbox.outbox.event import DomainEvent
 from cosmos_outbox.settings.environment import Settings, load
 from cosmos_outbox.settings.names import Named, Names, named_after
@@ -37,7 +38,6 @@ from cosmos_outbox.wiring.clients import SDKS, Clients
 from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf, Subscriber, named
 from cosmos_outbox.wiring.outbox import Outbox, wire_outbox
 from cosmos_outbox.wiring.per_process import OnePerProcess
-from cosmos_outbox.wiring.publishing import Publishing
 from cosmos_outbox.wiring.reactions import ReactionOf, records_of
 from cosmos_outbox.wiring.subscription import Subscription
 
@@ -94,7 +94,7 @@ class Wired:
 
 
 @dataclass(frozen=True)
-class Service(Publishing):
+class Service:
     """A service that keeps aggregates, or documents of the team's own, and publishes their events.
 
     Its declaration opens nothing. Call it, ``service()``, inside the running loop for the service of this process:
@@ -118,6 +118,7 @@ class Service(Publishing):
     transport: Name = "servicebus"
     """What its events are sent over, all of them, unless ``TRANSPORT`` says otherwise."""
     subscribers: list[Subscriber] = field(default_factory=list, init=False)
+    erasables: list[Erasable] = field(default_factory=list, init=False)
 
     _per_process: OnePerProcess["Wired"] = field(init=False, repr=False, compare=False)
 
@@ -255,11 +256,22 @@ class Service(Publishing):
 
         return declare
 
-    def _types(self) -> set[str]:
-        return {
-            *(self.own.aggregates if self.own else ()),
-            *(each.aggregate_type for each in self.aggregates),
-        }
+    def erases(
+        self,
+        kind: type[A],
+        *,
+        delete: Delete[A],
+        remains: Callable[[Any], AggregateState],
+        kept: Collection[type[DomainEvent] | str] = (),
+    ) -> None:
+        """Declare that aggregates of a type can be erased: ``cosmos-outbox erase TYPE ID``.
+
+        ``delete`` deletes a living one with its event; ``remains`` gives a deleted one's state without what is
+        personal; ``kept`` names, by class or by name, the events with nothing personal in them, such as that of the
+        deletion. All else is emptied wherever this service keeps it. Raises ValueError: the type shares partitions.
+        """
+        names = frozenset(each if isinstance(each, str) else each.__name__ for each in kept)
+        self.erasables.append(Erasable(kind, delete, remains, names))
 
     def declared_transport(self) -> Declared:
         """What is known of its transport without the settings of that."""
@@ -268,8 +280,7 @@ class Service(Publishing):
             for each in self.subscribers
             if not (isinstance(each, ReactionOf) and each.topic)
         ]
-        others = {each.of.name: each.transport for each in self.destinations}
-        return Declared(self.names.topic_named, self.transport, own, others)
+        return Declared(self.names.topic_named, self.transport, own)
 
     def settings(self, environment: Mapping[str, str]) -> Settings:
         """The settings of this service. Raises Misconfigured."""
@@ -279,10 +290,7 @@ class Service(Publishing):
         """Build the service from settings. Opens no connection: the first use opens it. Raises Misconfigured."""
         settings = self.settings(environment)
         records, kinds = records_of(self.subscribers, settings), self.aggregates
-        outbox = wire_outbox(
-            settings, self.wire_names, clients, records_seconds=records, kinds=kinds,
-            others=[each.of for each in self.destinations],
-        )  # fmt: skip
+        outbox = wire_outbox(settings, self.wire_names, clients, records_seconds=records, kinds=kinds)
         return Wired(self, settings, outbox, Aggregates(outbox.open_unit_of_work, outbox.claims))
 
     def __call__(self) -> Wired:

@@ -1,6 +1,6 @@
 """What reaches the queues of a storage account for a service. The SDK is imported when it is first needed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -49,15 +49,13 @@ def queues(
     return Queues(PoisonQueue(poison, subscription, claims), Messages(queue, poison, claims), claims)
 
 
-def claim_erasers(transports: Iterable[Transport], resources: AsyncExitStack) -> Sequence[ClaimedBodies]:
-    """What erases the data of larger events, where a transport keeps any. Opens nothing."""
-    keeping = [each for each in transports if isinstance(each, StorageQueue) and each.claims]
-    if not keeping:
+def claim_erasers(of: Transport, resources: AsyncExitStack) -> Sequence[ClaimedBodies]:
+    """What erases the data of larger events, where the transport keeps any. Opens nothing."""
+    if not isinstance(of, StorageQueue) or (container := _claims(of, resources)) is None:
         return ()
     from cosmos_outbox.storagequeue.claims import ClaimEraser  # noqa: PLC0415 - slow to import
 
-    containers = [_claims(each, resources) for each in keeping]
-    return [ClaimEraser(each) for each in containers if each]
+    return [ClaimEraser(container)]
 
 
 async def check(of: StorageQueue) -> float | None:

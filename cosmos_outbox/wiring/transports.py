@@ -53,10 +53,9 @@ def kind_of(transport: Transport) -> TransportKind:
     return KINDS[transport.name]
 
 
-def needed_over(*names: Name) -> None:
-    """Returns if the transports' packages are installed. Raises Misconfigured, which says what to install."""
-    for name in names:
-        needed(KINDS[name].extra)
+def needed_over(name: Name) -> None:
+    """Returns if the transport's packages are installed. Raises Misconfigured, which says what to install."""
+    needed(KINDS[name].extra)
 
 
 def publisher(settings: Settings, source: str, resources: AsyncExitStack) -> Publisher:

@@ -8,13 +8,12 @@ events, and the parked events that no operator needs to look at last.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.operations.lease_status import Holding, RelayStatus
-from cosmos_outbox.outbox.destination import working_for
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.settings import relay_feed
 from cosmos_outbox.settings.errors import InfraError, Misconfigured
@@ -52,18 +51,6 @@ class Drained:
     own: int = 0
     """How many leases this relay had."""
 
-    @classmethod
-    def of(cls, each: Sequence["Drained"]) -> "Drained":
-        """What the relays to all destinations did."""
-        known = [one.status for one in each if one.status is not None]
-        return cls(
-            sum(one.forwarded for one in each),
-            all(one.whole for one in each),
-            ". ".join(one.reason for one in each if one.reason),
-            RelayStatus.of(known) if len(known) == len(each) else None,
-            sum(one.own for one in each),
-        )
-
     def __str__(self) -> str:
         parts = [f"{self.forwarded} event(s) forwarded by this relay"]
         if self.status is not None:
@@ -79,16 +66,10 @@ class Drained:
 
 
 async def drain(service: HasOutbox, stop: asyncio.Event, address: Address | None, task: Task) -> Drained:
-    """Relay to each destination until the task is done there, or ``stop`` is set. Raises Misconfigured."""
-    outbox = service.outbox
-    healths = [health_of(each, asyncio.Event()) for each in outbox.each]
-    async with outbox.resources, probes.answered(address, vitals.Several(healths)):
-        runs = [asyncio.create_task(_Run(health, task, stop).drain()) for health in healths]
-        try:
-            return Drained.of(await asyncio.gather(*runs))
-        finally:
-            stop.set()
-            await asyncio.gather(*(each for each in runs if not each.done()), return_exceptions=True)
+    """Relay until the task is done, or ``stop`` is set. Raises Misconfigured."""
+    health = health_of(service.outbox, asyncio.Event())
+    async with service.outbox.resources, probes.answered(address, health):
+        return await _Run(health, task, stop).drain()
 
 
 @dataclass
@@ -108,22 +89,19 @@ class _Run:
         return 2 * max(relay_feed.LEASE_EXPIRATION_MS / 1000, self.health.outbox.relay.reading_seconds)
 
     async def drain(self) -> Drained:
-        """Relay to one destination until the task is done. Raises what ends the work."""
+        """Relay until the task is done. Raises what ends the work."""
         health = self.health
-        with working_for(health.outbox.destination):
-            working = asyncio.create_task(work(health))
-            try:
-                ended = await self.until_done(working)
-                if self.whole:
-                    await _try("parked events wait", health.outbox.parking.upkeep)
-                own, status = health.processor.owned_leases, await self.status()
-            finally:
-                health.stop.set()
-                await working
-            await self.look()  # the page in hand was let end
+        working = asyncio.create_task(work(health))
+        try:
+            ended = await self.until_done(working)
+            if self.whole:
+                await _try("parked events wait", health.outbox.parking.upkeep)
+            own, status = health.processor.owned_leases, await self.status()
+        finally:
+            health.stop.set()
+            await working
+        await self.look()  # the page in hand was let end
         reason = "" if self.whole else f"{ended}. {self.trouble_of(own)}. Run the command again"
-        if reason and (name := health.outbox.destination.name):
-            reason = f"to {name}: {reason}"
         return Drained(health.forwarding.forwarded, self.whole, reason, status, len(own))
 
     async def until_done(self, working: "asyncio.Task[None]") -> str:

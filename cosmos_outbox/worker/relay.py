@@ -18,7 +18,6 @@ from cosmos_outbox.kernel.clock import machine, monotonic, new_id, randomness, u
 from cosmos_outbox.operations.forwarding import why_of
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.deadlines import BEAT_SECONDS
-from cosmos_outbox.outbox.destination import working_for
 from cosmos_outbox.outbox.errors import NotDelivered, OutboxError
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 from cosmos_outbox.outbox.page import Committed
@@ -128,19 +127,14 @@ class RelayHealth:
 
 
 async def run(service: HasOutbox, stop: asyncio.Event, address: Address | None = None) -> None:
-    """Relay to each destination until ``stop`` is set, answering probes at ``address``.
+    """Relay until ``stop`` is set, answering probes at ``address``.
 
     Returns when leases are given back and clients are closed. Raises Misconfigured.
     """
-    healths = [health_of(each, stop) for each in service.outbox.each]
-    async with service.outbox.resources, probes.answered(address, vitals.Several(healths)):
-        working = [asyncio.create_task(work(health)) for health in healths]
-        try:
-            await asyncio.gather(*working)
-        finally:
-            stop.set()
-            await asyncio.gather(*(each for each in working if not each.done()), return_exceptions=True)
-    _log.info("stopped: %d event(s) forwarded", sum(health.forwarding.forwarded for health in healths))
+    health = health_of(service.outbox, stop)
+    async with service.outbox.resources, probes.answered(address, health):
+        await work(health)
+    _log.info("stopped: %d event(s) forwarded", health.forwarding.forwarded)
 
 
 def health_of(outbox: Outbox, stop: asyncio.Event, tried: asyncio.Event | None = None) -> RelayHealth:
@@ -150,12 +144,7 @@ def health_of(outbox: Outbox, stop: asyncio.Event, tried: asyncio.Event | None =
 
 
 async def work(health: RelayHealth) -> None:
-    """Relay to one destination until it is told to stop, and give the leases back. Raises Misconfigured."""
-    with working_for(health.outbox.destination):
-        await _work(health)
-
-
-async def _work(health: RelayHealth) -> None:
+    """Relay until it is told to stop, and give the leases back. Raises Misconfigured."""
     outbox, processor, stop = health.outbox, health.processor, health.stop
     if not await _start(health):
         return

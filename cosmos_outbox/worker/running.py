@@ -21,7 +21,6 @@ from typing import Any, Generic, Protocol, TypeVar
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.telemetry.correlation import tag_log_lines
-from cosmos_outbox.wiring.outbox import Outbox
 from cosmos_outbox.wiring.service import Wired
 from cosmos_outbox.wiring.transports import needed_over
 from cosmos_outbox.worker import relay as relay_worker
@@ -95,12 +94,12 @@ class RunningHealth:
     @property
     def silent_seconds(self) -> float:
         """Since the slowest of the workers' loops came round."""
-        return self._all.silent_seconds
+        return max((part.health.silent_seconds for part in self.parts if part.health), default=0.0)
 
     @property
     def longest_round_seconds(self) -> float:
         """How long a round may take where all is well but slow."""
-        return self._all.longest_round_seconds
+        return max((part.health.longest_round_seconds for part in self.parts if part.health), default=0.0)
 
     async def trouble(self) -> str | None:
         """Why events wait now, without names or addresses; None: they do not."""
@@ -114,10 +113,6 @@ class RunningHealth:
         return "; ".join(
             f"{part.name}: {part.failure or part.health.line()}" for part in self.parts if part.health
         )
-
-    @property
-    def _all(self) -> vitals.Several:
-        return vitals.Several([part.health for part in self.parts if part.health is not None])
 
 
 @dataclass(frozen=True)
@@ -178,10 +173,14 @@ def _parts(
     wired: Subscribed, stop: asyncio.Event, *, relay: bool, subscribers: bool, slots: int
 ) -> Iterator[_Part]:
     if relay and isinstance(wired, Wired):
-        needed_over(*(each.name for each in wired.settings.transports))
-        for each in wired.outbox.each:
-            name = each.destination.name
-            yield _Part(f"relay to {name}" if name else "relay", _relaying(each, stop), stop)
+        needed_over(wired.settings.transport.name)
+        outbox = wired.outbox
+
+        def relaying(part: _Part) -> tuple[vitals.Health, Awaitable[None]]:
+            health = relay_worker.health_of(outbox, stop, part.tried)
+            return health, relay_worker.work(health)
+
+        yield _Part("relay", relaying, stop)
     if subscribers and wired.subscriptions:
         for subscription in wired.subscriptions.values():
             subscription.subscriber.queues()  # a connection that cannot be right ends the program at once
@@ -192,16 +191,6 @@ def _parts(
             return health, subscriber_worker.serve(wired, stop, health, slots=slots)
 
         yield _Part("subscriber", subscribing, stop)
-
-
-def _relaying(
-    outbox: Outbox, stop: asyncio.Event
-) -> "Callable[[_Part], tuple[vitals.Health, Awaitable[None]]]":
-    def relaying(part: _Part) -> tuple[vitals.Health, Awaitable[None]]:
-        health = relay_worker.health_of(outbox, stop, part.tried)
-        return health, relay_worker.work(health)
-
-    return relaying
 
 
 async def _wait_until_tried(part: _Part, at_work: Sequence[asyncio.Task[None]]) -> None:

@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from cosmos_outbox.worker.probes import Vitals
@@ -23,30 +21,6 @@ class Health(Vitals, Protocol):
 
     def line(self) -> str:
         """What was done, and what is in the way."""
-
-
-@dataclass(frozen=True)
-class Several:
-    """How several workers of one process are: as the one that is worst."""
-
-    each: Sequence[Vitals]
-
-    @property
-    def silent_seconds(self) -> float:
-        """Of the slowest."""
-        return max((one.silent_seconds for one in self.each), default=0.0)
-
-    @property
-    def longest_round_seconds(self) -> float:
-        """Of the one that may take longest."""
-        return max((one.longest_round_seconds for one in self.each), default=0.0)
-
-    async def trouble(self) -> str | None:
-        """Of the first that has any."""
-        for one in self.each:
-            if reason := await one.trouble():
-                return reason
-        return None
 
 
 async def tell_health(health: Health, stop: asyncio.Event) -> None:

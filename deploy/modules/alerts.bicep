@@ -11,11 +11,8 @@ param cosmosId string
 @description('Empty: there is no Service Bus.')
 param serviceBusId string
 
-@description('The topic, or the queue in its place, and those of destinations beside it.')
-param topicNames string[]
-
-@description('The names of the destinations beside the transport: each has alerts of its own.')
-param destinations string[]
+@description('The topic, or the queue in its place.')
+param topicName string
 
 @description('Empty: the alerts are made, and tell nobody.')
 param email string
@@ -117,11 +114,6 @@ var logAlerts = [
   }
 ]
 
-// Each destination has a relay of its own: an alert of one says nothing of another.
-var relayAlerts = ['oldest-waiting', 'ttl-used', 'parked', 'no-report']
-var destinationAlerts = flatten(map(destinations, name => map(filter(logAlerts, alert => contains(relayAlerts, alert.name)), alert => union(alert, { destination: name }))))
-var allLogAlerts = concat(map(logAlerts, alert => union(alert, { destination: '' })), destinationAlerts)
-
 // Azure Monitor's own metrics: the app has no right to read them, and needs none.
 var metricAlerts = [
   {
@@ -133,7 +125,7 @@ var metricAlerts = [
     metric: 'DeadletteredMessages'
     aggregation: 'Maximum'
     threshold: deadLetters
-    dimensions: [{ name: 'EntityName', operator: 'Include', values: topicNames }]
+    dimensions: [{ name: 'EntityName', operator: 'Include', values: [topicName] }]
   }
   {
     name: 'throttled-servicebus'
@@ -177,13 +169,13 @@ resource operators 'Microsoft.Insights/actionGroups@2023-01-01' = if (!empty(ema
 }
 
 // The tables are there only when something has arrived: so the queries are not run when the rules are made.
-resource logRules 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for alert in allLogAlerts: if (deadlines || alert.name != 'deadlines') {
-  name: empty(alert.destination) ? 'alert-${alert.name}-${resourceToken}' : 'alert-${alert.name}-${alert.destination}-${resourceToken}'
+resource logRules 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for alert in logAlerts: if (deadlines || alert.name != 'deadlines') {
+  name: 'alert-${alert.name}-${resourceToken}'
   location: location
   tags: tags
   kind: 'LogAlert'
   properties: {
-    displayName: empty(alert.destination) ? alert.title : '${alert.title}: ${alert.destination}'
+    displayName: alert.title
     description: 'What to do: ${page}#${alert.name}'
     severity: alert.severity
     enabled: true
@@ -193,7 +185,7 @@ resource logRules 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for ale
     criteria: {
       allOf: [
         {
-          query: 'let threshold = ${alert.threshold};\nlet destination = \'${alert.destination}\';\n${alert.query}'
+          query: 'let threshold = ${alert.threshold};\n${alert.query}'
           timeAggregation: 'Count'
           operator: 'GreaterThan'
           threshold: 0

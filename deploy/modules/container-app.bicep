@@ -12,8 +12,6 @@ param image string
 param command string[]
 param appSettings object
 
-@description('The addresses of secrets in a key vault, by the names of the settings that they are.')
-param secretSettings object
 
 @description('Where it answers probes, and callers, if there are any.')
 param port int
@@ -45,7 +43,6 @@ resource app 'Microsoft.App/containerApps@2025-07-01' = {
     configuration: {
       activeRevisionsMode: 'Single'
       ingress: ingress ? { external: true, targetPort: port, transport: 'auto', allowInsecure: false } : null
-      secrets: map(items(secretSettings), setting => { name: toLower(replace(setting.key, '_', '-')), keyVaultUrl: setting.value, identity: identityId })
       registries: [
         {
           server: registryServer
@@ -60,10 +57,7 @@ resource app 'Microsoft.App/containerApps@2025-07-01' = {
           name: 'main'
           image: image
           command: empty(command) ? null : command
-          env: concat(
-            map(items(appSettings), setting => { name: setting.key, value: setting.value }),
-            map(items(secretSettings), setting => { name: setting.key, secretRef: toLower(replace(setting.key, '_', '-')) })
-          )
+          env: map(items(appSettings), setting => { name: setting.key, value: setting.value })
           resources: {
             cpu: json('0.5')
             memory: '1Gi'

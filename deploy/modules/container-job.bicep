@@ -9,8 +9,6 @@ param registryServer string
 param image string
 param appSettings object
 
-@description('The addresses of secrets in a key vault, by the names of the settings that they are.')
-param secretSettings object
 
 @description('Five fields, in UTC, such as */5 * * * *')
 param schedule string
@@ -37,7 +35,6 @@ resource job 'Microsoft.App/jobs@2025-07-01' = {
         parallelism: 1
         replicaCompletionCount: 1
       }
-      secrets: map(items(secretSettings), setting => { name: toLower(replace(setting.key, '_', '-')), keyVaultUrl: setting.value, identity: identityId })
       registries: [
         {
           server: registryServer
@@ -51,10 +48,7 @@ resource job 'Microsoft.App/jobs@2025-07-01' = {
           name: 'main'
           image: image
           command: ['python', '-m', 'cosmos_outbox', 'relay', '--once']
-          env: concat(
-            map(items(appSettings), setting => { name: setting.key, value: setting.value }),
-            map(items(secretSettings), setting => { name: setting.key, secretRef: toLower(replace(setting.key, '_', '-')) })
-          )
+          env: map(items(appSettings), setting => { name: setting.key, value: setting.value })
           resources: {
             cpu: json('0.5')
             memory: '1Gi'

@@ -8,8 +8,6 @@ param identityId string
 param packageContainerUrl string
 param appSettings object
 
-@description('The addresses of secrets in a key vault, by the names of the settings that they are.')
-param secretSettings object
 param disabledFunctions string[]
 param alwaysReady object[]
 param pythonVersion string
@@ -33,7 +31,6 @@ var disabledSettings = [for function in disabledFunctions: {
   value: 'true'
 }]
 var namedSettings = map(items(appSettings), setting => { name: setting.key, value: setting.value })
-var namedSecrets = map(items(secretSettings), setting => { name: setting.key, value: '@Microsoft.KeyVault(SecretUri=${setting.value})' })
 
 resource plan 'Microsoft.Web/serverfarms@2024-04-01' = {
   name: planName
@@ -68,7 +65,7 @@ resource site 'Microsoft.Web/sites@2024-04-01' = {
     virtualNetworkSubnetId: empty(subnetId) ? null : subnetId
     siteConfig: {
       minTlsVersion: '1.2'
-      appSettings: concat(namedSettings, namedSecrets, disabledSettings)
+      appSettings: concat(namedSettings, disabledSettings)
       cors: {
         allowedOrigins: allowedOrigins
       }

@@ -70,7 +70,7 @@ def quiet() -> Json:
         },
         "relay": {
             "late": False, "eventsAtRisk": False, "parkedContacts": 0, "missingLeases": [],
-            "averageWaitingSeconds": None, "failures": [], "leases": [lease()], "destinations": [],
+            "averageWaitingSeconds": None, "failures": [], "leases": [lease()],
         },
         "dependencies": {
             "items": [

@@ -18,7 +18,7 @@ def trouble(service: FakeService) -> None:
         "late": True, "eventsAtRisk": True, "parkedContacts": 2, "missingLeases": ["2"],
         "averageWaitingSeconds": 45_000.5,
         "failures": [{"reason": "broker_away", "at": NOW.isoformat(), "detail": "Service Bus cannot be reached"}],
-        "destinations": [], "leases": [
+        "leases": [
             lease("0", lag=12, oldestWaitingSeconds=90_000, ttlUsed=0.6, owner="a" * 64),
             lease("1", lag=1, oldestWaitingSeconds=300, ttlUsed=0.0003, owner=None, state="no_owner", position=None),
         ],
@@ -101,26 +101,6 @@ async def test_all_that_is_wrong_is_said_the_worst_first(browser: Browser, servi
         await expect(rows.nth(2)).to_contain_text("no lease")
         await expect(page.locator("#parked-list tbody tr").nth(2)).to_contain_text("of no aggregate")
         assert await page.title() == "(7) Operations"
-
-
-async def test_each_destination_is_told_of_by_its_name(browser: Browser, service: FakeService) -> None:
-    partner = {"late": False, "eventsAtRisk": False, "parkedContacts": 1, "averageWaitingSeconds": None}
-    relay = service.answers["relay"]
-    relay |= {"parkedContacts": 3, "destinations": [{"name": "partner", **partner}]}
-    relay["leases"].append(lease("0", destination="partner", lag=2, oldestWaitingSeconds=90, ttlUsed=0.0001))
-    service.answers["instance"]["lists"] = ["partner/parked"]
-    service.answers["partner/parked"] = [parked(7)]
-    async with watched(browser, address(service)) as page:
-        assert await findings(page) == [
-            "2 contacts are parked.",
-            "1 contact is parked for partner.",
-            "Lease partner/0 is late: its oldest change waits for 1 min, < 1 % of the TTL.",
-        ]
-        await expect(page.locator("#tile-parked")).to_have_text("3")
-        await expect(page.locator("#tile-parked-of")).to_have_text("3 contacts, 1 of them for partner")
-        await expect(page.locator("#leases tbody tr")).to_have_count(2)
-        await expect(page.get_by_role("heading", name="Parked events · partner")).to_be_visible()
-        assert await problems_for_a_screen_reader(page) == []
 
 
 async def test_a_service_without_a_subscriber_has_no_list_of_what_is_set_aside(

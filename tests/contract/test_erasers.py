@@ -19,7 +19,6 @@ from cosmos_outbox.cosmos.upkeep.erasure import (
     PartitionEraser,
     Remains,
     SetAsideEraser,
-    list_undeclared,
 )
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -210,7 +209,6 @@ async def test_of_parked_events_the_discarded_ones_are_emptied_and_the_others_ar
     assert await all_of_key.alone("ada") == ["alone"]
     assert sorted(await all_of_key.list_left("ada")) == ["alone", "waits"]
     assert await of_person.list_left("ada") == ["waits"]
-    assert await ParkedEraser(container, partition="parked.audit").list_left("ada") == []
 
     assert await of_person.erase("ada") == 1
     emptied, untouched = await container.read("given-up", "parked"), await container.read("another", "parked")
@@ -225,24 +223,6 @@ async def test_of_parked_events_the_discarded_ones_are_emptied_and_the_others_ar
     of_bob = await container.read("y", "parked")
     assert of_bob is not None
     assert of_bob["document"] == elsewhere
-
-
-async def test_the_destinations_are_named_that_events_of_an_aggregate_are_parked_for_and_nobody_declares(
-    opened: Mapping[str, Scripted],
-) -> None:
-    known = ["parked", "parked.audit"]
-    await put(
-        opened[PARKED],
-        parked("1"),
-        parked("2") | {"partitionKey": "parked.audit"},
-        parked("3") | {"partitionKey": "parked.mailing"},
-        parked("4") | {"partitionKey": "parked.mailing"},
-        parked("5", "discardedEvent") | {"partitionKey": "parked.billing"},
-        parked("6", of=OTHER) | {"partitionKey": "parked.of-others"},
-        stored("7", "parkedAggregate", key="parked.markers"),
-    )
-    assert await list_undeclared(opened[PARKED], PERSON, known) == ["billing", "mailing"]
-    assert await list_undeclared(opened[PARKED], PERSON, [*known, "parked.mailing", "parked.billing"]) == []
 
 
 @pytest.mark.parametrize("times", [1, 9])
@@ -278,7 +258,6 @@ async def test_an_erasing_that_gets_on_is_not_ended_by_what_others_change(
 CALLS: Mapping[str, Callable[[Mapping[str, Scripted]], Awaitable[object]]] = {
     "look": lambda opened: partition_of(opened[CONTACTS]).look("ada"),
     "erase": lambda opened: partition_of(opened[CONTACTS]).erase("ada"),
-    "undeclared": lambda opened: list_undeclared(opened[PARKED], PERSON, ["parked"]),
     "records": lambda opened: SetAsideEraser(opened[SET_ASIDE], "s", 600).erase("ada"),
 }
 
@@ -290,7 +269,6 @@ CALLS: Mapping[str, Callable[[Mapping[str, Scripted]], Awaitable[object]]] = {
         ("look", "page", 0),
         ("look", "fence", 1),
         ("erase", "write", 0),
-        ("undeclared", "first", 0),
         ("records", "write", 0),
         ("records", "page", 0),
     ],

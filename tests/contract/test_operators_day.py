@@ -27,10 +27,10 @@ from tests.support.telemetry import recording
 
 
 class Day:
-    """A service whose events go to two topics, the functions of its app, and what is in its feed."""
+    """A service, the functions of its app, and what is in its feed."""
 
-    def __init__(self, wired: Wired, app: func.FunctionApp, topics: Mapping[str, Topic]) -> None:
-        self.wired, self.call, self._topics = wired, Calls(app), topics
+    def __init__(self, wired: Wired, app: func.FunctionApp, topic: Topic) -> None:
+        self.wired, self.call, self._topic = wired, Calls(app), topic
 
     async def store(self, person: str, event_id: str, **data: Any) -> None:
         """A document of somebody beside the service, as an event of this person."""
@@ -48,15 +48,13 @@ class Day:
         ]
         await self.call.run(function, func.DocumentList(changes), NO_CONTEXT)
 
-    async def sent(
-        self, name: str, after: str = "", *, count: int = 1, of: str = "person"
-    ) -> list[str | None]:
+    async def sent(self, name: str, *, count: int = 1, of: str = "person") -> list[str | None]:
         """What came to the topic of this aggregate."""
-        return [each.subject for each in await self._topics[after].receive(name, count, of=of)]
+        return [each.subject for each in await self._topic.receive(name, count, of=of)]
 
     async def bury(self) -> None:
         """What waits for the directory comes to the dead letters."""
-        topic = self._topics[""]
+        topic = self._topic
         async with (
             servicebus_client(Connection(topic.service.connection_string), None) as client,
             client.get_subscription_receiver(
@@ -76,9 +74,8 @@ def prompt(outbox: Outbox) -> Outbox:
 async def day(
     cosmos_server: Server, servicebus_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Day]:
-    topic, partners = Topic(servicebus_server), Topic(servicebus_server)
+    topic = Topic(servicebus_server)
     await topic.create("directory")
-    await partners.create()
     async with CosmosClient.from_connection_string(cosmos_server.connection_string) as client:
         database = await client.create_database(topic.name)
         for name in ("people", "people-parked", "people-claims", "people-set-aside", "directory"):
@@ -90,103 +87,83 @@ async def day(
         "SERVICEBUS": servicebus_server.connection_string,
         "RELAY_SEND_SECONDS": "5",  # a discarding waits for as long, until nobody sends the event any more
         "SERVICEBUS_TOPIC": topic.name,
-        "BIG_PARTNER_SERVICEBUS": servicebus_server.connection_string,
-        "BIG_PARTNER_SERVICEBUS_TOPIC": partners.name,
     }
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     service = Service("people", [Person], Names(container="people"))
-    service.sends_to("big-partner", "servicebus")
     service.read_model("directory", of=Person, form=FORM, state_of=entry_of, project=project)
     wired = service.wire(settings)
-    beside = {name: prompt(outbox) for name, outbox in wired.outbox.beside.items()}
-    wired = replace(wired, outbox=replace(prompt(wired.outbox), beside=beside))
+    wired = replace(wired, outbox=prompt(wired.outbox))
     async with wired.resources:
         with service.taken_from(wired):
-            yield Day(wired, function_app(service), {"": topic, "_big_partner": partners})
-    for each in (topic, partners):
-        await each.delete()
+            yield Day(wired, function_app(service), topic)
+    await topic.delete()
 
 
-EACH_WAY = pytest.mark.parametrize("after", ["", "_big_partner"])
-"""What stands at the end of the functions' names: nothing for the service's own topic."""
-
-
-@EACH_WAY
 async def test_an_operator_gives_up_what_is_in_the_way_and_sends_what_waits_behind_it(
-    day: Day, after: str
+    day: Day,
 ) -> None:
     call, person = day.call, await added(day.wired)
     await day.store(person, "made-by-hand", secret="Xanthippe")
     await renamed(day.wired, person, "Ada")
-    await day.read(f"relay{after}")
+    await day.read("relay")
 
     instance = await call("get_instance")
-    assert (instance["forwarded"], instance["lists"]) == (1, ["big-partner/parked", "set-aside"])
+    assert (instance["forwarded"], instance["lists"]) == (1, ["set-aside"])
     assert (await call("get_relay"))["parkedPeople"] == 1
-    page = await call(f"list_parked{after}", query="pageSize=1")
-    rest = await call(f"list_parked{after}", query=f"continuationToken={page['continuationToken']}")
+    page = await call("list_parked", query="pageSize=1")
+    rest = await call("list_parked", query=f"continuationToken={page['continuationToken']}")
     [bad, behind] = page["items"] + rest["items"]
     assert (bad["eventId"], bad["state"], bad["personId"]) == ("made-by-hand", "inTheWay", person)
     assert (behind["sequence"], behind["state"]) == (2, "waiting")
     assert "Xanthippe" not in str(bad), "a list holds no personal data"
-    shown = await call(f"get_parked{after}", id=bad["id"])
+    shown = await call("get_parked", id=bad["id"])
     assert shown["document"]["data"] == {"secret": "Xanthippe"}
     past = (await call("get_history", path="people", id=person))["events"]
-    assert {each["eventId"]: _parking_id(each, after) for each in past if each["sequence"] != 1} == {
+    assert {each["eventId"]: each["parkingId"] for each in past if each["sequence"] != 1} == {
         "made-by-hand": bad["id"],
         behind["eventId"]: behind["id"],
     }
     older = await call("get_history", query="before=2", path="people", id=person)
     assert [each["sequence"] for each in older["events"]] == [1], "what is below the second one"
 
-    told = await call(f"replay_parked{after}", {}, status=409, path="people", id=person)
+    told = await call("replay_parked", {}, status=409, path="people", id=person)
     assert "made-by-hand" in told["detail"], "it is in the way"
     reason = {"reason": "made by hand"}
-    told = await call(f"discard_parked{after}", reason, status=409, id=behind["id"])
+    told = await call("discard_parked", reason, status=409, id=behind["id"])
     assert "made-by-hand" in told["detail"], "that one is in the way"
-    await call(f"discard_parked{after}", {"reason": " "}, status=400, id=bad["id"])
-    assert await call(f"discard_parked{after}", reason, status=204, id=bad["id"]) is None
-    [given_up] = (await call(f"list_parked{after}", query="state=discarded"))["items"]
+    await call("discard_parked", {"reason": " "}, status=400, id=bad["id"])
+    assert await call("discard_parked", reason, status=204, id=bad["id"]) is None
+    [given_up] = (await call("list_parked", query="state=discarded"))["items"]
     assert (given_up["id"], given_up["discardReason"]) == (bad["id"], "made by hand")
-    told = await call(f"replay_parked{after}", {}, path="people", id=person)
+    told = await call("replay_parked", {}, path="people", id=person)
     assert told == {"replayed": 2, "remaining": False}
-    assert await day.sent(person, after, count=3) == [
+    assert await day.sent(person, count=3) == [
         "PersonAddedEvent",
         "EventDiscarded",
         "PersonRenamedEvent",
     ]
-    assert (await call(f"list_parked{after}"))["items"] == []
+    assert (await call("list_parked"))["items"] == []
     assert (await call("get_relay"))["parkedPeople"] == 0
 
 
-@EACH_WAY
-async def test_what_is_parked_on_one_way_is_not_on_the_other(day: Day, after: str) -> None:
-    call, person = day.call, await added(day.wired)
-    await day.store(person, "made-by-hand")
-    await day.read(f"relay{after}")
-    [parked] = (await call(f"list_parked{after}"))["items"]
-    [other] = {"", "_big_partner"} - {after}
-    assert (await call(f"list_parked{other}"))["items"] == []
-    for name, body in (("get_parked", None), ("discard_parked", {"reason": "made by hand"})):
-        await call(f"{name}{other}", body, status=404, id=parked["id"])
-    await call(f"replay_parked{other}", {}, status=404, path="people", id=person)
+async def test_a_timer_reports_how_many_aggregates_are_parked(day: Day) -> None:
+    await day.store(await added(day.wired), "made-by-hand")
+    await day.read("relay")
     with recording() as recorded:
-        for each in (after, other):
-            await call.run(f"tend_parked{each}", None)
-        assert [recorded.gauge("outbox.parked.aggregates", **OF[each]) for each in (after, other)] == [1, 0]
+        await day.call.run("tend_parked", None)
+        assert recorded.gauge("outbox.parked.aggregates") == 1
 
 
-async def test_each_relay_is_watched_and_gets_back_the_leases_that_are_missing(
+async def test_a_relay_is_watched_and_gets_back_the_leases_that_are_missing(
     day: Day, caplog: pytest.LogCaptureFixture
 ) -> None:
     looks = []
-    for after in ("", "_big_partner"):
+    for _ in range(2):
         looks.append((await day.call("get_relay"))["missingLeases"])
-        await day.call.run(f"watch_relay{after}", None)
-    looks.append((await day.call("get_relay"))["missingLeases"])
-    assert looks == [["0", "big-partner/0"], ["big-partner/0"], []]
-    assert caplog.text.count("the relay has no lease for partition(s)") == 2
+        await day.call.run("watch_relay", None)
+    assert looks == [["0"], []]
+    assert caplog.text.count("the relay has no lease for partition(s)") == 1
 
 
 async def test_what_the_service_needs_is_asked_at_once(day: Day) -> None:
@@ -194,7 +171,6 @@ async def test_what_the_service_needs_is_asked_at_once(day: Day) -> None:
     assert [(each["name"], each["ok"], each["detail"]) for each in found] == [
         ("Cosmos DB", True, None),
         ("Service Bus", True, None),
-        ("big-partner (Service Bus)", True, None),
     ]
     assert await day.call("health") == {"status": "healthy"}
 
@@ -225,10 +201,3 @@ async def test_the_timers_of_a_subscriber_collect_dead_letters_and_look_at_its_s
     assert (await day.call("get_subscriber"))["lastSweep"] is None
     await day.call.run("sweep_directory", None)
     assert (await day.call("get_subscriber"))["lastSweep"] is not None
-
-
-OF: Mapping[str, dict[str, str]] = {"": {}, "_big_partner": {"outbox.destination": "big-partner"}}
-
-
-def _parking_id(event: Mapping[str, Any], after: str) -> Any:
-    return event["destinations"][0]["parkingId"] if after else event["parkingId"]

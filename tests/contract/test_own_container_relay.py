@@ -434,7 +434,7 @@ async def test_an_erased_event_that_was_discarded_keeps_its_place_alone(place: P
     later = Later()
     parking = replace(outbox.parking, clock=later, pause=later.pause)
     eraser = place.own_events
-    eraser = replace(eraser, ways=[replace(way, parking=parking) for way in eraser.ways])
+    eraser = replace(eraser, way=replace(eraser.way, parking=parking))
     steps = [step async for step in eraser.erase(("booking", "b-1"), place.key())]
     assert steps[1:] == [
         "2 parked event(s) sent, 1 discarded",

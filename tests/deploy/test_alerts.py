@@ -23,9 +23,6 @@ EMITTED = {
 }
 """The metrics of the app, each with its attributes, as docs/operate/metrics.md lists them."""
 
-OF_ALL = {"outbox.destination"}
-"""What each metric of a relay has, as the page says above its table."""
-
 
 def alerts(variable: str) -> list[dict[str, str]]:
     """The alerts of a list in the module, with their properties."""
@@ -50,17 +47,6 @@ def queries() -> dict[str, str]:
     return {name: re.sub(r"//.*", "", text) for name, text in found.items()}
 
 
-def test_each_destination_has_the_alerts_of_a_relay_for_itself() -> None:
-    """A relay that stands still, or that nobody watches, is not hidden by another that is well."""
-    of_relay = set(MODULE.declaration("var", "relayAlerts").words())
-    by_destination = {file.stem for file in FILES if "== destination" in file.read_text()}
-    assert of_relay == by_destination == {"oldest-waiting", "ttl-used", "parked", "no-report"}
-    assert "filter(logAlerts, alert => contains(relayAlerts, alert.name))" in MODULE.text
-    assert "[for alert in allLogAlerts: if (" in MODULE.text
-    given = MAIN.declaration("module", "alerts").properties()
-    assert given["destinations"] == "map(destinations, each => each.name)"
-
-
 @pytest.mark.parametrize("name", queries())
 def test_a_query_asks_only_for_what_the_app_emits(name: str) -> None:
     query = queries()[name]
@@ -69,7 +55,7 @@ def test_a_query_asks_only_for_what_the_app_emits(name: str) -> None:
     assert metrics <= set(MADE)
     if "AppMetrics" in query:
         assert metrics, "figures of different metrics are added up"
-    assert attributes <= set().union(OF_ALL, *(EMITTED[metric] for metric in metrics))
+    assert attributes <= set().union(*(EMITTED[metric] for metric in metrics))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

@@ -17,18 +17,14 @@ from pydantic.alias_generators import to_camel
 from application.directory import Field
 from cosmos_outbox.cosmos.aggregates.listing import ListQuery
 from cosmos_outbox.cosmos.upkeep.inspection import ContainerState, IndexingPolicy
-from cosmos_outbox.functions import function_app
 from cosmos_outbox.outbox.selection import Selection, orders
 from cosmos_outbox.preflight.containers import Needed, needed
 from cosmos_outbox.preflight.cosmos_rules import judge
 from cosmos_outbox.preflight.report import Finding, Status
 from cosmos_outbox.preflight.servicebus_rules import judge_subscription, judge_topic
 from cosmos_outbox.servicebus.inspection import SubscriptionState, TopicState
-from cosmos_outbox.settings.names import Names
-from cosmos_outbox.settings.transports import ServiceBus, StorageQueue, servicebus_of
-from cosmos_outbox.wiring.service import Service
+from cosmos_outbox.settings.transports import servicebus_of
 from domain.contact import Contact
-from examples.fastapi.person import Person
 from examples.orders.service import service as order_service
 from infra.bootstrap import service as contact_service
 from infra.directory import FORM
@@ -37,7 +33,6 @@ from tests.deploy.bicep import MAIN
 from tests.support.contacts import NOON
 from tests.support.functions import functions
 from tests.support.paths import ROOT
-from tests.support.receiver import SECRET
 
 CONNECTED = {"COSMOS": "x", "SERVICEBUS": "x"}
 SETTINGS = contact_service.settings(CONNECTED)
@@ -230,119 +225,6 @@ def test_two_apps_share_the_functions_out_without_rest() -> None:
     assert not unknown, f"deploy/main.bicep: remove {sorted(unknown)}: function_app.py has no such functions"
     assert len(relay) + len(others) == len(named), "deploy/main.bicep: a function is named twice"
     assert set(re.findall(r"'function:(\w+)'", MAIN.text)) == set(relay)
-
-
-def test_the_deployment_knows_what_a_destination_has_of_functions_calls_and_settings(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    added = {"PARTNER_": "webhook", "BIG_TOPIC_": "servicebus", "QUEUES_": "storagequeue"}
-    templates = {
-        name: MAIN.declaration("var", name).words()
-        for name in (
-            "topicSettings",
-            "queueSettings",
-            "destinationRelays",
-            "destinationCalls",
-            "destinationPaths",
-        )
-    }
-    given = dict(CONNECTED) | {
-        "PARTNER_WEBHOOK_URL": "https://partner.example.com", "PARTNER_WEBHOOK_SECRETS": SECRET,
-    }  # fmt: skip
-    for variable, before, name in (
-        ("topicSettings", "BIG_TOPIC_", "big-topic"), ("queueSettings", "QUEUES_", "queues"),
-    ):  # fmt: skip
-        keys = [each for each in templates[variable] if each.startswith("${each.prefix}")]
-        assert len(keys) >= 4
-        values = {"CREDENTIAL": "managedidentity", "PARTITIONED": "True", "TOPIC": f"{name}-events"}
-        for key in keys:
-            last = key.upper().rpartition("_")[2]
-            given[key.replace("${each.prefix}", before)] = values.get(last, "made-up")
-    for before, transport in added.items():
-        given[f"{before}TRANSPORT"] = transport
-
-    made = Service("people", [Person], Names(database="d", container="people", topic="people"))
-    plain = _calls(made, monkeypatch, CONNECTED)
-    made.sends_to("big-topic", "webhook")
-    made.sends_to("partner", "webhook")
-    made.sends_to("queues", "webhook")
-    settings = made.settings(given)
-    assert {each.name for each in settings.destinations.values()} == set(added.values())
-    topic, queues = settings.destinations["big-topic"], settings.destinations["queues"]
-    for each in (topic, queues):
-        assert isinstance(each, ServiceBus | StorageQueue)
-        assert each.connection.managed_identity_only
-    assert isinstance(topic, ServiceBus)
-    assert (topic.topic, topic.partitioned) == ("big-topic-events", True)
-    assert isinstance(queues, StorageQueue)
-    assert queues.queues == ("made-up",)
-
-    names, routes = _calls(made, monkeypatch, given)
-    underscored = ("big_topic", "partner", "queues")
-    wanted = [each for name in ("destinationRelays", "destinationCalls") for each in templates[name]]
-    assert names - plain[0] == {each.replace("${name}", of) for each in wanted for of in underscored}
-    [folder, below] = [each.replace("${each.name}", "big-topic") for each in templates["destinationPaths"]]
-    for route in routes - plain[1]:
-        if route.startswith("/api/big-topic/"):
-            assert route == folder or fnmatch(route, below)
-    app, relay = (MAIN.declaration("module", name).properties() for name in ("app", "relay"))
-    assert "concat(relayFunctions, destinationRelays)" in app["disabledFunctions"]
-    assert relay["disabledFunctions"] == "concat(otherFunctions, destinationCalls)"
-    assert app["openPaths"] == "concat(openPaths, destinationPaths)"
-
-
-def _calls(
-    of: Service, monkeypatch: pytest.MonkeyPatch, environment: Mapping[str, str]
-) -> tuple[set[str], set[str]]:
-    """The names of a service's functions, and the paths of those that are called."""
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    listed = function_app.app(of).get_functions()
-    bindings = [binding.get_dict_repr() for each in listed for binding in each.get_bindings()]
-    routes = {f"/api/{each['route']}" for each in bindings if each["type"] == "httpTrigger"}
-    return {str(each.get_function_name()) for each in listed}, routes
-
-
-def test_a_destination_gives_the_app_no_more_than_it_needs_and_each_receiver_its_own() -> None:
-    """Sending to its topic; to its queues sending and looking. A webhook has no role, and its secret no copy."""
-    sender, receiver = "69a216fc-b8fb-44d8-bc22-1f3c2cd27a39", "4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0"
-    topic, queues = (bicep.read(f"modules/destination-{name}.bicep") for name in ("topic", "queues"))
-    roles = {
-        "topic": {"sender": ("topic", "principalId"), "receiverRoles": ("subscriptions[index]", "receiverPrincipalId")},
-        "queues": {
-            "senders": ("queues[index]", "principalId"), "readers": ("queues[index]", "principalId"),
-            "receiverRoles": ("queues[index]", "receiverPrincipalId"),
-            "poisonRoles": ("poisonQueues[index]", "receiverPrincipalId"),
-        },
-    }  # fmt: skip
-    for name, module in (("topic", topic), ("queues", queues)):
-        found = {}
-        for each in module.names("resource"):
-            declared = module.declaration("resource", each)
-            if "Microsoft.Authorization/roleAssignments" in declared.text:
-                properties = declared.properties()
-                found[each] = (properties["scope"], properties["principalId"])
-        assert found == roles[name]
-    assert {topic.declaration("var", name).words()[0] for name in ("dataSender", "dataReceiver")} == {
-        sender,
-        receiver,
-    }
-    own = bicep.read("modules/servicebus.bicep")
-    for mine, theirs in (("topic", "topic"), ("subscriptions", "subscriber")):
-        both = [
-            module.declaration("resource", name).properties()
-            for module, name in ((topic, mine), (own, theirs))
-        ]
-        assert {**both[0], "name": ""} == {**both[1], "name": ""}
-    site = bicep.read("modules/functions.bicep")
-    assert "'@Microsoft.KeyVault(SecretUri=${setting.value})'" in site.text
-    assert site.declaration("resource", "site").properties()["keyVaultReferenceIdentity"] == "identityId"
-    for name in ("container-app", "container-job"):
-        text = bicep.read(f"modules/{name}.bicep").text
-        assert text.count("toLower(replace(setting.key, '_', '-'))") == 2, (
-            "a secret has the name that asks for it"
-        )
-        assert "keyVaultUrl: setting.value, identity: identityId" in text
 
 
 def parameters(name: str) -> Mapping[str, Any]:

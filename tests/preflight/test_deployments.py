@@ -6,11 +6,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from azure.cosmos.aio import CosmosClient
 from azure.servicebus.management import SqlRuleFilter
 
 from cosmos_outbox.cli.preflight import main
-from cosmos_outbox.kernel.clock import new_id
 from devstack import provision
 from devstack.administration import administration_client
 from devstack.settings import read_settings
@@ -94,25 +92,6 @@ async def test_the_local_stack_passes_for_an_outage_as_long_as_its_window(
     await provision.servicebus(servicebus_server.admin_connection_string, app.servicebus)
     code, complaints = await preflight(environment, capsys, "--survive", "5m")
     assert code == 0, complaints
-
-
-async def test_events_that_are_parked_for_a_destination_that_was_removed_are_told(
-    cosmos_server: Service, servicebus_server: Service, capsys: pytest.CaptureFixture[str]
-) -> None:
-    environment = await deployed(RIGHT, cosmos_server, servicebus_server)
-    async with CosmosClient.from_connection_string(environment["COSMOS"]) as client:
-        container = client.get_database_client(environment["COSMOS_DATABASE"]).get_container_client(
-            "parked-events"
-        )
-        for partition, kind in (
-            ("parked", "parkedEvent"), ("parked.partner", "parkedEvent"), ("parked.partner", "parkedEvent"),
-            ("parked.gone", "discardedEvent"),
-        ):  # fmt: skip
-            await container.create_item({"id": str(new_id()), "partitionKey": partition, "type": kind})
-    code, [line] = await preflight(environment, capsys, "--survive", "1h")
-    assert (code, line.split(": ")[0]) == (0, "warning  container parked-events")
-    assert "events are parked for partner, to which the service does not send any more" in line
-    assert "sends_to()" in line
 
 
 async def test_a_subscription_of_another_service_is_checked_too(

@@ -1,4 +1,4 @@
-"""Events go to a topic and to a partner's receiver, which is away, refuses or takes as a test has it."""
+"""A second relay sends events to a partner's receiver, which is away, refuses or takes as a test has it."""
 
 import json
 import socket
@@ -16,6 +16,7 @@ from cosmos_outbox.wiring.service import Service, Wired
 from devstack.testing import Service as Server
 from examples.fastapi.person import Details, Person
 from tests.support.azure import Topic
+from tests.support.paths import ROOT
 from tests.support.receiver import OK, SECRET, Answer, Got, receiving, says
 
 ORIGIN = Origin("test")
@@ -25,9 +26,11 @@ _REFUSALS = (422, 400, 413, 431)
 
 @dataclass
 class World:
-    """A service whose events go to a topic, and those of renaming to a partner too."""
+    """A service whose events one relay sends to a topic, and another to a partner."""
 
     settings: dict[str, str]
+    partner: dict[str, str]
+    """The settings of the second relay, as the page on transports has them."""
     topic: Topic
     port: int
     stack: AsyncExitStack
@@ -36,9 +39,6 @@ class World:
     refused: set[tuple[str, int]] = field(default_factory=set)
     """What it never takes, likewise: the first person's with 422, the next one's with 400, and so on."""
     _refused_people: dict[str, int] = field(default_factory=dict)
-
-    def service(self, **chosen: object) -> Service:
-        return declared(**chosen)
 
     async def comes(self) -> None:
         """From now on the partner is there."""
@@ -62,24 +62,29 @@ class World:
         return [sequence for owner, sequence in self.taken if owner == person]
 
 
-def declared(**chosen: object) -> Service:
+def declared() -> Service:
     """The service, as each process declares it."""
-    made = Service("people", [Person], Names(container="people"))
-    made.sends_to("partner", "webhook", **chosen)  # type: ignore[arg-type]  # as a test gives it
-    return made
+    return Service("people", [Person], Names(container="people"))
 
 
 service = declared()
-"""For a command and a function app, which find it here."""
+"""For a command, which finds it here."""
+
+
+def _of_the_page() -> dict[str, str]:
+    page = (ROOT / "docs" / "use" / "transports.md").read_text()
+    block = page.partition("## A second destination")[2].partition("```sh\n")[2].partition("```")[0]
+    lines = [line.partition("#")[0].strip().partition("=") for line in block.splitlines()]
+    return {name: value for name, _, value in lines}
 
 
 @asynccontextmanager
 async def world_of(cosmos_server: Server, servicebus_server: Server) -> AsyncIterator[World]:
-    topic = Topic(servicebus_server)
+    topic, partner = Topic(servicebus_server), _of_the_page()
     await topic.create()
     async with CosmosClient.from_connection_string(cosmos_server.connection_string) as client:
         database = await client.create_database(topic.name)
-        for name in ("people", "people-parked", "people-claims"):
+        for name in ("people", "people-parked", "people-claims", partner["COSMOS_PARKED_CONTAINER"]):
             await database.create_container(name, PartitionKey("/partitionKey"), default_ttl=-1)
         await database.create_container("people-leases", PartitionKey("/id"), default_ttl=-1)
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -89,13 +94,12 @@ async def world_of(cosmos_server: Server, servicebus_server: Server) -> AsyncIte
         "COSMOS_DATABASE": topic.name,
         "SERVICEBUS": servicebus_server.connection_string,
         "SERVICEBUS_TOPIC": topic.name,
-        "PARTNER_WEBHOOK_URL": f"http://127.0.0.1:{port}/events",
-        "PARTNER_WEBHOOK_SECRETS": SECRET,
         "RELAY_POLL_DELAY_MS": "50",
         "RELAY_SEND_SECONDS": "5",
     }
+    receiver = {"WEBHOOK_URL": f"http://127.0.0.1:{port}/events", "WEBHOOK_SECRETS": SECRET}
     async with AsyncExitStack() as stack:
-        yield World(settings, topic, port, stack)
+        yield World(settings, settings | partner | receiver, topic, port, stack)
     await topic.delete()
 
 

@@ -72,15 +72,12 @@ class Recorded:
         self.collect()
         return sum(point.sum for point in self._seen.get(name, []) if isinstance(point, HistogramDataPoint))
 
-    def gauge(self, name: str, **attributes: str) -> float | None:
-        """What a gauge reports now with these attributes alone; None: nothing.
-
-        A process's gauges outlive a test: what another has set, of a further destination, is told beside it.
-        """
+    def gauge(self, name: str) -> float | None:
+        """What a gauge reports now; None: nothing."""
         self._seen.pop(name, None)
         self.collect()
         points = (each for each in self._seen.get(name, []) if isinstance(each, NumberDataPoint))
-        values = [each.value for each in points if dict(each.attributes or {}) == attributes]
+        values = [each.value for each in points]
         return values[-1] if values else None
 
     def names(self) -> set[str]:

@@ -176,14 +176,3 @@ async def test_a_subscriber_that_may_ask_nobody_waits_for_what_it_missed() -> No
         entry = await memory.entry(alone, "7")
         assert entry is not None
         assert (entry.state, entry.last_sequence) == (Row(title="A table", seats=2), 2)
-
-
-async def test_a_service_with_another_destination_needs_none_of_its_settings() -> None:
-    service = Service("tenants", names=tenants.names, own=tenants.own)
-    service.sends_to("partner", "webhook")
-    service.sends_to("big-partner", "storagequeue")
-    service.sends_to("other", "servicebus")
-    async with in_memory(service) as memory, service().outbox.transaction(KEY, origin=ORIGIN) as tx:
-        tx.create(NEW)
-        tx.event("BookingMade", of=("booking", "b-1"), data={"seats": 1})
-    assert [event.action for event in memory.events] == ["BookingMade"]

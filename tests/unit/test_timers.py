@@ -26,9 +26,6 @@ class Failing:
     def __getattr__(self, _name: str) -> "Failing":
         return self
 
-    def towards(self, _destination: str | None) -> "Failing":
-        return self
-
     def __getitem__(self, _key: object) -> "Failing":
         return self
 

@@ -12,7 +12,7 @@ from cosmos_changefeed import ChangeFeedProcessor, EpkRange, Pulse
 from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.wiring.outbox import Outbox
 from cosmos_outbox.worker import relay as relay_worker
-from cosmos_outbox.worker import vitals
+from cosmos_outbox.worker.running import RunningHealth
 
 
 class Idle(ChangeFeedProcessor):
@@ -113,12 +113,12 @@ class Vital(SimpleNamespace):
         return reason
 
 
-async def test_several_workers_are_as_the_one_that_is_worst() -> None:
+async def test_a_program_is_as_the_worst_of_its_workers_that_have_begun() -> None:
     well = Vital(silent_seconds=1.0, longest_round_seconds=60.0, reason=None)
     slow = Vital(silent_seconds=9.0, longest_round_seconds=20.0, reason=None)
-    both = vitals.Several([well, slow])
-    assert (both.silent_seconds, both.longest_round_seconds, await both.trouble()) == (9.0, 60.0, None)
-    slow.reason = "events wait"
-    assert await both.trouble() == "events wait"
-    none = vitals.Several([])
-    assert (none.silent_seconds, none.longest_round_seconds, await none.trouble()) == (0.0, 0.0, None)
+    parts: Any = [SimpleNamespace(health=None), SimpleNamespace(health=well), SimpleNamespace(health=slow)]
+    both, none = RunningHealth(parts), RunningHealth(parts[:1])
+    assert (both.silent_seconds, both.longest_round_seconds, both.alive) == (9.0, 60.0, True)
+    slow.silent_seconds = 301.0
+    assert not both.alive
+    assert (none.silent_seconds, none.longest_round_seconds, none.alive) == (0.0, 0.0, True)

@@ -18,21 +18,11 @@ from cosmos_outbox.outbox.notice import ACTION, Notice
 from cosmos_outbox.outbox.parking_lot import Discarding, ParkedEvent, ParkedState
 
 PARTITION = "parked"
-"""Of what the service's own transport did not take."""
+"""Of the parking lot: all of it."""
 
 EVENT, DISCARDED = "parkedEvent", "discardedEvent"
 _BATCH, _BATCH_BYTES = 40, 900_000
 """The most events in one transaction, and the most bytes; a single event may have more."""
-
-
-def partition_of(destination: str) -> str:
-    """The partition of a destination's parked events: nothing that is parked for one is in the way of another."""
-    return f"{PARTITION}.{destination}" if destination else PARTITION
-
-
-def destination_of(partition: str) -> str:
-    """Whose parked events are in such a partition; "" is the service's own transport."""
-    return partition.removeprefix(PARTITION).removeprefix(".")
 
 
 @dataclass(frozen=True)
@@ -40,8 +30,6 @@ class ParkedDocuments:
     """Writes and reads the items of parked events."""
 
     events: EventReader
-    partition: str = PARTITION
-    """Of the parking lot: each destination has one of its own."""
 
     def event_item(self, event: FeedEvent, marker: Marker, place: Place, *, at: datetime) -> Item:
         """The item of an event that is parked ``at`` this time (UTC), behind the marker."""
@@ -54,7 +42,7 @@ class ParkedDocuments:
     def _item(self, event: FeedEvent, reason: str, at: datetime) -> Item:
         return {
             "id": _digest(self.events.paths.raw(event.document), event.id),
-            "partitionKey": self.partition,
+            "partitionKey": PARTITION,
             "type": EVENT,
             "eventId": event.id,
             **naming(event.aggregate),
@@ -71,7 +59,7 @@ class ParkedDocuments:
         document = notice_document(notice, partition_key=paths.raw(discarded["document"]), paths=paths)
         return {
             "id": _digest("notice", discarded["id"]),
-            "partitionKey": self.partition,
+            "partitionKey": PARTITION,
             "type": EVENT,
             "notice": True,
             "eventId": notice.id,

@@ -13,6 +13,7 @@ from cosmos_outbox.cosmos.relay.marker_documents import BLOCKED, FREE, MarkerDoc
 from cosmos_outbox.cosmos.relay.parked_documents import (
     DISCARDED,
     EVENT,
+    PARTITION,
     ParkedDocuments,
     chunks,
 )
@@ -55,7 +56,7 @@ class CosmosParkingLot:
         ttl_seconds: int,
         clock: Clock = utc_now,
     ) -> None:
-        self._partition = ParkedPartition(container, documents.partition)
+        self._partition = ParkedPartition(container, PARTITION)
         self._scope = scope
         self._documents = documents
         self._markers = MarkerDocuments(ttl_seconds)

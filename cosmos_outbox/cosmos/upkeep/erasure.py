@@ -18,7 +18,7 @@ from cosmos_outbox.cosmos.aggregates.documents import (
     REQUEST_TYPE,
 )
 from cosmos_outbox.cosmos.relay.marker_documents import named
-from cosmos_outbox.cosmos.relay.parked_documents import DISCARDED, EVENT, PARTITION, destination_of, place_of
+from cosmos_outbox.cosmos.relay.parked_documents import DISCARDED, EVENT, PARTITION, place_of
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.erased import ERASED, emptied, note, record_names, replaced
 from cosmos_outbox.cosmos.store.errors import Kind
@@ -35,10 +35,6 @@ _CHANGED = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
 _OURS = {EVENT_TYPE, REQUEST_TYPE, CHANGE_TYPE, REACTION_TYPE, REACTION_CURSOR_TYPE, FENCE}
 """Those of reactions and of changes with a key stay: they hold nothing personal, and keep a message from making the
 person anew (``erased_keeps_records``)."""
-_ELSEWHERE = (
-    "SELECT c.partitionKey FROM c WHERE ARRAY_CONTAINS(@types, c.type) AND c.aggregateType = @aggregateType "
-    "AND c.aggregateId = @id AND NOT ARRAY_CONTAINS(@known, c.partitionKey)"
-)
 _HELD = "SELECT c.type, c.data.deleted FROM c"
 _EVENTS = "SELECT * FROM c WHERE c.type = @type AND c.aggregateType = @aggregateType AND c.aggregateId = @id"
 
@@ -162,8 +158,6 @@ class ParkedEraser:
     """Of the container that the feed is of."""
     aggregate: AggregateKey | None = None
     """The only one that is looked at, where others share its partition; None: all of the partition are."""
-    partition: str = PARTITION
-    """Of the parking lot."""
 
     async def alone(self, partition_key: Key) -> Sequence[str]:
         """The ids of parked documents of this partition that belong to no aggregate. Raises as :meth:`erase` does."""
@@ -187,24 +181,10 @@ class ParkedEraser:
         if self.aggregate is not None:
             query += " AND c.aggregateType = @aggregateType AND c.aggregateId = @id"
             parameters |= {"@aggregateType": self.aggregate.type, "@id": self.aggregate.id}
-        return query, {"@type": kind, **parameters}, self.partition
+        return query, {"@type": kind, **parameters}, PARTITION
 
     def _without_document(self, item: Item) -> Write | None:
         return replaced(item, document=place_of(item["document"], self.paths), discardReason=ERASED)
-
-
-async def list_undeclared(
-    parked: Container, aggregate: AggregateKey, known: Collection[str]
-) -> Sequence[str]:
-    """For which destinations an aggregate has parked events outside of these partitions. Raises as ``erase`` does."""
-    parameters = {
-        "@types": [EVENT, DISCARDED], "@aggregateType": aggregate.type, "@id": aggregate.id, "@known": [*known]
-    }  # fmt: skip
-    try:
-        found = await parked.first(_ELSEWHERE, parameters, _AT_ONCE)
-    except StoreFailed as error:
-        raise error.failure.error() from error
-    return sorted({destination_of(str(item["partitionKey"])) for item in found})
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ consistency and its regions to every client; its throughput and firewall need ot
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,7 +18,6 @@ from azure.core import MatchConditions
 from azure.core.exceptions import ClientAuthenticationError
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from cosmos_outbox.cosmos.relay.parked_documents import EVENT, destination_of
 from cosmos_outbox.cosmos.store.account import Account, read_account
 from cosmos_outbox.cosmos.store.client import CosmosClient, cosmos_client
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, Kind, classify
@@ -102,20 +101,6 @@ class CosmosInspection(AbstractAsyncContextManager["CosmosInspection"]):
         except _NotThere:
             return None
         return _state(properties)
-
-    async def list_parked_for_others(self, name: str, known: Sequence[str]) -> list[str]:
-        """The destinations, beside those of these partitions, that events are parked for. Raises Denied, CannotCheck.
-
-        A replica that lags may not show the newest: they are of a deployment that still runs.
-        """
-        proxy = self._client.get_database_client(self._database).get_container_client(name)
-        parameters: list[dict[str, object]] = [
-            {"name": "@type", "value": EVENT}, {"name": "@known", "value": [*known]}
-        ]  # fmt: skip
-        with _reported(self._read_clock):
-            async with asyncio.timeout(DEADLINE_SECONDS):
-                found = [item async for item in proxy.query_items(_PARKED_FOR_OTHERS, parameters=parameters)]
-        return sorted({destination_of(str(each)) for each in found})
 
     async def try_access(self, name: str, paths: PartitionKeyPaths) -> None:
         """Read and replace an item that cannot exist, so that nothing changes. Raises Denied, CannotCheck."""

@@ -33,8 +33,6 @@ class RelayFailure:
     at: datetime
     """When it was told last, by the relay's clock; a failure that goes on is told once a minute."""
     detail: str
-    destination: str = ""
-    """Of the relay; empty: the service's own transport."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +45,6 @@ class RelayFailures:
     ttl_seconds: int
     """How long a reason is kept, where the container lets its items expire."""
     clock: Clock = utc_now
-    destination: str = ""
-    """See :class:`RelayFailure`."""
     _saying: defaultdict[Hindrance, OnceAMinute] = field(
         default_factory=lambda: defaultdict(OnceAMinute), repr=False
     )
@@ -77,12 +73,7 @@ class RelayFailures:
             parameters=[{"name": "@name", "value": f"{self.name}."}],
         )
         known = [
-            RelayFailure(
-                Hindrance(each["reason"]),
-                datetime.fromisoformat(each["at"]),
-                each["detail"],
-                self.destination,
-            )
+            RelayFailure(Hindrance(each["reason"]), datetime.fromisoformat(each["at"]), each["detail"])
             async for each in found
             if each["reason"] in set(Hindrance)
         ]

@@ -15,7 +15,6 @@ from cosmos_outbox.http import methods, request, responses
 from cosmos_outbox.http.answering import Answering
 from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.operations.views.names import PathNames
-from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.wiring.per_process import HasOutbox
 
 answering = HttpFunctions(Answering())
@@ -28,13 +27,11 @@ def operator_functions(
     names: Sequence[PathNames],
     *,
     lists: Sequence[str] = (),
-    destinations: Sequence[str] = (),
 ) -> func.Blueprint:
     """The operator's functions; ``service`` is called at the first request. ``names`` has one entry a type.
 
-    ``destinations``: beside its own transport; each has calls of its own on what is parked. ``lists`` are the paths of
-    the lists of that, and of what the service's subscribers have not done, such as ``set-aside``: the operations page
-    shows each.
+    ``lists`` are the paths of the lists of what the service's subscribers have not done, such as ``set-aside``: the
+    operations page shows each.
     """
     app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
 
@@ -45,8 +42,6 @@ def operator_functions(
 
     _add_health(app, check)
     _add_parked(app, service, names)
-    for each in destinations:
-        _add_parked(app, service, names, each)
     return app
 
 
@@ -104,50 +99,37 @@ def _add_views(
     @answering
     async def get_relay(req: Request) -> Answer:
         """GET /relay: how far behind the relay is, and how many aggregates are parked."""
-        return operations.relay_status(await service().outbox.status(), names)
+        return operations.relay_status(await service().outbox.observer.status(), names)
 
 
-def _add_parked(
-    app: func.Blueprint, service: Callable[[], HasOutbox], names: Sequence[PathNames], destination: str = ""
-) -> None:
-    before, after = (f"{destination}/", f"_{destination.replace('-', '_')}") if destination else ("", "")
-
-    def of_destination() -> Parking:
-        return service().outbox.towards(destination or None).parking
-
-    @app.function_name(f"list_parked{after}")
-    @app.route(route=f"{before}parked", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
+def _add_parked(app: func.Blueprint, service: Callable[[], HasOutbox], names: Sequence[PathNames]) -> None:
+    @app.route(route="parked", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
     @answering
     async def list_parked(req: Request) -> Answer:
         """GET /parked?pageSize=&continuationToken=&state=: the events that cannot be sent, and those behind them."""
         (size, token), discarded = request.page_request(req, "state"), operations.wants_discarded(req)
-        parking = of_destination()
+        parking = service().outbox.parking
         page = await parking.page(size, token, discarded=discarded)
         return operations.parked_listed(page, names, parking.max_age_seconds)
 
-    @app.function_name(f"get_parked{after}")
-    @app.route(route=f"{before}parked/{{id}}", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
+    @app.route(route="parked/{id}", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
     @answering
     async def get_parked(req: Request) -> Answer:
         """GET /parked/{id}: one parked event, with its document."""
         parking_id = operations.parking_id(req)
-        return operations.parked_shown(await of_destination().show(parking_id), names)
+        return operations.parked_shown(await service().outbox.parking.show(parking_id), names)
 
-    @app.function_name(f"discard_parked{after}")
-    @app.route(route=f"{before}parked/{{id}}/discard", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
+    @app.route(route="parked/{id}/discard", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
     @answering
     async def discard_parked(req: Request) -> Answer:
         """POST /parked/{id}/discard {"reason": ...}: give the event that is in the way up for good."""
         parking_id, reason = operations.parking_id(req), operations.discard_reason(req)
-        await of_destination().discard(parking_id, reason)
+        await service().outbox.parking.discard(parking_id, reason)
         return responses.no_content()
 
-    @app.function_name(f"replay_parked{after}")
-    @app.route(
-        route=f"{before}parked/{{path}}/{{id}}/replay", methods=["POST"], auth_level=func.AuthLevel.ADMIN
-    )
+    @app.route(route="parked/{path}/{id}/replay", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
     @answering
     async def replay_parked(req: Request) -> Answer:
         """POST /parked/{path}/{id}/replay: send an aggregate's parked events in order."""
-        aggregate = operations.parked_aggregate(req, names, before)
-        return operations.replayed(await of_destination().replay(aggregate))
+        aggregate = operations.parked_aggregate(req, names)
+        return operations.replayed(await service().outbox.parking.replay(aggregate))

@@ -116,18 +116,15 @@ def _schemas(names: Sequence[PathNames]) -> Mapping[str, Schema]:
         "ageSeconds": _NUMBER, "attempts": _NUMBER, "eventId": _maybe(TEXT), **owners,
         "aggregateType": _maybe(TEXT), "action": _maybe(TEXT), "sequence": _maybe(_NUMBER),
     }  # fmt: skip
-    relay = {
-        "late": _BOOL, "eventsAtRisk": _BOOL, "parkedEvents": _NUMBER, **{each.count: _NUMBER for each in names},
-        "averageWaitingSeconds": _maybe(_FRACTION),
-    }  # fmt: skip
     return {
         "Health": _answer(status={"const": "healthy"}),
         "Relay": _answer(
-            **relay, destinations=_list(_answer(name=TEXT, **relay)), missingLeases=_list(TEXT),
-            failures=_list(_answer(destination=_maybe(TEXT), reason=_one_of(*Hindrance), at=_TIME, detail=TEXT)),
+            late=_BOOL, eventsAtRisk=_BOOL, parkedEvents=_NUMBER, **{each.count: _NUMBER for each in names},
+            averageWaitingSeconds=_maybe(_FRACTION), missingLeases=_list(TEXT),
+            failures=_list(_answer(reason=_one_of(*Hindrance), at=_TIME, detail=TEXT)),
             leases=_list(
                 _answer(
-                    destination=_maybe(TEXT), lease=TEXT, owner=_maybe(TEXT), lag=_NUMBER,
+                    lease=TEXT, owner=_maybe(TEXT), lag=_NUMBER,
                     oldestWaitingSeconds=_maybe(_NUMBER),
                     averageWaitingSeconds=_maybe(_FRACTION), state=_one_of(*Holding), ttlUsed=_FRACTION,
                     position=_maybe(_NUMBER), newest=_maybe(_NUMBER),

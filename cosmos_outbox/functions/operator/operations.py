@@ -74,13 +74,13 @@ def parking_id(request: Request) -> str:
     return text
 
 
-def parked_aggregate(request: Request, names: Sequence[PathNames], before: str = "") -> AggregateKey:
-    """The aggregate in the path, which has ``before`` in front. Raises NotParked: there are none of that name."""
+def parked_aggregate(request: Request, names: Sequence[PathNames]) -> AggregateKey:
+    """The aggregate in the path. Raises NotParked: there are none of that name."""
     path, aggregate_id = request.route["path"], request.route["id"]
     for each in names:
         if each.path == path:
             return AggregateKey(each.aggregate_type, aggregate_id)
-    paths = ", ".join(f"{before}parked/{each.path}/{{id}}/replay" for each in names)
+    paths = ", ".join(f"parked/{each.path}/{{id}}/replay" for each in names)
     raise NotParked(f"this service has no {path}: call {paths}")
 
 

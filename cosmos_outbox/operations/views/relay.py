@@ -8,40 +8,24 @@ from cosmos_outbox.operations.views.names import PathNames
 
 
 def relay_status(status: RelayStatus, names: Sequence[PathNames]) -> Mapping[str, Any]:
-    """Every lease, the missing ones, whether a change is late, and whether events may expire before they are sent.
-
-    Of the relays to all destinations together, and of each other one than the service's own transport by itself.
-    """
-    return {
-        **_summary(status, names),
-        "missingLeases": status.missing,
-        "failures": [
-            {
-                "destination": each.destination or None,
-                "reason": each.reason.value,
-                "at": each.at.isoformat(),
-                "detail": each.detail,
-            }
-            for each in status.failures
-        ],
-        "leases": [_lease(lease) for lease in status.leases],
-        "destinations": [{"name": name, **_summary(each, names)} for name, each in status.beside.items()],
-    }
-
-
-def _summary(status: RelayStatus, names: Sequence[PathNames]) -> Mapping[str, Any]:
+    """Every lease, the missing ones, whether a change is late, and whether events may expire before they are sent."""
     return {
         "late": status.late,
         "eventsAtRisk": status.events_at_risk,
         "parkedEvents": status.parked_events,
         **{each.count: status.parked[each.aggregate_type] for each in names},
         "averageWaitingSeconds": _rounded(status.average_waiting_seconds),
+        "missingLeases": status.missing,
+        "failures": [
+            {"reason": each.reason.value, "at": each.at.isoformat(), "detail": each.detail}
+            for each in status.failures
+        ],
+        "leases": [_lease(lease) for lease in status.leases],
     }
 
 
 def _lease(lease: LeaseStatus) -> Mapping[str, Any]:
     return {
-        "destination": lease.destination or None,
         "lease": lease.lease,
         "owner": lease.owner,
         "lag": lease.lag,

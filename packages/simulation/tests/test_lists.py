@@ -1,22 +1,19 @@
 """What the lists of operators and read models show while all fails was so; one that shows something else is seen."""
 
 import dataclasses
-import json
 from functools import partial
 from typing import Any
 
 import pytest
 
 from cosmos_outbox.cosmos.inbox.listing import CosmosItems
-from cosmos_outbox.cosmos.relay.parked_documents import EVENT, partition_of
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.outbox.parking_lot import ParkedPage
 from cosmos_outbox.wiring.declared import ReadModelOf
 from outbox_simulation.deriving.derived import subject
 from outbox_simulation.deriving.resting_world import RestingWorld
 from outbox_simulation.engine import lists, lists_at_rest
-from outbox_simulation.engine.http import SentRequest, StoreResponse
-from outbox_simulation.engine.lists import ListedDocuments, ListReader
+from outbox_simulation.engine.lists import ListReader
 from outbox_simulation.engine.lists_at_rest import ListsAtRest, _difference
 from outbox_simulation.engine.plan import SimulationPlan
 from outbox_simulation.engine.world import SimulatedRun, run
@@ -160,18 +157,3 @@ def test_at_rest_nothing_is_forgiven(shown: str, told: str) -> None:
     assert _difference("abc", shown, sort="name") == told
     if shown == "acb":
         assert _difference("abc", shown, sort="") == ""
-
-
-@pytest.mark.parametrize(("of", "counts"), [("", True), ("partner", False)])
-def test_what_is_parked_for_another_destination_is_not_missed_in_the_list(of: str, counts: bool) -> None:
-    """Seed 131493: a partner's parked events were there for longer than any replica lags."""
-    listed = ListedDocuments("parked-events", lambda each: each["type"] == EVENT, partition_of(""))
-    document = {"id": "e", "type": EVENT, "partitionKey": partition_of(of)}
-    sent = SentRequest(
-        "POST",
-        "/dbs/d/colls/parked-events/docs",
-        {"x-ms-documentdb-partitionkey": json.dumps([partition_of(of)])},
-        json.dumps(document).encode(),
-    )
-    listed.saw(1.0, sent, StoreResponse(201, {}, b""))
-    assert ("e" in listed.documents) is counts

@@ -109,13 +109,3 @@ def test_what_does_not_fit_the_service_is_refused() -> None:
         simulate(declared(), publishes)
     with pytest.raises(ValueError, match="guests only subscribes"):
         simulate(SubscriberService("guests", SqliteFile(Named("GUESTS", "guests.db"))), commands)
-
-
-def test_a_service_with_another_destination_needs_none_of_its_settings() -> None:
-    service = declared()
-    service.sends_to("partner", "webhook")
-
-    async def right(luck: Random, at: datetime) -> None:
-        await book(service, luck)
-
-    simulate(service, right, seeds=2)

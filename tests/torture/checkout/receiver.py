@@ -31,9 +31,10 @@ class Receiver:
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """Those by which the relays find it."""
+        """Those of the relay that sends to it, beside the one to the service's own transport."""
         return {
-            "PARTNER_WEBHOOK_URL": f"{self._address}/events", "PARTNER_WEBHOOK_SECRETS": _SECRET,
+            "TRANSPORT": "webhook", "WEBHOOK_URL": f"{self._address}/events", "WEBHOOK_SECRETS": _SECRET,
+            "RELAY_LEASE_PREFIX": "partner-", "COSMOS_PARKED_CONTAINER": "partner-parked",
         }  # fmt: skip
 
     def start(self) -> Program:

@@ -1,4 +1,4 @@
-"""The service of ``examples/checkout``, a letter for each order that comes to its end, and a partner who gets all.
+"""The service of ``examples/checkout``, with a letter for each order that comes to its end.
 
 Each letter is written down before anything else happens, so that the judge knows what was asked for.
 """
@@ -15,7 +15,6 @@ service = Service(
     names=Names(database="checkout", container="checkout", topic="checkout-events"),
 )
 service.subscribers.extend(checkout.subscribers)
-service.sends_to("partner", "webhook")
 
 
 @service.effect("order-letters", of="order", on={OrderPaid, OrderCancelled})

@@ -1,15 +1,18 @@
 """One run: customers buy and pay while processes are killed and paused, and answers are lost; then all is judged.
 
 A Functions host, a second relay and a second subscriber share the work, so that each may find what another has left.
-The messages go over a topic, or over queues that keep no order and drop no copies; all events go to a webhook, too.
+The messages go over a topic, or over queues that keep no order and drop no copies; another relay sends all events to a
+webhook, too.
 """
 
 import asyncio
 import random
+import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -91,7 +94,6 @@ async def run(folder: Path, seconds: float, seed: int, transport: str = TRANSPOR
     }  # fmt: skip
     azure = LocalAzure(folder, settings=settings)
     receiver = Receiver(azure)
-    azure.give(**receiver.settings)
     await asyncio.to_thread(azure.start)
     try:
         queues = await _queues(azure) if transport == "storagequeue" else None
@@ -100,6 +102,11 @@ async def run(folder: Path, seconds: float, seed: int, transport: str = TRANSPOR
         await asyncio.to_thread(azure.run, HOME)
         named = ("--service", "tests.torture.checkout.service")
         workers = [await asyncio.to_thread(azure.command, each, *named) for each in ("relay", "subscriber")]
+        to_receiver = partial(
+            azure.program, sys.executable, "-m", "cosmos_outbox", "relay", *named, ready="the relay works",
+            folder=None, name="partner-relay", **receiver.settings,
+        )  # fmt: skip
+        workers.append(await asyncio.to_thread(to_receiver))
         chance, ends = random.Random(seed), time.monotonic() + seconds
         return await _Story(azure, [*workers, takes], receiver, queues, letters, chance, ends).whole()
     finally:

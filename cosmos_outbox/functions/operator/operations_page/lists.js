@@ -100,10 +100,9 @@ async function replayWhole(path, stop) {
   }
 }
 
-/** The parked events of one destination. */
-const parkedListIn = (box, path) => new List({
-  box,
-  path,
+const parkedList = new List({
+  box: find("parked-list"),
+  path: "parked",
   name: "parked events",
   empty: "Nothing is parked.",
   labelOf: named,
@@ -124,5 +123,3 @@ const parkedListIn = (box, path) => new List({
     },
   ],
 });
-
-const parkedList = parkedListIn(find("parked-list"), "parked");

@@ -20,8 +20,7 @@ function forgetLooks() {
 
 /**
  * How much the number called `name` of one lease, or of all, gained a second; null: not known yet. A lease that is not in
- * both looks, or whose number went back, does not count: its partition was split, or its lease was made again. Of all
- * leases those of another destination do not count, which read the same feed once more.
+ * both looks, or whose number went back, does not count: its partition was split, or its lease was made again.
  */
 function gained(name, lease = null) {
   if (looks.length < 2) return null;
@@ -30,7 +29,7 @@ function gained(name, lease = null) {
   let sum = null;
   for (const [token, now] of last.leases) {
     const then = first.leases.get(token);
-    if ((lease === null ? now.destination : token !== lease) || !then || then[name] === null || now[name] === null || now[name] < then[name]) continue;
+    if ((lease !== null && token !== lease) || !then || then[name] === null || now[name] === null || now[name] < then[name]) continue;
     sum = (sum ?? 0) + now[name] - then[name];
   }
   return sum === null || seconds <= 0 ? null : sum / seconds;

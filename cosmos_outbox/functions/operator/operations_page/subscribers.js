@@ -69,20 +69,9 @@ function showSubscriber(prefix, hint, subscriber) {
   write(hint, `${ASIDE_HINT}${swept}`);
 }
 
-/** The section of what is parked of another destination than the service's own transport. */
-function parkedSection(path) {
-  const of = path.split("/")[0];
-  const [problem, box] = [make("p", { class: "problem", hidden: true }), make("div", { class: "list", id: `list-${of}-parked` })];
-  const title = make("h2", { id: `list-${of}-parked-title` }, `Parked events · ${of}`);
-  find("subscribers").append(make("section", { class: "card", "aria-labelledby": title.id }, make("div", { class: "card-head" }, title), problem, box));
-  const list = parkedListIn(box, path);
-  parts.push({ name: `parked events of ${of}`, every: 3, problem, look: () => list.look() });
-}
-
 /** Make the sections, once the service has told which lists it has. */
 function showLists(paths) {
   const wanted = paths.filter((path) => path.endsWith("set-aside"));
-  paths.filter((path) => path.endsWith("/parked")).forEach(parkedSection);
   wanted.forEach(subscriberSection);
   find("tile-aside-box").hidden = !wanted.length;
 }

@@ -8,7 +8,6 @@ const LATE_SECONDS = 60;
 const moodOfShare = (part) => (part >= AT_RISK ? "bad" : part >= WARN ? "warn" : null);
 
 function showRelay(relay) {
-  for (const each of relay.leases) if (each.destination) each.lease = `${each.destination}/${each.lease}`; // as those that are missing
   known.relay = relay;
   remember(relay.leases);
   const rows = [...relay.leases, ...relay.missingLeases.map((token) => ({ lease: token, missing: true }))];
@@ -30,17 +29,10 @@ function showRelay(relay) {
   const sum = parked.reduce((total, [number]) => total + number, 0);
   write(find("tile-parked"), count(sum));
   mood(find("tile-parked"), sum ? "bad" : null);
-  const beside = relay.destinations.map((of) => [aggregates.reduce((total, each) => total + of[each.count], 0), of.name]);
-  write(find("tile-parked-of"), [...parked, ...beside.map(([number, name]) => [number, `of them for ${name}`])].map(([number, path]) => `${count(number)} ${path}`).join(", "));
+  write(find("tile-parked-of"), parked.map(([number, path]) => `${count(number)} ${path}`).join(", "));
   draw("forwarded", forwarded);
   draw("stored", stored);
   draw("backlog", backlog);
-}
-
-/** How many aggregates of a type are parked for each destination, the service's own transport first, which has no name. */
-function parkedOf(relay, { count: field }) {
-  const beside = relay.destinations.map((of) => [of.name, of[field]]);
-  return [["", beside.reduce((left, [, number]) => left - number, relay[field] ?? 0)], ...beside];
 }
 
 function leaseRow() {
@@ -116,11 +108,10 @@ function findings() {
     if (lease.lag && lease.state === "owner_silent") found.push(["warn", `Lease ${lease.lease} waits: its owner does not renew it.`]);
     if (lease.oldestWaitingSeconds > LATE_SECONDS) found.push([moodOfShare(lease.ttlUsed) ?? "warn", `Lease ${lease.lease} is late: its oldest change waits for ${span(lease.oldestWaitingSeconds)}, ${share(lease.ttlUsed)} of the TTL.`]);
   }
-  for (const each of relay?.failures ?? []) found.push(["warn", `Why events wait${each.destination ? ` for ${each.destination}` : ""}, told at ${when(each.at)}: ${each.detail}`]);
+  for (const each of relay?.failures ?? []) found.push(["warn", `Why events wait, told at ${when(each.at)}: ${each.detail}`]);
   for (const each of relay ? aggregates : []) {
-    for (const [name, number] of parkedOf(relay, each)) {
-      if (number) found.push(["bad", `${many(number, `${each.type} is`, `${each.path} are`)} parked${name ? ` for ${name}` : ""}.`]);
-    }
+    const number = relay[each.count];
+    if (number) found.push(["bad", `${many(number, `${each.type} is`, `${each.path} are`)} parked.`]);
   }
   if (aside) found.push(["warn", `${many(aside, "message is", "messages are")} set aside.`]);
   const unknown = parts.filter((part) => part.unknown).map((part) => part.name);

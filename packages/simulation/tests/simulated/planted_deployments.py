@@ -6,35 +6,7 @@ from tests.torture.planted_bugs import Planted
 
 _NO_PROFILE = "the simulation alone"
 
-_OF_PARTNER = ("partner: lost event", "partner: not settled", "lost event", "not settled")
-
 DEPLOYMENTS: Mapping[str, tuple[Planted, ...]] = {
-    "partner": (
-        Planted(
-            "destinations-share-a-parking-lot",  # the broker of one refuses an event
-            "cosmos_outbox/cosmos/relay/parked_documents.py",
-            '    return f"{PARTITION}.{destination}" if destination else PARTITION\n',
-            "    return PARTITION\n",
-            _NO_PROFILE,
-            _OF_PARTNER,
-        ),
-        Planted(
-            "destinations-share-a-place-in-the-feed",
-            "cosmos_outbox/settings/environment.py",
-            'lease_prefix=f"{destination}-{self.lease_prefix}") if destination else self\n',
-            "lease_prefix=self.lease_prefix) if destination else self\n",
-            _NO_PROFILE,
-            _OF_PARTNER,
-        ),
-        Planted(
-            "destination-begins-with-all-that-is-stored",  # of those that begin within the run
-            "cosmos_outbox/outbox/destination.py",
-            "        return self.begin is None or not _is_before(event, self.begin)\n",
-            "        return True\n",
-            _NO_PROFILE,
-            ("partner: not for it",),
-        ),
-    ),
     "sessions": (
         Planted(
             "session-does-not-tell-its-number",  # a deployment of another number of sessions

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cosmos_outbox.cosmos.relay.parked_documents import EVENT, partition_of
+from cosmos_outbox.cosmos.relay.parked_documents import EVENT
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.outbox.errors import Throttled, Unavailable
 from cosmos_outbox.wiring.declared import ReadModelOf
@@ -54,17 +54,12 @@ class ListedDocuments:
 
     container: str
     shows: Callable[[Mapping[str, Any]], bool]
-    partition: str | None = None
-    """The only one that the list is about: another destination's parked events have a list of their own."""
     documents: dict[str, _Lasted] = field(default_factory=dict)
 
     def saw(self, at: float, request: SentRequest, response: StoreResponse) -> None:
         """A request was carried out."""
         known = f"/colls/{self.container}/docs" in request.path and response.status < 300
         if not known or response.status == 207 or "x-ms-documentdb-isquery" in request.headers:
-            return
-        key = request.headers.get("x-ms-documentdb-partitionkey", "")
-        if self.partition is not None and key and json.loads(key) != [self.partition]:
             return
         if request.method == "DELETE":
             self._gone(request.path.rpartition("/")[2], at)
@@ -103,7 +98,7 @@ class ListReader:
         self._lags = _LAGS_SECONDS if behind else _LAGS_LITTLE_SECONDS
         settings = deployment.settings
         self._parked = ListedDocuments(
-            settings.cosmos_parked_container, lambda each: each.get("type") == EVENT, partition_of("")
+            settings.cosmos_parked_container, lambda each: each.get("type") == EVENT
         )
         self._aside = ListedDocuments(
             settings.cosmos_set_aside_container, lambda each: each.get("state") in _OPEN

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from cosmos_outbox.cosmos.relay.parked_documents import EVENT, partition_of
+from cosmos_outbox.cosmos.relay.parked_documents import EVENT
 from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.set_aside import Delivery, RecordState
 from cosmos_outbox.lists.listing import Sorted
@@ -105,9 +105,7 @@ class ListsAtRest:
 
     def _of_operators(self) -> Iterator[_List]:
         settings, service = self._deployment.settings, self._ground.service
-        for name in ("", *(each.of.name for each in service.destinations)):
-            wanted = {"type": [EVENT], "partitionKey": [partition_of(name)]}
-            yield _List(settings.cosmos_parked_container, partial(_list_parked, name), partial(_have, wanted))
+        yield _List(settings.cosmos_parked_container, _list_parked, partial(_have, {"type": [EVENT]}))
         for each in service.subscribers:
             wanted = {"state": _OPEN, "partitionKey": [settings.name(each.subscription)]}
             page = partial(_list_set_aside, each.name)
@@ -129,8 +127,8 @@ class ListsAtRest:
         raise AssertionError(f"it has no end after {_MOST_PAGES} pages")
 
 
-async def _list_parked(destination: str, wired: Wired, size: int, token: str | None) -> Any:
-    return await wired.outbox.towards(destination or None).parking.page(size, token)
+async def _list_parked(wired: Wired, size: int, token: str | None) -> Any:
+    return await wired.outbox.parking.page(size, token)
 
 
 async def _list_set_aside(name: str, wired: Wired, size: int, token: str | None) -> Any:

@@ -60,12 +60,11 @@ STRIKES = (
     "sessions",
     "triggers",
     "lists",
-    "partner",
 )
 """``floods``: many changes of one aggregate at once; ``others``: writers past the service; ``discards``: some of what
 the broker refuses is given up; ``operators``: two of them at once; ``host``: the Functions host relays; ``rollout``:
 another version is deployed; ``sessions``: with another number of them; ``triggers``: the host subscribes;
-``lists``: somebody leafs through them; ``partner``: a further destination.
+``lists``: somebody leafs through them.
 """
 
 THEN = ("then.publish again", "then.restore", "then.days", "then.away")
@@ -89,10 +88,10 @@ KINDS = frozenset(
 )
 
 NOT_OVER: Mapping[Name, Set[str]] = {
-    "storagequeue": {"bus.refuse_mix", "partner", "sessions"},
+    "storagequeue": {"bus.refuse_mix", "sessions"},
     "webhook": {
-        # There are no queues, no locks and no subscribers; it is the only destination:
-        *("bus.stolen", "bus.lock_lost", "meet.theft", "partner", "plot.absent", "sessions", "triggers"),
+        # There are no queues, no locks and no subscribers:
+        *("bus.stolen", "bus.lock_lost", "meet.theft", "plot.absent", "sessions", "triggers"),
         # The receiver to copy looks at an aggregate when something of it comes; nothing goes through all of them, as a
         # sweep does. Where the last event expired unsent, nobody would tell it:
         "then.away",
@@ -108,7 +107,6 @@ _LIKELIEST_OF_BUS = {"outage": 0.006, "refuse_one": 0.12, "stolen": 0.1}
 _PLOTTED, _THEN = 0.6, 0.3
 """Of the seeds."""
 _BY_THE_PAGE = 0.4
-_OF_PARTNER = {"PARTNER_SERVICEBUS": "Endpoint=sb://partner", "PARTNER_SERVICEBUS_TOPIC": "partner"}
 _SESSIONS = ["aggregate", "2", "4", "32"]
 _ANY = 0.02
 """The largest share of requests that meet a fault of the store; of the kinds above another one."""
@@ -191,7 +189,6 @@ class SimulationPlan:
             "RELAY_POLL_DELAY_MS": "2000",
             "RELAY_SEND_SECONDS": chance.choice(["10", "60"]),
             "SERVICEBUS_SESSIONS": chance.choice(_SESSIONS),
-            **(_OF_PARTNER if self.partner else {}),
             "WEBHOOK_SECONDS": chance.choice(["1", "4", "10"]),
             "WEBHOOK_CONCURRENCY": chance.choice(["1", "8"]),
             "WEBHOOK_RATE": chance.choice(["0", "0", "50"]),
@@ -216,11 +213,6 @@ class SimulationPlan:
     def no_relay_meanwhile(self) -> bool:
         """Whether another number of sessions is deployed as docs/use/messages.md says; else side by side."""
         return "sessions" in self.faults and self.chance("no relay").random() < _BY_THE_PAGE
-
-    @property
-    def partner(self) -> bool:
-        """Whether there is a further destination. The host runs its own relay alone, and nobody writes for it."""
-        return "partner" in self.faults and "others" not in self.faults and not self.full and self.hosts < 2
 
     @property
     def duplicate_window_seconds(self) -> float:

@@ -18,7 +18,6 @@ from cosmos_outbox.wiring.clients import Clients
 from cosmos_outbox.wiring.service import Service, Wired
 from outbox_simulation.engine.amqp_bus import AmqpBus
 from outbox_simulation.engine.befallen import Befallen
-from outbox_simulation.engine.bus import Bus
 from outbox_simulation.engine.instance import SimulatedInstance, current
 from outbox_simulation.engine.loop import Loop
 from outbox_simulation.engine.reaching import clients_of
@@ -58,8 +57,6 @@ class Ground:
     """As it is deployed in the end."""
     version: Version
     """The one that processes begin with."""
-    others: Mapping[str, Bus] = field(default_factory=dict)
-    """What takes the events of other destinations, by its topic."""
     ports: "count[int]" = field(default_factory=lambda: count(10_000))
 
     def sources(self, chance: random.Random, skew: Callable[[], float], name: str) -> clock.Sources:
@@ -80,7 +77,7 @@ class Ground:
         def cosmos(connection: object, credential: object) -> CosmosClient:
             return cosmos_client(connection, credential, session=self.store.session())  # type: ignore[arg-type]  # as given
 
-        return replace(clients_of(self.bus, self.others), cosmos=cosmos)
+        return replace(clients_of(self.bus), cosmos=cosmos)
 
     def environment(self, version: Version) -> dict[str, str]:
         """The settings of one process. The SDK shares state between clients of one address: each has its own.

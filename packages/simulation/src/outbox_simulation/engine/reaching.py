@@ -62,13 +62,13 @@ def other_side(
     return Bus(*subscriptions, rules=rules, **told)
 
 
-def clients_of(bus: Befallen | AmqpBus, others: Mapping[str, Bus]) -> Clients:
-    """What one process reaches it with. ``others``: the topics of other destinations."""
+def clients_of(bus: Befallen | AmqpBus) -> Clients:
+    """What one process reaches it with."""
     match bus:
         case Bus():
             return Clients(
                 publisher=lambda settings, source, _: BusPublisher(
-                    others.get(servicebus_of(settings).topic, bus),
+                    bus,
                     source=source,
                     sessions=servicebus_of(settings).sessions,
                 ),

@@ -24,7 +24,6 @@ from outbox_simulation.engine.log_lines import logged_to
 from outbox_simulation.engine.loop import Loop, Stuck
 from outbox_simulation.engine.meetings import Meetings
 from outbox_simulation.engine.operator import SimulatedOperator
-from outbox_simulation.engine.partner import SimulatedPartner, declared
 from outbox_simulation.engine.past_the_service import PastTheService
 from outbox_simulation.engine.plan import SimulationPlan
 from outbox_simulation.engine.plots import Plots
@@ -128,7 +127,6 @@ class World:
         history: History,
         account: CosmosInMemory,
     ) -> None:
-        of = declared(plan, of)
         self.plan, self.of, self.loop, self.trace, self.history = plan, of, loop, trace, history
         self.ended_at = 0.0
         store = SimulatedStore(loop, account, chance=plan.chance("requests"), trace=trace)
@@ -148,9 +146,7 @@ class World:
             bus.saw = lambda entry: history.add([entry])
         after = plan.settings_after
         begins = of.service if after is None else of.before or of.service
-        self._partner = SimulatedPartner(plan, of, history, trace)
-        begins_with, others = Version(begins, plan.settings), self._partner.others
-        self.ground = Ground(loop, trace, history, store, bus, of.service, begins_with, others=others)
+        self.ground = Ground(loop, trace, history, store, bus, of.service, Version(begins, plan.settings))
         self.deployment = Deployment(plan, self.ground, self._settings)
         if isinstance(bus, Posts) and isinstance(of, SimulatedService) and of.read is not None:
             bus.source = AggregateReads(self.deployment, of.read, plan.chance("source"))
@@ -202,7 +198,7 @@ class World:
             )
             for kind in sorted(plan.faults & self._strikes.kinds.keys())
         ]
-        work += [*self._plots.begin(), *self._partner.begin(deployment, self._over)]
+        work += self._plots.begin()
         work += [] if plan.settings_after is None else [asyncio.create_task(self._rollout.go_on())]
         if "lists" in plan.faults:
             work.append(
@@ -215,7 +211,7 @@ class World:
         await asyncio.wait([*work, weather])
         await self._meetings.end()
         self._calm_down()
-        found = await self._drain() or await self._partner.end(deployment)
+        found = await self._drain()
         if not found:
             found = await Afterwards(
                 plan, self.of, deployment,

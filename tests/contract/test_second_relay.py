@@ -1,0 +1,119 @@
+"""Two relays send the events of one service to a topic and to a partner: neither holds up the other."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.errors import NotParked
+from cosmos_outbox.wiring.outbox import Outbox
+from cosmos_outbox.wiring.service import Wired
+from cosmos_outbox.worker.running import running
+from devstack.testing import Service as Server
+from devstack.testing import eventually
+from tests.support.command import run_command
+from tests.support.partner import World, added, declared, renamed, world_of
+
+pytestmark = pytest.mark.needs_a_socket("the receiver of a webhook has one")
+
+
+@dataclass
+class Two:
+    """Two workers, as two processes wire them."""
+
+    world: World
+    wired: Wired
+    """Of the worker whose relay sends to the topic."""
+    partner: Outbox
+    """Of the other one."""
+
+    async def parked(self, outbox: Outbox) -> list[int | None]:
+        return [each.sequence for each in (await outbox.parking.page(10, None)).items]
+
+
+@asynccontextmanager
+async def two(world: World) -> AsyncIterator[Two]:
+    async with (
+        running(declared(), environment=world.settings, subscribers=False) as topic,
+        running(declared(), environment=world.partner, subscribers=False) as partner,
+    ):
+        yield Two(world, topic.wired, partner.wired.outbox)
+
+
+@pytest.fixture
+async def world(cosmos_server: Server, servicebus_server: Server) -> AsyncIterator[World]:
+    async with world_of(cosmos_server, servicebus_server) as made:
+        yield made
+
+
+async def test_a_destination_that_is_away_holds_up_no_other(world: World) -> None:
+    async with two(world) as at_work:
+        people = [await added(at_work.wired, "Ada", "Augusta") for _ in range(3)]
+        for person in people:
+            assert await world.on_topic(person, 3) == [1, 2, 3]
+
+        async def known() -> bool:
+            own, partner = (
+                await at_work.wired.outbox.observer.status(),
+                await at_work.partner.observer.status(),
+            )
+            lags = [sum(lease.lag for lease in status.leases) for status in (own, partner)]
+            return lags[0] == 0 < lags[1] and not own.failures and bool(partner.failures)
+
+        await eventually(known)
+        assert world.taken == []
+        await world.comes()
+        await eventually(lambda: len(world.taken) >= 9)
+        assert {person: world.taken_of(person) for person in people} == {key: [1, 2, 3] for key in people}
+
+
+async def test_what_one_relay_parks_is_parked_and_operated_there_alone(world: World) -> None:
+    await world.comes()
+    async with two(world) as at_work:
+        own, partner = at_work.wired.outbox, at_work.partner
+        sick = await added(at_work.wired)
+        world.refused.add((sick, 2))
+        for name in ("Ada", "Augusta"):
+            await renamed(at_work.wired, sick, name)
+        well = await added(at_work.wired)
+        await eventually(lambda: world.taken_of(well) == [1])
+        assert await world.on_topic(sick, 3) == [1, 2, 3]
+
+        async def both_parked() -> bool:
+            return await at_work.parked(partner) == [2, 3]
+
+        await eventually(both_parked)
+        assert await at_work.parked(own) == []
+        [first, _] = (await partner.parking.page(10, None)).items
+        assert "no such" in first.reason
+        with pytest.raises(NotParked):
+            await own.parking.show(first.id)
+        with pytest.raises(NotParked):
+            await own.parking.replay(AggregateKey("person", sick))
+        assert (await own.observer.status()).parked_events == 0
+        assert (await partner.observer.status()).parked == {"person": 1}
+
+        def command(*arguments: str, of: dict[str, str]) -> int:
+            environment = {**of, "PATH": "/usr/bin:/bin", "OUTBOX_SERVICE": "tests.support.partner"}
+            return run_command(*arguments, environment=environment).code
+
+        assert await asyncio.to_thread(command, "parked", of=world.settings) == 0
+        assert await asyncio.to_thread(command, "parked", of=world.partner) == 1
+        world.refused.clear()
+        assert await asyncio.to_thread(command, "replay", "person", sick, of=world.partner) == 0
+        assert world.taken_of(sick) == [1, 2, 3]
+        assert await at_work.parked(partner) == []
+
+
+async def test_a_second_relay_that_is_added_later_begins_with_what_is_stored(world: World) -> None:
+    async with running(declared(), environment=world.settings, subscribers=False) as at_work:
+        before = await added(at_work.wired, "Ada")
+        assert await world.on_topic(before, 2) == [1, 2]
+    await world.comes()
+    async with two(world) as at_work:
+        later = await added(at_work.wired)
+        assert await world.on_topic(later, 1) == [1]
+        await eventually(lambda: (world.taken_of(before), world.taken_of(later)) == ([1, 2], [1]))
