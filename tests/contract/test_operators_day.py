@@ -119,13 +119,13 @@ async def test_an_operator_gives_up_what_is_in_the_way_and_sends_what_waits_behi
     assert "Xanthippe" not in str(bad), "a list holds no personal data"
     shown = await call("get_parked", id=bad["id"])
     assert shown["document"]["data"] == {"secret": "Xanthippe"}
-    past = (await call("get_history", path="people", id=person))["events"]
+    past = (await call("list_events", path="people", id=person))["items"]
     assert {each["eventId"]: each["parkingId"] for each in past if each["sequence"] != 1} == {
         "made-by-hand": bad["id"],
         behind["eventId"]: behind["id"],
     }
-    older = await call("get_history", query="before=2", path="people", id=person)
-    assert [each["sequence"] for each in older["events"]] == [1], "what is below the second one"
+    older = await call("list_events", query="before=2", path="people", id=person)
+    assert [each["sequence"] for each in older["items"]] == [1], "what is below the second one"
 
     told = await call("replay_parked", {}, status=409, path="people", id=person)
     assert "made-by-hand" in told["detail"], "it is in the way"
