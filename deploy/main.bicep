@@ -214,7 +214,6 @@ var directorySearchedBy = ['name', 'lastName', 'email', 'company', 'city', 'coun
 var directorySortedBy = ['name', 'email', 'company', 'city', 'country', 'created', 'changed']
 var setAsideContainerName = 'set-aside'
 var claimContainerName = 'claims'
-var queueClaimContainerName = 'event-claims'
 var topicName = 'contact-events'
 var subscriptionName = 'contact-directory'
 
@@ -357,8 +356,6 @@ module storageQueues 'modules/storagequeues.bicep' = if (!overServiceBus) {
     principalId: identity.outputs.principalId
     ownQueues: [subscriptionName]
     otherQueues: otherSubscriptions
-    claimContainerName: queueClaimContainerName
-    claimDays: 1 + 2 * eventTtlSeconds / 86400
   }
 }
 
@@ -434,10 +431,6 @@ var storageQueueSettings = !overServiceBus ? {
   STORAGEQUEUE__credential: 'managedidentity'
   STORAGEQUEUE__clientId: identity.outputs.clientId
   STORAGEQUEUE_QUEUES: join(concat([subscriptionName], map(otherSubscriptions, each => each.name)), ',')
-  STORAGEQUEUE_CLAIMS__blobServiceUri: storage.outputs.blobEndpoint
-  STORAGEQUEUE_CLAIMS__credential: 'managedidentity'
-  STORAGEQUEUE_CLAIMS__clientId: identity.outputs.clientId
-  STORAGEQUEUE_CLAIM_CONTAINER: queueClaimContainerName
   SERVICEBUS_SUBSCRIPTION: subscriptionName // the name of its queue
 } : {}
 

@@ -10,7 +10,6 @@ import os
 
 import azure.functions as func
 
-from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.inbox.receiver import WAIT_SECONDS
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named
@@ -21,9 +20,6 @@ from cosmos_outbox.telemetry.tracing import invoked
 from cosmos_outbox.wiring.located import AnyService
 from cosmos_outbox.wiring.subscription import Subscriber
 from cosmos_outbox.wiring.webhook import not_received
-
-AWAY_SECONDS = 10.0
-"""What a call waits before it gives back a message whose data cannot be read."""
 
 _log = logging.getLogger(__name__)
 
@@ -96,19 +92,10 @@ async def receive_from_queue(
     from cosmos_outbox.storagequeue.message import arrived  # noqa: PLC0415 - not where another transport is used
 
     subscriber = await _subscriber(service, of)
-    found, claims = (
-        arrived(message.get_body(), str(message.id), subscriber.subscription),
-        subscriber.queues().claims,
-    )
-    assert claims is not None, "a storage account has a place for them"
-    try:
-        delivery = await claims.complete(found)
-    except StoreAway as error:
-        _log.error("a message waits: %s", error)
-        await asyncio.sleep(AWAY_SECONDS)
-        raise
-    with invoked(context), handling(subscriber.subscription, delivery, found.correlation_id, STORAGEQUEUE):
-        await subscriber.receiver.receive(delivery)
+    found = arrived(message.get_body(), str(message.id), subscriber.subscription)
+    handled = handling(subscriber.subscription, found.delivery, found.correlation_id, STORAGEQUEUE)
+    with invoked(context), handled:
+        await subscriber.receiver.receive(found.delivery)
 
 
 async def _subscriber(service: AnyService, of: str) -> Subscriber:

@@ -10,7 +10,7 @@ Before parked events are looked for, the aggregate's marker notes up to which tr
 read: either it has parked before the note, and that is seen, or it finds the note, and drops the page.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,7 +23,6 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.leaving import (
     NOT_EMPTIED,
     REASON,
-    ClaimedBodies,
     WayOut,
     collect_dead_letters,
     note_erased,
@@ -64,8 +63,6 @@ class Eraser:
     """Make each entry a deleted one. Returns whether there was something to empty."""
     kept: Collection[str] = ()
     """The kinds of events that hold nothing personal."""
-    claims: Sequence[ClaimedBodies] = ()
-    """Of each transport that keeps data beside its messages."""
 
     async def erase(self, key: AggregateKey, *, patience_seconds: float) -> AsyncGenerator[str]:
         """Erase, telling each step when it is done. ``patience_seconds``: for the relay.
@@ -81,9 +78,6 @@ class Eraser:
         yield left
         await note_erased(self.way.parking.lot, key, PARTITION_KEY.name(key.id), lsn)
         yield await self._unpark(key)
-        for claims in self.claims:
-            emptied = await claims.empty(await claims.of(key), living=(), kept=self.kept)
-            yield f"{emptied} claim(s) of messages emptied"
         dead_letters, collected = await collect_dead_letters(self.collect)
         records = await self.set_aside.erase(key.id)
         yield f"{dead_letters}, {records} record(s) of messages set aside emptied"

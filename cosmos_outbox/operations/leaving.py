@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -73,16 +73,6 @@ async def note_erased(lot: ParkingLot, aggregate: AggregateKey, partition: str, 
             await lot.store(replace(marker, erased={**marker.erased, partition: lsn}))
             return
     raise ConcurrentChange(f"others changed the parked events of {aggregate} each time: run this again")
-
-
-class ClaimedBodies(Protocol):
-    """Data of events that the transport keeps beside its messages. Every call raises Unavailable."""
-
-    async def of(self, aggregate: AggregateKey) -> Sequence[str]:
-        """The names of those of an aggregate."""
-
-    async def empty(self, names: Sequence[str], *, living: Collection[str], kept: Collection[str]) -> int:
-        """Empty them, but those of events with these ids or actions. Returns how many."""
 
 
 async def collect_dead_letters(collect: "Callable[[], Awaitable[Collected]]") -> tuple[str, bool]:

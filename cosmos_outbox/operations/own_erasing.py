@@ -22,7 +22,6 @@ from cosmos_outbox.cosmos.upkeep.erasure import EventsEraser, ParkedEraser
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.leaving import (
     NOT_EMPTIED,
-    ClaimedBodies,
     WayOut,
     collect_dead_letters,
     note_erased,
@@ -59,8 +58,6 @@ class OwnEraser:
     parked: Container
     times: DueTimes
     kept: Sequence[KeptBy] = ()
-    claims: Sequence[ClaimedBodies] = ()
-    """Of each transport that keeps data beside its messages."""
 
     async def erase(
         self,
@@ -92,13 +89,6 @@ class OwnEraser:
         await note_erased(self.way.parking.lot, aggregate, self.container.paths.name(key), lsn)
         sent, discarded = await unpark(self.way.parking, aggregate)
         yield f"{sent} parked event(s) sent, {discarded} discarded"
-        for claims in self.claims:
-            names = await claims.of(
-                aggregate
-            )  # first: an event whose claim is among them is found by the look
-            living = {*(await events.look())[0]} - {*ids}
-            emptied = await claims.empty(names, living=living, kept=keep)
-            yield f"{emptied} claim(s) of messages emptied"
         collected = True
         for kept in [each for each in self.kept if each.aggregate_type == aggregate.type]:
             collected = (await collect_dead_letters(kept.collect))[1] and collected

@@ -86,8 +86,8 @@ def _unsendable(event: OutboxEvent, largest: int | None) -> str | None:
         text = json.dumps(dict(event.data), ensure_ascii=False, separators=(",", ":"))
     except (ValueError, TypeError, RecursionError) as error:
         return f"the event's data has no form in JSON ({type(error).__name__})"
-    if len(text.encode(errors="replace")) > largest:
-        return "the event is larger than any message may be"
+    if (size := len(text.encode(errors="replace"))) > largest:
+        return f"the event's data has {size} bytes, and a message may have {largest}"
     return None
 
 

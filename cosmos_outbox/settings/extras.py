@@ -22,7 +22,7 @@ CORE = {
 
 _SERVICEBUS = {"azure.servicebus": "azure-servicebus", "certifi": "certifi"}
 _RELAY = {"cosmos_changefeed": "cosmos-changefeed"}
-_STORAGEQUEUE = {"azure.storage.queue": "azure-storage-queue", "azure.storage.blob": "azure-storage-blob"}
+_STORAGEQUEUE = {"azure.storage.queue": "azure-storage-queue"}
 EXTRAS = {
     "servicebus": _SERVICEBUS,
     "relay": _RELAY,

@@ -82,9 +82,6 @@ class StorageQueue:
     queues: tuple[str, ...]
     encoded: bool = True
     """Whether a message is base64, as the Functions host reads it unless host.json says otherwise."""
-    claims: Connection | None = None
-    """Where the data lies of an event that is too large for a message; None: such an event is parked."""
-    claim_container: str = "event-claims"
 
     @property
     def destination(self) -> str:
@@ -101,7 +98,6 @@ class StorageQueue:
             "STORAGEQUEUE__queueServiceUri": self.connection.address or "(a connection string)",
             "STORAGEQUEUE_QUEUES": self.destination,
             "STORAGEQUEUE_ENCODING": "base64" if self.encoded else "none",
-            "STORAGEQUEUE_CLAIM_CONTAINER": self.claim_container if self.claims else None,
         }
 
 
@@ -180,18 +176,10 @@ def _storagequeue(environment: Mapping[str, str], declared: Declared) -> Storage
         raise Misconfigured(
             f"STORAGEQUEUE_ENCODING is {encoding!r}: set it to base64 or none, as host.json has it"
         )
-    claims = any(
-        name.upper().replace(":", "__").startswith("STORAGEQUEUE_CLAIMS__")
-        or name.upper() == "STORAGEQUEUE_CLAIMS"
-        for name, value in environment.items()
-        if value
-    )
     return StorageQueue(
         connection=resolve(environment, "STORAGEQUEUE", "queueServiceUri"),
         queues=_queues(environment, declared),
         encoded=encoding == "base64",
-        claims=resolve(environment, "STORAGEQUEUE_CLAIMS", "blobServiceUri") if claims else None,
-        claim_container=environment.get("STORAGEQUEUE_CLAIM_CONTAINER") or "event-claims",
     )
 
 

@@ -6,7 +6,6 @@ import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
@@ -24,15 +23,6 @@ _NAME = re.compile(r"[a-z0-9_.-]+")
 """A host as DNS has it: of any other, each library makes a name of its own, or an address."""
 
 
-class Mode(StrEnum):
-    """Where a CloudEvent's attributes are in a request."""
-
-    STRUCTURED = "structured"
-    """In the body, beside the data: the signature covers them."""
-    BINARY = "binary"
-    """In headers, which the signature does not cover; the body is the data alone."""
-
-
 @dataclass(frozen=True)
 class Webhook:
     """One receiver of events, and how it is treated."""
@@ -41,11 +31,8 @@ class Webhook:
     url: str
     secrets: Sequence[str] = field(repr=False)
     """Each request is signed with all of them, so that a receiver may have any: so they are changed without a gap."""
-    mode: Mode = Mode.STRUCTURED
     concurrency: int = 8
     """How many requests are under way at once; an aggregate has one at most."""
-    rate: int = 0
-    """The most requests a second; 0: as many as ``concurrency`` lets through."""
     request_seconds: int = 10
     """How long the receiver may take to answer."""
     private: bool = False
@@ -64,9 +51,7 @@ class Webhook:
         """See :data:`cosmos_outbox.settings.transports.Shown`."""
         return {
             "WEBHOOK_URL": self.destination,
-            "WEBHOOK_MODE": self.mode.value,
             "WEBHOOK_CONCURRENCY": self.concurrency,
-            "WEBHOOK_RATE": self.rate,
             "WEBHOOK_SECONDS": self.request_seconds,
             "WEBHOOK_PRIVATE": self.private,
         }
@@ -80,15 +65,10 @@ class Webhook:
 
 def load_webhook(environment: Mapping[str, str]) -> Webhook:
     """The receiver that the settings describe. Raises Misconfigured."""
-    mode = environment.get("WEBHOOK_MODE") or Mode.STRUCTURED
-    if mode not in set(Mode):
-        raise Misconfigured(f"WEBHOOK_MODE is {mode!r}: set it to structured or binary")
     target = Webhook(
         url=_checked_url(environment.get("WEBHOOK_URL", "")),
         secrets=_secrets(environment.get("WEBHOOK_SECRETS", "")),
-        mode=Mode(mode),
         concurrency=number(environment, "WEBHOOK_CONCURRENCY", default=8, lowest=1, highest=256),
-        rate=number(environment, "WEBHOOK_RATE", default=0, lowest=0, highest=10_000),
         request_seconds=number(environment, "WEBHOOK_SECONDS", default=10, lowest=1, highest=30),
         private=flag(environment, "WEBHOOK_PRIVATE"),
     )

@@ -17,10 +17,10 @@ _UNREADABLE = (ParseError, UnicodeDecodeError)
 SDK_ERRORS = (AzureError, OSError, TimeoutError, *_UNREADABLE)
 """What a call of the SDK can raise."""
 
-BLOB_IS_THERE = "BlobAlreadyExists"
-"""The service's word to whoever writes a blob only where there is none."""
+LARGEST_MESSAGE_BYTES = 64 * 1024
+"""Of a message as it is sent, encoded (https://learn.microsoft.com/rest/api/storageservices/put-message)."""
 
-TOO_LARGE = "the message is larger than a Storage queue takes, 64 KiB: set STORAGEQUEUE_CLAIMS"
+TOO_LARGE = f"the message is larger than the {LARGEST_MESSAGE_BYTES} bytes that a Storage queue takes"
 
 _NEVER = {
     "MessageTooLarge": TOO_LARGE,

@@ -18,7 +18,6 @@ from azure.storage.queue.aio import QueueClient
 from cosmos_outbox.inbox.deliveries import Collected, Keep, Receive
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.kernel.clock import monotonic
-from cosmos_outbox.storagequeue.claims import ClaimReader
 from cosmos_outbox.storagequeue.errors import SDK_ERRORS, error_code, reason
 from cosmos_outbox.storagequeue.message import arrived
 from cosmos_outbox.storagequeue.publisher import FOR_EVER
@@ -55,7 +54,6 @@ class Messages:
 
     queue: QueueClient
     poison: QueueClient
-    claims: ClaimReader
     hidden_seconds: float = HIDDEN_SECONDS
     most_deliveries: int = MOST_DELIVERIES
 
@@ -124,7 +122,7 @@ class Messages:
 
     async def _receive(self, message: QueueMessage, receive: Receive) -> None:
         found = arrived(message.content, message.id, self.subscription)
-        delivery = await self.claims.complete(found)
+        delivery = found.delivery
         with handling(self.subscription, delivery, found.correlation_id, STORAGEQUEUE):
             await receive(delivery)
 
@@ -221,31 +219,18 @@ class PoisonQueue:
 
     queue: QueueClient
     subscription: str
-    claims: ClaimReader
 
     async def collect(self, keep: Keep, *, seconds: float) -> Collected:
-        """Move what is there into records; receives nothing more after so many seconds. Raises StoreAway.
-
-        What lies in a claim that cannot be read holds up no other.
-        """
-        until, collected, waits = monotonic() + seconds, 0, None
+        """Move what is there into records; receives nothing more after so many seconds. Raises StoreAway."""
+        until, collected = monotonic() + seconds, 0
         try:
             while monotonic() < until:
                 messages = await _page(self.queue, MOST_AT_ONCE, HIDDEN_SECONDS)
-                if not messages and waits is not None:
-                    raise waits
                 if not messages:
                     return Collected(collected, emptied=await self._is_empty())
                 for message in messages:
                     found = arrived(message.content, message.id, self.subscription)
-                    try:
-                        delivery = await self.claims.complete(found)
-                    except StoreAway as error:
-                        if monotonic() >= until:  # away for all of them, and slow to say so
-                            raise
-                        waits = error
-                        continue
-                    await keep(delivery, "poison: it came too often")
+                    await keep(found.delivery, "poison: it came too often")
                     await _delete(self.queue, message, message.pop_receipt)
                     collected += 1
         except SDK_ERRORS as error:

@@ -8,7 +8,6 @@ rest of the page is not tried. A queue keeps no order and drops no duplicates, a
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from azure.storage.queue.aio import QueueClient, QueueServiceClient
 
@@ -17,12 +16,9 @@ from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Refused, Unknown
-from cosmos_outbox.storagequeue.errors import BLOB_IS_THERE, SDK_ERRORS, TOO_LARGE, error_code, verdict
-from cosmos_outbox.storagequeue.message import LARGEST_MESSAGE_BYTES, ClaimedData, MessageForm
+from cosmos_outbox.storagequeue.errors import LARGEST_MESSAGE_BYTES, SDK_ERRORS, error_code, verdict
+from cosmos_outbox.storagequeue.message import MessageForm
 from cosmos_outbox.telemetry import messaging
-
-if TYPE_CHECKING:
-    from azure.storage.blob.aio import ContainerClient
 
 FOR_EVER = -1
 """A message's time to live: without it a queue drops a message after seven days."""
@@ -48,7 +44,7 @@ class StorageQueuePublisher:
     See :class:`cosmos_outbox.outbox.publisher.Publisher`.
     """
 
-    def __init__(  # noqa: PLR0913 - its settings, by name
+    def __init__(
         self,
         client: QueueServiceClient,
         queues: Sequence[str],
@@ -56,22 +52,20 @@ class StorageQueuePublisher:
         service: CloudEvents,
         encoded: bool,
         senders: int,
-        claims: "ContainerClient | None" = None,
     ) -> None:
-        """``senders``: how many events are under way at once. ``claims``: None: larger events are refused."""
+        """``senders``: how many events are under way at once."""
         self._queues = [client.get_queue_client(name) for name in queues]
         self._form = MessageForm(service, encoded)
-        self._claims = claims
         self._senders = asyncio.Semaphore(senders)
 
     @property
     def guarantees(self) -> Guarantees:
-        """Neither order nor duplicates are seen to; the largest event has no limit where there are claims."""
+        """Neither order nor duplicates are seen to."""
         return Guarantees(
             ordered=False,
             deduplicates=False,
             mixes_aggregates=False,
-            largest_message_bytes=None if self._claims else LARGEST_MESSAGE_BYTES,
+            largest_message_bytes=LARGEST_MESSAGE_BYTES,
         )
 
     async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
@@ -96,32 +90,26 @@ class StorageQueuePublisher:
         if page.away is not None:
             return page.away
         try:
-            text, claim = self._message(event)
+            text = self._form.text(event)
         except Exception as error:  # noqa: BLE001 - what one event makes raise, it is that event's fault
             return Refused(0, f"no message can be made of it ({type(error).__name__})", shown_by_event=True)
         if len(text) > LARGEST_MESSAGE_BYTES:
-            return Refused(0, TOO_LARGE, shown_by_event=True)
+            return Refused(
+                0,
+                f"the message has {len(text)} bytes, and a Storage queue takes {LARGEST_MESSAGE_BYTES}",
+                shown_by_event=True,
+            )
         try:
             async with asyncio.timeout(page.until - monotonic()):
-                outcome = await self._send_to_queues(event, text, claim)
+                outcome = await self._send_to_queues(event, text)
         except TimeoutError:
             outcome = _LATE
         if isinstance(outcome, Unknown):
             page.give_up(outcome)
         return outcome
 
-    def _message(self, event: OutboxEvent) -> tuple[str, ClaimedData | None]:
-        text = self._form.text(event)
-        return (
-            (text, None)
-            if len(text) <= LARGEST_MESSAGE_BYTES or not self._claims
-            else self._form.claimed(event)
-        )
-
-    async def _send_to_queues(self, event: OutboxEvent, text: str, claim: ClaimedData | None) -> Outcome:
+    async def _send_to_queues(self, event: OutboxEvent, text: str) -> Outcome:
         """To all queues; the worst answer counts, and what may come right by itself before what never does."""
-        if claim is not None and (failed := await self._store(claim)) is not None:
-            return failed
         outcomes = await asyncio.gather(*(self._put(queue, event, text) for queue in self._queues))
         return next(
             (each for kind in (Unknown, Refused) for each in outcomes if isinstance(each, kind)), Accepted()
@@ -137,19 +125,3 @@ class StorageQueuePublisher:
                 return verdict(error, f"the queue {name} (STORAGEQUEUE_QUEUES)")
             attempt.accepted()
         return Accepted()
-
-    async def _store(self, claim: ClaimedData) -> Unknown | None:
-        """None: the blob is there, perhaps emptied (``erased-claim-stays``). No failure is the event's fault."""
-        assert self._claims is not None
-        try:
-            await self._claims.upload_blob(claim.name, claim.body, overwrite=False)
-        except SDK_ERRORS as error:
-            if error_code(error) == BLOB_IS_THERE:
-                return None
-            failed = verdict(
-                error, f"the blob container {self._claims.container_name} (STORAGEQUEUE_CLAIM_CONTAINER)"
-            )
-            return (
-                Unknown(0, failed.reason, Hindrance.BROKER_REFUSES) if isinstance(failed, Refused) else failed
-            )
-        return None

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 import aiohttp
 
-from cosmos_outbox.kernel.clock import monotonic, utc_now
+from cosmos_outbox.kernel.clock import monotonic, randomness, utc_now
 from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.hindrance import Hindrance
@@ -36,7 +36,6 @@ from cosmos_outbox.telemetry import messaging
 from cosmos_outbox.webhook import answers
 from cosmos_outbox.webhook.addresses import AddressRefused, check_literal
 from cosmos_outbox.webhook.answers import LONGEST_BODY, Meaning
-from cosmos_outbox.webhook.pace import Pace, growing
 from cosmos_outbox.webhook.request import Signed, id_of, request_of
 from cosmos_outbox.webhook.session import Unasked, open_session
 from cosmos_outbox.webhook.tries import ATTEMPTS, Tries
@@ -46,6 +45,11 @@ FAILING_ALIKE = 10
 
 _LONGEST_PAUSE = 5.0
 """Between two attempts in one page."""
+
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 300.0
+"""Between two requests that ask whether the target takes events again; it doubles."""
+
+_DOUBLINGS = 16
 
 _LATE = Unknown(0, "the receiver did not take the events in time", Hindrance.TOO_SLOW)
 _IMPOSSIBLE = "no request can be made of the event"
@@ -99,7 +103,8 @@ class WebhookPublisher:
         self._resolver = resolver
         self._tls = tls
         self._places = asyncio.Semaphore(target.concurrency)
-        self._pace = Pace(target.rate)
+        self._held_until = 0.0
+        """Until then the target asked to be left alone."""
         self._stopped: Unknown | None = None
         """Why nothing goes to the target, as far as this process knows."""
         self._stops = 0
@@ -151,7 +156,7 @@ class WebhookPublisher:
     async def _send(self, page: _Page, group: AggregateEvents) -> Outcome:
         for accepted, event in enumerate(group.events):
             try:
-                request = request_of(event, service=self._service, mode=self._target.mode)
+                request = request_of(event, service=self._service)
             except Exception as error:  # noqa: BLE001 - what one event makes raise, it is that event's fault
                 return Refused(accepted, f"{_IMPOSSIBLE} ({type(error).__name__})", shown_by_event=True)
             outcome = await self._send_event(page, event, request)
@@ -165,7 +170,6 @@ class WebhookPublisher:
                 self._stopped, self._stops = None, 0
             match answer.meaning:
                 case Meaning.ACCEPTED:
-                    self._pace.accepted()
                     self._tries.taken(request.id)
                     page.accepted = True
                     return Accepted()
@@ -178,7 +182,8 @@ class WebhookPublisher:
                     page.away = self._stop(answer.reason)
                     return page.away
                 case Meaning.BUSY:
-                    self._pace.busy(answer.retry_after)
+                    pause = _growing(1) if answer.retry_after is None else _spread(answer.retry_after)
+                    self._held_until = max(self._held_until, monotonic() + pause)
                 case Meaning.LATER:
                     failing = Failing(0, answer.reason, self._tries.others_taken(request.id))
                     failures = 0 if answer.unreachable else self._tries.failed(request.id)
@@ -209,9 +214,12 @@ class WebhookPublisher:
             async with asyncio.timeout(page.until - monotonic()), self._places:
                 if page.away is not None:
                     return page.away
-                if not await self._pace.turn(page.until):
-                    return replace(_LATE, reason="the receiver asks for a pause, or its rate is used up",
-                                   why=Hindrance.BROKER_THROTTLES)  # fmt: skip
+                while (pause := self._held_until - monotonic()) > 0:
+                    if self._held_until > page.until:
+                        return replace(
+                            _LATE, reason="the receiver asks for a pause", why=Hindrance.BROKER_THROTTLES
+                        )
+                    await asyncio.sleep(pause)
                 if self._stopped is not None and monotonic() < self._asked_again_at:
                     return self._stopped
                 posted, page.asked = monotonic(), True
@@ -268,7 +276,7 @@ class WebhookPublisher:
     def _stop(self, reason: str) -> Unknown:
         """Nothing goes to the target until a single request, after a pause that grows, is accepted."""
         self._stops += 1
-        self._asked_again_at = monotonic() + growing(self._stops)
+        self._asked_again_at = monotonic() + _growing(self._stops)
         self._stopped = Unknown(
             0,
             f"{reason}, so nothing is sent to {self._target.destination}: correct the receiver, WEBHOOK_URL or "
@@ -288,7 +296,18 @@ _SILENT = _Answer(Meaning.LATER, "the receiver does not answer in time")
 
 
 def _pause(answer: _Answer, failures: int) -> float:
-    return max(growing(failures, _LONGEST_PAUSE), answer.retry_after or 0.0)
+    return max(_growing(failures, _LONGEST_PAUSE), answer.retry_after or 0.0)
+
+
+def _growing(failures: int, longest: float = LONGEST_PAUSE_SECONDS) -> float:
+    """The pause after so many failures in a row (seconds): twice as long each time, and no two senders' alike."""
+    pause = FIRST_PAUSE_SECONDS * 2.0 ** min(max(0, failures - 1), _DOUBLINGS)
+    return min(pause, longest) * randomness().uniform(0.75, 1.25)
+
+
+def _spread(seconds: float) -> float:
+    """At least so long; several senders do not come back at once."""
+    return seconds + FIRST_PAUSE_SECONDS * randomness().random()
 
 
 def _of_error(error: Exception) -> _Answer:

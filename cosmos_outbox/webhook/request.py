@@ -1,7 +1,7 @@
-"""An event as a request: a CloudEvent 1.0 in either mode, signed with every secret, under the event's own id.
+"""An event as a request: a structured CloudEvent 1.0, signed with every secret, under the event's own id.
 
 The signature covers id, time and body (https://github.com/standard-webhooks/standard-webhooks). So whatever a receiver
-acts on has to be in the body: in binary mode its headers could be anybody's.
+acts on is in the body.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,13 +12,11 @@ from urllib.parse import quote
 
 from standardwebhooks import Webhook
 
-from cosmos_outbox.outbox.canonical import as_sent
 from cosmos_outbox.outbox.cloud_events import STRUCTURED, CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
-from cosmos_outbox.settings.webhook import Mode
 
-_PRINTABLE = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in '"%')
-"""What stands for itself in a header: CloudEvents 1.0, HTTP protocol binding, 3.1.3.2."""
+_PRINTABLE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
+"""What stands for itself in a header."""
 
 
 @dataclass(frozen=True)
@@ -41,27 +39,19 @@ class Signed:
         }
 
 
-def request_of(event: OutboxEvent, *, service: CloudEvents, mode: Mode) -> Signed:
+def request_of(event: OutboxEvent, *, service: CloudEvents) -> Signed:
     """The request of an event. Raises whatever its data make raise: then no request can be made of it.
 
     An event that is published once more has an id of its own, since a receiver would drop the event's.
     """
-    attributes = service.attributes(event)
-    headers = _trace(attributes)
-    if mode is Mode.STRUCTURED:
-        body = service.structured(event)
-        headers["content-type"] = STRUCTURED
-    else:
-        body = as_sent(dict(event.data))
-        headers["content-type"] = attributes.pop("datacontenttype")
-        headers |= {f"ce-{name}": quote(str(value), safe=_PRINTABLE) for name, value in attributes.items()}
-    return Signed(id_of(event), body, headers)
+    headers = {**_trace(service.attributes(event)), "content-type": STRUCTURED}
+    return Signed(id_of(event), service.structured(event), headers)
 
 
 def id_of(event: OutboxEvent) -> str:
     """The id of its request."""
     # Of what is not ASCII each server makes another text, and none of them would be the one that was signed.
-    return quote(event.message_id or event.id, safe=_PRINTABLE.replace(" ", ""))
+    return quote(event.message_id or event.id, safe=_PRINTABLE)
 
 
 def _trace(attributes: Mapping[str, Any]) -> dict[str, str]:

@@ -19,7 +19,6 @@ from cosmos_outbox.outbox.erasable import Erasable
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.wiring.service import Wired
-from cosmos_outbox.wiring.storagequeue import claim_erasers
 
 if TYPE_CHECKING:
     from cosmos_outbox.inbox.deliveries import Collected
@@ -45,7 +44,6 @@ def wire_eraser(wired: Wired, of: Erasable) -> Eraser:
         collect=places.collect,
         empty_read_model=places.empty,
         kept=of.kept,
-        claims=claim_erasers(settings.transport, outbox.resources),
     )
 
 

@@ -8,7 +8,6 @@ from cosmos_outbox.operations.leaving import WayOut
 from cosmos_outbox.operations.own_erasing import KeptBy, OwnEraser
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.wiring.outbox import Outbox
-from cosmos_outbox.wiring.storagequeue import claim_erasers
 from cosmos_outbox.wiring.subscription import Subscription
 
 
@@ -26,7 +25,6 @@ def wire_own_eraser(
         outbox.container(settings.cosmos_parked_container),
         outbox.transactions.times,
         [_kept_by(settings, outbox, kind, each) for kind, each in subscriptions],
-        claim_erasers(settings.transport, outbox.resources),
     )
 
 

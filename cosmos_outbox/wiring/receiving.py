@@ -2,14 +2,11 @@
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from cosmos_outbox.inbox.deliveries import Collected, Keep, Receive
 from cosmos_outbox.settings.transports import Transport
 from cosmos_outbox.telemetry.work import Work
-
-if TYPE_CHECKING:
-    from cosmos_outbox.storagequeue.claims import ClaimReader
 
 
 class DeadLettered(Protocol):
@@ -33,8 +30,6 @@ class Queues:
     dead_letters: DeadLettered
     sessions: Arriving
     """For a subscriber outside Functions, which has no trigger."""
-    claims: "ClaimReader | None" = None
-    """Where the data lies that was too large for a message; None: the transport has no such place."""
 
 
 class Received(Protocol):

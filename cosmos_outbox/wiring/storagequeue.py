@@ -1,21 +1,19 @@
 """What reaches the queues of a storage account for a service. The SDK is imported when it is first needed."""
 
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from cosmos_outbox.operations.dependencies import LOOK_SECONDS
-from cosmos_outbox.operations.leaving import ClaimedBodies
 from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.publisher import Publisher
 from cosmos_outbox.settings.connections import usable
 from cosmos_outbox.settings.credentials import credential_for
 from cosmos_outbox.settings.environment import Settings
-from cosmos_outbox.settings.transports import StorageQueue, Transport
+from cosmos_outbox.settings.transports import StorageQueue
 from cosmos_outbox.wiring.receiving import Queues
 
 if TYPE_CHECKING:
-    from cosmos_outbox.storagequeue.client import ContainerClient, Http, QueueServiceClient
+    from cosmos_outbox.storagequeue.client import Http, QueueServiceClient
 
 
 def publisher(
@@ -30,7 +28,7 @@ def publisher(
 
     return StorageQueuePublisher(
         _service(of, resources, http), of.queues, service=service, encoded=of.encoded,
-        senders=settings.relay_senders, claims=_claims(of, resources, http),
+        senders=settings.relay_senders,
     )  # fmt: skip
 
 
@@ -38,24 +36,14 @@ def queues(
     of: StorageQueue, resources: AsyncExitStack, subscription: str, http: "Http | None" = None
 ) -> Queues:
     """See :class:`cosmos_outbox.wiring.transports.TransportKind`: the subscription is the name of a queue."""
-    from cosmos_outbox.storagequeue.claims import ClaimReader  # noqa: PLC0415 - slow to import: see Subscriber.queues
-    from cosmos_outbox.storagequeue.messages import POISON, Messages, PoisonQueue  # noqa: PLC0415
+    from cosmos_outbox.storagequeue.messages import POISON, Messages, PoisonQueue  # noqa: PLC0415 - slow to import
 
-    service, claims = _service(of, resources, http), ClaimReader(_claims(of, resources, http))
+    service = _service(of, resources, http)
     queue, poison = (
         service.get_queue_client(subscription),
         service.get_queue_client(f"{subscription}{POISON}"),
     )
-    return Queues(PoisonQueue(poison, subscription, claims), Messages(queue, poison, claims), claims)
-
-
-def claim_erasers(of: Transport, resources: AsyncExitStack) -> Sequence[ClaimedBodies]:
-    """What erases the data of larger events, where the transport keeps any. Opens nothing."""
-    if not isinstance(of, StorageQueue) or (container := _claims(of, resources)) is None:
-        return ()
-    from cosmos_outbox.storagequeue.claims import ClaimEraser  # noqa: PLC0415 - slow to import
-
-    return [ClaimEraser(container)]
+    return Queues(PoisonQueue(poison, subscription), Messages(queue, poison))
 
 
 async def check(of: StorageQueue) -> float | None:
@@ -76,22 +64,6 @@ def _service(of: StorageQueue, resources: AsyncExitStack, http: "Http | None" = 
     credential = credential_for(of.connection)
     with usable("STORAGEQUEUE", "a storage account"):
         client = queue_service(of.connection, credential, http)
-    if credential:
-        resources.push_async_callback(credential.close)
-    resources.push_async_callback(client.close)
-    return client
-
-
-def _claims(
-    of: StorageQueue, resources: AsyncExitStack, http: "Http | None" = None
-) -> "ContainerClient | None":
-    from cosmos_outbox.storagequeue.client import claim_container  # noqa: PLC0415 - slow to import
-
-    if of.claims is None:
-        return None
-    credential = credential_for(of.claims)
-    with usable("STORAGEQUEUE_CLAIMS", "a storage account"):
-        client = claim_container(of.claims, credential, of.claim_container, http)
     if credential:
         resources.push_async_callback(credential.close)
     resources.push_async_callback(client.close)

@@ -59,7 +59,6 @@ resource blobOwner 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
 }
 
 output queueEndpoint string = account.properties.primaryEndpoints.queue
-output blobEndpoint string = account.properties.primaryEndpoints.blob
 output id string = account.id
 output name string = account.name
 output appPackageUrl string = '${account.properties.primaryEndpoints.blob}${appPackage.name}'

@@ -21,17 +21,13 @@ from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.erasing import Eraser
 from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState
-from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.event import DomainEvent, Timestamp
-from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.settings.names import Names
-from cosmos_outbox.storagequeue.message import MessageForm, arrived
 from cosmos_outbox.wiring.erasing import wire_eraser
 from cosmos_outbox.wiring.service import Service, Wired
 from devstack.testing import Service as Server
 from devstack.testing import eventually
 from tests.support.azure import database_of
-from tests.support.claimed import OneClaim
 from tests.support.contacts import ORIGIN
 
 GUEST, OTHER = "Quirina", "Otto"
@@ -156,16 +152,6 @@ async def receive(wired: Wired, visit: Visit, guest: str) -> None:
             await each.subscriber.receiver.receive(Delivery(name, f"{data['id']}-{number}", number, body, of))
 
 
-async def receive_emptied_claim(wired: Wired, visit: Visit) -> None:
-    """As a reader of claims hands it over."""
-    event = OutboxEvent(str(uuid4()), visit.key, "GuestChanged", 2, utc_now())
-    text, claimed = MessageForm(CloudEvents("/visits"), encoded=True).claimed(event)
-    for name, each in wired.subscriptions.items():
-        found = arrived(text, "m", name)
-        assert found.claim == claimed.name
-        await each.subscriber.receiver.receive(found.lost("its data was erased"))
-
-
 async def caught_up(wired: Wired) -> bool:
     status = await wired.outbox.observer.status()
     return bool(status.leases) and not any(lease.lag for lease in status.leases)
@@ -194,26 +180,15 @@ async def test_nothing_of_the_person_is_left_in_any_container(wired: Wired, data
         options=ProcessorOptions(poll_interval=0.05, acquire_interval=0.1, start=StartFrom.beginning()),
     ):  # fmt: skip
         await eventually(lambda: caught_up(wired))
-        claims = OneClaim()
-        eraser = replace(eraser_of(wired), claims=[claims])
-        steps = [step async for step in eraser.erase(gone.key, patience_seconds=20)]
+        steps = [step async for step in eraser_of(wired).erase(gone.key, patience_seconds=20)]
         again = [step async for step in eraser_of(wired).erase(gone.key, patience_seconds=20)]
 
     assert [text for text in await documents(database) if GUEST in text] == []
     assert "entries emptied" in steps
-    assert claims.emptied == [(gone.key, set(), {"VisitDeleted"})]
-    assert steps.index("1 claim(s) of messages emptied") < steps.index("entries emptied")
     assert "no entry to empty" in again
     await receive(wired, gone, GUEST)
     late = [text for text in await documents(database) if GUEST in text]
     assert late == [], "what comes late brings nothing back"
-    for visit in (gone, stays):
-        await receive_emptied_claim(wired, visit)
-    waiting = [text for text in await documents(database) if "was erased" in text]
-    assert len(waiting) == len(wired.subscriptions), (
-        "of the erased one a message without its data bothers nobody"
-    )
-    assert all(stays.aggregate_id in text for text in waiting)
     for each in LISTS:
         page = await wired.read_model(each).listing.page([], "guest", 10, None)
         assert [item.state.guest for item in page.items] == [OTHER]

@@ -26,7 +26,7 @@ from cosmos_outbox.outbox.publisher import (
     Unknown,
 )
 from cosmos_outbox.outbox.relay import Relay
-from cosmos_outbox.webhook import pace
+from cosmos_outbox.webhook import publisher as webhook_publisher
 from cosmos_outbox.webhook.publisher import WebhookPublisher
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.contract.test_parking import World, cosmos_lot, event, ids, notice
@@ -168,7 +168,7 @@ async def test_everything_that_fails_alike_waits_in_the_feed(world: World, fault
 
 @pytest.fixture
 async def receiver(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Receiver]:
-    monkeypatch.setattr(pace, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(webhook_publisher, "FIRST_PAUSE_SECONDS", 0.01)
     async with receiving() as one:
         yield one
 

@@ -1,13 +1,12 @@
 """Messages of a Storage queue are handled, renewed, given back and given up, over the real Azurite."""
 
 import asyncio
-import contextlib
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 import pytest
-from azure.storage.blob.aio import ContainerClient
 
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.inbox.reading import MessageReader
@@ -16,12 +15,10 @@ from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import Accepted, Refused
 from cosmos_outbox.storagequeue import messages
-from cosmos_outbox.storagequeue.claims import ClaimReader
-from cosmos_outbox.storagequeue.message import MessageForm
 from cosmos_outbox.storagequeue.messages import Messages, PoisonQueue
 from cosmos_outbox.storagequeue.publisher import StorageQueuePublisher
 from cosmos_outbox.telemetry.work import Work
-from devstack.testing import Service, eventually
+from devstack.testing import eventually
 from tests.contract.conftest import StorageQueueBroker
 from tests.support.publishing import event, publish
 
@@ -47,7 +44,6 @@ class Subscriber:
 @dataclass
 class Consumed:
     broker: StorageQueueBroker
-    claims: ClaimReader = field(default_factory=lambda: ClaimReader(None))
     hidden_seconds: float = 60.0
     most_deliveries: int = 20
 
@@ -55,15 +51,12 @@ class Consumed:
     def messages(self) -> Messages:
         queue = self.broker.client.get_queue_client
         return Messages(
-            queue(self.broker.queue), queue(f"{self.broker.queue}-poison"), self.claims, self.hidden_seconds,
-            self.most_deliveries,
+            queue(self.broker.queue), queue(f"{self.broker.queue}-poison"), self.hidden_seconds, self.most_deliveries,
         )  # fmt: skip
 
     @property
     def poison(self) -> PoisonQueue:
-        return PoisonQueue(
-            self.broker.client.get_queue_client(f"{self.broker.queue}-poison"), "s", self.claims
-        )
+        return PoisonQueue(self.broker.client.get_queue_client(f"{self.broker.queue}-poison"), "s")
 
     async def left(self, *, poison: bool = False) -> int:
         """Hidden ones too."""
@@ -203,53 +196,29 @@ async def test_a_message_that_came_too_often_is_collected_from_the_poison_queue(
     assert (read.id, read.sequence, read.source) == ("a-1", 1, "/test")
 
 
-async def test_what_is_no_event_can_be_told_and_what_is_larger_lies_in_a_claim(
-    consumed: Consumed, storage_server: Service
-) -> None:
+async def test_what_is_no_event_is_received_as_such(consumed: Consumed) -> None:
     await consumed.messages.queue.send_message("bm90IGFuIGV2ZW50")  # "not an event"
     nested = "[" * 20_000 + "]" * 20_000
     await consumed.messages.queue.send_message(f'{{"specversion":"1.0","id":"1","data":{nested}}}')
-    text = "ü<&>" * 40_000
-    async with ContainerClient.from_connection_string(
-        storage_server.connection_string, "event-claims"
-    ) as container:
-        with contextlib.suppress(Exception):
-            await container.create_container()
-        for encoded, contact in ((True, "a"), (False, "b")):
-            publisher = StorageQueuePublisher(
-                consumed.broker.client, [consumed.broker.queue], service=SERVICE, encoded=encoded,
-                senders=6, claims=container,
-            )  # fmt: skip
-            events = [whole(contact, 1, text), whole(contact, 2, "ü<&>")]
-            assert await publish(publisher, events) == [Accepted()]
-        consumed.claims = ClaimReader(container)
-        got: dict[str, Delivery] = {}
-        subscriber = Subscriber(lambda each: got.update({each.message_id: each}))
-        async with consumed.serving(subscriber) as work:
-            await until(lambda: work.received == 6)
+    text = "ü<&>" * 500
+    for encoded, contact in ((True, "a"), (False, "b")):
+        publisher = StorageQueuePublisher(
+            consumed.broker.client, [consumed.broker.queue], service=SERVICE, encoded=encoded, senders=6
+        )
+        assert await publish(publisher, [whole(contact, 1, text)]) == [Accepted()]
+    got: dict[str, Delivery] = {}
+    subscriber = Subscriber(lambda each: got.update({each.message_id: each}))
+    async with consumed.serving(subscriber) as work:
+        await until(lambda: work.received == 4)
     for contact in ("a", "b"):
-        for sequence, wanted in ((1, text), (2, "ü<&>")):
-            read = READER.read(got.pop(f"{contact}-{sequence}"))
-            assert read is not None
-            assert (read.aggregate.id, read.sequence, read.data["text"]) == (contact, sequence, wanted)
+        read = READER.read(got.pop(f"{contact}-1"))
+        assert read is not None
+        assert (read.aggregate.id, read.sequence, read.data["text"]) == (contact, 1, text)
     assert [each.properties for each in got.values()] == [{"unreadable": "it is no JSON of CloudEvents"}] * 2
 
 
-async def test_a_claim_that_cannot_be_read_holds_up_no_other_poison_message(consumed: Consumed) -> None:
-    form, kept = MessageForm(SERVICE, encoded=True), list[str]()
-    for text in (form.claimed(whole("a", 1))[0], form.text(whole("b", 1))):
-        await consumed.poison.queue.send_message(text)
-
-    async def keep(delivery: Delivery, _: str) -> None:
-        kept.append(delivery.message_id)
-
-    with pytest.raises(StoreAway, match="STORAGEQUEUE_CLAIMS"):
-        await consumed.poison.collect(keep, seconds=10)
-    assert (kept, await consumed.left(poison=True)) == (["b-1"], 1)
-
-
-async def test_without_claims_a_larger_event_is_refused_and_says_what_to_set(consumed: Consumed) -> None:
+async def test_a_larger_event_is_refused_with_its_size_and_the_limit(consumed: Consumed) -> None:
     [outcome] = await publish(consumed.broker.publisher, [event("a", 1, "x" * 49_000), event("a", 2)])
     assert isinstance(outcome, Refused)
     assert outcome.shown_by_event
-    assert "set STORAGEQUEUE_CLAIMS" in outcome.reason
+    assert re.fullmatch(r"the message has \d{5} bytes, and a Storage queue takes 65536", outcome.reason)

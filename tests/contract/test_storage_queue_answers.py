@@ -13,7 +13,6 @@ from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.publisher import Outcome, Refused, Unknown
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.inspection import CannotCheck, Denied, UnusableConnection
-from cosmos_outbox.storagequeue.claims import ClaimReader
 from cosmos_outbox.storagequeue.client import queue_service
 from cosmos_outbox.storagequeue.inspection import look, messages_in
 from cosmos_outbox.storagequeue.messages import Messages
@@ -167,9 +166,7 @@ async def test_what_no_storage_account_answers_makes_events_and_messages_wait(
         async with queue_service(account, None) as client:
             stop, work = asyncio.Event(), Work()
             queue, poison = client.get_queue_client("q"), client.get_queue_client("q-poison")
-            serves = asyncio.create_task(
-                Messages(queue, poison, ClaimReader(None)).serve(_nobody, stop, work, slots=2)
-            )
+            serves = asyncio.create_task(Messages(queue, poison).serve(_nobody, stop, work, slots=2))
             await eventually(lambda: work.waiting_for or serves.done())
             stop.set()
             await serves

@@ -16,7 +16,7 @@ from cosmos_outbox.outbox.errors import NotDelivered
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.refused_alike import RefusedAlike
 from cosmos_outbox.outbox.relay import Relay
-from cosmos_outbox.webhook import pace
+from cosmos_outbox.webhook import publisher as webhook_publisher
 from cosmos_outbox.webhook.publisher import WebhookPublisher
 from devstack.testing import eventually
 from examples.receiver.app import STRUCTURED, event_of
@@ -80,7 +80,7 @@ class Time:
 async def test_each_event_is_applied_once_and_in_order(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pace, "FIRST_PAUSE_SECONDS", 0.005)
+    monkeypatch.setattr(webhook_publisher, "FIRST_PAUSE_SECONDS", 0.005)
     inbox = Inbox(tmp_path / "receiver.db", nothing_is_given_up)
     luck, late = random.Random(seed), set[asyncio.Task[None]]()
     clock, lot = Time(), FakeParkingLot()

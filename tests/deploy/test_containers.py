@@ -155,25 +155,15 @@ def test_over_storage_queues_the_settings_are_read_as_those_of_queues(*, host: b
     made = contact_service.settings(found).transport
     assert isinstance(made, StorageQueue)
     assert made.queues == ("contact-directory",)
-    assert made.claims is not None
     assert made.connection.client_id == "made-up-STORAGEQUEUE__clientId"
-    assert made.claims.client_id == "made-up-STORAGEQUEUE_CLAIMS__clientId"
-    given = MAIN.declaration("module", "storageQueues").properties()
-    [claims] = MAIN.declaration("var", given["claimContainerName"]).words()
-    assert made.claim_container == claims == StorageQueue(made.connection, ()).claim_container
     assert not [name for name in found if name.startswith("AzureWebJobs") and not host]
 
 
-def test_each_queue_has_its_poison_queue_and_what_is_too_large_a_life_that_ends() -> None:
+def test_each_queue_has_its_poison_queue() -> None:
     module = bicep.read("modules/storagequeues.bicep")
     assert module.declaration("resource", "queues").properties()["name"] == "name"
     assert module.declaration("resource", "poisonQueues").properties()["name"] == f"${{name}}{POISON}"
     assert "names: {" in module.text
-    rule = module.declaration("resource", "lifecycle").properties()
-    assert rule["daysAfterModificationGreaterThan"] == "claimDays"
-    assert rule["prefixMatch"] == "['${claimContainerName}/']"
-    days = MAIN.declaration("module", "storageQueues").properties()["claimDays"]
-    assert days == "1 + 2 * eventTtlSeconds / 86400"
 
 
 def test_a_queue_of_service_bus_takes_the_place_of_topic_and_subscription() -> None:

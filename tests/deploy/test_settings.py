@@ -32,15 +32,11 @@ OTHER_TRANSPORTS = {
     "STORAGEQUEUE_QUEUES",
     "STORAGEQUEUE_ENCODING",
 } | {
-    "STORAGEQUEUE_CLAIMS",
     "WEBHOOK_URL",
     "WEBHOOK_SECRETS",
-    "WEBHOOK_MODE",
     "WEBHOOK_CONCURRENCY",
-    "WEBHOOK_RATE",
     "WEBHOOK_SECONDS",
     "WEBHOOK_PRIVATE",
-    "STORAGEQUEUE_CLAIM_CONTAINER",
 }
 """The app is deployed with a topic of Service Bus, and needs the settings of nothing else."""
 BY_THE_PLATFORM = {"WEBSITE_AUTH_ENABLED"}

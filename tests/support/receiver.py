@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
-from cosmos_outbox.settings.webhook import Mode, Webhook
+from cosmos_outbox.settings.webhook import Webhook
 
 SECRET = "whsec_" + base64.b64encode(b"a secret of a test, 32 bytes lon").decode()
 OTHER_SECRET = "whsec_" + base64.b64encode(os.urandom(32)).decode()
@@ -58,7 +58,7 @@ class Receiver:
         return [each.id for each in self.got]
 
     def target(self, **changes: object) -> Webhook:
-        target = Webhook(self.url, [SECRET], mode=Mode.STRUCTURED, request_seconds=2)
+        target = Webhook(self.url, [SECRET], request_seconds=2)
         return replace(target, **changes)  # type: ignore[arg-type]  # by the names of the fields
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -61,10 +61,6 @@ def test_the_setting_beats_the_declaration(bookings: Service) -> None:
         ({"STORAGEQUEUE_QUEUES": "A_B"}, "'A_B' can be no queue"),
         ({"STORAGEQUEUE_QUEUES": "a--b"}, "'a--b' can be no queue"),
         ({"STORAGEQUEUE_ENCODING": "utf8"}, "STORAGEQUEUE_ENCODING is 'utf8': set it to base64 or none"),
-        (
-            {"STORAGEQUEUE_CLAIMS__credential": "managedidentity"},
-            "STORAGEQUEUE_CLAIMS__blobServiceUri is not",
-        ),
     ],
 )
 def test_a_wrong_setting_is_named(bookings: Service, settings: dict[str, str], words: str) -> None:

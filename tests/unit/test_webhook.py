@@ -54,10 +54,8 @@ def test_this_machine_may_be_asked_by_http(url: str) -> None:
         ({"SECRETS": "whsec_c2hvcnQ="}, "secret 1"),
         ({"SECRETS": f"{SECRET} {SECRET.removeprefix('whsec_')}"}, "secret 2"),
         ({"SECRETS": "whsec_???"}, "secret 1"),
-        ({"MODE": "batch"}, "WEBHOOK_MODE"),
         ({"CONCURRENCY": "0"}, "WEBHOOK_CONCURRENCY"),
         ({"SECONDS": "31"}, "WEBHOOK_SECONDS"),
-        ({"RATE": "-1"}, "WEBHOOK_RATE"),
         ({"PRIVATE": "yes"}, "WEBHOOK_PRIVATE"),
     ],
 )

@@ -21,7 +21,7 @@ from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Publisher
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from cosmos_outbox.settings.connections import Connection
-from cosmos_outbox.settings.webhook import Mode, Webhook
+from cosmos_outbox.settings.webhook import Webhook
 from cosmos_outbox.storagequeue.client import queue_service
 from cosmos_outbox.storagequeue.publisher import StorageQueuePublisher
 from cosmos_outbox.webhook.publisher import WebhookPublisher
@@ -151,9 +151,7 @@ async def _webhook() -> AsyncIterator[Sides]:
         async def send(documents: Sequence[dict[str, Any]]) -> None:
             await _side_by_side(documents, post)
 
-        target = Webhook(
-            receiver.url, [SECRET], mode=Mode.STRUCTURED, request_seconds=30, concurrency=UNDER_WAY
-        )
+        target = Webhook(receiver.url, [SECRET], request_seconds=30, concurrency=UNDER_WAY)
         publisher = WebhookPublisher(target, service=_SERVICE)
         yield publisher, send
         await publisher.close()

@@ -7,11 +7,10 @@ from uuid import uuid4
 
 import pytest
 from azure.core.exceptions import AzureError, HttpResponseError
-from azure.storage.blob.aio import ContainerClient
 from azure.storage.queue.aio import QueueClient, QueueServiceClient
 
 from cosmos_outbox.settings.connections import Connection
-from cosmos_outbox.storagequeue.client import claim_container, queue_service
+from cosmos_outbox.storagequeue.client import queue_service
 from cosmos_outbox.storagequeue.errors import error_code
 from devstack.testing import Service
 from outbox_simulation.engine.befalls import Befalls
@@ -97,26 +96,10 @@ STORIES: dict[Story, list[object]] = {
 }  # fmt: skip
 
 
-async def blobs(container: ContainerClient) -> list[object]:
-    await container.upload_blob("a/1.json", b"first", overwrite=False)
-    twice = await _code(container.upload_blob("a/1.json", b"second", overwrite=False))
-    first = await (await container.download_blob("a/1.json")).readall()
-    await container.upload_blob("a/1.json", b"", overwrite=True)
-    emptied = await (await container.download_blob("a/1.json")).readall()
-    return [twice, first, emptied, await _code(container.download_blob("a/2.json"))]
-
-
-BLOBS = ["409 BlobAlreadyExists", b"first", b"", "404 BlobNotFound"]
-
-
 @asynccontextmanager
-async def in_memory(queues: StorageQueues) -> AsyncIterator[tuple[QueueServiceClient, ContainerClient]]:
-    connection = Connection(connection_string=CONNECTION)
-    async with (
-        queue_service(connection, None, queues.http) as service,
-        claim_container(connection, None, "claims", queues.http) as claims,
-    ):
-        yield service, claims
+async def in_memory(queues: StorageQueues) -> AsyncIterator[QueueServiceClient]:
+    async with queue_service(Connection(connection_string=CONNECTION), None, queues.http) as service:
+        yield service
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
@@ -125,21 +108,10 @@ def test_queues_in_memory_answer_as_the_service_does(story: Story) -> None:
     queues = StorageQueues("directory")
 
     async def told() -> list[object]:
-        async with in_memory(queues) as (service, _):
+        async with in_memory(queues) as service:
             return await story(service.get_queue_client("other"))
 
     assert Loop(None).run(told()) == STORIES[story]
-
-
-def test_blobs_in_memory_answer_as_the_service_does() -> None:
-
-    queues = StorageQueues("directory")
-
-    async def told() -> list[object]:
-        async with in_memory(queues) as (_, claims):
-            return await blobs(claims)
-
-    assert Loop(None).run(told()) == BLOBS
 
 
 @pytest.mark.parametrize(("refused", "arrives"), [({"e1"}, False), ({"e2"}, True)])
@@ -150,7 +122,7 @@ def test_a_copy_that_comes_late_is_refused_as_what_was_sent_again_in_its_place(
     queues = StorageQueues("directory", befalls=Befalls(cut=1.0))
 
     async def told() -> list[object]:
-        async with in_memory(queues) as (service, _):
+        async with in_memory(queues) as service:
             queue = service.get_queue_client("directory")
             with pytest.raises(AzureError):
                 await queue.send_message(
@@ -170,9 +142,6 @@ async def test_azurite_answers_the_same(storage_server: Service) -> None:
         for story, wanted in STORIES.items():
             queue = await service.create_queue(f"q-{uuid4().hex}")
             assert await story(queue) == wanted, story.__name__
-    async with claim_container(connection, None, f"c-{uuid4().hex}") as container:
-        await container.create_container()
-        assert await blobs(container) == BLOBS
 
 
 FIRST = 4

@@ -191,7 +191,6 @@ class SimulationPlan:
             "SERVICEBUS_SESSIONS": chance.choice(_SESSIONS),
             "WEBHOOK_SECONDS": chance.choice(["1", "4", "10"]),
             "WEBHOOK_CONCURRENCY": chance.choice(["1", "8"]),
-            "WEBHOOK_RATE": chance.choice(["0", "0", "50"]),
         }
 
     @property

@@ -26,10 +26,7 @@ from outbox_simulation.engine.storage_queues import StorageQueues
 
 SETTINGS: Mapping[Name, Mapping[str, str]] = {
     "servicebus": {"SERVICEBUS": amqp_bus.CONNECTION},
-    "storagequeue": {
-        "STORAGEQUEUE": storage_queues.CONNECTION,
-        "STORAGEQUEUE_CLAIMS": storage_queues.CONNECTION,
-    },
+    "storagequeue": {"STORAGEQUEUE": storage_queues.CONNECTION},
     "webhook": {"WEBHOOK_URL": posts.URL, "WEBHOOK_SECRETS": posts.SECRET},
 }
 """Of each transport that there is a double of."""
@@ -103,8 +100,6 @@ def _from_queues(
 
 def import_all() -> None:
     """What is imported late in a process is imported before the run: it opens files, and takes time."""
-    import azure.storage.blob.aio  # noqa: F401, PLC0415
-
     from cosmos_outbox.servicebus import dead_letters, publisher, sessions  # noqa: F401, PLC0415
     from cosmos_outbox.storagequeue import messages  # noqa: F401, PLC0415
     from cosmos_outbox.webhook import publisher as webhooks  # noqa: F401, PLC0415

@@ -1,4 +1,4 @@
-"""A storage account as the service has it: queues whose messages are hidden and come back, and blobs that are claimed.
+"""A storage account as the service has it: queues whose messages are hidden and come back.
 
 Nothing here waits or fails by chance: whoever asks brings the time, and what befalls a request is in
 :mod:`outbox_simulation.engine.storage_queues`. A message that was got is hidden, not gone; who holds its newest
@@ -104,26 +104,12 @@ class StorageQueueInMemory:
 
 
 class StorageAccount:
-    """The queues and the blobs of one account. It makes a queue when it is first named, as a deployment has done."""
+    """The queues of one account. It makes a queue when it is first named, as a deployment has done."""
 
     def __init__(self) -> None:
         self.queues: dict[str, StorageQueueInMemory] = {}
-        self.blobs: dict[str, bytes] = {}
-        """By container and name, with a slash between them."""
         self._numbers = count(1)
 
     def queue(self, name: str) -> StorageQueueInMemory:
         """By its name."""
         return self.queues.setdefault(name, StorageQueueInMemory(name, lambda: f"n{next(self._numbers)}"))
-
-    def store(self, name: str, body: bytes, *, anew: bool) -> None:
-        """``anew``: over what may be there. Raises Answers."""
-        if name in self.blobs and not anew:
-            raise Answers(409, "BlobAlreadyExists")
-        self.blobs[name] = body
-
-    def read(self, name: str) -> bytes:
-        """Raises Answers."""
-        if name not in self.blobs:
-            raise Answers(404, "BlobNotFound")
-        return self.blobs[name]

@@ -9,7 +9,7 @@ taken by somebody else, or lies in the poison queue.
 import asyncio
 import base64
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 import aiohttp
@@ -27,13 +27,13 @@ from outbox_simulation.engine.http import (
     no_connection,
 )
 from outbox_simulation.engine.storage_account import FOR_EVER, HeldMessage, StorageAccount
-from outbox_simulation.engine.storage_rest import failure, is_of_blobs, queue_of, serve, text_of
+from outbox_simulation.engine.storage_rest import failure, queue_of, serve, text_of
 from outbox_simulation.judging.language import NOTICE
 
 if TYPE_CHECKING:
     from azure.core.pipeline.transport import AsyncHttpTransport
 
-PACKAGES = ("azure.storage.queue", "azure.storage.blob")
+PACKAGES = ("azure.storage.queue",)
 CONNECTION = "DefaultEndpointsProtocol=https;AccountName=x;AccountKey=a2V5;EndpointSuffix=storage.invalid"
 POISON = "-poison"
 
@@ -120,7 +120,7 @@ class StorageQueues(Befallen):
 
     def _carry_out(self, request: SentRequest) -> StoreResponse:
         name = queue_of(request)
-        if is_of_blobs(request) or name.removesuffix(POISON) not in self.queues:
+        if name.removesuffix(POISON) not in self.queues:
             return self._serve(request)
         queue, text = self.account.queue(name), text_of(request)
         if text is not None:
@@ -204,12 +204,6 @@ class StorageQueues(Befallen):
     def _sent(self, text: str) -> Sent:
         """A message as a subscriber gets it. A queue has no sessions: the aggregate stands for one."""
         document = json.loads(text if text.startswith("{") else base64.b64decode(text))
-        body = json.dumps(document["data"]).encode() if "data" in document else self._claimed(document)
+        body = json.dumps(document["data"]).encode()
         aggregate = str(document["subject"])
         return Sent(Message(body, {}, str(document.get("messageid") or document["id"])), aggregate, aggregate)
-
-    def _claimed(self, document: dict[str, Any]) -> bytes:
-        found: Sequence[bytes] = [
-            body for name, body in self.account.blobs.items() if name.endswith(f"/{document['dataref']}")
-        ]
-        return found[0] if found else b"{}"  # its subscriber cannot read it either

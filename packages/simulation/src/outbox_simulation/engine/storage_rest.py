@@ -1,6 +1,6 @@
 """The storage service's REST, as far as the SDKs call it here: a request becomes a call of the account, and its answer.
 
-(https://learn.microsoft.com/rest/api/storageservices/queue-service-rest-api, and of blobs beside it.)
+(https://learn.microsoft.com/rest/api/storageservices/queue-service-rest-api)
 """
 
 import xml.etree.ElementTree as ET
@@ -29,11 +29,6 @@ _NEVER = 2**31
 """Seconds until a message expires that does not, as it is told."""
 
 
-def is_of_blobs(request: SentRequest) -> bool:
-    """Whether it goes to the blobs, else to the queues."""
-    return ".blob." in request.host
-
-
 def queue_of(request: SentRequest) -> str:
     """The queue that it is about."""
     return request.path.split("/")[1]
@@ -41,7 +36,7 @@ def queue_of(request: SentRequest) -> str:
 
 def text_of(request: SentRequest) -> str | None:
     """The text that is to be put into a queue; None: the request puts none."""
-    if request.method != "POST" or is_of_blobs(request):
+    if request.method != "POST":
         return None
     return ET.fromstring(request.body).findtext("MessageText") or ""  # noqa: S314 - of our own SDK
 
@@ -51,11 +46,7 @@ def serve(
 ) -> StoreResponse:
     """Carry it out."""
     try:
-        return (
-            _blob(account, request)
-            if is_of_blobs(request)
-            else _queue(account.queue(queue_of(request)), request, now, wall, order)
-        )
+        return _queue(account.queue(queue_of(request)), request, now, wall, order)
     except Answers as error:
         return failure(error.status, error.code)
 
@@ -99,26 +90,6 @@ def _queue(
             raise NotImplementedError(f"{request.method} {request.path} {dict(query)} of a queue")
 
 
-def _blob(account: StorageAccount, request: SentRequest) -> StoreResponse:
-    name, told = unquote(request.path).lstrip("/"), {"ETag": '"1"', "Last-Modified": _FIRST}
-    match request.method:
-        case "PUT":
-            account.store(name, request.body, anew=request.headers.get("If-None-Match") != "*")
-            return _answer(201, "", told)
-        case "GET":
-            body = account.read(name)
-            asked = request.headers.get("x-ms-range") or request.headers.get("Range")
-            if asked and not body:
-                raise Answers(416, "InvalidRange")
-            told |= {"Content-Length": str(len(body)), "x-ms-blob-type": "BlockBlob"}
-            if asked:
-                told["Content-Range"] = f"bytes 0-{len(body) - 1}/{len(body)}"
-            told["Content-Type"] = "application/octet-stream"
-            return StoreResponse(206 if asked else 200, CIMultiDict(told), body)
-        case _:
-            raise NotImplementedError(f"{request.method} {request.path} of a blob")
-
-
 _FIRST = "Thu, 01 Jan 2026 00:00:00 GMT"
 
 
@@ -154,4 +125,4 @@ def _date(at: datetime) -> str:
     return format_datetime(at, usegmt=True)
 
 
-__all__ = ["FOR_EVER", "failure", "is_of_blobs", "queue_of", "serve", "text_of"]
+__all__ = ["FOR_EVER", "failure", "queue_of", "serve", "text_of"]
