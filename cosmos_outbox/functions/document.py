@@ -1,8 +1,8 @@
 """The document of a function app is made of its functions: paths, methods, keys and texts are theirs.
 
-What the calls on resources take and give follows from the declarations, what operators' calls do from a table, and what
-a call that is written by hand does from what ``functions.answering`` is told, and from its docstring: ``GET
-/board?city=&pageSize=: the board``.
+What the calls on resources take and give follows from the declarations, and what a call that is written by hand does
+from what ``functions.answering`` is told, and from its docstring: ``GET /board?city=&pageSize=: the board``. Operators'
+calls are not in it.
 """
 
 import re
@@ -13,7 +13,6 @@ from typing import Any
 import azure.functions as func
 
 from cosmos_outbox.functions.edge.http_functions import ByHand
-from cosmos_outbox.functions.operator import described as operators
 from cosmos_outbox.http import openapi
 from cosmos_outbox.http.calls import Call
 from cosmos_outbox.http.components import Components, SchemaForm
@@ -21,17 +20,14 @@ from cosmos_outbox.http.documents import ROUTES
 from cosmos_outbox.http.openapi import ToldCall
 from cosmos_outbox.http.parameters import parameter
 from cosmos_outbox.http.request import PAGE
-from cosmos_outbox.operations.views.names import PathNames
 
 _DOCSTRING = re.compile(
     r"(?P<method>[A-Z]+) /(?P<path>[^?:\s]+)(?:\?(?P<query>\S*))?(?: \{.*?\})?: (?P<summary>.+)", re.DOTALL
 )
 _KEYS: Mapping[str, list[dict[str, list[str]]]] = {
-    "function": [{"functionKey": []}], "admin": [{"adminKey": []}], "anonymous": []
+    "function": [{"functionKey": []}], "anonymous": []
 }  # fmt: skip
-
-
-_OPERATORS = "operators"
+_OPEN_TO_OPERATORS = {"health", "operations"}
 
 
 @dataclass(frozen=True)
@@ -72,37 +68,36 @@ def document(
     title: str,
     functions: Sequence[func.Function],
     calls: Sequence[Call],
-    names: Sequence[PathNames],
     base: str,
 ) -> dict[str, Any]:
-    """The whole document; ``calls`` are those on resources, ``names`` what operators call the aggregates."""
+    """The whole document; ``calls`` are those on resources."""
     components, by_name = openapi.with_problems(), {call.name: call for call in calls}
     operations = []
     for route in routes(functions):
+        if route.level == "admin" or route.path in _OPEN_TO_OPERATORS:
+            continue
         call = by_name.get(route.name)
-        told = openapi.described(call, components) if call else _told(route, names, components)
+        told = openapi.described(call, components) if call else _told(route, components)
         operations.append(ToldCall(route.name, route.method, route.path, told, _KEYS.get(route.level, [])))
     found = openapi.document(title, operations, components, base=base)
     tags = dict.fromkeys(tag for each in operations for tag in each.told["tags"])
-    # The order in which a page shows them: the service's own calls first.
-    found["tags"] = [{"name": tag} for tag in sorted(tags, key=lambda tag: tag == _OPERATORS)]
+    found["tags"] = [{"name": tag} for tag in tags]
     found["components"]["securitySchemes"] = {
-        "functionKey": _key("A function key; a local stack asks for none, unless told to."),
-        "adminKey": _key("The admin (master) key."),
+        "functionKey": {
+            "type": "apiKey",
+            "in": "header",
+            "name": "x-functions-key",
+            "description": "A function key; a local stack asks for none, unless told to.",
+        }
     }
     return found
 
 
-def _told(route: Route, names: Sequence[PathNames], components: Components) -> dict[str, Any]:
+def _told(route: Route, components: Components) -> dict[str, Any]:
     head: dict[str, Any] = {
         "summary": (route.summary[0].upper() + route.summary[1:]).rstrip("."),
         "description": f"{route.method} /{route.path}: {route.summary.rstrip('.')}.",
     }
-    operators_call = operators.described(route.name, names, components)
-    if operators_call is not None:
-        own = operators.parameters(route.path, route.query, names)
-        parameters = [*own, *operators_call.pop("parameters", ())]
-        return head | {"tags": [_OPERATORS], "parameters": parameters} | operators_call
     by_hand = route.by_hand or ByHand()
     in_path = [parameter(name, place="path") for name in re.findall(r"\{(\w+)\}", route.path)]
     schemas: Mapping[str, Any] = {}
@@ -118,7 +113,3 @@ def _told(route: Route, names: Sequence[PathNames], components: Components) -> d
         answer["content"] = {"application/json": content}
     responses = {"200": answer, **{str(status): {} for status in (*by_hand.problems, 429, 503)}}
     return head | {"tags": [route.path.partition("/")[0]], "parameters": parameters, "responses": responses}
-
-
-def _key(description: str) -> dict[str, str]:
-    return {"type": "apiKey", "in": "header", "name": "x-functions-key", "description": description}

@@ -128,7 +128,7 @@ def app(service: AnyService, *, resources: Sequence[Resource[Any, Any]] = ()) ->
         return problems.kinds([*own, *STATUS_OF])
 
     def told(base: str) -> Mapping[str, Any]:
-        return document(service.name.capitalize(), made.get_functions(), on_resources, names, base)
+        return document(service.name.capitalize(), made.get_functions(), on_resources, base)
 
     made.register_functions(resource_functions(document_calls(told, kinds), func.AuthLevel.ANONYMOUS))
 

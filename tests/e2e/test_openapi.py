@@ -13,7 +13,6 @@ from tests.support.contacts import DETAILS_JSON
 from tests.support.openapi import document, untold
 
 NOBODY = str(uuid4())
-RECORD = "0" * 32
 
 
 class Caller:
@@ -83,31 +82,6 @@ async def test_every_call_is_answered_as_the_document_tells(
         await call(f"DELETE {contact}", 204, mine, headers={"Idempotency-Key": "deletes"})
     await call(f"DELETE {contact}", 404, mine)
     await call(f"POST {contacts}", 410, json=DETAILS_JSON, headers=key)
-
-    for name in (
-        "health",
-        "operations",
-        "dependencies",
-        "instance",
-        "relay",
-        "subscriber",
-        "parked",
-        "set-aside",
-    ):
-        await call(f"GET /api/{name}", 200)
-    page = await call("GET /api/operations", 200)
-    await call("GET /api/operations", 304, headers={"If-None-Match": page["ETag"]})
-    await call("GET /api/parked", 400, query="?state=gone")
-    await call("GET /api/events/{path}/{id}", 200, mine | {"path": "contacts"})
-    await call("GET /api/events/{path}/{id}", 404, {"path": "orders", "id": "1"})
-    record = {"id": RECORD}
-    for kind in ("parked", "set-aside"):
-        await call(f"GET /api/{kind}/{{id}}", 404, record)
-        await call(f"POST /api/{kind}/{{id}}/discard", 404, record, json={"reason": "a test"})
-        await call(f"POST /api/{kind}/{{id}}/discard", 400, record, json={})
-    await call("POST /api/set-aside/{id}/apply", 404, record)
-    await call("POST /api/parked/{path}/{id}/replay", 404, {"path": "contacts", "id": NOBODY})
-    await call("POST /api/dead-letters/collect", 200)
 
     assert call.wrong == []
     told = {f"{method.upper()} {path}" for path, methods in document()["paths"].items() for method in methods}

@@ -24,14 +24,15 @@ def document() -> dict[str, Any]:
 
 
 def takes(operation_id: str) -> set[str]:
-    """The headers that a call takes."""
-    [found] = [
-        call
+    """The headers that a call takes; of a call that is not in the document none is known."""
+    return {
+        each["name"]
         for calls in document()["paths"].values()
         for call in calls.values()
         if call["operationId"] == operation_id
-    ]
-    return {each["name"] for each in found["parameters"] if each["in"] == "header"}
+        for each in call["parameters"]
+        if each["in"] == "header"
+    }
 
 
 def resolved(node: dict[str, Any]) -> dict[str, Any]:
