@@ -30,6 +30,7 @@ from cosmos_outbox.inbox.event import Event, utc
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, MARGIN, Read, told
 from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.kernel.clock import monotonic, new_id, utc_now
+from cosmos_outbox.kernel.own_failures import own_failures
 
 EFFECT_SECONDS = 30.0
 """The longest that a handler may take."""
@@ -226,8 +227,9 @@ class EffectInbox:
     async def _call(self, event: Event, since: datetime) -> None:
         if self.clock() - since > BEGIN:  # deadline
             raise EffectAway("this call took too long to begin the effect, which it has not run")
-        async with asyncio.timeout(EFFECT_SECONDS):
-            await self.effect(event)
+        with own_failures():
+            async with asyncio.timeout(EFFECT_SECONDS):
+                await self.effect(event)
 
     async def _write(self, record: EffectRecord) -> EffectRecord:
         """Repeated while the store does not answer; a call knows what it has written (``look-for-start``)."""

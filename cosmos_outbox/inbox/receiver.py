@@ -37,6 +37,7 @@ from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState, SetAsid
 from cosmos_outbox.inbox.streak import Streak
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic, utc_now
+from cosmos_outbox.kernel.own_failures import own_failures
 
 WAIT_SECONDS = 45.0
 """How long a call waits for the store before it raises."""
@@ -157,7 +158,8 @@ class Receiver:
     def _event(self, delivery: Delivery) -> Event | None:
         """The event in a message. Raises Unreadable, also where the reading has a bug: an operator applies it later."""
         try:
-            return self.read(delivery)
+            with own_failures():
+                return self.read(delivery)
         except Unreadable:
             raise
         except Exception as error:  # noqa: BLE001 - raised, it would come back at once, and as a dead letter for ever
@@ -178,7 +180,8 @@ class Receiver:
         pause, left = FAILURE_PAUSE_SECONDS, FAILURES
         while True:
             try:
-                await self.handle(event)
+                with own_failures():
+                    await self.handle(event)
             except StoreAway:
                 raise
             except (EffectRefused, ReactionRefused) as error:

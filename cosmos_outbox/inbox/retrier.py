@@ -35,6 +35,7 @@ from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, Handle, Read, tol
 from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState, SetAside
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic, utc_now
+from cosmos_outbox.kernel.own_failures import own_failures
 
 AWAY_AT = 5
 """How many aggregates in a row must find the store away before a run takes it to be away for all."""
@@ -225,7 +226,7 @@ class Retrier:
         if self.asked is None or (found := await self._open(record.id)) is None or found.delivery is None:
             return False
         try:
-            with suppress(Unreadable):
+            with suppress(Unreadable), own_failures():
                 event = self.read(found.delivery)
                 if event is not None:
                     await self.asked.give_up(event, reason)
@@ -273,9 +274,9 @@ class Retrier:
         if record.delivery is None:
             return await self._change(record, RecordState.REFUSED, "the message was too large to keep")
         try:
-            event = self.read(record.delivery)
-            if event is not None:
-                with telemetry.of_subscription(record.delivery.subscription):
+            with own_failures(), telemetry.of_subscription(record.delivery.subscription):
+                event = self.read(record.delivery)
+                if event is not None:
                     async with asyncio.timeout(LONGEST_CALL_SECONDS):
                         await handle(event)
         except StoreAway:

@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from cosmos_outbox.kernel.clock import monotonic, new_id, randomness, utc_now
+from cosmos_outbox.kernel.own_failures import own_failures
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.errors import ConcurrentChange, Throttled, Unavailable
@@ -121,7 +122,8 @@ class Deadlines:
         if key in self._resting:
             return None
         try:
-            return await self.documents.meet(found, self.clock())
+            with own_failures():
+                return await self.documents.meet(found, self.clock())
         except (Throttled, Unavailable):
             raise
         except ConcurrentChange:

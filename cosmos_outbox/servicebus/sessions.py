@@ -20,6 +20,7 @@ from azure.servicebus.exceptions import OperationTimeoutError, SessionCannotBeLo
 from cosmos_outbox.inbox.deliveries import Receive
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.kernel.clock import monotonic, utc_now
+from cosmos_outbox.kernel.own_failures import CallEnded, own_failures
 from cosmos_outbox.servicebus.bodies import body_of
 from cosmos_outbox.servicebus.errors import SDK_ERRORS, verdict
 from cosmos_outbox.servicebus.in_time import in_time
@@ -125,11 +126,12 @@ class Sessions:
         """One session, or a wait for one; after a failure a pause."""
         pause, began, held = 0.0, monotonic(), False
         try:
-            async with self._next_session(stop) as receiver:
-                if receiver is not None:
-                    held = True
-                    crew.got_session(monotonic() - began)
-                    await self._serve_one(receiver, receive, stop, work, pulse)
+            with own_failures():
+                async with self._next_session(stop) as receiver:
+                    if receiver is not None:
+                        held = True
+                        crew.got_session(monotonic() - began)
+                        await self._serve_one(receiver, receive, stop, work, pulse)
         except (OperationTimeoutError, SessionCannotBeLockedError) as error:
             if held or monotonic() - began < self.wait_seconds / 2:  # else no session has messages
                 pause = work.failed(verdict(error)[1], opening=not held)
@@ -137,6 +139,8 @@ class Sessions:
                 work.came_through()
         except SDK_ERRORS as error:
             pause = work.failed(verdict(error)[1], opening=not held)
+        except CallEnded as error:
+            pause = work.failed(str(error), opening=not held)
         if pause:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):

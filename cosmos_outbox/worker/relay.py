@@ -15,6 +15,7 @@ from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.inbox.receiver import told
 from cosmos_outbox.kernel.clock import machine, monotonic, new_id, randomness, utc_now
+from cosmos_outbox.kernel.own_failures import own_failures
 from cosmos_outbox.operations.forwarding import why_of
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.deadlines import BEAT_SECONDS
@@ -229,7 +230,8 @@ async def _every(
     while not await vitals.wait(stop, pause):
         pause = seconds
         try:
-            await work()
+            with own_failures():
+                await work()
         except (OutboxError, Misconfigured) as error:
             _log.warning("%s: %s", failing, error)
         except Exception as error:  # noqa: BLE001 - nobody else would notice that the loop has ended

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.kernel.own_failures import own_failures
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.telemetry.correlation import tag_log_lines
 from cosmos_outbox.wiring.service import Wired
@@ -62,7 +63,8 @@ class _Part:
             (self.health, work), self.failure = self.begin(self), None
             at = monotonic()
             try:
-                await work
+                with own_failures():
+                    await work
             except Exception as error:
                 if isinstance(error, Misconfigured) and not entered.is_set():
                     raise

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from cosmos_outbox.inbox.errors import InboxError, StoreAway
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, told
+from cosmos_outbox.kernel.own_failures import own_failures
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 from cosmos_outbox.settings.errors import InfraError
@@ -165,7 +166,8 @@ async def _every(
     """Work again and again until ``stop`` is set; ``waits`` is what a failure holds up."""
     while not await vitals.wait(stop, seconds):
         try:
-            await work()
+            with own_failures():
+                await work()
         except (StoreAway, OutboxError) as error:
             _log.error("%s: %s", waits, error)
         except Exception as error:  # noqa: BLE001 - nobody else would notice that the loop has ended

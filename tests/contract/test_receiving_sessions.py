@@ -90,7 +90,13 @@ class Worker:
     received: dict[str, float] = field(default_factory=dict)
     go_on: asyncio.Event = field(default_factory=asyncio.Event)
 
+    cancels: int = 0
+    """So many calls await something that somebody else has cancelled."""
+
     async def receive(self, delivery: Delivery) -> None:
+        if self.cancels:
+            self.cancels -= 1
+            raise asyncio.CancelledError
         self.received[delivery.message_id] = time.monotonic()
         await self.go_on.wait()
 
@@ -160,6 +166,17 @@ async def test_some_still_wait_while_others_hold_their_sessions_for_long(worker:
         await eventually(lambda: len(worker.received) == number)  # noqa: B023 - it is called before the next round
     assert worker.work.sessions == 5
     worker.go_on.set()
+
+
+async def test_cancellations_out_of_calls_end_no_slot(
+    worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """More of them than there are slots: with each slot that ended, one less would handle messages."""
+    worker.cancels = SLOTS + 2
+    names = [f"m-{number}" for number in range(SLOTS + 2)]
+    await worker.send(*names)
+    await eventually(lambda: set(worker.received) == set(names))
+    assert "messages wait: CancelledError was raised" in caplog.text
 
 
 async def test_a_broker_that_refuses_is_asked_ever_more_rarely_and_told_of_once(

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -104,6 +105,50 @@ async def test_what_hits_one_aggregate_is_tried_five_times_and_set_aside() -> No
     assert record.reason.startswith("ZeroDivisionError in sick")
     assert "contoso" not in repr(record)
     assert clock.now == pytest.approx(0.15), "five tries within 150 ms, not at once"
+
+
+async def awaits_a_cancelled_task() -> None:
+    task = asyncio.create_task(asyncio.sleep(1))
+    task.cancel()
+    await task
+
+
+async def exits() -> None:
+    sys.exit("no mail server")
+
+
+async def interrupts() -> None:
+    raise BaseExceptionGroup("two at once", [KeyboardInterrupt(), ValueError()])
+
+
+@pytest.mark.parametrize("fails", [awaits_a_cancelled_task, exits, interrupts])
+async def test_what_is_no_exception_is_the_failure_of_its_message(
+    fails: Callable[[], Awaitable[None]],
+) -> None:
+    clock, records = FakeTime(), FakeSetAside()
+
+    async def handle(_: Event) -> None:
+        await fails()
+
+    await receiver(handle, records, clock).receive(delivery(event(1)))
+    [record] = records.records.values()
+    assert record.state is RecordState.WAITING
+    assert record.reason.startswith("CallEnded")
+
+
+async def test_a_cancelled_call_is_cancelled() -> None:
+    records, begun = FakeSetAside(), asyncio.Event()
+
+    async def handle(_: Event) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    call = asyncio.create_task(receiver(handle, records).receive(delivery(event(1))))
+    await begun.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert records.records == {}
 
 
 async def test_the_next_event_of_an_aggregate_that_waits_is_set_aside_at_its_first_failure() -> None:
