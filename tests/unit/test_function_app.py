@@ -317,7 +317,6 @@ def test_the_app_of_a_service_that_only_subscribes_has_its_subscribers_and_their
             "guests", "watch_guests", "sweep_guests", *of_records,
             "blind_guests", "watch_blind_guests", *(f"{each}_blind_guests" for each in of_records),
             "letters", "watch_letters", *(f"{each}_letters" for each in of_records),
-            "discard_effect_letters", "list_effects_letters",
         ]
     )  # fmt: skip
     trigger = listed["letters"]
@@ -371,8 +370,6 @@ def test_the_calls_of_a_second_subscriber_have_its_name_in_front() -> None:
     triggers = {name: each.get_trigger() for name, each in of_app(function_app(dealer)).items()}
     taken = {name: each.get_dict_repr().get("route") for name, each in triggers.items() if each is not None}
     for name, route in (
-        ("list_effects", "effects"),
-        ("discard_effect", "effects/{id}/discard"),
         ("get_subscriber", "subscriber"),
         ("list_set_aside", "set-aside"),
     ):

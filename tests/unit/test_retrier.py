@@ -1,6 +1,7 @@
 """What was set aside: which record is tried, in which order, and how often; what the receiver leaves to others."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
@@ -162,3 +163,58 @@ async def test_nobody_is_told_that_what_never_was_is_applied_or_discarded() -> N
     for call in (made.apply("0" * 32), made.discard("0" * 32, "r"), made.show("0" * 32)):
         with pytest.raises(NotSetAside):
             await call
+
+
+async def test_a_record_that_was_closed_while_those_before_it_were_tried_is_passed_over() -> None:
+    handler, events = Handler(), (event(1), event(2), event(3))
+    records = await records_of(*events)
+
+    async def apply(received: Event) -> None:
+        await handler(received)
+        if received == events[0]:
+            other = await records.get(record_id(records, events[1]))
+            await records.change(other, RecordState.DISCARDED, "an operator's", attempts=other.attempts)
+
+    tried = await Retrier(read, apply, records, timedelta(days=1), lambda: NOON).run(seconds=60)
+    assert tried == Tried(applied=2)
+    assert handler.given == [events[0].id, events[2].id]
+
+
+@LOST
+async def test_an_operator_who_applies_again_gets_the_first_answer(lost: type[Exception] | None) -> None:
+    handler, (records, wanted) = Handler(), await one_record(lost)
+    with suppress(StoreAway):
+        await retrier(handler, records).apply(wanted)
+    for _ in range(2):
+        await retrier(handler, records).apply(wanted)
+    assert handler.given == [event(1).id], "once"
+    assert records.states()[event(1).id] is RecordState.APPLIED
+
+
+@LOST
+async def test_another_operator_who_discards_again_gets_the_first_answer(
+    lost: type[Exception] | None,
+) -> None:
+    records, wanted = await one_record(lost)
+    with suppress(StoreAway):
+        await retrier(Handler(), records).discard(wanted, "the first reason")
+    await retrier(Handler(), records).discard(wanted, "another reason")
+    [record] = records.records.values()
+    assert (record.state, record.reason) == (RecordState.DISCARDED, "the first reason")
+
+
+async def test_what_is_discarded_while_it_is_applied_is_not_told_as_applied() -> None:
+    records, wanted = await one_record(None)
+
+    async def meanwhile(_: Event) -> None:
+        await retrier(Handler(), records).discard(wanted, "meanwhile")
+
+    with pytest.raises(NotApplied):
+        await Retrier(read, meanwhile, records, timedelta(days=1), lambda: NOON).apply(wanted)
+
+
+async def test_a_run_without_time_closes_and_tries_nothing() -> None:
+    handler, records = Handler(), await records_of(event(1))
+    late = replace(retrier(handler, records), now=lambda: NOON + timedelta(days=2))
+    assert await late.run(seconds=0) == Tried()
+    assert await late.run(seconds=60) == Tried(overdue=1)

@@ -1,11 +1,13 @@
 """A service has the transport that it names: no other one's settings are needed, nor its triggers registered."""
 
+import json
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 
+import azure.functions as func
 import pytest
 
-from cosmos_outbox import Names, Service
+from cosmos_outbox import Event, Names, Service
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.functions import app
 from cosmos_outbox.inbox.form import EntryForm
@@ -13,8 +15,10 @@ from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.environment import shown
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.transports import LOADERS, ServiceBus
+from cosmos_outbox.testing import in_memory
 from cosmos_outbox.wiring.transports import KINDS
 from tests.contract.test_entries import FORM, Thing
+from tests.support.functions import NO_CONTEXT, Calls
 
 COSMOS = {"COSMOS": "AccountEndpoint=http://c/;AccountKey=k"}
 QUEUES = COSMOS | {"STORAGEQUEUE__queueServiceUri": "https://a.queue.core.windows.net"}
@@ -118,3 +122,29 @@ async def test_a_container_holds_one_read_model_or_the_effects_of_any_number_of_
         for name in ("things", "kept"):
             with pytest.raises(Misconfigured, match=f"{name.upper()}_CONTAINER"):
                 made.effects(name, name, 600)
+
+
+async def test_a_message_of_a_storage_queue_is_handled_by_its_function(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    storage = {"TRANSPORT": "storagequeue", "STORAGEQUEUE": "UseDevelopmentStorage=true"}
+    for name, value in storage.items():
+        monkeypatch.setenv(name, value)
+    service, mails = Service("bookings", aggregates=[], names=Names("d", "bookings")), list[str]()
+
+    @service.effect("mails", of="booking")
+    async def mail(told: Event) -> None:
+        mails.append(told.action)
+
+    data = {
+        "id": "e1",
+        "action": "Made",
+        "sequence": 1,
+        "createdAt": "2026-03-01T12:00:00Z",
+        "bookingId": "1",
+    }
+    sent = {"specversion": "1.0", "id": "e1", "aggregatetype": "booking", "sequence": 1, "data": data}
+    async with in_memory(service, environment=storage):
+        queued = func.QueueMessage(id="m", body=json.dumps(sent).encode())
+        await Calls(app(service)).run("mails", queued, NO_CONTEXT)
+    assert mails == ["Made"]

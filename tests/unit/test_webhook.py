@@ -1,14 +1,18 @@
 """A webhook that would be unsafe or unsigned is refused at the start, in words that say what to set."""
 
+import asyncio
 import base64
 from datetime import UTC, datetime
 
 import pytest
 
+from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.webhook import Webhook, load_webhook
 from cosmos_outbox.webhook.addresses import AddressRefused, check_literal, is_allowed
 from cosmos_outbox.webhook.answers import Meaning, meaning, retry_after
+from cosmos_outbox.webhook.reaching import reach
+from devstack.testing import eventually
 
 SECRET = "whsec_" + base64.b64encode(b"x" * 32).decode()
 
@@ -179,3 +183,28 @@ def test_an_address_in_the_url_is_checked_by_itself(host: str) -> None:
 )
 def test_a_url_of_this_machine_leads_to_no_other(url: str, address: str, *, allowed: bool) -> None:
     assert is_allowed(address, Webhook(url, ["a secret"])) is allowed
+
+
+@pytest.mark.parametrize("url", ["https://10.0.0.1/", "https://[fd00::1]/", "https://169.254.169.254/"])
+async def test_a_look_at_a_receiver_that_may_not_be_asked_is_refused(url: str) -> None:
+    with pytest.raises(Misconfigured, match="WEBHOOK_PRIVATE=true"):
+        await reach(Webhook(url, ["a secret"]), seconds=5)
+
+
+async def test_a_look_at_a_receiver_brings_nothing_and_tells_one_that_is_away() -> None:
+    got: list[bytes] = []
+
+    async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        got.append(await reader.read())
+        writer.close()
+
+    server = await asyncio.start_server(receive, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    assert 0 <= await reach(Webhook(f"http://127.0.0.1:{port}/events", ["a secret"]), seconds=5) < 5
+    await eventually(lambda: got)
+    assert got == [b""]
+    server.close()
+    await server.wait_closed()
+    with pytest.raises(Unavailable, match="ConnectionRefusedError") as told:
+        await reach(Webhook(f"http://127.0.0.1:{port}/secret", ["a secret"]), seconds=5)
+    assert "secret" not in str(told.value)
