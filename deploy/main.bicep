@@ -78,7 +78,7 @@ param idempotencyTtlSeconds int = 86400
 @description('Seconds for which an event that cannot be sent is kept. Then it is discarded, and what waits behind it is sent.')
 @minValue(1)
 @maxValue(2147483647)
-param parkedMaxAgeSeconds int = 2592000
+param parkedMaxAgeSeconds int = 1728000
 
 @description('From which age of the oldest waiting event on changes are answered 503, in seconds, at least 5; 0: never.')
 @minValue(0)

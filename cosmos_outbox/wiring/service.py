@@ -42,7 +42,6 @@ from cosmos_outbox.wiring.reactions import ReactionOf, records_of
 from cosmos_outbox.wiring.subscription import Subscription
 
 if TYPE_CHECKING:
-    from cosmos_outbox.operations.own_erasing import OwnEraser
     from cosmos_outbox.wiring.kept import ReadModel
 
 S = TypeVar("S", bound=BaseModel)
@@ -72,19 +71,6 @@ class Wired:
     def subscriptions(self) -> Mapping[str, Subscription]:
         """What the service subscribes to, by the names of its read models and effects."""
         return {each.name: each.wire(self.settings, self.outbox) for each in self.service.subscribers}
-
-    @cached_property
-    def own_events(self) -> "OwnEraser":
-        """Erases the events of a team's own aggregates. Raises ValueError: the service declares no OwnContainer."""
-        from cosmos_outbox.wiring.own_erasing import wire_own_eraser  # noqa: PLC0415 - where something is erased
-
-        if self.service.own is None:
-            raise ValueError(
-                "the service declares no OwnContainer: its aggregates are erased as erases() declares"
-            )
-        kinds = {each.name: each.aggregate_type for each in self.service.subscribers}
-        kept = [(kinds[name], each) for name, each in self.subscriptions.items() if name in kinds]
-        return wire_own_eraser(self.settings, self.outbox, kept)
 
     def read_model(self, of: ReadModelOf[S]) -> "ReadModel[S]":
         """What keeps a read model, and lists its entries. Raises KeyError: the service does not declare it."""

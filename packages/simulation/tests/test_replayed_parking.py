@@ -139,7 +139,7 @@ def test_a_claim_that_has_run_out_is_taken_over() -> None:
 
 def test_what_the_model_leaves_out_may_change() -> None:
     lot = blocked()
-    assert lot.write(lot.changed(erased={"0": 7}, reason="another")).found() == []
+    assert lot.write(lot.changed(reason="another")).found() == []
 
 
 def test_a_free_marker_expires_and_a_blocked_one_does_not() -> None:
