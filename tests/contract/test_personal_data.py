@@ -199,10 +199,9 @@ class World:
         return found
 
     async def items(self, container: str, partition_key: str | None = None) -> list[dict[str, Any]]:
-        asked = self.database.get_container_client(container).query_items(
-            "SELECT * FROM c", **({} if partition_key is None else {"partition_key": partition_key})
-        )
-        return [item async for item in asked]
+        proxy = self.database.get_container_client(container)
+        found = [item async for item in proxy.query_items("SELECT * FROM c")]
+        return [each for each in found if partition_key in (None, each.get("partitionKey"))]
 
     async def tombstone(self, contact: UUID) -> set[str]:
         [item] = [each for each in await self.items("contacts", str(contact)) if each["type"] == "contact"]

@@ -116,7 +116,7 @@ def test_an_aggregate_names_what_its_id_is_made_of() -> None:
     item = stored(seat)
     assert {*item["data"]} == {"hall", "row", "createdAt", "deleted", "lastSequence"}
     assert aggregate_from_item(KnownSeat, item).aggregate.aggregate_id == "north-7"
-    seat = Seat.load(SeatState(hall="north", row=7, last_sequence=1))
-    seat.remove()
+    other = Seat.load(SeatState(hall="north", row=7, last_sequence=1))
+    other.remove()
     with pytest.raises(TypeError, match="name in kept_after_deletion what"):
-        stored(seat)
+        stored(other)
