@@ -14,7 +14,6 @@ from uuid import UUID, uuid4
 
 import pytest
 from azure.cosmos.aio import DatabaseProxy
-from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 
 from cosmos_outbox.http import KeyedRequest
 from cosmos_outbox.inbox.deliveries import Collected
@@ -26,6 +25,7 @@ from cosmos_outbox.testing.messages import message_of
 from domain.contact import Contact
 from domain.values import Company, ContactDetails, Name
 from infra.bootstrap import Application, service, wire
+from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.contract.in_memory import CosmosInMemory, MemoryLoop, cosmos_in_memory
 from tests.support.azure import contacts_database
 from tests.support.contacts import ORIGIN
