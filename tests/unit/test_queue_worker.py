@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 from azure.core.pipeline.transport import AioHttpTransport
 from azure.storage.queue.aio import QueueServiceClient
+from cosmos_outbox.storagequeue.claims import ClaimReader
 
 from cosmos_outbox.inbox.deliveries import Collected
 from cosmos_outbox.inbox.errors import StoreAway
