@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 from application.directory import Directory, DirectoryEntry, entry_of, first, project
 from cosmos_outbox import Named, Names, Service
-from cosmos_outbox.inbox.sweep import Sweep
+from cosmos_outbox.inbox.healing import Healing
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.wiring.kept import ReadModel
 from cosmos_outbox.wiring.outbox import Outbox
 from cosmos_outbox.wiring.service import Wired
 from cosmos_outbox.wiring.subscription import Subscriber, Subscription
 from domain.contact import Contact
+from domain.events import ContactDeletedEvent
 from infra.directory import FORM, CosmosDirectory
 
 service = Service(
@@ -40,6 +41,8 @@ DIRECTORY = service.read_model(
     subscription=Named("SERVICEBUS_SUBSCRIPTION", "contact-directory"),
     container=Named("COSMOS_DIRECTORY_CONTAINER", "directory"),
 )
+
+service.erases(Contact, delete=Contact.delete, remains=Contact.erased, kept=[ContactDeletedEvent])
 
 
 @dataclass(frozen=True)
@@ -74,9 +77,10 @@ class Application:
         return self.wired.subscriptions[DIRECTORY.name].subscriber
 
     @property
-    def sweep(self) -> Sweep[DirectoryEntry]:
+    def healing(self) -> Healing[DirectoryEntry]:
         """What finds the changes of which no event came."""
-        return self.read_model.sweep
+        assert self.read_model.healing is not None, "the contacts are its source"
+        return self.read_model.healing
 
     @property
     def resources(self) -> AsyncExitStack:

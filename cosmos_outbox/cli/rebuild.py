@@ -16,36 +16,30 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cosmos_outbox.cli import told
 from cosmos_outbox.inbox.errors import InboxError, StoreAway
-from cosmos_outbox.inbox.progress import WalkProgress
-from cosmos_outbox.inbox.rebuild import Rebuild
+from cosmos_outbox.inbox.walk import Progress
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.wiring.located import AnyService, AnyWired
-
-_BAR = 30
 
 
 async def rebuild(
     environment: Mapping[str, str],
     *,
     source_wins: bool,
-    tell: Callable[[WalkProgress, int], None],
+    report: Callable[[Progress], None],
     service: AnyService,
     name: str | None = None,
-) -> WalkProgress:
-    """Rebuild to the end; ``tell`` gets the progress after each page, and how many sources there are in all.
+) -> Progress:
+    """Rebuild to the end; ``report`` gets the progress after each page.
 
     Another team's aggregates are listed nowhere here: of them the entries alone are looked at.
     Raises Misconfigured, StoreAway.
     """
     wired = service.wire(environment)
-    model = wired.subscriptions[_which(wired, name)].read_model
-    assert model is not None, "it is the name of one"
+    healing = wired.subscriptions[_which(wired, name)].healing
+    assert healing is not None, "it is the name of one that has a source"
     async with wired.resources:
-        lists = model.lists("source-wins" if source_wins else "rebuild")
-        total = await lists.count_sources()
-        work = Rebuild(model.inbox, lists, source_wins=source_wins)
-        return await work.run(lambda progress: tell(progress, total))
+        return await healing.rebuild(report, source_wins=source_wins)
 
 
 async def heal(
@@ -72,22 +66,18 @@ def _which(wired: AnyWired, name: str | None) -> str:
         raise Misconfigured(
             f"the read models of {wired.service.name} are: {known}. Name one of them: rebuild NAME"
         )
-    if not wired.subscriptions[name].swept:
+    if wired.subscriptions[name].healing is None:
         raise Misconfigured(
             f"{name} has no source: ask the team that publishes to publish the events of that time again"
         )
     return name
 
 
-def bar(progress: WalkProgress, total: int) -> str:
-    """One line: how much of the sources is done, and what was found. The entries are looked at first."""
-    counts = (progress.last_counts if progress.ended else None) or progress.counts
-    done = 1.0 if progress.ended or not total else min(1.0, counts.sources / total)
-    filled = round(_BAR * done)
-    return (
-        f"[{'#' * filled}{'.' * (_BAR - filled)}] {counts.sources} of {total} sources, {counts.entries} entries, "
-        f"{counts.healed + counts.rewritten} written, {counts.failed} failed"
-    )
+def in_a_line(progress: Progress) -> str:
+    """How far it is, and what was found. The sources come first."""
+    counts = progress.counts if progress.side else progress.last_counts or progress.counts
+    written = counts.healed + counts.rewritten
+    return f"{counts.sources} sources and {counts.entries} entries compared, {written} written, {counts.failed} failed"
 
 
 def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
@@ -118,8 +108,8 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
     logging.basicConfig(level=logging.ERROR, format="%(message)s")
     in_place = sys.stdout.isatty()
 
-    def tell(progress: WalkProgress, total: int) -> None:
-        print(bar(progress, total), end="\r" if in_place and not progress.ended else "\n", flush=True)
+    def report(progress: Progress) -> None:
+        print(in_a_line(progress), end="\r" if in_place and progress.side else "\n", flush=True)
 
     try:
         service = told.any_service(arguments, environment)
@@ -131,7 +121,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
             rebuild(
                 environment,
                 source_wins=arguments.source_wins,
-                tell=tell,
+                report=report,
                 service=service,
                 name=arguments.name,
             )
@@ -146,7 +136,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
     except InboxError as error:  # of one aggregate
         print(f"rebuild: {error}", file=sys.stderr)
         return 1
-    if not ended.ended:
+    if ended.side is not None:
         print(
             "rebuild: another rebuild is at it, or an answer of the store was lost. Run the same command again when no "
             "other one runs",

@@ -63,8 +63,8 @@ async def status(wired: AnyWired) -> Mapping[str, Any]:
 
 async def _subscriber(of: Subscription) -> Mapping[str, Any]:
     counts = await of.subscriber.retrier.counts()
-    rounds, looks = await of.sweep.progress() if of.sweep else (None, None)
-    return set_aside.subscriber_status(counts, rounds, looks)
+    walk = await of.healing.progress() if of.healing else None
+    return set_aside.subscriber_status(counts, walk)
 
 
 def attention_of_relay(told: Mapping[str, Any], parked: Mapping[str, int]) -> Iterator[str]:
@@ -120,9 +120,9 @@ def in_lines(view: Mapping[str, Any], event_ttl_seconds: int) -> Iterator[str]:
         yield from (f"relay: {_lease(lease, event_ttl_seconds)}" for lease in leases)
     for name, each in view["subscribers"].items():
         open_records = sum(each["setAside"].values())
-        swept = each["lastSweep"]
-        of_sweep = f"; last whole sweep {swept['endedAt']}, healed {swept['healed']}" if swept else ""
-        yield f"{name}: {open_records} message(s) set aside{of_sweep}"
+        walk = each["lastWalk"]
+        of_walk = f"; last walk {walk['endedAt']}, healed {walk['healed']}" if walk else ""
+        yield f"{name}: {open_records} message(s) set aside{of_walk}"
 
 
 def _lease(lease: Mapping[str, Any], event_ttl_seconds: int) -> str:

@@ -10,8 +10,8 @@ from cosmos_outbox.wiring.located import AnyService
 from cosmos_outbox.wiring.reactions import ReactionOf
 from cosmos_outbox.wiring.subscribing import ForeignReadModel, ForeignSubscriber
 
-SWEEP_SECONDS = 120.0
-"""What a run of a timer may take; the next run goes on from there."""
+WALK_SECONDS = 200.0
+"""What a run of the walk may take, less than ``functionTimeout``; the next run goes on from there."""
 
 AnySubscriber = Subscriber | ForeignSubscriber
 
@@ -31,7 +31,7 @@ def subscription_functions(service: AnyService, of: AnySubscriber) -> func.Bluep
             await service().subscriptions[of.name].subscriber.watch()
 
     if isinstance(of, ReadModelOf) or (isinstance(of, ForeignReadModel) and of.has_source):
-        _add_sweep(app, service, of.name, name)
+        _add_walk(app, service, of.name, name)
     return app
 
 
@@ -39,12 +39,12 @@ def _topic_of(of: AnySubscriber) -> Named | None:
     return of.topic if isinstance(of, ReactionOf) else None
 
 
-def _add_sweep(app: func.Blueprint, service: AnyService, of: str, name: str) -> None:
-    @app.function_name(f"sweep_{name}")
-    @app.timer_trigger(arg_name="timer", schedule="0 */10 * * * *")
-    async def sweep(timer: func.TimerRequest) -> None:
-        """Every ten minutes: finds in the sources what no event has told."""
-        wanted = service().subscriptions[of].sweep
-        assert wanted is not None, "a subscriber with a source has a sweep"
-        with told_in_a_line("the sweep waits"):
-            await wanted.run(seconds=SWEEP_SECONDS)
+def _add_walk(app: func.Blueprint, service: AnyService, of: str, name: str) -> None:
+    @app.function_name(f"walk_{name}")
+    @app.timer_trigger(arg_name="timer", schedule="30 0 * * * *")
+    async def walk(timer: func.TimerRequest) -> None:
+        """Every hour: begins the walk of this day, or goes on with it."""
+        healing = service().subscriptions[of].healing
+        assert healing is not None, "a read model with a source has a walk"
+        with told_in_a_line("the walk waits"):
+            await healing.run(seconds=WALK_SECONDS)

@@ -16,7 +16,7 @@ over (``at-its-version``), and what needs no write is true of every newer versio
                        left. Nor of one that is published again.
 ``fenced-absence``     A source that is not found is gone only if that read was behind a fence.
 ``source-at-least``    Healing needs a source that has reached the event; else it reads behind a fence, or waits.
-``only-newer``         Healing writes only what is newer than the entry.
+``only-newer``         Healing writes only what is newer than the entry; a walk also another state of its sequence.
 ``gone-is-deleted``    A living entry whose source is gone becomes a deleted one.
 ``gone-is-noted``      A source that shows nothing of what was deleted leaves a deleted entry, also where there was
                        none: else ``create-first`` would revive it.
@@ -67,7 +67,7 @@ class Because(Enum):
     NOTICE = "an event was discarded"
     UNKNOWN = "the subscriber cannot apply the event"
     UNSEQUENCED = "the event has no sequence"
-    SWEEP = "a sweep found the entry behind its source"
+    WALK = "a walk found that the entry is not as its source"
     FORM = "the entry was made in another form"
 
 
@@ -207,6 +207,7 @@ def _conflict(entry: Entry[S], event: Event) -> bool:
 
 def _newer(entry: Entry[S], heal: Heal, found: Found[S]) -> bool:
     """A change without a sequence leaves the source's sequence as it is; its newest state was read after the entry."""
-    if heal.because is Because.UNSEQUENCED and found.sequence == entry.last_sequence:
+    compared = heal.because is Because.UNSEQUENCED or (heal.because is Because.WALK and not entry.other_form)
+    if compared and found.sequence == entry.last_sequence:
         return found.state != entry.state
     return found.sequence > entry.last_sequence

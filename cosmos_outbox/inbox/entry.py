@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
 
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+
 S = TypeVar("S")
 
 
@@ -34,7 +36,7 @@ class VersionedEntry(Generic[S]):
     entry: Entry[S]
     version: str
     blocked_since: datetime | None = None
-    """Since when the publisher is known to hold back events of the aggregate; a sweep notes it."""
+    """Since when the publisher is known to hold back events of the aggregate; a walk notes it."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,14 @@ class Found(Generic[S]):
     state: S | None
     changed_at: datetime | None = None
     """When the source was last written; None: not known."""
+
+
+@dataclass(frozen=True)
+class WalkPage(Generic[S]):
+    """A page of all entries or sources, in no order, and where the next one begins; None: there is none."""
+
+    items: Sequence[tuple[AggregateKey, S]]
+    position: str | None
 
 
 @dataclass(frozen=True)
@@ -77,7 +87,7 @@ class Listed(Generic[S]):
     late_seconds: float | None
     """How long after the change the entry was written; None: the entry was read from the source itself."""
     blocked_since: datetime | None
-    """Since when events of the aggregate are held back; None: they are not, as far as the last sweep saw."""
+    """Since when events of the aggregate are held back; None: they are not, as far as the last walk saw."""
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,11 @@ A read may be old: a replica that lags may answer. A read *behind a fence* misse
 call; an adapter gets it from a write's answer. Every call raises StoreAway when it was not answered.
 """
 
-from typing import Protocol, TypeVar
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
 
-from cosmos_outbox.inbox.entry import Entry, Found, Stamp, VersionedEntry
+from cosmos_outbox.inbox.entry import Entry, Found, Stamp, VersionedEntry, WalkPage
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 S = TypeVar("S")
@@ -36,6 +38,21 @@ class Entries(Protocol[S]):
     async def remove(self, key: AggregateKey, *, over: str) -> None:
         """Remove an entry, as only a rebuild may. Raises EntryChanged when it is at another version."""
 
+    async def page(self, position: str | None) -> WalkPage[VersionedEntry[S]]:
+        """A page of the entries that are not deleted."""
+
+    async def mark(self, key: AggregateKey, version: str, blocked_since: datetime | None) -> None:
+        """Note in an entry since when it is blocked. Raises EntryChanged when it is at another version."""
+
+    async def progress(self) -> tuple[Mapping[str, Any], str] | None:
+        """What :meth:`save_progress` wrote last, and its version."""
+
+    async def save_progress(self, document: Mapping[str, Any], *, over: str | None) -> str:
+        """Write how far the walk over the entries is, as JSON; with its new version.
+
+        Raises EntryChanged when it is at another version (None: only if there is none).
+        """
+
 
 class Source(Protocol[S]):
     """The aggregates as their owner has them, read as this subscriber's state."""
@@ -45,3 +62,10 @@ class Source(Protocol[S]):
 
     async def newest(self, key: AggregateKey) -> Found[S] | None:
         """The aggregate, behind a fence; None: it is gone, or never was."""
+
+
+class SourceList(Protocol[S]):
+    """The aggregates as their owner lists them."""
+
+    async def page(self, since: datetime | None, position: str | None) -> WalkPage[Found[S]]:
+        """A page of the aggregates, deleted ones too; ``since``: those changed since then, by the store's clock."""

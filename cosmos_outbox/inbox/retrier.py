@@ -208,7 +208,7 @@ class Retrier:
                 continue
             _log.error(
                 "gave up event %s of %s, set aside at %s: %s. Its entry, if it has one, is right again after the "
-                "next sweep",
+                "next walk",
                 record.event_id,
                 record.aggregate,
                 record.set_aside_at.isoformat(),

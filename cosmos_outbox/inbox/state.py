@@ -127,16 +127,16 @@ class StateInbox(Generic[S]):
     async def heal(self, key: AggregateKey) -> Complete | Put[S]:
         """Put an entry right from its source, which is read behind a fence. Raises as :meth:`handle` does.
 
-        A sweep calls this for entries and for sources: a lost only event has no entry (``sweep-both-ways``).
+        A walk calls this for entries and for sources: a lost only event has no entry (``walk-both-ways``).
         """
-        result = await self._settle(key, lambda _: Heal(Because.SWEEP, None), None)
+        result = await self._settle(key, lambda _: Heal(Because.WALK, None), None)
         if isinstance(result, Put):
             self.counts[result.because] += 1
             if result.because is Because.FORM:
                 _log.debug("wrote the entry of %s again: %s", key, Because.FORM.value)
                 return result
             telemetry.gap_healed()
-            _log.warning("healed %s: %s", key, Because.SWEEP.value)
+            _log.warning("healed %s: %s", key, Because.WALK.value)
         return result
 
     async def _settle(self, key: AggregateKey, decide_on: Decide[S], late: float | None) -> Complete | Put[S]:

@@ -1,161 +1,230 @@
-"""A walk goes over aggregates page by page, and goes on where it ended, whoever walks next and in whichever process.
+"""Walks over sources and entries page by page: the progress is stored after each page, and any process goes on from it.
 
-What it goes over, and what it does with an aggregate, is the walker's: a sweep heals, a rebuild fills. A page whose
-progress was not saved is looked at again, so what is done with an aggregate must bear being done twice. Progress of
-another form of the entries counts for nothing: the walk begins anew (``progress-of-its-form``).
+A page whose progress was not saved is walked again, so what is done with an aggregate must do no harm when it is done
+twice. A run claims the walk with each page, and no other run begins while the claim lasts. One that takes over all the
+same stops this one, whose next save finds another version.
 
-A walk for a bounded time claims its progress for that time, so that others do not begin the same page; who does all the
-same cannot save it. A claim is never given back before its round ends: it runs out.
-
-A store may be away for one aggregate alone: it is left to the next round. It may be away for all: a page of many, none
-of which was answered, ends the run, and the next run begins with it. For half an hour at most: then the page is gone
-by, since its aggregates may be the only ones that find the store away.
+The store may be away for one aggregate: it counts as failed. A page of many, none of which was answered, ends the run,
+and the next run goes on behind that page: its aggregates may be the only ones that find the store away.
 """
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Protocol
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
 
+from cosmos_outbox.inbox.entry import WalkPage
 from cosmos_outbox.inbox.errors import EntryChanged, StoreAway
-from cosmos_outbox.inbox.progress import Counts, Result, Seen, SeenPage, Side, WalkProgress
+from cosmos_outbox.inbox.ports import Entries
 from cosmos_outbox.inbox.receiver import told
+from cosmos_outbox.inbox.stored import text_or_none, time_or_none
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
+T = TypeVar("T")
+
 AT_ONCE = 8
-"""How many aggregates are looked at at the same time."""
+"""How many aggregates are compared at the same time."""
 
 MANY = 20
-"""How many aggregates that all find the store away stand for all others. Fewer may be left from earlier rounds."""
+"""How many aggregates that all find the store away stand for all others."""
 
-HELD = timedelta(minutes=30)
-"""So long after the page before, a page holds the walk. In an outage of an hour two pages are gone by."""
-
-CLAIM_MARGIN = timedelta(seconds=30)
-"""How much longer than its time a walk is believed to be at it: the last page in hand is saved after it."""
+CLAIM = timedelta(minutes=5)
+"""How long after a page a run is believed to be at work on the next one."""
 
 _log = logging.getLogger(__name__)
 
 
-class Lists(Protocol):
-    """What a walk goes over, and where it notes its progress. Every call raises StoreAway when it was not answered."""
+class Side(StrEnum):
+    """What a walk goes over."""
 
-    @property
-    def form(self) -> int:
-        """The form in which entries are made now."""
-
-    async def entries(self, position: str | None) -> SeenPage:
-        """A page of living entries."""
-
-    async def sources(self, position: str | None) -> SeenPage:
-        """A page of sources."""
-
-    async def mark(self, key: AggregateKey, version: str, since: datetime | None) -> None:
-        """Note in an entry since when it is blocked, at the version that was read. Raises EntryChanged."""
-
-    async def progress(self) -> WalkProgress | None:
-        """The progress that was saved last."""
-
-    async def save(self, progress: WalkProgress) -> WalkProgress:
-        """Save at the version that was loaded; with the new one. Raises EntryChanged: somebody else walks."""
+    SOURCES = "sources"
+    ENTRIES = "entries"
 
 
-class ChangeLists(Lists, Protocol):
-    """Lists of which it can be asked what was changed, too."""
+class Result(StrEnum):
+    """What a walk found of one aggregate, or did about it."""
 
-    async def list_changed(self, since: datetime, until: datetime, position: str | None) -> SeenPage:
-        """A page of the sources that were last changed in that time, by the store's clock."""
-
-
-Look = Callable[[Seen], Awaitable[Result]]
+    RIGHT = "right"
+    YOUNG = "young"
+    HEALED = "healed"
+    REWRITTEN = "rewritten"
+    """It was right, in another form."""
+    BLOCKED = "blocked"
+    AHEAD = "ahead"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True)
-class Leg:
-    """One side of a walk: what it goes over, and what is done with each aggregate."""
+class Counts:
+    """What a walk found."""
 
-    page: Callable[[WalkProgress], Awaitable[SeenPage]]
-    """The page at the progress."""
-    look: Look
+    sources: int = 0
+    entries: int = 0
+    healed: int = 0
+    rewritten: int = 0
+    blocked: int = 0
+    ahead: int = 0
+    failed: int = 0
+
+    def plus(self, side: Side, results: Sequence[Result]) -> "Counts":
+        """With a page more."""
+        more = Counter(each.value for each in results) + Counter({side.value: len(results)})
+        return Counts(**{name: number + more[name] for name, number in asdict(self).items()})
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a walk has come, and what the last one found."""
+
+    began_at: datetime
+    form: int
+    """Of the entries that the walk compares with."""
+    side: Side | None = None
+    """None: the walk has ended."""
+    position: str | None = None
+    since: datetime | None = None
+    """The sources are those that were changed since then, by the store's clock; None: all, and the entries too."""
+    on_demand: bool = False
+    """An operator asked for the walk."""
+    whole_at: datetime | None = None
+    """When the last walk over all began that settled all."""
+    counts: Counts = field(default_factory=Counts)
+    last_counts: Counts | None = None
+    last_ended_at: datetime | None = None
+    claimed_until: datetime | None = None
+    version: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        """The progress as it is stored, without its version."""
+        return {
+            "beganAt": self.began_at.isoformat(),
+            "form": self.form,
+            "side": self.side,
+            "position": self.position,
+            "since": text_or_none(self.since),
+            "onDemand": self.on_demand,
+            "wholeAt": text_or_none(self.whole_at),
+            "counts": asdict(self.counts),
+            "lastCounts": asdict(self.last_counts) if self.last_counts else None,
+            "lastEndedAt": text_or_none(self.last_ended_at),
+            "claimedUntil": text_or_none(self.claimed_until),
+        }
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], version: str) -> "Progress":
+        """The progress in a stored document."""
+        side, last = document["side"], document["lastCounts"]
+        return cls(
+            began_at=datetime.fromisoformat(document["beganAt"]),
+            form=document["form"],
+            side=Side(side) if side else None,
+            position=document["position"],
+            since=time_or_none(document["since"]),
+            on_demand=document["onDemand"],
+            whole_at=time_or_none(document["wholeAt"]),
+            counts=Counts(**document["counts"]),
+            last_counts=Counts(**last) if last else None,
+            last_ended_at=time_or_none(document["lastEndedAt"]),
+            claimed_until=time_or_none(document["claimedUntil"]),
+            version=version,
+        )
+
+    def is_claimed(self, now: datetime) -> bool:
+        """Whether another run is at work."""
+        return self.claimed_until is not None and now < self.claimed_until
+
+
+@dataclass(frozen=True)
+class Leg(Generic[T]):
+    """One side of a walk: its pages, and what is done with each aggregate."""
+
+    page: Callable[[str | None], Awaitable[WalkPage[T]]]
+    """The page at a position; None: the first."""
+    compare: Callable[[AggregateKey, T], Awaitable[Result]]
 
 
 @dataclass(frozen=True)
 class Walk:
     """Goes over its legs, one after the other."""
 
-    name: str
-    lists: Lists
-    legs: Mapping[Side, Leg]
+    store: Entries[Any]
+    """Keeps the progress."""
+    legs: Mapping[Side, Leg[Any]]
     now: Callable[[], datetime]
-    tell: Callable[[WalkProgress], None] = lambda _: None
+    ended: Callable[[Progress], Progress]
+    """The progress of a walk that has just ended, as the next one begins with it."""
+    report: Callable[[Progress], None] = lambda _: None
     """Called after each page."""
 
-    def begun(self, progress: WalkProgress, first: Side | None = None) -> WalkProgress:
-        """A round that begins now, at the first leg unless another one is given."""
-        return progress.begun(self.now(), first or next(iter(self.legs)), self.lists.form)
-
-    async def run(self, progress: WalkProgress, *, seconds: float | None) -> WalkProgress:
-        """Go on, to the end of the round or for so many seconds. Raises StoreAway."""
-        if progress.side is None or progress.form != self.lists.form:  # progress-of-its-form
-            progress = self.begun(progress)
+    async def run(self, progress: Progress, *, seconds: float | None) -> Progress:
+        """Go on, to the end or for so many seconds. Raises StoreAway."""
         try:
             async with asyncio.timeout(seconds):
-                claim = None if seconds is None else self.now() + timedelta(seconds=seconds) + CLAIM_MARGIN
-                progress = await self.lists.save(replace(progress, claimed_until=claim))
-                while not progress.ended:
-                    progress = await self._page(progress)
-                    self.tell(progress)
+                progress = await self._save(progress)
+                while progress.side is not None:
+                    progress = await self._page(progress, progress.side)
         except TimeoutError:
-            _log.debug("the %s goes on at its next run", self.name)
+            _log.debug("the walk goes on at its next run")
         except EntryChanged:
-            _log.info("another one is at this %s: this run stops", self.name)
+            _log.info("another run is at this walk: this one stops")
         else:
-            self._log_end(progress)
+            _log_end(progress.last_counts)
         return progress
 
-    async def _page(self, progress: WalkProgress) -> WalkProgress:
+    async def _page(self, progress: Progress, side: Side) -> Progress:
         """Raises StoreAway: it is away for all."""
-        side = progress.side
-        assert side is not None, "a round is under way"
-        page = await self.legs[side].page(progress)
-        found = await self._look_at(side, page.items)
-        away = [
-            (seen.key, each)
-            for seen, each in zip(page.items, found, strict=True)
-            if isinstance(each, StoreAway)
-        ]
-        is_held = progress.moved_at is not None and self.now() - progress.moved_at >= HELD
-        if away:
-            if len(away) == len(found) >= MANY and not is_held:
-                raise away[-1][1]
-            text = "the %s leaves %d of %d %s to its next round, the first is %s: %s"
-            _log.error(text, self.name, len(away), len(found), side.value, *away[0])
-        results = [Result.AWAY if isinstance(each, StoreAway) else each for each in found]
-        sides = [*self.legs, None]
-        return await self.lists.save(progress.after(page, results, self.now(), sides[sides.index(side) + 1]))
+        page = await self.legs[side].page(progress.position)
+        found = await self._compare(side, page.items)
+        away = [each for each in found if isinstance(each, StoreAway)]
+        results = [Result.FAILED if isinstance(each, StoreAway) else each for each in found]
+        progress = replace(progress, counts=progress.counts.plus(side, results), position=page.position)
+        if page.position is None:
+            sides = [*self.legs, None]
+            progress = replace(progress, side=sides[sides.index(side) + 1])
+        if progress.side is None:
+            done = replace(progress, counts=Counts(), last_counts=progress.counts, last_ended_at=self.now())
+            progress = self.ended(done)
+        progress = await self._save(progress)
+        self.report(progress)
+        if len(away) == len(found) >= MANY:
+            raise away[-1]
+        return progress
 
-    async def _look_at(self, side: Side, items: Sequence[Seen]) -> list[Result | StoreAway]:
-        look, places = self.legs[side].look, asyncio.Semaphore(AT_ONCE)
+    async def _save(self, progress: Progress) -> Progress:
+        claim = self.now() + CLAIM if progress.side else None
+        progress = replace(progress, claimed_until=claim)
+        version = await self.store.save_progress(progress.document(), over=progress.version)
+        return replace(progress, version=version)
 
-        async def one(seen: Seen) -> Result | StoreAway:
-            async with places:
+    async def _compare(
+        self, side: Side, items: Sequence[tuple[AggregateKey, Any]]
+    ) -> list[Result | StoreAway]:
+        compare, slots = self.legs[side].compare, asyncio.Semaphore(AT_ONCE)
+
+        async def one(key: AggregateKey, listed: Any) -> Result | StoreAway:
+            async with slots:
                 try:
-                    return await look(seen)
+                    return await compare(key, listed)
                 except StoreAway as error:
+                    _log.error("the walk leaves %s to the next one: %s", key, error)
                     return error
                 except Exception as error:  # noqa: BLE001 - one aggregate must not end the walk over the others
-                    _log.error("the %s cannot compare %s: %s", self.name, seen.key, told(error))
+                    _log.error("the walk cannot compare %s: %s", key, told(error))
                     return Result.FAILED
 
-        return await asyncio.gather(*map(one, items))
+        return await asyncio.gather(*(one(key, listed) for key, listed in items))
 
-    def _log_end(self, progress: WalkProgress) -> None:
-        counts = progress.last_counts
-        assert counts is not None, "a round has ended"
-        if counts == Counts():
-            return
-        level = logging.WARNING if counts.healed or counts.ahead or counts.failed else logging.INFO
-        found = ", ".join(f"{name} {number}" for name, number in asdict(counts).items())
-        _log.log(level, "a %s has ended: %s", self.name, found)
+
+def _log_end(counts: Counts | None) -> None:
+    if counts is None or counts == Counts():
+        return
+    level = logging.WARNING if counts.healed or counts.ahead or counts.failed else logging.INFO
+    _log.log(
+        level,
+        "a walk has ended: %s",
+        ", ".join(f"{name} {number}" for name, number in asdict(counts).items()),
+    )

@@ -82,7 +82,7 @@ class EntryListing(Generic[S]):
     def _tell(self, left_out: int, of: int) -> None:
         if left_out and self._unreadable.due():
             _log.error(
-                "%d of %d entries are left out of a list: they were made in another form and cannot be read. The sweep "
+                "%d of %d entries are left out of a list: they were made in another form and cannot be read. The walk "
                 "writes them again; to do so at once, run cosmos-outbox rebuild. Where there is no source, ask the "
                 "publisher to publish their events again",
                 left_out,

@@ -16,7 +16,7 @@
                        caller to a page, and the key is for the API alone.
 =====================  ==============================================================================================
 
-Not ``asked-for-newest``, a 200 may be old too: a deleted aggregate is then found by the sweep, later, and an event
+Not ``asked-for-newest``, a 200 may be old too: a deleted aggregate is then found by a walk, later, and an event
 without a sequence cannot be shown to be in it. Such a publisher has to give its events sequences.
 """
 
@@ -51,7 +51,7 @@ LARGEST_SEQUENCE = 2**53
 """Beyond it readers of JSON differ."""
 
 _AT_ONCE = 4
-"""How many calls a process has under way: a sweep asks for every entry, and the API is another team's."""
+"""How many calls a process has under way: a walk asks for every entry, and the API is another team's."""
 
 _MOST_MISSING = 10_000
 """How many aggregates are remembered as missing: the oldest are forgotten, and wait longer."""

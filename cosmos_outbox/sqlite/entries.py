@@ -7,22 +7,24 @@ written: the state of another form, or one that cannot be read, is never taken f
 
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
-from cosmos_outbox.inbox.entry import Entry, Stamp, VersionedEntry
+from cosmos_outbox.inbox.entry import Entry, Stamp, VersionedEntry, WalkPage
 from cosmos_outbox.inbox.errors import EntryChanged
 from cosmos_outbox.inbox.form import EntryForm
-from cosmos_outbox.inbox.stored import time_or_none
+from cosmos_outbox.inbox.stored import text_or_none, time_or_none
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import new_id, utc_now
 from cosmos_outbox.sqlite.database import Database
 
 S = TypeVar("S", bound=BaseModel)
+
+_PAGE = 100
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,41 @@ class SqliteEntries(Generic[S]):
             connection.execute("DELETE FROM entries WHERE name = ? AND id = ?", (self.name, key.id))
 
         await self.database.run(delete)
+
+    async def page(self, position: str | None) -> WalkPage[VersionedEntry[S]]:
+        """A page of the entries that are not deleted. Raises StoreAway."""
+        query = "SELECT * FROM entries WHERE name = ? AND state IS NOT NULL AND id > ? ORDER BY id LIMIT ?"
+        given = self.name, position or "", _PAGE
+        rows = await self.database.run(lambda connection: connection.execute(query, given).fetchall())
+        items = [(AggregateKey(row["aggregate_type"], row["id"]), self._entry(row)) for row in rows]
+        return WalkPage(items, rows[-1]["id"] if len(rows) == _PAGE else None)
+
+    async def mark(self, key: AggregateKey, version: str, blocked_since: datetime | None) -> None:
+        """Note in an entry since when it is blocked. Raises EntryChanged, StoreAway."""
+        query = "UPDATE entries SET blocked_since = ?, version = ? WHERE name = ? AND id = ? AND version = ?"
+        given = text_or_none(blocked_since), new_id().hex, self.name, key.id, version
+        if await self.database.run(lambda connection: connection.execute(query, given).rowcount) != 1:
+            raise EntryChanged(f"the entry of {key} has changed")
+
+    async def progress(self) -> tuple[Mapping[str, Any], str] | None:
+        """How far the walk is. Raises StoreAway."""
+        query = "SELECT * FROM progress WHERE name = ?"
+        row = await self.database.run(lambda connection: connection.execute(query, (self.name,)).fetchone())
+        return None if row is None else (json.loads(row["document"]), row["version"])
+
+    async def save_progress(self, document: Mapping[str, Any], *, over: str | None) -> str:
+        """Write how far the walk is, with its new version. Raises EntryChanged, StoreAway."""
+        version = new_id().hex
+        row = self.name, version, utc_now().isoformat(), json.dumps(document)
+
+        def write(connection: sqlite3.Connection) -> None:
+            found = connection.execute("SELECT version FROM progress WHERE name = ?", (self.name,)).fetchone()
+            if (found["version"] if found else None) != over:
+                raise EntryChanged("another run is at this walk: read its progress again")
+            connection.execute("INSERT OR REPLACE INTO progress VALUES (?, ?, ?, ?)", row)
+
+        await self.database.run(write)
+        return version
 
     def _row(self, connection: sqlite3.Connection, key: AggregateKey) -> sqlite3.Row | None:
         found: sqlite3.Row | None = connection.execute(

@@ -17,7 +17,6 @@ from cosmos_outbox.sqlite.effects import SqliteEffects
 from cosmos_outbox.sqlite.entries import SqliteEntries
 from cosmos_outbox.sqlite.listing import SqliteItems, token_key
 from cosmos_outbox.sqlite.set_aside import SqliteSetAside
-from cosmos_outbox.sqlite.walk_lists import SqliteLists
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -53,10 +52,6 @@ class SqliteStore:
     def listing(self, name: str, form: EntryForm[S]) -> EntryListing[S]:
         """Of one read model."""
         return EntryListing(SqliteItems(self.database, name), form, name, self.key)
-
-    def lists(self, name: str, walk: str, form: int) -> SqliteLists:
-        """The entries of one read model, for a walk."""
-        return SqliteLists(self.database, name, walk, form)
 
     def set_aside(self, subscription: str, closed_ttl_seconds: int) -> SqliteSetAside:
         """Of one subscription."""

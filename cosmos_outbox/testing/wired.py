@@ -1,10 +1,9 @@
 """A service's parts over stores in memory; a part that has no form in memory says so, and names what has it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from datetime import timedelta
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NoReturn, Protocol, TypeVar
 
 from pydantic import BaseModel
@@ -21,7 +20,6 @@ from cosmos_outbox.inbox.ports import Source
 from cosmos_outbox.inbox.reading import MessageReader
 from cosmos_outbox.inbox.receiver import Handle, Read
 from cosmos_outbox.inbox.state import StateInbox
-from cosmos_outbox.inbox.sweep import Sweep
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.shedding import LoadShedder
 from cosmos_outbox.outbox.aggregates import Aggregates
@@ -62,6 +60,10 @@ class MemoryWired(Wired):
     @cached_property
     def subscriptions(self) -> Mapping[str, Subscription]:
         return self.made
+
+    @cached_property
+    def own_events(self) -> Any:
+        return _Absent("erasing")
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,7 @@ class Subscribers:
         model = self._read_model(declared, source)
         handle, untyped = model.inbox.handle, declared.untyped
         return timed(
-            Subscription(self._subscriber(declared, handle, untyped=untyped), read_model=model, swept=False),
+            Subscription(self._subscriber(declared, handle, untyped=untyped), read_model=model),
             self.clock,
         )
 
@@ -215,18 +217,11 @@ class Subscribers:
             self.store.entries(of.name, of.form, tombstone_seconds(self.settings)), clock=self.clock
         )
         inbox = StateInbox(entries, _source(of, source), of.project, clock=self.clock)
-        lists = partial(self.store.lists, of.name, form=of.form.version)
-        tombstones = timedelta(seconds=self.settings.event_ttl_seconds)
-        sweep = Sweep(inbox, lists("sweep"), None, _none_blocked, tombstones)
-        return ReadModel(inbox, sweep, self.store.listing(of.name, of.form), lists)
+        return ReadModel(inbox, None, self.store.listing(of.name, of.form))
 
 
 def _source(of: ReadModelOf[S], source: MemoryContainer) -> Source[S]:
     if of.documents is None:
-        return CosmosSource(source, of.state_of)
+        return CosmosSource(source, of.aggregate_type, of.state_of)
     feed: Any = _Absent("the change feed")
     return OwnSourceInMemory(source, feed, of.documents, of.state_of, source.documents)
-
-
-async def _none_blocked() -> Sequence[AggregateKey]:
-    return []

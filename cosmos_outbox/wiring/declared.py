@@ -40,7 +40,7 @@ class ReadModelOf(Generic[S]):
     """The entry's state of an aggregate's first event; None: the aggregate itself is read."""
 
     def wire(self, settings: Settings, outbox: Outbox) -> Subscription:
-        """Its subscriber, with the sweep that finds what no event tells. Opens no connection."""
+        """Its subscriber, with the walk that finds what no event told. Opens no connection."""
         from cosmos_outbox.wiring.read_model import wire_read_model  # noqa: PLC0415 - not where nothing is received
 
         return wire_read_model(settings, outbox, self)

@@ -1,4 +1,4 @@
-"""A read model, wired: one entry an aggregate, kept from the events, healed and swept from the service's own documents.
+"""A read model, wired: one entry an aggregate, kept from the events, and healed from the service's own documents.
 
 Whatever the aggregate: a service declares what its entries are, and how an event changes one.
 """
@@ -14,16 +14,13 @@ from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
 from cosmos_outbox.cosmos.inbox.listing import CosmosItems
 from cosmos_outbox.cosmos.inbox.own_source import OwnSource
 from cosmos_outbox.cosmos.inbox.source import CosmosSource
-from cosmos_outbox.cosmos.inbox.walk_lists import CosmosLists
-from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.token_key import token_key
 from cosmos_outbox.inbox.decision import First, Projection
 from cosmos_outbox.inbox.form import EntryForm
-from cosmos_outbox.inbox.ports import Source
+from cosmos_outbox.inbox.healing import Healing
 from cosmos_outbox.inbox.reading import MessageReader
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
 from cosmos_outbox.inbox.state import StateInbox
-from cosmos_outbox.inbox.sweep import Sweep
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.lists.listing import EntryListing
 from cosmos_outbox.settings.environment import TTL_MAX, Settings
@@ -52,7 +49,7 @@ class DeclaredReadModel(Subscribes, Protocol[S]):
 def wire_read_model(settings: Settings, outbox: Outbox, of: DeclaredReadModel[S]) -> Subscription:
     """Build a read model over the service's own container, and its subscriber. Opens no connection."""
     container = settings.name(of.container)
-    entries, sources = outbox.container(container), outbox.container(settings.cosmos_container)
+    entries, source = outbox.container(container), _source(settings, outbox, of)
 
     async def list_blocked() -> Collection[AggregateKey]:
         return [marker.aggregate for marker in await outbox.observer.lot.list_blocked()]
@@ -61,31 +58,27 @@ def wire_read_model(settings: Settings, outbox: Outbox, of: DeclaredReadModel[S]
     forgetful = of.documents is not None and of.first is not None
     inbox = StateInbox(
         CosmosEntries(entries, of.form, deleted_ttl),
-        _source(sources, outbox, of),
+        source,
         of.project,
         first=of.first,
         tombstones=timedelta(seconds=deleted_ttl) if forgetful else tombstones,
         forgetful=forgetful,
     )
 
-    def lists(walk: str) -> CosmosLists:
-        documents = of.documents or SourceDocuments.of_library(of.aggregate_type)
-        return CosmosLists(entries, sources, documents, walk, of.form.version)
-
     scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{container}"
     reader = MessageReader(of.aggregate_type, untyped=of.untyped)
-    sweep = Sweep(inbox, lists("sweep"), lists("sweep-changes"), list_blocked, tombstones)
-    listing = EntryListing(CosmosItems(entries), of.form, scope, token_key(entries))
-    model = ReadModel(inbox, sweep, listing, lists)
+    healing = Healing(inbox, source, of.form.version, list_blocked, tombstones)
+    model = ReadModel(inbox, healing, EntryListing(CosmosItems(entries), of.form, scope, token_key(entries)))
     subscriber = wire_subscriber(
         settings, outbox, settings.name(of.subscription), reader.read, inbox.handle, inbox.check
     )
     return Subscription(subscriber, read_model=model)
 
 
-def _source(container: Container, outbox: Outbox, of: DeclaredReadModel[S]) -> Source[S]:
+def _source(settings: Settings, outbox: Outbox, of: DeclaredReadModel[S]) -> CosmosSource[S] | OwnSource[S]:
+    container = outbox.container(settings.cosmos_container)
     if of.documents is None:
-        return CosmosSource(container, of.state_of)
+        return CosmosSource(container, of.aggregate_type, of.state_of)
     return OwnSource(container, outbox.feed, of.documents, of.state_of)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
@@ -20,7 +20,6 @@ from cosmos_outbox.inbox.ports import Entries, Source
 from cosmos_outbox.inbox.reading import MessageReader
 from cosmos_outbox.inbox.set_aside import SetAside
 from cosmos_outbox.inbox.state import StateInbox
-from cosmos_outbox.inbox.sweep import Sweep
 from cosmos_outbox.inbox.upcasting import Upcasting, Upcasts
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.recent import Recent
@@ -36,22 +35,19 @@ from cosmos_outbox.wiring.per_process import OnePerProcess
 from cosmos_outbox.wiring.subscription import Subscription, subscriber_over
 
 if TYPE_CHECKING:
-    from cosmos_outbox.wiring.kept import CountedLists, ReadModel
+    from cosmos_outbox.wiring.kept import ReadModel
 
 S = TypeVar("S", bound=BaseModel)
 
 
 class Store(Protocol):
-    """Where a subscriber keeps its entries, what it set aside, and how far its sweeps are."""
+    """Where a subscriber keeps its entries, what it set aside, and what is known of its effects."""
 
     def entries(self, name: str, form: EntryForm[S], deleted_ttl_seconds: int | None) -> Entries[S]:
         """Of one read model; None: deleted entries are kept for good. Raises Misconfigured."""
 
     def listing(self, name: str, form: EntryForm[S]) -> Listing[S]:
         """Of one read model."""
-
-    def lists(self, name: str, walk: str, form: int) -> "CountedLists":
-        """The entries of one read model, for a walk."""
 
     def set_aside(self, subscription: str, closed_ttl_seconds: int) -> SetAside:
         """Of one subscription."""
@@ -87,7 +83,8 @@ class ForeignReadModel(Generic[S]):
         return isinstance(self.source, HttpApi)
 
     def wire(self, wired: "WiredSubscriber") -> Subscription:
-        """Its subscriber, with the sweep where there is a source. Raises Misconfigured."""
+        """Its subscriber, with the walk where there is a source. Raises Misconfigured."""
+        from cosmos_outbox.inbox.healing import Healing  # noqa: PLC0415
         from cosmos_outbox.wiring.kept import ReadModel  # noqa: PLC0415
         from cosmos_outbox.wiring.read_model import tombstone_seconds  # noqa: PLC0415
 
@@ -106,16 +103,17 @@ class ForeignReadModel(Generic[S]):
             tombstones=None if deleted_ttl is None else timedelta(seconds=deleted_ttl),
             forgetful=self.has_source and first is not None,
         )  # fmt: skip
-        lists = partial(store.lists, self.name, form=self.form.version)
-        # Another team's changes are listed nowhere here.
-        sweep = Sweep(inbox, lists("sweep"), None, _list_none, timedelta(seconds=settings.event_ttl_seconds))
-        model = ReadModel(inbox, sweep, store.listing(self.name, self.form), lists)
+        # Another team's aggregates are listed nowhere here.
+        healing = (
+            Healing(inbox, None, self.form.version, _list_none, timedelta()) if self.has_source else None
+        )
+        model = ReadModel(inbox, healing, store.listing(self.name, self.form))
         subscription = settings.name(self.subscription)
         subscriber = subscriber_over(
             store.set_aside(subscription, settings.event_ttl_seconds), settings, wired.resources, subscription,
             MessageReader(self.aggregate_type).read, inbox.handle, check=inbox.check,
         )  # fmt: skip
-        return Subscription(subscriber, read_model=model, swept=self.has_source)
+        return Subscription(subscriber, read_model=model)
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
 from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.healing import Healing
 from cosmos_outbox.inbox.receiver import MARGIN, Handle, Read, Receiver
 from cosmos_outbox.inbox.retrier import OnRequest, Retrier
 from cosmos_outbox.inbox.set_aside import SetAside
-from cosmos_outbox.inbox.sweep import Sweep
 from cosmos_outbox.settings.environment import TTL_MAX, Settings
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named
@@ -92,13 +92,11 @@ class Subscription:
     subscriber: Subscriber
     read_model: "ReadModel[Any] | None" = None
     """None: it keeps no state."""
-    swept: bool = True
-    """False: the read model has no source that it could be compared with."""
 
     @property
-    def sweep(self) -> Sweep[Any] | None:
+    def healing(self) -> Healing[Any] | None:
         """What finds the changes of which no event came."""
-        return self.read_model.sweep if self.read_model and self.swept else None
+        return self.read_model.healing if self.read_model else None
 
 
 class Lasting(Protocol):

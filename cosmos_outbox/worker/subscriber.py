@@ -2,9 +2,9 @@
 
 The worker is the subscriber outside Functions, for containers: ``cosmos-outbox subscriber``. It reads the same
 settings, serves all subscriptions of the service, receives sessions side by side, and does what the timers do: it
-collects dead letters, tries what was set aside, and sweeps. Several workers share the
-sessions, and the progress of the sweep. A stop waits for the messages and effects in hand for some seconds, then leaves
-them to the next worker.
+collects dead letters, tries what was set aside, and walks over the read models. Several workers share the sessions, and
+the progress of a walk. A stop waits for the messages and effects in hand for some seconds, then leaves them to the next
+worker.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ SLOTS = 32
 """How many sessions of a subscription are held at the same time, as in host.json."""
 
 WATCH_SECONDS = 60.0
-SWEEP_EVERY_SECONDS, SWEEP_SECONDS = 600.0, 120.0
+WALK_EVERY_SECONDS, WALK_SECONDS = 600.0, 200.0
 
 _log = logging.getLogger(__name__)
 
@@ -133,9 +133,9 @@ async def serve(
     for each in service.subscriptions.values():
         watch = _every(WATCH_SECONDS, stop, "what was set aside waits", each.subscriber.watch)
         tending.add(asyncio.create_task(watch))
-        if each.sweep is not None:
-            sweep = partial(each.sweep.run, seconds=SWEEP_SECONDS)
-            others.append(asyncio.create_task(_every(SWEEP_EVERY_SECONDS, stop, "the sweep waits", sweep)))
+        if each.healing is not None:
+            walk = partial(each.healing.run, seconds=WALK_SECONDS)
+            others.append(asyncio.create_task(_every(WALK_EVERY_SECONDS, stop, "the walk waits", walk)))
     serving = asyncio.create_task(_receive([*service.subscriptions.values()], stop, health.works, slots))
     stopping = asyncio.create_task(stop.wait())
     _log.info("the subscriber works")

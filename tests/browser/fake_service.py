@@ -78,7 +78,7 @@ def quiet() -> Json:
                 {"name": "Service Bus", "ok": True, "milliseconds": 30, "detail": None},
             ]
         },
-        "subscriber": {"setAside": {"waiting": 0, "refused": 0}, "lastLook": None, "lastSweep": None, "sweep": None},
+        "subscriber": {"setAside": {"waiting": 0, "refused": 0}, "lastWalk": None, "walk": None},
         "parked": [],
         "set-aside": [],
         "events": {"contactId": "c", "aggregateType": "contact", "items": [], "before": None},

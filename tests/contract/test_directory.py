@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -15,11 +15,9 @@ from azure.cosmos.aio import CosmosClient
 from application.directory import DirectoryEntry, Field, Search, entry_of, project
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
-from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
 from cosmos_outbox.cosmos.inbox.listing import CosmosItems
 from cosmos_outbox.cosmos.inbox.source import CosmosSource
-from cosmos_outbox.cosmos.inbox.walk_lists import CosmosLists
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.token_key import token_key
@@ -29,13 +27,13 @@ from cosmos_outbox.inbox.entry import Entry, Stamp
 from cosmos_outbox.inbox.errors import EntryChanged, StoreAway, Unstorable
 from cosmos_outbox.inbox.event import NOTICE, Event
 from cosmos_outbox.inbox.form import EntryForm
-from cosmos_outbox.inbox.progress import Counts
+from cosmos_outbox.inbox.healing import Healing
 from cosmos_outbox.inbox.reading import TolerantReader
-from cosmos_outbox.inbox.rebuild import Rebuild
 from cosmos_outbox.inbox.shows import shows
 from cosmos_outbox.inbox.state import StateInbox
-from cosmos_outbox.inbox.sweep import Sweep
+from cosmos_outbox.inbox.walk import Counts, Progress
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.lists.listing import EntryListing
 from cosmos_outbox.lists.token_key import TokenKey
 from cosmos_outbox.outbox.aggregates import Aggregates
@@ -125,7 +123,7 @@ def started(client: CosmosClient, database: str) -> Process:
     return Process(
         Contacts(aggregates, lambda: LATER, uuid4),
         entries,
-        StateInbox(entries, CosmosSource(stored, entry_of), project),
+        StateInbox(entries, CosmosSource(stored, "contact", entry_of), project),
         CosmosDirectory(EntryListing(CosmosItems(listed), FORM, "t", key)),
         stored,
         key,
@@ -521,38 +519,44 @@ async def test_an_id_that_lives_again_after_its_tombstone_has_expired_is_in_no_l
     await here.contacts.aggregates.create(Contact.create(DETAILS, at=LATER, id=contact_id), ORIGIN)
     [created] = await here.events(contact_id)
     await here.inbox.handle(created)
-    sweep = swept(here, list)
-    progress = await sweep.round(await sweep.lists.progress(), seconds=30)
+    healing = healing_of(here, [])
+    progress = await healing.rebuild(lambda _: None)
     assert progress.last_counts == Counts(sources=1, ahead=1)
-    assert f"contact {contact_id} lives, and its entry is a deleted one, at sequence 2" in caplog.text
+    assert f"contact {contact_id} exists, but its entry was deleted at sequence 2" in caplog.text
     assert (await here.directory.search(Search({}), 9, None)).items == []
 
-    documents = SourceDocuments.of_library("contact")
-    again = CosmosLists(here.entries.container, here.stored, documents, "source-wins", FORM.version)
-    await Rebuild(here.inbox, again, source_wins=True).run(lambda _: None)
+    await healing.rebuild(lambda _: None, source_wins=True)
     assert [item.id for item in (await here.directory.search(Search({}), 9, None)).items] == [str(contact_id)]
 
 
-async def test_a_sweep_over_all_partitions_heals_both_ways_page_by_page(
-    here: Process, monkeypatch: pytest.MonkeyPatch
+async def test_walks_over_all_partitions_heal_page_by_page_and_leave_what_is_blocked(
+    here: Process, there: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cosmos_outbox.cosmos.inbox.walk_lists._PAGE", 2)
-    behind, missing, deleted, parked = [await here.create() for _ in range(4)]
-    for contact_id in (behind, deleted, parked):
+    monkeypatch.setattr("cosmos_outbox.cosmos.inbox.entries._PAGE", 2)
+    behind, missing, deleted, parked, gone = [await here.create() for _ in range(5)]
+    for contact_id in (behind, deleted, parked, gone):
         await here.inbox.handle((await here.events(contact_id))[0])
-    await here.describe(behind, email="swept@contoso.com")
+    await here.describe(behind, email="walked@contoso.com")
     await here.describe(parked, email="parked@contoso.com")
     await here.contacts.delete(deleted, ORIGIN)
+    for item in (await here.stored.page("SELECT * FROM c", {}, 9, None, partition_key=str(gone)))[0]:
+        await here.stored.execute(str(gone), [Write.delete(item["id"], item["_etag"])])  # as TTL does
     held = [key_of(parked)]
-    sweep = swept(here, lambda: held)
-    lists = sweep.lists
-    young = await sweep.round(await lists.progress(), seconds=30)
-    assert young.last_counts == Counts(entries=3, sources=4, blocked=1)
-    sweep = replace(sweep, young=-timedelta(hours=1))
-    progress = await sweep.round(await lists.progress(), seconds=30)
-    assert progress.last_counts == Counts(entries=3, sources=4, healed=3, blocked=1, healed_ever=0)
-    found = {contact_id: await here.entry(contact_id) for contact_id in (behind, missing, deleted, parked)}
-    assert [entry and entry.last_sequence for entry in found.values()] == [2, 1, 2, 1]
+
+    async def walked(process: Process, days: int) -> Progress:
+        healing = healing_of(process, held, utc_now() + timedelta(days=days))
+        await healing.run(seconds=30)
+        progress = await healing.progress()
+        assert progress is not None
+        assert progress.side is None
+        return progress
+
+    assert (await walked(here, 0)).last_counts == Counts(entries=4, sources=4, healed=1, blocked=1), (
+        "most is young"
+    )
+    assert (await walked(here, 1)).last_counts == Counts(entries=3, sources=4, healed=3, blocked=1)
+    found = [await here.entry(contact_id) for contact_id in (behind, missing, deleted, parked, gone)]
+    assert [entry and entry.last_sequence for entry in found] == [2, 1, 2, 1, 1]
     [listed] = [
         item for item in (await here.directory.search(Search({}), 9, None)).items if item.id == str(parked)
     ]
@@ -561,58 +565,23 @@ async def test_a_sweep_over_all_partitions_heals_both_ways_page_by_page(
         await here.inbox.handle(event)
     [listed] = (await here.directory.search(Search({Field.EMAIL: "parked@contoso.com"}), 9, None)).items
     assert (listed.sequence, listed.blocked_since) == (2, None)
-    saved = await lists.progress()
-    assert saved is not None
-    assert saved.last_counts == progress.last_counts
-    assert saved.as_of is not None
-    assert abs(saved.as_of - datetime.now(UTC)) < timedelta(hours=1), "by the store's own clock"
-    with pytest.raises(EntryChanged):
-        await lists.save(young)
-
-
-def swept(process: Process, blocked: Callable[[], list[AggregateKey]], *, version: int = 1) -> Sweep[Any]:
-    async def held() -> list[AggregateKey]:
-        return blocked()
-
-    lists, changes = (
-        CosmosLists(
-            process.entries.container, process.stored, SourceDocuments.of_library("contact"), name, version
-        )
-        for name in ("sweep", "sweep-changes")
-    )
-    return Sweep(process.inbox, lists, changes, held, timedelta(days=10))
-
-
-async def test_a_look_at_what_was_changed_heals_over_all_partitions_and_remembers_what_is_blocked(
-    here: Process, there: Process, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("cosmos_outbox.cosmos.inbox.walk_lists._PAGE", 2)
-    behind, missing, deleted, parked, right = [await here.create() for _ in range(5)]
-    for contact_id in (behind, deleted, parked, right):
-        await here.inbox.handle((await here.events(contact_id))[0])
-    held = [key_of(parked)]
-    sweep = replace(
-        swept(here, lambda: held), young=-timedelta(hours=1)
-    )  # looks at what has just been changed
-    first = await sweep.look(None, seconds=30)
-    assert first.last_counts == Counts(), "it looks at what comes after it"
-    await here.describe(behind, email="swept@contoso.com")
-    await here.describe(parked, email="parked@contoso.com")
-    await here.contacts.delete(deleted, ORIGIN)
-    look = await sweep.look((await sweep.progress())[1], seconds=30)
-    assert look.last_counts == Counts(sources=5, healed=3, blocked=1)
-    entries = [await here.entry(contact_id) for contact_id in (behind, missing, deleted, parked, right)]
-    assert [entry and entry.last_sequence for entry in entries] == [2, 1, 2, 1, 1]
     held.clear()
-    another = replace(swept(there, lambda: held), young=-timedelta(hours=1))
-    look = await another.look((await another.progress())[1], seconds=30)
-    assert look.last_counts == Counts(sources=1, healed=1), (
-        "by another process, without a change of the source"
+    assert (await walked(there, 2)).last_counts == Counts(entries=3, sources=4), (
+        "once more, in another process"
     )
-    assert look.left == ()
-    assert sweep.changes is not None
-    with pytest.raises(EntryChanged):
-        await sweep.changes.save(first)
+    assert (await walked(here, 3)).last_counts == Counts(), "nothing has changed since"
+
+
+def healing_of(
+    process: Process, blocked: list[AggregateKey], now: datetime | None = None, version: int = 1
+) -> Healing[Any]:
+    async def held() -> list[AggregateKey]:
+        return blocked
+
+    source = process.inbox.source
+    assert isinstance(source, CosmosSource)
+    inbox = process.inbox if now is None else replace(process.inbox, clock=lambda: now)
+    return Healing(inbox, source, version, held, timedelta(days=10))
 
 
 class OldEntry(TolerantReader):
@@ -626,7 +595,7 @@ OLD_FORM = EntryForm(
 )
 
 
-async def test_entries_that_cannot_be_read_any_more_are_healed_by_an_event_and_by_the_sweep(
+async def test_entries_that_cannot_be_read_any_more_are_healed_by_an_event_and_by_a_walk(
     here: Process, caplog: pytest.LogCaptureFixture
 ) -> None:
     old = CosmosEntries(here.entries.container, OLD_FORM, deleted_ttl_seconds=600)
@@ -645,7 +614,7 @@ async def test_entries_that_cannot_be_read_any_more_are_healed_by_an_event_and_b
     await here.describe(told, email="jane@contoso.com")
     await here.inbox.handle((await here.events(told))[-1])
     assert here.inbox.counts[Because.FORM] == 1
-    progress = await swept(here, list).round(None, seconds=30)
+    progress = await healing_of(here, []).rebuild(lambda _: None)
     assert progress.last_counts == Counts(entries=2, sources=2, rewritten=1)
     entry = await here.entry(silent)
     assert entry is not None

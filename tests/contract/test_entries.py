@@ -16,7 +16,8 @@ from pydantic import BaseModel
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
 from cosmos_outbox.cosmos.inbox.listing import CosmosItems
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
-from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.token_key import token_key
 from cosmos_outbox.inbox.effect import EffectRecord, EffectState
 from cosmos_outbox.inbox.entry import After, Entry, Found, Stamp
@@ -24,7 +25,6 @@ from cosmos_outbox.inbox.errors import EntryChanged, StoreAway
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.form import Condition, EntryForm, Listing
 from cosmos_outbox.inbox.ports import Entries
-from cosmos_outbox.inbox.progress import Counts, Side, WalkProgress
 from cosmos_outbox.inbox.set_aside import Record, RecordState
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -34,7 +34,6 @@ from cosmos_outbox.sqlite.database import Database
 from cosmos_outbox.sqlite.entries import SqliteEntries
 from cosmos_outbox.sqlite.listing import token_key as sqlite_key
 from cosmos_outbox.sqlite.store import SqliteStore
-from cosmos_outbox.sqlite.walk_lists import SqliteLists
 from devstack.testing import Service
 from tests.support.azure import DIRECTORY, EFFECTS, SET_ASIDE, contacts_database
 from tests.support.inbox import NOON, FakeEntries, FakeSource, delivery, event
@@ -214,8 +213,8 @@ async def test_a_list_of_sqlite_leaves_out_what_cannot_be_read(
     assert "1 of 2 entries are left out of a list" in caplog.text
     alike = await store.listing("things", replace(FORM, version=3)).page([], "name", 9, None)
     assert [each.state.name for each in alike.items] == ["A", "B", "C"], "shown as far as it can be read"
-    page = await SqliteLists(database, "things", "sweep", 2).entries(None)
-    assert [each.other_form for each in page.items] == [True, False, True]
+    page = await SqliteEntries(database, "things", search, TTL).page(None)
+    assert [read.entry.other_form for _, read in page.items] == [True, False, True]
 
 
 async def test_the_inbox_over_it_applies_each_event_once(entries: Entries[Thing]) -> None:
@@ -369,8 +368,8 @@ async def test_two_processes_share_a_database_of_cosmos(cosmos_server: Service) 
         assert read.entry == entry
         page = await theirs.listing(DIRECTORY, FORM).page([], "name", 9, None)
         assert [(each.id, each.state) for each in page.items] == [(KEY.id, entry.state)]
-        walked = await theirs.lists(DIRECTORY, "sweep", FORM.version).entries(None)
-        assert [each.key for each in walked.items] == [KEY]
+        walked = await theirs.entries(DIRECTORY, FORM, TTL).page(None)
+        assert [key for key, _ in walked.items] == [KEY]
         assert (await theirs.set_aside("s", TTL).get(record.id)).delivery == record.delivery
         found = await theirs.effects(EFFECTS, "mails", TTL).find("e-1")
         assert found is not None
@@ -432,52 +431,74 @@ async def test_a_file_that_cannot_be_used_is_a_store_that_is_away(tmp_path: Path
         await each.close()
 
 
-async def test_a_sweep_over_sqlite_saves_where_it_is(database: Database) -> None:
-    entries, lists = (
-        SqliteEntries(database, "t", FORM, TTL),
-        SqliteLists(database, "t", "sweep", FORM.version),
-    )
-    for number in range(205):
-        key = AggregateKey("thing", f"{number:03}")
-        await entries.put(key, Entry(1, None, Thing(name="A")), STAMP, over=None)
-    await entries.put(AggregateKey("thing", "999"), Entry(1, None, None), STAMP, over=None)
-    position, seen = None, []
-    while True:
-        page = await lists.entries(position)
-        seen += [each.key.id for each in page.items]
+async def test_a_walk_goes_over_the_entries_that_are_not_deleted(entries: Entries[Thing]) -> None:
+    for number in range(105):
+        await entries.put(
+            AggregateKey("thing", f"{number}"), Entry(1, None, Thing(name="A")), STAMP, over=None
+        )
+    await entries.put(AggregateKey("thing", "gone"), Entry(1, None, None), STAMP, over=None)
+    position, walked = None, list[str]()
+    while position is not None or not walked:
+        page = await entries.page(position)
+        walked += [key.id for key, _ in page.items]
         position = page.position
-        if position is None:
-            break
-    assert seen == [f"{number:03}" for number in range(205)]
-    under_way = WalkProgress(
-        NOON,
-        Side.LEFT,
-        position="7",
-        counts=Counts(entries=3),
-        last_counts=Counts(healed=1),
-        last_ended_at=NOON,
-        form=2,
-        moved_at=NOON,
-        claimed_until=NOON + timedelta(minutes=1),
-        since=NOON - timedelta(days=1),
-        until=NOON - timedelta(hours=1),
-        left=(KEY,),
-        stands_at=NOON - timedelta(hours=2),
-    )
-    for each in (WalkProgress(NOON), under_way):
-        before = await lists.progress()
-        saved = await lists.save(replace(each, version=before.version if before else None))
-        loaded = await lists.progress()
-        assert loaded is not None
-        assert loaded.as_of is not None
-        assert replace(loaded, as_of=None) == saved
+    assert sorted(walked, key=int) == [f"{number}" for number in range(105)]
+    key, listed = (await entries.page(None)).items[0]
+    assert await entries.newest(key) == listed
+
+
+async def test_where_a_walk_is_is_written_at_the_version_that_was_read(entries: Entries[Thing]) -> None:
+    assert await entries.progress() is None
+    first = await entries.save_progress({"position": "1"}, over=None)
+    for stale in (None, "no version"):
+        with pytest.raises(EntryChanged):
+            await entries.save_progress({"position": "2"}, over=stale)
+    second = await entries.save_progress({"position": "2"}, over=first)
     with pytest.raises(EntryChanged):
-        await lists.save(WalkProgress(NOON))
-    read = await entries.read(AggregateKey("thing", "000"))
-    assert read is not None
-    await lists.mark(AggregateKey("thing", "000"), read.version, NOON)
-    marked = await entries.read(AggregateKey("thing", "000"))
+        await entries.save_progress({"position": "3"}, over=first)
+    saved = await entries.progress()
+    assert saved is not None
+    assert (saved[0]["position"], saved[1]) == ("2", second)
+    assert (await entries.page(None)).items == [], "it is no entry"
+
+
+async def test_a_block_is_noted_at_the_version_and_an_event_ends_it(entries: Entries[Thing]) -> None:
+    await entries.put(KEY, Entry(1, None, Thing(name="A")), STAMP, over=None)
+    before = await entries.newest(KEY)
+    assert before is not None
+    await entries.mark(KEY, before.version, NOON)
+    marked = await entries.newest(KEY)
     assert marked is not None
-    assert marked.blocked_since == NOON
-    with pytest.raises(EntryChanged):
-        await lists.mark(AggregateKey("thing", "000"), read.version, None)
+    assert (marked.entry, marked.blocked_since) == (before.entry, NOON)
+    for key in (KEY, AggregateKey("thing", "none")):
+        with pytest.raises(EntryChanged):
+            await entries.mark(key, "no version", None)
+    await entries.put(KEY, Entry(2, None, Thing(name="B")), STAMP, over=marked.version)
+    after = await entries.newest(KEY)
+    assert after is not None
+    assert after.blocked_since is None
+
+
+async def test_a_list_of_cosmos_whose_token_is_not_taken_begins_anew(
+    cosmos_server: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cosmos_outbox.cosmos.inbox.entries._PAGE", 2)
+    async with (
+        contacts_database(cosmos_server) as made,
+        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+    ):
+        entries = CosmosEntries(Container(client, made.id, DIRECTORY), FORM, TTL)
+        for number in range(3):
+            await entries.put(
+                AggregateKey("thing", f"{number}"), Entry(1, None, Thing(name="A")), STAMP, over=None
+            )
+        first = await entries.page(None)
+        assert await entries.page("what the store has never given") == first
+
+        async def refused(*_: object, **__: object) -> None:
+            raise StoreFailed(Failure(Kind.INVALID, "400"))
+
+        monkeypatch.setattr(entries.container, "page", refused)
+        for position in (None, first.position):
+            with pytest.raises(StoreAway, match="400"):
+                await entries.page(position)

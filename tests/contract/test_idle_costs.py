@@ -30,11 +30,11 @@ from cosmos_outbox.inbox.deliveries import Collected
 from cosmos_outbox.inbox.effect import EffectInbox, EffectRules
 from cosmos_outbox.inbox.errors import ReactionRefused
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.progress import Counts
+from cosmos_outbox.inbox.healing import WHOLE_EVERY
 from cosmos_outbox.inbox.reaction_decision import InOrder
 from cosmos_outbox.inbox.receiver import Receiver
 from cosmos_outbox.inbox.state import StateInbox
-from cosmos_outbox.inbox.sweep import ROUND_EVERY
+from cosmos_outbox.inbox.walk import Counts
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.servicebus.dead_letters import SILENCE_SECONDS, DeadLetters
 from devstack import provision
@@ -67,7 +67,7 @@ The service bills no read of an account's, a container's or a partition's proper
 """
 USD_A_MILLION = 0.25
 LISTED = 100
-"""How many items a page of the sweep's lists has."""
+"""How many items a page of a walk has."""
 
 MONTH = timedelta(hours=730)
 BEGIN = datetime(2026, 3, 2, tzinfo=UTC)
@@ -204,10 +204,8 @@ async def filled(application: Application, simulation: Simulation, contacts: int
             return bool(lag.leases) and not any(lease.lag for lease in lag.leases)
 
         await eventually(at_rest)
-    for _ in range(4):
-        simulation.now += timedelta(minutes=10)
-        await application.sweep.run(seconds=60)
-    progress = await application.sweep.lists.progress()
+    await application.healing.run(seconds=60)
+    progress = await application.healing.progress()
     assert progress is not None
     assert progress.last_counts is not None
     assert (progress.last_counts.sources, progress.last_counts.failed) == (contacts, 0)
@@ -216,7 +214,7 @@ async def filled(application: Application, simulation: Simulation, contacts: int
 def every(schedule: str) -> int:
     """The minutes between two runs of a timer."""
     minutes = schedule.split()[1]
-    return 1 if minutes == "*" else int(minutes.removeprefix("*/"))
+    return 60 if minutes == "0" else 1 if minutes == "*" else int(minutes.removeprefix("*/"))
 
 
 TIMERS = {
@@ -246,13 +244,17 @@ async def rested(
     simulation.now += timedelta(minutes=10)
     asked: dict[str, Operations] = {name: Counter() for name in TIMERS}
     simulation.taken()
-    for minute in range(60 * hours):
-        simulation.now += timedelta(minutes=1)
-        for name, minutes in TIMERS.items():
-            if minute % minutes == 0:
-                await run(name)
-                asked[name] += simulation.taken()
+    for name, minutes in TIMERS.items():
+        for _ in range(runs_of(name, hours)):
+            simulation.now += timedelta(minutes=minutes)
+            await run(name)
+        asked[name] = simulation.taken()
     return asked
+
+
+def runs_of(timer: str, hours: int) -> int:
+    """In so many hours; of one that runs each hour, and works once a day, in as many days."""
+    return 24 * hours if TIMERS[timer] == 60 else 60 * hours // TIMERS[timer]
 
 
 @pytest.mark.parametrize(
@@ -275,8 +277,9 @@ async def test_at_rest_the_timers_cost_what_the_page_says_whatever_the_number_of
 
 def assert_timers_told(asked: Mapping[str, Operations], hours: int) -> None:
     for name, operations in asked.items():
-        runs = 60 * hours // TIMERS[name]
-        assert_told(f"`{name}`, every {TIMERS[name]} min", operations, runs, timedelta(hours=hours))
+        runs = runs_of(name, hours)
+        took = runs * timedelta(minutes=TIMERS[name])
+        assert_told(f"`{name}`, every {TIMERS[name]} min", operations, runs, took)
 
 
 @pytest.mark.long  # the others have the parts of the sum
@@ -286,11 +289,14 @@ async def test_all_that_is_done_at_rest_costs_less_than_a_dollar_a_month(
     await filled(application, simulation, 2 * LISTED)
     asked = await rested(application, simulation, monkeypatch, 1)
     assert_timers_told(asked, 1)
-    timers = charge(sum(asked.values(), Counter())) * (MONTH / timedelta(hours=1))
+    timers = sum(
+        charge(operations) * (MONTH / (runs_of(name, 1) * timedelta(minutes=TIMERS[name])))
+        for name, operations in asked.items()
+    )
     of_contact = await of_one_contact(application, simulation)
     for contacts in (10_000, 1_000_000):
-        a_month = charge(of_contact) * contacts * (MONTH / ROUND_EVERY)
-        what = f"a whole round over {number(contacts)} contacts, every {ROUND_EVERY.days} days"
+        a_month = charge(of_contact) * contacts * (MONTH / WHOLE_EVERY)
+        what = f"a walk over all of {number(contacts)} contacts, every {WHOLE_EVERY.days} days"
         told(f"| {what} | {shown(of_contact)} a contact | {number(a_month)} |")
         usd = (timers + a_month) * USD_A_MILLION / 1e6
         told(f"| **together**, {number(contacts)} contacts: {usd:.2f} USD | | {number(timers + a_month)} |")
@@ -298,13 +304,11 @@ async def test_all_that_is_done_at_rest_costs_less_than_a_dollar_a_month(
 
 
 async def of_one_contact(application: Application, simulation: Simulation) -> Operations:
-    """What a whole round asks for each contact: what it asks for twice as many is linear in them."""
-    sweep = application.sweep
+    """What a walk over all asks for each contact: what it asks for twice as many is linear in them."""
     simulation.taken()
-    progress = await sweep.round(await sweep.lists.progress(), seconds=60)
-    assert progress.last_counts is not None
-    assert replace(progress.last_counts, healed_ever=0) == Counts(entries=2 * LISTED, sources=2 * LISTED)
-    once = Counter({"read": 1, "write": 1, "query": 1})  # of a run: the progress, a claim, what is blocked
+    progress = await application.healing.rebuild(lambda _: None)
+    assert progress.last_counts == Counts(entries=2 * LISTED, sources=2 * LISTED)
+    once = Counter({"read": 1, "write": 1})  # of a run: the progress, a claim
     return Counter(
         {kind: round(count / 2 / LISTED, 3) for kind, count in (simulation.taken() - once).items()}
     )
@@ -436,7 +440,7 @@ async def test_what_a_read_costs_is_told(application: Application, simulation: S
 async def test_what_the_workers_do_beside_is_told(
     application: Application, simulation: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each has no timers, and does what they do itself; of the sweep the workers share the progress."""
+    """Each has no timers, and does what they do itself; of a walk the workers share the progress."""
     await filled(application, simulation, 3)
     outbox = application.outbox
     await outbox.observer.measure()

@@ -198,6 +198,6 @@ async def test_the_timers_of_a_subscriber_collect_dead_letters_and_look_at_its_s
     [aside] = (await day.call("list_set_aside"))["items"]
     assert (aside["personId"], aside["reason"]) == (person, "dead letter: a test")
 
-    assert (await day.call("get_subscriber"))["lastSweep"] is None
-    await day.call.run("sweep_directory", None)
-    assert (await day.call("get_subscriber"))["lastSweep"] is not None
+    assert (await day.call("get_subscriber"))["lastWalk"] is None
+    await day.call.run("walk_directory", None)
+    assert (await day.call("get_subscriber"))["lastWalk"] is not None

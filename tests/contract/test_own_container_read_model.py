@@ -1,5 +1,6 @@
 """A read model of a team's own aggregates: each event once, in order, healed from the team's documents."""
 
+import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -9,15 +10,18 @@ import pytest
 from pydantic import BaseModel
 
 from cosmos_outbox.cli.rebuild import rebuild
+from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.inbox.decision import Because, Complete, Done, First, Put
+from cosmos_outbox.inbox.deliveries import Collected
 from cosmos_outbox.inbox.entry import After, Entry, Stamp
 from cosmos_outbox.inbox.errors import SourceBehind
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.form import EntryForm
-from cosmos_outbox.inbox.progress import Counts
-from cosmos_outbox.inbox.sweep import Sweep
+from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.inbox.walk import Counts, Progress
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.operations.own_erasing import OwnEraser
 from cosmos_outbox.settings.own_container import OwnDocuments
 from cosmos_outbox.wiring.declared import ReadModelOf
 from cosmos_outbox.wiring.service import Service, Wired
@@ -90,14 +94,9 @@ class Desk(World):
     async def handle(self, sequence: int, booking: str = "b-1") -> Any:
         return await self.model.inbox.handle(await self.event(sequence, booking))
 
-    @property
-    def sweep(self) -> Sweep[Any]:
-        """Nothing is too young for it."""
-        return replace(self.model.sweep, young=timedelta(seconds=-5))
-
-    async def swept(self) -> Counts:
-        sweep = self.sweep
-        progress = await sweep.round(await sweep.lists.progress(), seconds=60)
+    async def walked(self) -> Counts:
+        """What a walk over all finds, for which nothing is too young."""
+        progress: Progress = await self.model.healing.rebuild(lambda _: None)
         assert progress.last_counts is not None
         return progress.last_counts
 
@@ -244,60 +243,99 @@ async def test_documents_of_other_kinds_are_never_taken_for_the_aggregate(desk: 
     await desk.book()
     await desk.handle(1)
     assert await desk.entry() == (1, 1)
-    assert (await desk.swept()).sources == 1
+    assert (await desk.walked()).sources == 1
 
 
-async def test_a_sweep_finds_what_no_event_told(desk: Desk) -> None:
+async def test_a_walk_finds_what_no_event_told(desk: Desk) -> None:
     for booking, tenant in (("b-1", "acme"), ("b-2", 17), ("b-3", True), ("b-4", "x")):
         await desk.book(booking, tenant)
     await desk.handle(1)
     await desk.handle(1, "b-4")
     await desk.move()
     await desk.proxy.delete_item("b-4", desk.key("x", "b-4"))
-    counts = await desk.swept()
-    assert (counts.entries, counts.sources, counts.healed, counts.failed) == (2, 3, 4, 0)
+    counts = await desk.walked()
+    assert (counts.entries, counts.sources, counts.healed, counts.failed) == (4, 3, 4, 0)
     found = {booking: await desk.entry(booking) for booking in ("b-1", "b-2", "b-3", "b-4")}
     assert found == {"b-1": (2, 2), "b-2": (1, 1), "b-3": (1, 1), "b-4": (1, None)}
-    assert (await desk.swept()).healed == 0
+    assert (await desk.walked()).healed == 0
 
 
-async def test_a_look_at_what_was_changed_heals_it(desk: Desk) -> None:
+async def test_a_daily_walk_heals_what_was_changed_since_the_one_before(desk: Desk) -> None:
     await desk.book()
     await desk.handle(1)
-    sweep = desk.sweep
-    await sweep.look(None, seconds=30)
+    await desk.walked()
     await desk.move()
-
-    async def healed() -> bool:
-        assert sweep.changes is not None
-        await sweep.look(await sweep.changes.progress(), seconds=30)
-        return await desk.entry() == (2, 2)
-
-    await eventually(healed)
+    now = utc_now() + timedelta(days=1)
+    healing = replace(desk.model.healing, inbox=replace(desk.model.inbox, clock=lambda: now))
+    await healing.run(seconds=30)
+    progress = await healing.progress()
+    assert progress is not None
+    assert progress.last_counts == Counts(sources=1, healed=1)
+    assert await desk.entry() == (2, 2)
 
 
 @pytest.mark.parametrize("source_wins", [False, True])
 async def test_a_rebuild_fills_an_empty_read_model_and_the_source_may_win(
     desk: Desk, source_wins: bool
 ) -> None:
-    for booking in ("sweep", "rebuild", "progress"):  # an aggregate may be called like a walk
+    for booking in ("walk", "rebuild", "progress"):  # an aggregate may be called like a walk
         await desk.book(booking)
     ahead = AggregateKey("booking", "progress")
     await desk.model.inbox.entries.put(
         ahead, Entry(9, None, Seats(seats=9)), Stamp(utc_now(), None), over=None
     )
-    await desk.swept()
+    await desk.walked()
     progress = await rebuild(
-        desk.environment, source_wins=source_wins, tell=lambda *_: None, service=desk.service
+        desk.environment, source_wins=source_wins, report=lambda _: None, service=desk.service
     )
     assert progress.last_counts is not None
     assert progress.last_counts.failed == 0
-    assert (await desk.entry("sweep"), await desk.entry("rebuild")) == ((1, 1), (1, 1))
+    assert (await desk.entry("walk"), await desk.entry("rebuild")) == ((1, 1), (1, 1))
     assert await desk.entry("progress") == ((1, 1) if source_wins else (9, 9))
     assert {item.id for item in (await desk.model.listing.page([], "seats", 10, None)).items} >= {
-        "sweep",
+        "walk",
         "rebuild",
     }
+
+
+async def test_an_erased_booking_leaves_what_subscribers_of_the_service_keep(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for booking in ("b-1", "b-2"):
+        await desk.book(booking)
+        await desk.handle(1, booking)
+    item = await desk.read("b-1")
+    async with desk.transaction() as tx:
+        tx.replace(item | {"seats": 0}, if_match=item["_etag"])
+        tx.event("BookingErased", of=("booking", "b-1"))
+    receiver = desk.wired.subscriptions["board"].subscriber.receiver
+    for booking in ("b-1", "b-2"):  # what nobody can read is set aside
+        body = json.dumps({"bookingId": booking, "guest": "Ada"}).encode()
+        await receiver.receive(Delivery("board", f"m-{booking}", 1, body, {"aggregateType": "booking"}))
+
+    async def gone(*_: object) -> str:
+        return "the relay has forwarded all events"
+
+    async def collected() -> Collected:
+        return Collected(0, emptied=True)
+
+    monkeypatch.setattr("cosmos_outbox.operations.own_erasing.wait_until_forwarded", gone)
+    eraser: OwnEraser = desk.wired.own_events
+    eraser = replace(eraser, kept=[replace(each, collect=collected) for each in eraser.kept])
+    steps = [step async for step in eraser.erase(("booking", "b-1"), desk.key())]
+    assert "a subscriber has settled it, 1 record(s) of messages set aside emptied" in steps
+    assert (await desk.entry("b-1"), await desk.entry("b-2")) == ((2, 0), (1, 1))
+    records = desk.wired.outbox.container(f"{BOOKINGS}-set-aside")
+    bodies = [item["body"] for item in await _records(records)]
+    assert len([body for body in bodies if body is not None]) == 1
+    assert [step async for step in eraser.erase(("note", "b-2"), desk.key())][2] == "0 event(s) removed"
+    assert len([item for item in await _records(records) if item["body"] is not None]) == 1
+
+
+async def _records(container: Container) -> list[Any]:
+    return await container.first(
+        "SELECT * FROM c WHERE c.type != @note", {"@note": "erased"}, 9, partition_key="board"
+    )
 
 
 @pytest.mark.needs_a_socket("the command, which runs in a thread")

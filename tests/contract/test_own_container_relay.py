@@ -35,6 +35,7 @@ from cosmos_outbox.outbox.republish import Republishing, RepublishingProgress, S
 from cosmos_outbox.preflight.containers import needed
 from cosmos_outbox.preflight.cosmos_rules import judge
 from cosmos_outbox.settings.environment import Settings
+from cosmos_outbox.settings.errors import NotForwardedYet
 from cosmos_outbox.worker import relay as relay_worker
 from devstack.testing import Service as Server
 from devstack.testing import eventually, running
@@ -309,6 +310,138 @@ async def test_events_are_published_again(place: Place) -> None:
     assert (progress.published, progress.whole) == (1, True)
     assert await place.received("b-1", 1) == [("BookingMade", 1)]
     assert await place.topic.is_empty("b-0", of="booking")
+
+
+async def test_events_are_erased_after_they_have_left(place: Place) -> None:
+    await place.book()
+    await place.book("b-2", "other")
+    await place.move("BookingErased")
+    eraser = place.own_events
+    with pytest.raises(NotForwardedYet):
+        async for _ in eraser.erase(("booking", "b-1"), place.key(), patience_seconds=0.1):
+            pass
+    assert len(await place.events()) == 3
+    await place.forward()
+    steps = [step async for step in eraser.erase(("booking", "b-1"), place.key(), keep={"BookingErased"})]
+    assert steps == [
+        "the relay has forwarded all events",
+        "0 parked event(s) sent, 0 discarded",
+        "1 event(s) removed",
+        "0 discarded event(s) emptied",
+    ]
+    left = {(event["aggregateId"], event["data"]["action"]) for event in await place.events()}
+    assert left == {("b-1", "BookingErased"), ("b-2", "BookingMade")}
+    assert {"b-1", "b-2"} <= await place.ids(), "the team's own documents are the team's"
+    assert await place.received("b-1", 2) == [("BookingMade", 1), ("BookingErased", 2)]
+
+
+async def test_an_event_that_was_not_seen_by_the_erasing_is_sent_and_stays(place: Place) -> None:
+    """Others raise it while the events are erased, in the same second as the last one that was seen."""
+    await place.book()
+    await place.forward()
+    eraser = place.own_events
+    steps = eraser.erase(("booking", "b-1"), place.key(), keep={"BookingErased"})
+    assert await anext(steps) == "the relay has forwarded all events"
+    await place.move()
+    assert [step async for step in steps][1:2] == ["1 event(s) removed"]
+    [left] = await place.events()
+    assert left["data"]["action"] == "BookingMoved"
+    await place.forward()
+    assert await place.received("b-1", 2) == [("BookingMade", 1), ("BookingMoved", 2)]
+
+
+async def test_a_page_that_comes_again_after_its_events_were_erased_is_dropped(place: Place) -> None:
+    """A relay that was paused with the page in its hands would send it, or park it: then personal data is stored."""
+    await place.book()
+    pages: list[Any] = []
+
+    async def keep(items: Any, _: object) -> None:
+        pages.append(items)
+
+    async with ChangeFeedProcessor(
+        place.outbox.feed, place.leases, keep, instance_name="k", lease_prefix="kept", options=ALL
+    ):
+        await eventually(lambda: len(pages) > 0)
+    await place.forward()
+    eraser = place.own_events
+    async for _ in eraser.erase(("booking", "b-1"), place.key()):
+        pass
+    events = [event for page in pages for event in place.outbox.events.events(page)]
+    assert len(events) == 1
+    forwarded = await place.outbox.relay.forward(events)
+    assert (forwarded.sent, forwarded.parked, forwarded.dropped) == (0, 0, 1)
+    await place.move()
+    await place.forward()
+    assert await place.received("b-1", 2) == [("BookingMade", 1), ("BookingMoved", 2)]
+
+
+@pytest.mark.needs_a_socket("HTTP beside the SDK")
+@pytest.mark.own_stack
+@pytest.mark.parametrize("kind", ["one path", "hierarchical"])
+async def test_erasing_in_one_partition_drops_nothing_that_waits_in_another(
+    kind: str, tmp_path: Path, servicebus_server: Server
+) -> None:
+    """LSNs are numbers of a physical partition: one of another tells nothing of what was dealt with here."""
+    with running(Server("cosmos", tmp_path / "data", "--partitions=4")) as cosmos:
+        async with place_of(kind, cosmos, servicebus_server) as place:
+            erased, waiting = await place.tenants_apart()
+            for action in "abcd":  # so the erased partition is ahead of the other one
+                await place.note(action, erased)
+            await place.note("e", waiting)
+            let_go = asyncio.Event()
+
+            async def handle(items: Any, _: object) -> None:
+                if any(place.tenant_of(item) == waiting for item in items):
+                    await let_go.wait()  # the relay is paused with this page in its hands
+                await place.outbox.forwarding.forward(items)
+
+            async with place.processor(handle):
+                eraser = place.own_events
+                steps = [step async for step in eraser.erase(("note", "n-1"), place.key(erased))]
+                assert "4 event(s) removed" in steps
+                let_go.set()
+                assert sorted(await place.received("n-1", 5, of="note")) == [
+                    (action, None) for action in "abcde"
+                ]
+
+
+@pytest.mark.needs_a_socket("HTTP beside the SDK")
+async def test_events_that_wait_behind_a_clock_that_was_turned_back_are_not_taken_for_forwarded(
+    tmp_path: Path, servicebus_server: Server
+) -> None:
+    with running(Server("cosmos", tmp_path / "data", "--faults")) as cosmos:
+        async with place_of("one path", cosmos, servicebus_server) as place:
+            await place.book("b-0")
+            await place.forward()
+            await place.book("b-2")
+            await cosmos.faults.turn_clock(-600)
+            await place.book("b-1")
+            eraser = place.own_events
+            with pytest.raises(NotForwardedYet):
+                async for _ in eraser.erase(("booking", "b-1"), place.key(), patience_seconds=0):
+                    pass
+            assert len(await place.events()) == 3
+
+
+async def test_an_erased_event_that_was_discarded_keeps_its_place_alone(place: Place) -> None:
+    await place.book()
+    await place.make_too_large("b-1")
+    await place.forward()
+    outbox = place.outbox
+    later = Later()
+    parking = replace(outbox.parking, clock=later, pause=later.pause)
+    eraser = place.own_events
+    eraser = replace(eraser, way=replace(eraser.way, parking=parking))
+    steps = [step async for step in eraser.erase(("booking", "b-1"), place.key())]
+    assert steps[1:] == [
+        "2 parked event(s) sent, 1 discarded",
+        "3 event(s) removed",
+        "1 discarded event(s) emptied",
+    ]
+    assert await place.received("b-1", 3) == [("BookingMade", 1), ("EventDiscarded", 2), ("Behind", 3)]
+    [discarded] = await place.parked(discarded=True)
+    assert discarded.document == {"id": discarded.event_id, **place.service.paths.fields(place.key())}
+    assert await place.events() == []
 
 
 async def test_preflight_may_try_what_the_app_does_in_the_container(place: Place) -> None:

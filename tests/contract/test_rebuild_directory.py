@@ -11,12 +11,11 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from application.directory import DirectoryEntry, entry_of
-from cosmos_outbox.cli.rebuild import bar, main, rebuild
-from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
-from cosmos_outbox.cosmos.inbox.walk_lists import CosmosLists
+from cosmos_outbox.cli.rebuild import in_a_line, main, rebuild
+from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
 from cosmos_outbox.inbox.errors import EntryChanged
 from cosmos_outbox.inbox.form import EntryForm
-from cosmos_outbox.inbox.progress import Counts, Side, WalkProgress
+from cosmos_outbox.inbox.walk import Counts, Progress, Side
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.wiring.declared import ReadModelOf
 from devstack import provision
@@ -63,14 +62,14 @@ async def test_the_directory_is_filled_from_the_contacts_and_the_command_says_ho
     contacts = [await process.create() for _ in range(3)]
     assert await asyncio.to_thread(main, [], environment) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == f"[{'#' * 30}] 3 of 3 sources, 0 entries, 3 written, 0 failed"
+    assert lines[-1] == "3 sources and 3 entries compared, 3 written, 0 failed"
     assert [entry and entry.last_sequence for entry in [await process.entry(each) for each in contacts]] == [
         1,
         1,
         1,
     ]
     assert await asyncio.to_thread(main, [], environment) == 0
-    assert capsys.readouterr().out.splitlines()[-1].endswith("3 entries, 0 written, 0 failed")
+    assert capsys.readouterr().out.splitlines()[-1].endswith("3 entries compared, 0 written, 0 failed")
 
 
 async def test_after_a_restore_the_source_wins(environment: dict[str, str], process: Process) -> None:
@@ -85,11 +84,11 @@ async def test_after_a_restore_the_source_wins(environment: dict[str, str], proc
         stored = client.get_database_client(environment["COSMOS_DATABASE"]).get_container_client("contacts")
         await stored.replace_item(str(contact_id), before)  # as a point-in-time restore leaves it
         await stored.delete_item(str(later), str(later))
-    await rebuild(environment, source_wins=False, tell=lambda *_: None, service=contact_service)
+    await rebuild(environment, source_wins=False, report=lambda _: None, service=contact_service)
     ahead = await process.entry(contact_id)
     assert ahead is not None
     assert ahead.last_sequence == 2
-    progress = await rebuild(environment, source_wins=True, tell=lambda *_: None, service=contact_service)
+    progress = await rebuild(environment, source_wins=True, report=lambda _: None, service=contact_service)
     assert progress.last_counts is not None
     assert progress.last_counts.failed == 0
     entry = await process.entry(contact_id)
@@ -119,11 +118,10 @@ async def test_after_a_new_form_of_the_entries_all_are_written_again(
         await process.create()
     arguments = ["--source-wins"] if source_wins else []
     assert await asyncio.to_thread(main, arguments, environment) == 0
-    documents = SourceDocuments.of_library("contact")
-    lists = CosmosLists(process.entries.container, process.stored, documents, "rebuild", FORM.version)
-    cut_off = await lists.progress() or WalkProgress(datetime.now(UTC))
-    began = cut_off.begun(datetime.now(UTC), Side.SOURCES, FORM.version)
-    await lists.save(began)
+    saved = await process.entries.progress()
+    assert saved is not None
+    cut_off = replace(Progress.of(*saved), began_at=datetime.now(UTC), side=Side.ENTRIES, on_demand=True)
+    await process.entries.save_progress(cut_off.document(), over=cut_off.version)
 
     class NewEntry(DirectoryEntry):
         badge: str
@@ -137,7 +135,11 @@ async def test_after_a_new_form_of_the_entries_all_are_written_again(
     monkeypatch.setitem(vars(contact_service), "subscribers", [declared])
     capsys.readouterr()
     assert await asyncio.to_thread(main, arguments, environment) == 0
-    assert capsys.readouterr().out.splitlines()[-1].endswith("2 of 2 sources, 2 entries, 2 written, 0 failed")
+    assert (
+        capsys.readouterr()
+        .out.splitlines()[-1]
+        .endswith("2 sources and 2 entries compared, 2 written, 0 failed")
+    )
     query = "SELECT VALUE c.search.lastName FROM c WHERE c.deleted = false"
     async with CosmosClient.from_connection_string(environment["COSMOS"]) as client:
         directory = client.get_database_client(environment["COSMOS_DATABASE"]).get_container_client(
@@ -159,10 +161,10 @@ async def test_a_rebuild_that_somebody_else_has_overtaken_is_not_called_done(
     await process.create()
     assert await asyncio.to_thread(main, [], environment) == 0
 
-    async def overtaken(*_: object) -> WalkProgress:
+    async def overtaken(*_: object, **__: object) -> str:
         raise EntryChanged("another rebuild was faster, or the answer was lost")
 
-    monkeypatch.setattr(CosmosLists, "save", overtaken)
+    monkeypatch.setattr(CosmosEntries, "save_progress", overtaken)
     assert await asyncio.to_thread(main, [], environment) == 1
     assert "Run the same command again" in capsys.readouterr().err
 
@@ -191,7 +193,9 @@ def test_a_setting_that_is_missing_is_one_line(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err.startswith("rebuild: ")
 
 
-def test_the_bar_grows_with_the_sources() -> None:
-    progress = WalkProgress(NOON, counts=Counts(entries=4, sources=2, healed=1), position="x")
-    assert bar(progress, 4) == f"[{'#' * 15}{'.' * 15}] 2 of 4 sources, 4 entries, 1 written, 0 failed"
-    assert bar(WalkProgress(NOON, position="x"), 0).startswith("[####")
+def test_the_line_shows_the_walk_under_way_and_then_the_one_that_has_ended() -> None:
+    under_way = Progress(
+        NOON, 1, Side.SOURCES, counts=Counts(sources=2, healed=1), last_counts=Counts(sources=9)
+    )
+    assert in_a_line(under_way).startswith("2 sources and 0 entries compared, 1 written")
+    assert in_a_line(replace(under_way, side=None)).startswith("9 sources")

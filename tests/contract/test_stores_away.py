@@ -7,7 +7,6 @@ that another one beat.
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -22,12 +21,10 @@ from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
 from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
 from cosmos_outbox.cosmos.inbox.source import CosmosSource
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
-from cosmos_outbox.cosmos.inbox.walk_lists import CosmosLists
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.inbox.effect import EffectRecord, EffectState
 from cosmos_outbox.inbox.entry import Entry, Stamp
 from cosmos_outbox.inbox.errors import StoreAway
-from cosmos_outbox.inbox.progress import WalkProgress
 from cosmos_outbox.inbox.reaction_decision import (
     InOrder,
     ReactionOutcome,
@@ -86,20 +83,11 @@ def of_entries(container: Container) -> list[Call]:
         lambda: entries.put(KEY, entry, stamp, over=None),
         lambda: entries.put(KEY, entry, stamp, over='"1"'),
         lambda: entries.remove(KEY, over='"1"'),
-    ]
-
-
-def of_walks(container: Container) -> list[Call]:
-    lists = CosmosLists(container, container, SourceDocuments.of_library("thing"), "sweep", 1)
-    return [
-        lambda: lists.entries(None),
-        lambda: lists.entries("where it was"),
-        lambda: lists.sources(None),
-        lambda: lists.list_changed(NOON, NOON + timedelta(hours=1), None),
-        lists.count_sources,
-        lambda: lists.mark(KEY, '"1"', NOON),
-        lists.progress,
-        lambda: lists.save(WalkProgress(NOON)),
+        lambda: entries.page(None),
+        lambda: entries.page("where it was"),
+        lambda: entries.mark(KEY, '"1"', NOON),
+        entries.progress,
+        lambda: entries.save_progress({}, over=None),
     ]
 
 
@@ -141,15 +129,14 @@ def of_reactions(container: Container) -> list[Call]:
 
 
 def of_a_source(container: Container) -> list[Call]:
-    source = CosmosSource(container, dict)
-    return [lambda: source.read(KEY), lambda: source.newest(KEY)]
+    source = CosmosSource(container, KEY.type, dict)
+    return [lambda: source.read(KEY), lambda: source.newest(KEY), lambda: source.page(NOON, None)]
 
 
 @pytest.mark.parametrize(
     "calls",
     [
         of_entries,
-        of_walks,
         of_effects,
         of_set_aside,
         of_reactions,

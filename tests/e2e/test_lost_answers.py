@@ -17,7 +17,7 @@ pytestmark = pytest.mark.own_stack
 def shared_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Nobody but the request writes a batch: the directory's fence for a new contact would meet its faults."""
     off: dict[str, Any] = {
-        f"AzureWebJobs.{name}.Disabled": "true" for name in ("contact_directory", "sweep_contact_directory")
+        f"AzureWebJobs.{name}.Disabled": "true" for name in ("contact_directory", "walk_contact_directory")
     }
     with stack(tmp_path_factory.mktemp("stack"), **off) as started:
         yield started

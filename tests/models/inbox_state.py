@@ -20,7 +20,7 @@ RULES = (
     "applied-before", "next-only", "notice-healed", "unknown-healed", "unsequenced", "made-from-source",
     "fenced-absence", "source-at-least", "only-newer", "gone-is-deleted", "keep-the-deleted", "deleted-is-final",
     "healed-has-no-id", "notice-no-alarm", "one-write", "at-its-version", "complete-last", "decide-again",
-    "no-entry-fenced", "tombstones-outlive-calls", "sweep-both-ways", "create-first", "create-young", "gone-is-noted",
+    "no-entry-fenced", "tombstones-outlive-calls", "walk-both-ways", "create-first", "create-young", "gone-is-noted",
 )  # fmt: skip
 """``same-place`` raises an alarm and changes nothing: ``tests/unit/test_inbox.py`` has it."""
 
@@ -86,7 +86,7 @@ def history(changes: str) -> tuple[Found[Content], ...]:
 
 
 class Doing(NamedTuple):
-    """What a process is about to do for one message (None: for a sweep), and what it goes by."""
+    """What a process is about to do for one message (None: for a walk), and what it goes by."""
 
     step: str
     message: int | None
@@ -190,8 +190,8 @@ class Model:
                 if self._made(world, sent.event) is not None:
                     yield f"receives {sent.event.id}, young", world, Doing("create", number)
         entry = world.entries[-1]
-        if entry is not None or (world.committed and not world.gone and self.off != "sweep-both-ways"):
-            yield "begins to sweep", world, Doing("read", None)
+        if entry is not None or (world.committed and not world.gone and self.off != "walk-both-ways"):
+            yield "begins to walk", world, Doing("read", None)
 
     def _made(self, world: World, event: Event) -> Put[Content] | None:
         """What an event makes unread. As long as it is young, no tombstone of its aggregate has expired."""
@@ -220,7 +220,7 @@ class Model:
     def _decided(self, world: World, doing: Doing, version: int) -> tuple[str, World, Doing | None]:
         entry = world.entries[version]
         if doing.message is None:
-            decision: Complete | Put[Content] | Heal = Heal(Because.SWEEP, None)
+            decision: Complete | Put[Content] | Heal = Heal(Because.WALK, None)
         else:
             decision = self._decide(entry, messages(self.story.changes)[doing.message].event)
         what = f"reads version {version} of the entry"
@@ -379,7 +379,7 @@ class Model:
         if "R" in self.story.changes:
             return None  # what was put back is for an operator
         source = history(self.story.changes)[-1]
-        entry = self._swept(world) if self.story.lost else world.entries[-1]
+        entry = self._walked(world) if self.story.lost else world.entries[-1]
         state = None if entry is None else entry.state
         if state != source.state:
             return f"at rest the entry shows {state}, and the source {source.state}"
@@ -387,13 +387,13 @@ class Model:
             return f"at rest the entry is at {entry.last_sequence}, and the source at {source.sequence}"
         return None
 
-    def _swept(self, world: World) -> Entry[Content] | None:
-        """The entry after one more sweep, which meets nobody."""
+    def _walked(self, world: World) -> Entry[Content] | None:
+        """The entry after one more walk, which meets nobody."""
         source, entry = history(self.story.changes)[-1], world.entries[-1]
-        if entry is None and (world.gone or self.off == "sweep-both-ways"):
+        if entry is None and (world.gone or self.off == "walk-both-ways"):
             return None
         shown = None if world.gone else self._shown(source)
-        result = mend(entry, Heal(Because.SWEEP, None), shown, fenced=True, notes_gone=self.forgets)
+        result = mend(entry, Heal(Because.WALK, None), shown, fenced=True, notes_gone=self.forgets)
         return result.entry if isinstance(result, Put) else entry
 
     def _shown(self, found: Found[Content] | None) -> Found[Content] | None:

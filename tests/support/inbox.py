@@ -3,18 +3,20 @@
 They cannot prove atomicity under a crash or the limits of a real store; the contract suite runs over the real ones.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
-from cosmos_outbox.inbox.entry import After, Entry, Found, Stamp, VersionedEntry
+from cosmos_outbox.inbox.entry import After, Entry, Found, Stamp, VersionedEntry, WalkPage
 from cosmos_outbox.inbox.errors import EntryChanged, NotSetAside, RecordChanged, Unreadable
 from cosmos_outbox.inbox.event import NOTICE, Event
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordPage, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 S = TypeVar("S")
+T = TypeVar("T")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
@@ -22,7 +24,7 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 class Faults:
     """Raises an error at chosen calls, counted over all ports that share it, before or after the call's effect."""
 
-    at: Mapping[int, tuple[type[Exception], bool]] = field(default_factory=dict)
+    at: Mapping[int, tuple[type[BaseException], bool]] = field(default_factory=dict)
     calls: int = 0
 
     def run(self, effect: Callable[[], Any]) -> Any:
@@ -36,6 +38,11 @@ class Faults:
         return result
 
 
+def paged(items: Sequence[tuple[AggregateKey, T]], position: str | None, size: int) -> WalkPage[T]:
+    first = int(position or 0)
+    return WalkPage(items[first : first + size], str(first + size) if first + size < len(items) else None)
+
+
 @dataclass
 class FakeEntries(Generic[S]):
     """Every version of every entry; ``lag``: how many versions a read that is not behind a fence is behind."""
@@ -44,8 +51,11 @@ class FakeEntries(Generic[S]):
     lag: int = 0
     written: dict[AggregateKey, list[Entry[S]]] = field(default_factory=dict)
     stamps: dict[AggregateKey, Stamp] = field(default_factory=dict)
+    marks: dict[AggregateKey, datetime | None] = field(default_factory=dict)
+    saved: tuple[Mapping[str, Any], str] | None = None
     reads: int = 0
     fences: int = 0
+    page_size: int = 2
 
     def of(self, key: AggregateKey) -> Entry[S] | None:
         return self.written[key][-1] if key in self.written else None
@@ -67,6 +77,7 @@ class FakeEntries(Generic[S]):
                 raise EntryChanged("another version")
             self.written[key] = [*versions, entry]
             self.stamps[key] = stamp
+            self.marks.pop(key, None)
             return str(len(self.written[key]))
 
         version: str = self.faults.run(write)
@@ -80,10 +91,36 @@ class FakeEntries(Generic[S]):
 
         self.faults.run(delete)
 
+    async def page(self, position: str | None) -> WalkPage[VersionedEntry[S]]:
+        found = [(key, self._at(key, 0)) for key in self.written]
+        return paged(
+            [(key, read) for key, read in found if read and not read.entry.deleted], position, self.page_size
+        )
+
+    async def mark(self, key: AggregateKey, version: str, blocked_since: datetime | None) -> None:
+        if str(len(self.written.get(key, []))) != version:
+            raise EntryChanged("another version")
+        self.written[key].append(self.written[key][-1])
+        self.marks[key] = blocked_since
+
+    async def progress(self) -> tuple[Mapping[str, Any], str] | None:
+        return self.saved
+
+    async def save_progress(self, document: Mapping[str, Any], *, over: str | None) -> str:
+        def write() -> str:
+            if (self.saved and self.saved[1]) != over:
+                raise EntryChanged("another version")
+            version = str(int(over or 0) + 1)
+            self.saved = json.loads(json.dumps(document)), version
+            return version
+
+        saved: str = self.faults.run(write)
+        return saved
+
     def _at(self, key: AggregateKey, lag: int) -> VersionedEntry[S] | None:
         versions = self.written.get(key, [])
         seen = len(versions) - lag
-        return VersionedEntry(versions[seen - 1], str(seen)) if seen > 0 else None
+        return VersionedEntry(versions[seen - 1], str(seen), self.marks.get(key)) if seen > 0 else None
 
 
 @dataclass
@@ -95,6 +132,8 @@ class FakeSource(Generic[S]):
     changes: dict[AggregateKey, list[Found[S] | None]] = field(default_factory=dict)
     reads: int = 0
     fences: int = 0
+    listed: int = 0
+    page_size: int = 2
 
     def change(self, key: AggregateKey, found: Found[S] | None) -> None:
         """``found`` None: the aggregate is gone."""
@@ -109,6 +148,17 @@ class FakeSource(Generic[S]):
         self.fences += 1
         found: Found[S] | None = self.faults.run(lambda: self._at(key, 0))
         return found
+
+    async def page(self, since: datetime | None, position: str | None) -> WalkPage[Found[S]]:
+        found = [(key, self._at(key, self.lag)) for key in self.changes]
+        listed = [
+            (key, each)
+            for key, each in found
+            if each and (not since or not each.changed_at or each.changed_at >= since)
+        ]
+        page = paged(listed, position, self.page_size)
+        self.listed += len(page.items)
+        return page
 
     def _at(self, key: AggregateKey, lag: int) -> Found[S] | None:
         changes = self.changes.get(key, [])

@@ -183,7 +183,7 @@ async def _load_and_faults(options: Options, stack: Stack, operator: Operator) -
 
 
 async def _follow_what_was_lost(stack: Stack, client: Client) -> None:
-    """A thief may have taken the newest message of a contact: only a later event shows it, or a sweep after minutes."""
+    """A thief may have taken the newest message of a contact: only a later event shows it, or a walk within a day."""
     history = History()
     history.add(Reader(stack.clients_log).new())
     lost = {each.aggregate: each.sequence for each in sorted(history.stolen, key=_sequence) if each.lost}

@@ -48,7 +48,7 @@ async def test_effects_of_one_container_have_records_of_their_own() -> None:
     wired = THINGS.wire(CONNECTED)
     async with wired.outbox.resources:
         found = [wired.subscriptions[each.name] for each in (mails, calls)]
-        assert all(each.sweep is None and each.subscriber.receiver.in_order for each in found)
+        assert all(each.subscriber.receiver.in_order for each in found)
         inboxes = [each.subscriber.retrier.asked for each in found]
         names = {each.records.subscriber for each in inboxes if isinstance(each, EffectInbox)}  # type: ignore[attr-defined]
         assert names == {"thing-mails", "thing-calls"}

@@ -314,7 +314,7 @@ def test_the_app_of_a_service_that_only_subscribes_has_its_subscribers_and_their
     assert sorted(listed) == sorted(
         [
             "health", "unrouted", "get_openapi", "get_docs", "get_docs_file", "get_problem",
-            "guests", "watch_guests", "sweep_guests", *of_records,
+            "guests", "watch_guests", "walk_guests", *of_records,
             "blind_guests", "watch_blind_guests", *(f"{each}_blind_guests" for each in of_records),
             "letters", "watch_letters", *(f"{each}_letters" for each in of_records),
         ]

@@ -214,7 +214,7 @@ async def test_two_events_with_one_sequence_are_an_alarm(caplog: pytest.LogCaptu
     assert entries.of(KEY) == Entry(2, "7/2/Changed", (1, 2))
 
 
-async def test_the_sweep_leaves_an_entry_that_is_ahead_of_its_source() -> None:
+async def test_healing_leaves_an_entry_that_is_ahead_of_its_source() -> None:
     source = source_at(3)
     inbox, entries, _ = made(source=source)
     await inbox.handle(event(3))

@@ -92,7 +92,7 @@ async def serving(account: Account, handler: Handler, **options: int) -> AsyncIt
     stop, work, slots = asyncio.Event(), Work(), options.pop("slots", 8)
     async with account.queues() as queues:
         queue, poison = queues.get_queue_client("mails"), queues.get_queue_client("mails-poison")
-        messages = Messages(queue, poison, **options)
+        messages = Messages(queue, poison, ClaimReader(None), **options)
         working = asyncio.create_task(messages.serve(handler, stop, work, slots=slots))
         try:
             yield work
@@ -182,7 +182,7 @@ def test_poison_is_collected_and_called_empty_only_if_nobody_holds_a_message(hel
             kept.append(delivery.message_id)
 
         async with account.queues() as queues:
-            poison = PoisonQueue(queues.get_queue_client("mails-poison"), "mails")
+            poison = PoisonQueue(queues.get_queue_client("mails-poison"), "mails", ClaimReader(None))
             found = await poison.collect(keep, seconds=60)
         count = 39 if held_by_another else 40
         assert (found, len(kept)) == (Collected(count, emptied=not held_by_another), count)

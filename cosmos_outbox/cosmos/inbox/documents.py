@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Self
 
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
 from cosmos_outbox.cosmos.store.item import FENCE, Item
 from cosmos_outbox.cosmos.store.partition_key import OF_EVENTS, at, field, parts
-from cosmos_outbox.inbox.progress import Seen
-from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.settings.own_container import OwnContainer, OwnDocuments
 
 Value = str | int | bool
@@ -66,17 +64,21 @@ class SourceDocuments:
             )
         return cls(kind, dict(source.where), sequence, source.deleted, source.id)
 
-    def selected(self, holder: str) -> str:
-        """What of a document :meth:`seen` reads, in a query."""
-        named = {"aggregateId": self.id, "lastSequence": self.sequence, "deleted": self.deleted}
-        fields = ", ".join(f"{field(holder, path)} AS {name}" for name, path in named.items())
-        return f"{fields}, {holder}._ts"
-
     def condition(self, holder: str) -> tuple[str, dict[str, Any]]:
         """A condition of a query: ``holder`` is one of these documents; and the condition's parameters."""
         values = {f"@is{number}": value for number, value in enumerate(self.where.values())}
         equal = [f"{field(holder, path)} = {name}" for path, name in zip(self.where, values, strict=True)]
         return " AND ".join(equal), values
+
+    def query(self, since: datetime | None) -> tuple[str, dict[str, Any]]:
+        """A query for these documents; ``since``: for those last written since then, by the store's clock."""
+        condition, values = self.condition("c")
+        if since is not None:
+            condition, values = (
+                f"{condition} AND c._ts >= @since",
+                {**values, "@since": int(since.timestamp())},
+            )
+        return f"SELECT * FROM c WHERE {condition}", values  # noqa: S608 - paths of a declaration
 
     def of_one(self, holder: str, aggregate_id: str) -> tuple[str, dict[str, Any]]:
         """As :meth:`condition`, of one aggregate."""
@@ -91,15 +93,6 @@ class SourceDocuments:
         told = {self.id: aggregate_id, **self.where}
         return all(
             type(found := at(item, path)) is type(value) and found == value for path, value in told.items()
-        )
-
-    def seen(self, selected: Item) -> Seen:
-        """A source in a list."""
-        return Seen(
-            AggregateKey(self.type, selected["aggregateId"]),
-            last(selected.get("lastSequence")),
-            deleted=bool(selected.get("deleted")),
-            changed_at=datetime.fromtimestamp(selected["_ts"], UTC),
         )
 
 

@@ -5,8 +5,10 @@ and sequence, loses everything else, and expires. An item says in which form its
 form, or one that cannot be read, is never taken for a state (``other-form`` in ``cosmos_outbox/inbox/``).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from datetime import datetime
+from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
@@ -14,16 +16,22 @@ from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.item import KEEP_FOR_EVER, Item
 from cosmos_outbox.cosmos.store.writes import Write
-from cosmos_outbox.inbox.entry import Entry, Stamp, VersionedEntry
+from cosmos_outbox.inbox.entry import Entry, Stamp, VersionedEntry, WalkPage
 from cosmos_outbox.inbox.errors import EntryChanged, StoreAway, Unstorable
 from cosmos_outbox.inbox.form import EntryForm
-from cosmos_outbox.inbox.stored import time_or_none
+from cosmos_outbox.inbox.stored import text_or_none, time_or_none
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.telemetry.tracing import writing
 
 S = TypeVar("S", bound=BaseModel)
 
-TYPE = "entry"
+TYPE, PROGRESS = "entry", "progress"
+
+_WALK = "walk"
+_ENTRIES = "SELECT * FROM c WHERE c.type = 'entry' AND NOT c.deleted"
+_PARTITION = f"{PROGRESS}/{_WALK}"
+"""Of the progress: an entry's partition is an id, and an id has no slash."""
+_PAGE = 100
 
 
 @dataclass(frozen=True)
@@ -51,25 +59,52 @@ class CosmosEntries(Generic[S]):
     async def put(self, key: AggregateKey, entry: Entry[S], stamp: Stamp, *, over: str | None) -> str:
         """Write an entry, and return its version. Raises EntryChanged, Unstorable, StoreAway."""
         item = self._item(key, entry, stamp)
-        write = Write.create(item) if over is None else Write.replace(item, over)
-        try:
-            with writing("entry"):
-                [version] = await self.container.execute(key.id, [write])
-        except StoreFailed as error:
-            kind = error.failure.kind
-            if kind in (Kind.CONFLICT, Kind.STALE) or (kind is Kind.MISSING and over is not None):
-                raise EntryChanged(f"another writer changed the entry of {key}: read it again") from error
-            raise failed(key, error.failure) from error
-        return version
+        with writing("entry"):
+            return await self._write(key.id, _put(item, over))
 
     async def remove(self, key: AggregateKey, *, over: str) -> None:
         """Remove an entry. Raises EntryChanged, StoreAway."""
+        await self._write(key.id, Write.delete(key.id, over))
+
+    async def page(self, position: str | None) -> WalkPage[VersionedEntry[S]]:
+        """A page of the entries that are not deleted. Raises StoreAway."""
+        items, token = await walked(self.container, _ENTRIES, {}, position)
+        return WalkPage([(_key(item), self._entry(item)) for item in items], token)
+
+    async def mark(self, key: AggregateKey, version: str, blocked_since: datetime | None) -> None:
+        """Note in an entry since when it is blocked. Raises EntryChanged, StoreAway."""
         try:
-            await self.container.execute(key.id, [Write.delete(key.id, over)])
+            item = await self.container.read(key.id, key.id)
         except StoreFailed as error:
-            if error.failure.kind in (Kind.STALE, Kind.MISSING):
-                raise EntryChanged(f"another writer changed the entry of {key}: read it again") from error
             raise store_away(error.failure) from error
+        if item is None or item["_etag"] != version:
+            raise EntryChanged(f"the entry of {key} has changed")
+        marked = {name: value for name, value in item.items() if not name.startswith("_")}
+        await self._write(
+            key.id, Write.replace(marked | {"blockedSince": text_or_none(blocked_since)}, version)
+        )
+
+    async def progress(self) -> tuple[Mapping[str, Any], str] | None:
+        """How far the walk is, as far as this replica shows it. Raises StoreAway."""
+        try:
+            item = await self.container.read(_WALK, _PARTITION)
+        except StoreFailed as error:
+            raise store_away(error.failure) from error
+        return None if item is None else (item, str(item["_etag"]))
+
+    async def save_progress(self, document: Mapping[str, Any], *, over: str | None) -> str:
+        """Write how far the walk is, with its new version. Raises EntryChanged, StoreAway."""
+        item = {"id": _WALK, "partitionKey": _PARTITION, "type": PROGRESS, **document}
+        return await self._write(_PARTITION, _put(item, over))
+
+    async def _write(self, partition: str, write: Write) -> str:
+        try:
+            [version] = await self.container.execute(partition, [write])
+        except StoreFailed as error:
+            if error.failure.kind in (Kind.CONFLICT, Kind.STALE, Kind.MISSING):
+                raise EntryChanged(f"another writer changed {partition}: read it again") from error
+            raise failed(partition, error.failure) from error
+        return version
 
     def _item(self, key: AggregateKey, entry: Entry[S], stamp: Stamp) -> Item:
         state = entry.state
@@ -98,6 +133,30 @@ class CosmosEntries(Generic[S]):
         return VersionedEntry(entry, str(item["_etag"]), time_or_none(item["blockedSince"]))
 
 
+def _key(item: Item) -> AggregateKey:
+    return AggregateKey(item["aggregateType"], item["id"])
+
+
+def _put(item: Item, over: str | None) -> Write:
+    return Write.create(item) if over is None else Write.replace(item, over)
+
+
+async def walked(
+    container: Container, query: str, parameters: Mapping[str, Any], position: str | None
+) -> tuple[list[Item], str | None]:
+    """A page of a list without order, so that a list over all partitions goes on from the store's token.
+
+    A token that the store does not take any more, as after a split of a partition, begins the list anew. Raises
+    StoreAway.
+    """
+    try:
+        return await container.page(query, parameters, _PAGE, position)
+    except StoreFailed as error:
+        if error.failure.kind is not Kind.INVALID or position is None:
+            raise store_away(error.failure) from error
+    return await walked(container, query, parameters, None)
+
+
 async def newest_item(container: Container, key: AggregateKey) -> Item | None:
     """The item of an aggregate, behind a fence; None: it is proven that there is none. Raises StoreAway."""
     try:
@@ -106,7 +165,7 @@ async def newest_item(container: Container, key: AggregateKey) -> Item | None:
         raise failed(key, error.failure) from error
 
 
-def failed(key: AggregateKey, failure: Failure) -> StoreAway | Unstorable:
+def failed(key: AggregateKey | str, failure: Failure) -> StoreAway | Unstorable:
     """What a failed call about one aggregate means: a refusal of the request says nothing about the others."""
     if failure.kind in (Kind.TOO_LARGE, Kind.INVALID):
         return Unstorable(f"the store refuses what is asked of {key}: {failure.detail}")

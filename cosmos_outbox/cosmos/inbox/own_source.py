@@ -11,14 +11,14 @@ from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments, last
-from cosmos_outbox.cosmos.inbox.entries import failed
+from cosmos_outbox.cosmos.inbox.entries import failed, walked
 from cosmos_outbox.cosmos.own.documents import without_system_fields
 from cosmos_outbox.cosmos.store.client import ContainerProxy
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import at
-from cosmos_outbox.inbox.entry import Found
+from cosmos_outbox.inbox.entry import Found, WalkPage
 from cosmos_outbox.inbox.errors import SourceBehind, StoreAway
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import Throttled, Unavailable
@@ -29,7 +29,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True)
 class OwnSource(Generic[S]):
-    """Aggregates in documents of a team's own. See :class:`cosmos_outbox.inbox.ports.Source`."""
+    """Aggregates in documents of a team's own. See :class:`cosmos_outbox.inbox.ports.Source` and ``SourceList``."""
 
     container: Container
     feed: ContainerProxy
@@ -51,6 +51,12 @@ class OwnSource(Generic[S]):
             return self._found(await self._find_fenced(key) or await self._look_for(key))
         except StoreFailed as error:
             raise failed(key, error.failure) from error
+
+    async def page(self, since: datetime | None, position: str | None) -> WalkPage[Found[S]]:
+        """A page of the aggregates, deleted ones too. Raises StoreAway."""
+        items, token = await walked(self.container, *self.documents.query(since), position)
+        found = [(str(at(item, self.documents.id)), self._read(item)) for item in items]
+        return WalkPage([(AggregateKey(self.documents.type, each), read) for each, read in found], token)
 
     async def _locate(self, key: AggregateKey) -> Item | None:
         condition, parameters = self.documents.of_one("c", key.id)
@@ -83,8 +89,9 @@ class OwnSource(Generic[S]):
                 return one(key, found)
 
     def _found(self, item: Item | None) -> Found[S] | None:
-        if item is None:
-            return None
+        return None if item is None else self._read(item)
+
+    def _read(self, item: Item) -> Found[S]:
         deleted = at(item, self.documents.deleted) is True
         state = None if deleted else self.state_of(without_system_fields(item))
         changed_at = datetime.fromtimestamp(item["_ts"], UTC)

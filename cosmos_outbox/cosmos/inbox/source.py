@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
-from cosmos_outbox.cosmos.inbox.entries import failed, newest_item
+from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
+from cosmos_outbox.cosmos.inbox.entries import failed, newest_item, walked
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.item import Item
-from cosmos_outbox.inbox.entry import Found
+from cosmos_outbox.inbox.entry import Found, WalkPage
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 S = TypeVar("S")
@@ -22,10 +23,12 @@ S = TypeVar("S")
 class CosmosSource(Generic[S]):
     """Aggregates whose id is their partition key, in the container of an outbox.
 
-    See :class:`cosmos_outbox.inbox.ports.Source`.
+    See :class:`cosmos_outbox.inbox.ports.Source` and :class:`cosmos_outbox.inbox.ports.SourceList`.
     """
 
     container: Container
+    type: str
+    """Of the aggregates."""
     state_of: Callable[[Mapping[str, Any]], S]
     """The subscriber's state of an aggregate's ``data``."""
 
@@ -40,9 +43,17 @@ class CosmosSource(Generic[S]):
         """The aggregate, behind a fence. Raises StoreAway."""
         return self._found(key, await newest_item(self.container, key))
 
+    async def page(self, since: datetime | None, position: str | None) -> WalkPage[Found[S]]:
+        """A page of the aggregates, deleted ones too. Raises StoreAway."""
+        items, token = await walked(
+            self.container, *SourceDocuments.of_library(self.type).query(since), position
+        )
+        return WalkPage([(AggregateKey(self.type, item["id"]), self._read(item)) for item in items], token)
+
     def _found(self, key: AggregateKey, item: Item | None) -> Found[S] | None:
-        if item is None or item.get("type") != key.type:
-            return None
+        return None if item is None or item.get("type") != key.type else self._read(item)
+
+    def _read(self, item: Item) -> Found[S]:
         data = item["data"]
         state = None if data.get("deleted") else self.state_of(data)
         return Found(data.get("lastSequence", 0), state, datetime.fromtimestamp(item["_ts"], UTC))

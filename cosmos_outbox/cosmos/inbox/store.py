@@ -16,7 +16,6 @@ from cosmos_outbox.cosmos.inbox.effects import CosmosEffects
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
 from cosmos_outbox.cosmos.inbox.listing import CosmosItems
 from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
-from cosmos_outbox.cosmos.inbox.walk_lists import CosmosLists
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.token_key import token_key
@@ -98,10 +97,6 @@ class CosmosStore:
         container = self._of(name)
         scope = self.names.scope(self.names.container(name))
         return EntryListing(CosmosItems(container), form, scope, token_key(container))
-
-    def lists(self, name: str, walk: str, form: int) -> CosmosLists:
-        """The entries of one read model, for a walk."""
-        return CosmosLists(self._of(name), None, None, walk, form)
 
     def set_aside(self, subscription: str, closed_ttl_seconds: int) -> CosmosSetAside:
         """Of one subscription."""

@@ -18,8 +18,8 @@ from cosmos_outbox.outbox.errors import NotParked
 from cosmos_outbox.wiring.located import AnyService
 
 if TYPE_CHECKING:
-    from cosmos_outbox.inbox.progress import WalkProgress
     from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState
+    from cosmos_outbox.inbox.walk import Progress
     from cosmos_outbox.wiring.subscription import Subscriber
 
 answering = HttpFunctions(Answering())
@@ -42,11 +42,10 @@ def set_aside_functions(
     @app.route(route=f"{before}subscriber", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
     @answering
     async def get_subscriber(req: Request) -> Answer:
-        """GET /subscriber: how much is set aside, and what the sweeps have found and healed."""
+        """GET /subscriber: how much is set aside, and what the walk has found and healed."""
         made = service().subscriptions[of]
-        counts, sweep = await made.subscriber.retrier.counts(), made.sweep
-        rounds, looks = await sweep.progress() if sweep else (None, None)
-        return subscriber_status(counts, rounds, looks)
+        walk = await made.healing.progress() if made.healing else None
+        return subscriber_status(await made.subscriber.retrier.counts(), walk)
 
     @app.function_name(f"list_set_aside{after}")
     @app.route(route=f"{before}set-aside", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
@@ -104,11 +103,9 @@ def listed(page: "RecordPage", names: Sequence[PathNames]) -> Answer:
     return json_response(200, view.listed(page, names))
 
 
-def subscriber_status(
-    records: "Mapping[RecordState, int]", rounds: "WalkProgress | None", looks: "WalkProgress | None"
-) -> Answer:
-    """200 with the number of open records by state, and what the sweep has found."""
-    return json_response(200, view.subscriber_status(records, rounds, looks))
+def subscriber_status(records: "Mapping[RecordState, int]", walk: "Progress | None") -> Answer:
+    """200 with the number of open records by state, and what the walk has found."""
+    return json_response(200, view.subscriber_status(records, walk))
 
 
 def shown(record: "Record", names: Sequence[PathNames]) -> Answer:

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from cosmos_outbox.inbox.progress import Counts, WalkProgress
 from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState
+from cosmos_outbox.inbox.walk import Counts, Progress
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.views.names import PathNames, owners
 
@@ -19,29 +19,17 @@ def listed(page: RecordPage, names: Sequence[PathNames]) -> Mapping[str, Any]:
     return {"items": items, "continuationToken": page.continuation_token}
 
 
-def subscriber_status(
-    records: Mapping[RecordState, int], rounds: WalkProgress | None, looks: WalkProgress | None
-) -> Mapping[str, Any]:
-    """The number of open records by state, and what the sweep has found.
-
-    That is the last look at what was changed, the last whole round, and the round that is under way.
-    """
-    under_way = rounds if rounds and rounds.side else None
+def subscriber_status(records: Mapping[RecordState, int], walk: Progress | None) -> Mapping[str, Any]:
+    """The number of open records by state, and what the last walk found, and the one that is under way."""
+    last, under_way = walk and walk.last_counts, walk if walk and walk.side else None
     return {
         "setAside": {state.value: count for state, count in records.items()},
-        "lastLook": _last(looks),
-        "lastSweep": _last(rounds),
-        "sweep": under_way and _swept(under_way.counts, "beganAt", under_way.began_at),
+        "lastWalk": last and walk and _found(last, "endedAt", walk.last_ended_at),
+        "walk": under_way and _found(under_way.counts, "beganAt", under_way.began_at),
     }
 
 
-def _last(progress: WalkProgress | None) -> Mapping[str, Any] | None:
-    if progress is None or progress.last_counts is None:
-        return None
-    return _swept(progress.last_counts, "endedAt", progress.last_ended_at)
-
-
-def _swept(counts: Counts, name: str, at: datetime | None) -> Mapping[str, Any]:
+def _found(counts: Counts, name: str, at: datetime | None) -> Mapping[str, Any]:
     found = {to_camel(field): count for field, count in asdict(counts).items()}
     return {name: at.isoformat() if at else None, **found}
 

@@ -185,7 +185,7 @@ async def test_each_subscriber_has_its_own_records(azure: LocalAzure, api: aioht
     async with api.get("/api/order-mails/subscriber") as answer:
         status = await answer.json()
     assert status == {
-        "setAside": {"waiting": 0, "refused": 1}, "lastLook": None, "lastSweep": None, "sweep": None
+        "setAside": {"waiting": 0, "refused": 1}, "lastWalk": None, "walk": None
     }  # fmt: skip
     for path, record in (("order-mails/set-aside", of_mails[0]), ("set-aside", of_board[0])):
         async with api.post(f"/api/{path}/{record}/discard", json={"reason": "a test"}) as answer:

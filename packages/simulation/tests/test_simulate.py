@@ -121,7 +121,7 @@ def test_a_bug_in_an_example_is_found(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.long  # runs the example's simulation twice
 def test_the_forms_that_a_run_writes_are_those_that_the_next_one_reads(tmp_path: Path) -> None:
-    """What the library keeps for itself, such as how far a sweep is, is no form of the service."""
+    """What the library keeps for itself, such as how far a walk is, is no form of the service."""
     folder = copied(tmp_path)
     shutil.rmtree(folder / "examples/orders/tests/forms")
     options = ("-p", "outbox_simulation.plugin", "--simulate-seeds=5")

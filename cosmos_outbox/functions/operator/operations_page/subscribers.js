@@ -64,9 +64,9 @@ function showSubscriber(prefix, hint, subscriber) {
   write(find("tile-aside"), count(waiting + refused));
   mood(find("tile-aside"), refused ? "bad" : waiting ? "warn" : null);
   write(find("tile-aside-of"), `${count(waiting)} tried again, ${count(refused)} refused`);
-  const look = subscriber.lastLook;
-  const swept = look ? ` The last sweep ended ${when(look.endedAt)} and healed ${count(look.healed)}.` : "";
-  write(hint, `${ASIDE_HINT}${swept}`);
+  const walk = subscriber.lastWalk;
+  const walked = walk ? ` The last walk ended ${when(walk.endedAt)} and healed ${count(walk.healed)}.` : "";
+  write(hint, `${ASIDE_HINT}${walked}`);
 }
 
 /** Make the sections, once the service has told which lists it has. */

@@ -103,7 +103,7 @@ class _Run:
                 late.append(told)
             elif not (
                 may_lose and left[key] and fate < _LATE + _LOST
-            ):  # the last one, only a sweep would miss
+            ):  # the last one, only a walk would miss
                 await self.memory.deliver(*[told] * luck.choice([1, 1, 2]))
             if late and luck.random() < 0.3:
                 await self.memory.deliver(late.pop(luck.randrange(len(late))))

@@ -146,11 +146,11 @@ class _Written:
 
 @cache
 def _made(changes: str, before: Entry[Content] | None, *, gone: bool) -> frozenset[Entry[Content]]:
-    """The entries that one process can write over this one, led by any message, or by a sweep."""
+    """The entries that one process can write over this one, led by any message, or by a walk."""
     model = Model(Changes(changes, odd=-1, lost=True))
     sent = messages(changes)
     made: set[Entry[Content]] = set()
-    # A message before the last one leads to nothing else than a sweep does.
+    # A message before the last one leads to nothing else than a walk does.
     for message in (None, *(number for number, each in enumerate(sent) if each.change == len(changes))):
         left = tuple(1 if number == message else 0 for number in range(len(sent)))
         creates = message is not None and not gone and sent[message].event.action == "C"

@@ -30,13 +30,13 @@ from outbox_simulation.deriving.found import (
 from outbox_simulation.deriving.own_due import own_change
 from outbox_simulation.deriving.reactions import reaction
 from outbox_simulation.deriving.rules import broken
-from outbox_simulation.deriving.sweeping import sweep_all
 from outbox_simulation.engine.bus_queue import Taken
 from outbox_simulation.engine.deployment import Size
 from outbox_simulation.engine.http import SentRequest, StoreResponse
 from outbox_simulation.engine.last_look import messages_wait
 from outbox_simulation.engine.operator import PASSING, list_set_aside, reasons
 from outbox_simulation.engine.processes import EPOCH
+from outbox_simulation.engine.walking import walk_all
 from outbox_simulation.engine.watching import Watcher, written
 from outbox_simulation.engine.world import World
 from outbox_simulation.judging.violation import Violation
@@ -90,12 +90,12 @@ class ServiceWorld(World):
         now = int(EPOCH.timestamp() + self.loop.time())
         if self.loop.time() - self._changes.newest <= 2 * CLOCKS_DIFFER_SECONDS:
             return waits
-        swept = self.loop.begin(self.desk.instance, sweep_all(self.desk.wired.subscriptions))
+        walked = self.loop.begin(self.desk.instance, walk_all(self.desk.wired.subscriptions))
         span = Span(int(EPOCH.timestamp()), now - CLOCKS_DIFFER_SECONDS)
         plan, progress = RepublishingPlan(span, UUID(int=self.plan.seed, version=4)), RepublishingProgress()
         try:
-            if not await swept:
-                return replace(waits, about="what no message told waits for the next sweep")
+            if not await walked:
+                return replace(waits, about="what no message told waits for the next walk")
             if not any(isinstance(each, ReactionOf | EffectOf) for each in self._of.service.subscribers):
                 self._is_whole = True
                 return waits

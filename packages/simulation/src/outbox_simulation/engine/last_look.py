@@ -1,8 +1,7 @@
 """What is wrong once nothing befalls a deployment any more: it is looked at again and again while it drains.
 
 A run ends as soon as nothing is missing and all is quiet. What is still missing when patience is used up is lost.
-Where nothing is left but what a subscriber's sweep will find, the relays, whose empty polls are most of what a run
-costs, are paused from look to look, as any process may be at any time.
+Where nothing is left but what the walk over a read model finds within a day, the operator asks for it.
 """
 
 import asyncio
@@ -24,9 +23,6 @@ _LOOK_SECONDS, _LONGEST_SECONDS = 5.0, 15.0
 
 _LITTLE_SECONDS = 0.1
 
-_LONGEST_SECONDS_AT_REST = 60.0
-"""While the relays rest."""
-
 _NOT_QUIET = "not quiet"
 _PASSES_SOON = {"not settled", _NOT_QUIET, "not listed"}
 
@@ -34,11 +30,15 @@ Look = Callable[[], Awaitable[list[Violation]]]
 
 
 async def drain(
-    deployment: Deployment, look: Look, quiet_at: Callable[[], float], patience_seconds: float
+    deployment: Deployment,
+    look: Look,
+    walk: Callable[[], Awaitable[None]],
+    quiet_at: Callable[[], float],
+    patience_seconds: float,
 ) -> list[Violation]:
     """Look until nothing is wrong and all is quiet, or what is wrong cannot pass, or so long.
 
-    ``quiet_at``: from when on all is quiet, if nothing more is written.
+    ``walk``: over the read models. ``quiet_at``: from when on all is quiet, if nothing more is written.
     """
     loop = deployment.ground.loop
     until = loop.time() + patience_seconds
@@ -48,18 +48,15 @@ async def drain(
         deployment.replace_dead()
         found = await look()
         same = found == before and any(each.rule not in _PASSES_SOON for each in found)
-        rests = same and all(each.rule == RULE for each in found)
-        longest = _LONGEST_SECONDS_AT_REST if rests else _LONGEST_SECONDS
-        pause, before = min(1.5 * pause, longest) if same else _LOOK_SECONDS, found
+        pause, before = min(1.5 * pause, _LONGEST_SECONDS) if same else _LOOK_SECONDS, found
         if any(not each.may_pass for each in found) or loop.time() > until:
             return found
         if not found and loop.time() > quiet_at():
             return []
         if [each.rule for each in found] == [_NOT_QUIET]:
             pause = max(pause, quiet_at() - loop.time() + _LITTLE_SECONDS)
-        if rests:
-            for each in deployment.relays:
-                each.pause(pause)
+        if same and all(each.rule == RULE for each in found):
+            await walk()
 
 
 class LastLook:

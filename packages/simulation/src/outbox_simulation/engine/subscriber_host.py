@@ -19,7 +19,7 @@ from outbox_simulation.engine.host import STOP_SECONDS, Host
 if TYPE_CHECKING:
     from azure.functions.decorators.function_app import Function
 
-_TIMERS = {"watch_": 60.0, "sweep_": 600.0}
+_TIMERS = {"watch_": 60.0, "walk_": 600.0}
 
 
 @dataclass(kw_only=True)

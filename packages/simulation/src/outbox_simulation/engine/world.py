@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -12,6 +13,7 @@ from devstack.cosmos.in_memory import CosmosInMemory, in_memory
 from outbox_simulation.engine import sdk_clock
 from outbox_simulation.engine.afterwards import Afterwards
 from outbox_simulation.engine.aggregate_reads import AggregateReads
+from outbox_simulation.engine.amqp_bus import AmqpBus
 from outbox_simulation.engine.bus_queue import Rules
 from outbox_simulation.engine.deployment import Deployment, Size, import_host
 from outbox_simulation.engine.ids_of_users import ids_by_luck
@@ -21,7 +23,7 @@ from outbox_simulation.engine.lists_at_rest import ListsAtRest
 from outbox_simulation.engine.log_lines import logged_to
 from outbox_simulation.engine.loop import Loop, Stuck
 from outbox_simulation.engine.meetings import Meetings
-from outbox_simulation.engine.operator import SimulatedOperator
+from outbox_simulation.engine.operator import PASSING, SimulatedOperator
 from outbox_simulation.engine.past_the_service import PastTheService
 from outbox_simulation.engine.plan import SimulationPlan
 from outbox_simulation.engine.plots import Plots
@@ -33,6 +35,7 @@ from outbox_simulation.engine.store import Saw, SimulatedStore
 from outbox_simulation.engine.strikes import Strikes
 from outbox_simulation.engine.subject import SimulatedClient, SimulatedService, Subject
 from outbox_simulation.engine.trace import RunTrace
+from outbox_simulation.engine.walking import walk_all
 from outbox_simulation.engine.watching import Watcher
 from outbox_simulation.engine.weather import calm_down, change_weather
 from outbox_simulation.judging.history import History
@@ -96,11 +99,18 @@ def _run(plan: SimulationPlan, of: Subject, make: "MakeWorld", saw: Saw | None) 
     ):
         world = make(plan, of, loop, trace, history, account)
         world.ground.store.saw += [saw] if saw else []
-        violations = loop.run(world.live())
+        violations = loop.run(_serve_and_live(world))
         violations += [Violation("unhandled error", told) for told in loop.complaints]
         return SimulatedRun(
             plan, violations, trace, history, loop.steps, world.ground.store.requests, world.ended_at
         )
+
+
+async def _serve_and_live(world: "World") -> list[Violation]:
+    """While there is a broker."""
+    bus = world.ground.bus
+    with bus.serving() if isinstance(bus, AmqpBus) else nullcontext():
+        return await world.live()
 
 
 class World:
@@ -127,8 +137,8 @@ class World:
         self._chance = plan.chance("world")
         rules = Rules(duplicate_window_seconds=plan.duplicate_window_seconds)
         bus = other_side(
-            self._settings, *subscriptions,
-            rules=rules, receiver=getattr(of, "receiver", None),
+            self._settings, loop, *subscriptions,
+            full=plan.full, rules=rules, receiver=getattr(of, "receiver", None),
             random=plan.chance("bus"), epoch=EPOCH, note=self._note,
         )  # fmt: skip
         if isinstance(bus, Posts):
@@ -280,7 +290,11 @@ class World:
         self.deployment.replace_dead()
 
     async def _drain(self) -> list[Violation]:
-        return await drain(self.deployment, self._look, self._quiet_at, self.patience_seconds)
+        return await drain(self.deployment, self._look, self._walk, self._quiet_at, self.patience_seconds)
+
+    async def _walk(self) -> None:
+        with suppress(*PASSING):
+            await self.loop.begin(self.desk.instance, walk_all(self.desk.wired.subscriptions))
 
     def _quiet_at(self) -> float:
         return self._watcher.newest + self.quiet_seconds

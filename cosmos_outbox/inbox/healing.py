@@ -1,0 +1,249 @@
+"""Heals what events alone leave wrong: entries that differ from their sources, and sources that have no entry.
+
+A lost last event leaves no gap behind which it could be found. So a walk compares, once a day, and when an operator
+asks for it (``rebuild``):
+
+- It goes over the sources, and over the entries whose source is gone (``walk-both-ways``: a lost only event has no
+  entry, and a removed document is in no list of sources).
+- A difference younger than ``YOUNG`` is left alone: its event is on its way. An aggregate whose events the publisher
+  holds back is marked, and its entry is left. Neither holds for a walk on demand.
+- An entry ahead of its source is reported and left, since the source was put back or two publishers write it; so is a
+  deleted entry of a source that lives. Only ``source_wins``, after a restore, takes entries back.
+- An entry of another form is written again.
+
+An event is of a change of its source. So a daily walk lists the sources that were changed since the walk before
+(``since-the-last-walk``), and costs the same whatever the number of aggregates. It is whole (over all) where that could
+miss something: the first one; in another form; after one that left something unsettled; where no walk began for half
+the life of a tombstone, so that a deletion may have expired unseen (``gone-unseen``); and every 60 days, for what no
+change of a source shows, such as an entry that somebody removed.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeVar
+
+from cosmos_outbox.inbox.decision import Because, Put, hides
+from cosmos_outbox.inbox.entry import Entry, Found, Stamp, VersionedEntry
+from cosmos_outbox.inbox.errors import EntryChanged
+from cosmos_outbox.inbox.ports import SourceList
+from cosmos_outbox.inbox.state import StateInbox
+from cosmos_outbox.inbox.walk import Counts, Leg, Progress, Result, Side, Walk
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+
+S = TypeVar("S")
+
+EVERY = timedelta(hours=23)
+"""How long after its beginning the next walk is due: less than a day, since its timer comes each hour."""
+
+WHOLE_EVERY = timedelta(days=60)
+"""How often all is compared: :doc:`docs/operate/costs.md` says what it costs."""
+
+YOUNG = timedelta(minutes=10)
+"""A difference that is younger is left alone: its event is on its way."""
+
+OVERLAP = timedelta(hours=1)
+"""How far before the walk before a walk looks: further than two clocks differ, replicas lag, and ``YOUNG``."""
+
+GOES_ON = timedelta(days=1)
+"""How long after its beginning a rebuild that was cut off goes on where it ended."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Healing(Generic[S]):
+    """Compares the entries of one inbox with their sources, and heals them."""
+
+    inbox: StateInbox[S]
+    sources: SourceList[S] | None
+    """None: they are another team's, and nobody lists them. Then each walk compares every entry with its source."""
+    form: int
+    """In which entries are made now."""
+    blocked: Callable[[], Awaitable[Collection[AggregateKey]]]
+    """The aggregates whose events the publisher holds back."""
+    gone_after: timedelta
+    """How long the tombstone of a deleted source is listed."""
+    young: timedelta = YOUNG
+
+    async def progress(self) -> Progress | None:
+        """How far the walk is; None: none has begun. Raises StoreAway."""
+        stored = await self.inbox.entries.progress()
+        return None if stored is None else Progress.of(*stored)
+
+    async def run(self, *, seconds: float) -> None:
+        """Go on with the walk, or begin the one of this day, for so many seconds at most. Raises StoreAway."""
+        now, progress = self.inbox.clock(), await self.progress()
+        if progress is not None and progress.is_claimed(now):
+            return
+        if progress is None or progress.form != self.form:
+            progress = self._begun(progress, now, whole=True)
+        elif progress.side is None:
+            if now - progress.began_at < EVERY:
+                return
+            progress = self._begun(progress, now, whole=self._is_whole(progress, now))
+        elif self._may_miss(progress, now):
+            progress = self._begun(progress, now, whole=True)
+        blocked = () if progress.on_demand else await self.blocked()
+        await self._walk(progress, blocked).run(progress, seconds=seconds)
+
+    async def rebuild(self, report: Callable[[Progress], None], *, source_wins: bool = False) -> Progress:
+        """Compare all, to the end; one that was cut off goes on where it was. Raises StoreAway: run it again.
+
+        ``source_wins``, after a restore: the source wins whatever the sequences say. Entries that are ahead are
+        lowered, those whose source is gone are removed, and deleted ones of living sources come back. That breaks the
+        rules by which events are applied (``only-newer``, ``deleted-is-final``): the subscriber must be stopped, and no
+        message left. It begins anew each time, since the progress may be that of another restore.
+        """
+        now, progress = self.inbox.clock(), await self.progress()
+        if source_wins or progress is None or not self._goes_on(progress, now):
+            progress = replace(self._begun(progress, now, whole=True), on_demand=True)
+        walk = self._walk(progress, (), source_wins=source_wins)
+        return await replace(walk, report=report).run(progress, seconds=None)
+
+    def _goes_on(self, progress: Progress, now: datetime) -> bool:
+        is_cut_off = progress.on_demand and progress.side is not None and progress.form == self.form
+        return is_cut_off and now - progress.began_at <= GOES_ON
+
+    def _may_miss(self, progress: Progress, now: datetime) -> bool:
+        """``gone-unseen``: a source may have been deleted, and its tombstone expired, before it is listed."""
+        return progress.since is not None and now - progress.since > self.gone_after / 2
+
+    def _is_whole(self, progress: Progress, now: datetime) -> bool:
+        """Whether the next walk has to be."""
+        at = progress.whole_at
+        if self.sources is None or progress.since is None or at is None or now - at >= WHOLE_EVERY:
+            return True
+        return self._may_miss(progress, now)
+
+    def _begun(self, before: Progress | None, now: datetime, *, whole: bool) -> Progress:
+        progress = before or Progress(now, self.form)
+        return replace(
+            progress,
+            began_at=now,
+            form=self.form,
+            side=Side.ENTRIES if self.sources is None else Side.SOURCES,
+            position=None,
+            since=None if whole else progress.since,
+            on_demand=False,
+            counts=Counts(),
+        )
+
+    def _walk(
+        self, progress: Progress, blocked: Collection[AggregateKey], *, source_wins: bool = False
+    ) -> Walk:
+        sources, held = self.sources, frozenset(blocked)
+        young_from = None if progress.on_demand else self.inbox.clock() - self.young
+
+        async def compare_source(key: AggregateKey, found: Found[S]) -> Result:
+            if source_wins:
+                return await self._force(key)
+            return await self._compare(key, found, await self.inbox.entries.read(key), held, young_from)
+
+        async def compare_entry(key: AggregateKey, read: VersionedEntry[S]) -> Result:
+            if source_wins:
+                return await self._force(key)
+            found = await self.inbox.source.read(key)
+            if found is not None and sources is not None:
+                return Result.RIGHT  # it was compared when the sources were listed, or has been made since
+            return await self._compare(key, found, read, held, young_from)
+
+        legs: dict[Side, Leg[Any]] = {}
+        if sources is not None:
+            legs[Side.SOURCES] = Leg(lambda at: sources.page(progress.since, at), compare_source)
+        if progress.since is None:
+            legs[Side.ENTRIES] = Leg(self.inbox.entries.page, compare_entry)
+        return Walk(self.inbox.entries, legs, self.inbox.clock, self._ended)
+
+    @staticmethod
+    def _ended(progress: Progress) -> Progress:
+        """The next walk looks at what was changed since this one; or as far back as this one, for what is unsettled."""
+        counts = progress.last_counts
+        if counts is None or counts.blocked or counts.failed:
+            return progress
+        whole_at = progress.began_at if progress.since is None else progress.whole_at
+        return replace(progress, since=progress.began_at - OVERLAP, whole_at=whole_at)
+
+    async def _compare(
+        self,
+        key: AggregateKey,
+        found: Found[S] | None,
+        read: VersionedEntry[S] | None,
+        blocked: Collection[AggregateKey],
+        young_from: datetime | None,
+    ) -> Result:
+        """Both may be old reads: what they show to be wrong is looked at behind a fence before anything is written."""
+        entry = None if read is None else read.entry
+        if (entry is None or entry.deleted) and (found is None or found.state is None):
+            return Result.RIGHT
+        if entry is not None and (entry.deleted or (found and found.sequence < entry.last_sequence)):
+            found = await self.inbox.source.newest(key)
+            if _is_ahead(key, entry, found):
+                return Result.AHEAD
+        right = entry is not None and (entry.deleted or _is_shown(entry, found))
+        if entry is not None and entry.other_form and found and found.sequence == entry.last_sequence:
+            return await self._heal(key)  # nothing is missing in it, so no event is waited for
+        if right or key in blocked:
+            await self._mark(key, read, blocked=not right)
+            return Result.RIGHT if right else Result.BLOCKED
+        changed_at = found.changed_at if found else None
+        is_young = young_from is not None and changed_at is not None and changed_at >= young_from
+        return Result.YOUNG if is_young else await self._heal(key)
+
+    async def _heal(self, key: AggregateKey) -> Result:
+        result = await self.inbox.heal(key)
+        if not isinstance(result, Put):
+            return Result.RIGHT
+        return Result.REWRITTEN if result.because is Because.FORM else Result.HEALED
+
+    async def _mark(self, key: AggregateKey, read: VersionedEntry[S] | None, *, blocked: bool) -> None:
+        if read is None or blocked == (read.blocked_since is not None):
+            return
+        with suppress(EntryChanged):  # by an event
+            await self.inbox.entries.mark(key, read.version, self.inbox.clock() if blocked else None)
+
+    async def _force(self, key: AggregateKey) -> Result:
+        found, read = await self.inbox.source.newest(key), await self.inbox.entries.newest(key)
+        if found is None and read is not None:
+            await self.inbox.entries.remove(key, over=read.version)
+            return Result.HEALED
+        if found is None or (read is None and found.state is None):
+            return Result.RIGHT
+        if read is not None and _is_shown(read.entry, found):
+            return Result.RIGHT
+        entry = Entry(found.sequence, None, found.state, read.entry.healed if read else 0)
+        stamp = Stamp(self.inbox.clock(), None)
+        await self.inbox.entries.put(key, entry, stamp, over=None if read is None else read.version)
+        return Result.HEALED
+
+
+def _is_ahead(key: AggregateKey, entry: Entry[S], newest: Found[S] | None) -> bool:
+    """Whether only an operator can take an entry back to its source; ``newest`` was read behind a fence, after it."""
+    if hides(entry, newest):
+        _log.error(
+            "%s exists, but its entry was deleted at sequence %d, so that no list shows it: the id was used again "
+            "after a deletion, or the source was put back. Never use an id twice. To show it now, rebuild the entries "
+            "with --source-wins",
+            key,
+            entry.last_sequence,
+        )
+        return True
+    if newest is None or entry.deleted or newest.sequence >= entry.last_sequence:
+        return False
+    _log.error(
+        "the entry of %s is ahead of its source, %d to %d: the source was put back. The entry is left as it is; after "
+        "a restore, rebuild the entries",
+        key,
+        entry.last_sequence,
+        newest.sequence,
+    )
+    return True
+
+
+def _is_shown(entry: Entry[S], found: Found[S] | None) -> bool:
+    """Whether an entry is its source."""
+    if found is None or entry.other_form:
+        return False
+    return (entry.last_sequence, entry.state) == (found.sequence, found.state)
