@@ -11,7 +11,6 @@ import aiohttp
 import pytest
 from azure.core.pipeline.transport import AioHttpTransport
 from azure.storage.queue.aio import QueueServiceClient
-from cosmos_outbox.storagequeue.claims import ClaimReader
 
 from cosmos_outbox.inbox.deliveries import Collected
 from cosmos_outbox.inbox.errors import StoreAway
@@ -92,7 +91,7 @@ async def serving(account: Account, handler: Handler, **options: int) -> AsyncIt
     stop, work, slots = asyncio.Event(), Work(), options.pop("slots", 8)
     async with account.queues() as queues:
         queue, poison = queues.get_queue_client("mails"), queues.get_queue_client("mails-poison")
-        messages = Messages(queue, poison, ClaimReader(None), **options)
+        messages = Messages(queue, poison, **options)
         working = asyncio.create_task(messages.serve(handler, stop, work, slots=slots))
         try:
             yield work
@@ -182,7 +181,7 @@ def test_poison_is_collected_and_called_empty_only_if_nobody_holds_a_message(hel
             kept.append(delivery.message_id)
 
         async with account.queues() as queues:
-            poison = PoisonQueue(queues.get_queue_client("mails-poison"), "mails", ClaimReader(None))
+            poison = PoisonQueue(queues.get_queue_client("mails-poison"), "mails")
             found = await poison.collect(keep, seconds=60)
         count = 39 if held_by_another else 40
         assert (found, len(kept)) == (Collected(count, emptied=not held_by_another), count)
