@@ -20,6 +20,13 @@ PIECE = 200
 LONGEST_BODY = 1_024
 """So many bytes of an answer are read."""
 
+LONGEST_COMPARED = 65_536
+"""Of an event with more text nothing of the answer is shown: to compare them would hold up the event loop."""
+
+_LONGEST_WORD = 40
+_COMPARED = 2 * PIECE
+"""So many characters of an answer are looked at: what is left out makes room for what comes after it."""
+
 _WORD, _LETTERS = re.compile(r"\w[\w@.+'-]*"), re.compile(r"\w+")
 _LEAST_OF_A_NAME = 3
 
@@ -72,20 +79,22 @@ def retry_after(text: str | None, now: datetime) -> float | None:
 def piece(body: bytes, data: Mapping[str, Any]) -> str:
     """What an operator sees of an answer: its first words, without those that may be of a person.
 
-    Left out is each word that holds a digit or an @, and each that the event's data hold, whole or in part.
+    Left out is each word that holds a digit or an @, that is very long, and that the event's data hold, whole or in
+    part. The work is bounded, whatever the receiver answers and however large the event is.
     """
     held = " ".join(_texts(data)).lower()
+    if len(held) > LONGEST_COMPARED:
+        return ""
     names = set(_LETTERS.findall(held))
-    long_names = [name for name in names if len(name) >= _LEAST_OF_A_NAME]
 
     def shown(found: re.Match[str]) -> str:
         word = found[0].lower()
-        if "@" in word or any(map(str.isdigit, word)):
+        if "@" in word or len(word) > _LONGEST_WORD or any(map(str.isdigit, word)):
             return "…"
         for part in _LETTERS.findall(word):
             if part in names or (len(part) >= _LEAST_OF_A_NAME and part in held):
                 return "…"
-            if any(name in part for name in long_names):
+            if any(inner in names for inner in _inner(part)):
                 return "…"
         return found[0]
 
@@ -93,7 +102,16 @@ def piece(body: bytes, data: Mapping[str, Any]) -> str:
     if len(body) >= LONGEST_BODY:
         del words[-1:]  # cut off, perhaps in the middle of a name
     text = "".join(each if each.isprintable() else " " for each in " ".join(words))
+    if len(text) > _COMPARED:
+        text = text[:_COMPARED].rpartition(" ")[0]
     return _WORD.sub(shown, text)[:PIECE]
+
+
+def _inner(part: str) -> Iterator[str]:
+    """Each run of letters in it that is long enough to be a name."""
+    for begin in range(len(part) - _LEAST_OF_A_NAME + 1):
+        for end in range(begin + _LEAST_OF_A_NAME, len(part) + 1):
+            yield part[begin:end]
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -49,6 +49,9 @@ _LONGEST_PAUSE = 5.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 300.0
 """Between two requests that ask whether the target takes events again; it doubles."""
 
+BODY_SECONDS = 2.0
+"""For the body of a refusal, of which an operator sees the beginning."""
+
 _DOUBLINGS = 16
 
 _LATE = Unknown(0, "the receiver did not take the events in time", Hindrance.TOO_SLOW)
@@ -234,8 +237,8 @@ class WebhookPublisher:
         with messaging.sending(host, 1, [event.traceparent], system="webhook") as attempt:
             try:
                 check_literal(self._target)
-                async with asyncio.timeout(self._target.request_seconds):
-                    answer = await self._ask(request)
+                async with asyncio.timeout(self._target.request_seconds) as limit:
+                    answer = await self._ask(request, limit)
             except (TimeoutError, aiohttp.ClientError, OSError) as error:
                 answer = _of_error(error)
             if answer.meaning is Meaning.ACCEPTED:
@@ -244,20 +247,21 @@ class WebhookPublisher:
                 attempt.failed(answer.reason.removeprefix(_ANSWERED))
         return answer
 
-    async def _ask(self, request: Signed) -> _Answer:
+    async def _ask(self, request: Signed, limit: asyncio.Timeout) -> _Answer:
         """The answer to one request, which goes to a new connection where the others have answers of nobody's."""
         for _ in range(self._target.concurrency):  # so many were kept, and each may have one
             with contextlib.suppress(Unasked):
-                return await self._ask_once(request)
-        return await self._ask_once(request)
+                return await self._ask_once(request, limit)
+        return await self._ask_once(request, limit)
 
-    async def _ask_once(self, request: Signed) -> _Answer:
+    async def _ask_once(self, request: Signed, limit: asyncio.Timeout) -> _Answer:
         async with self._open().post(
             self._target.url,
             data=io.BytesIO(request.body),  # sent in parts: a large body holds up no other task
             headers=request.signed(self._target.secrets, utc_now()),
             allow_redirects=False,
         ) as response:  # what is not read of it closes the connection
+            limit.reschedule(None)  # the status has come, and counts whatever comes after it
             return await self._read(response)
 
     @staticmethod
@@ -267,10 +271,11 @@ class WebhookPublisher:
         body = b""
         if meaning is Meaning.EVENT:
             try:
-                while len(body) < LONGEST_BODY and (part := await response.content.read(LONGEST_BODY)):
-                    body += part
+                async with asyncio.timeout(BODY_SECONDS):
+                    while len(body) < LONGEST_BODY and (part := await response.content.read(LONGEST_BODY)):
+                        body += part
             except (TimeoutError, aiohttp.ClientError, OSError):
-                body = b""  # the status has said it
+                body = b""  # the status alone decides
         return _Answer(meaning, f"{_ANSWERED}{response.status}", body[:LONGEST_BODY], after)
 
     def _stop(self, reason: str) -> Unknown:

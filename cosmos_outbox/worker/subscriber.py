@@ -29,6 +29,9 @@ from cosmos_outbox.worker.vitals import DRAIN_SECONDS
 if TYPE_CHECKING:
     from cosmos_outbox.telemetry.work import Work
 
+CANCEL_SECONDS = 5.0
+"""How long a stop waits for what it has cancelled."""
+
 SLOTS = 32
 """How many sessions of a subscription are held at the same time, as in host.json."""
 
@@ -145,8 +148,13 @@ async def serve(
     ended = [*tending, *others, serving, stopping]
     for task in ended:
         task.cancel()
-    await asyncio.wait(ended)
-    if not serving.cancelled() and (error := serving.exception()) is not None:
+    _, left = await asyncio.wait(ended, timeout=CANCEL_SECONDS)
+    if left:
+        _log.error(
+            "%d task(s) of the subscriber swallow their cancellation and are left: an effect must let CancelledError pass",
+            len(left),
+        )
+    if serving.done() and not serving.cancelled() and (error := serving.exception()) is not None:
         raise error
 
 

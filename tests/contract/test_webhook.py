@@ -431,6 +431,18 @@ async def test_an_endless_body_is_not_read(receiver: Receiver) -> None:
     assert of_b == Refused(0, "the receiver answers 422")
 
 
+async def test_a_refusal_whose_body_never_comes_is_a_refusal(receiver: Receiver) -> None:
+    async def stalls(_: Got, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 422 No\r\nContent-Length: 100\r\n\r\nthe na")
+        await writer.drain()
+        await asyncio.Event().wait()
+
+    receiver.answer = lambda _: stalls
+    async with publishing(receiver.target(request_seconds=60)) as publisher:
+        [outcome] = await publish(publisher, [event("a", 1)])
+    assert outcome == Refused(0, "the receiver answers 422")
+
+
 async def test_a_tenant_whose_limit_is_used_up_for_long_holds_up_no_other_for_ever(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
