@@ -151,7 +151,7 @@ async def serve(
     _, left = await asyncio.wait(ended, timeout=CANCEL_SECONDS)
     if left:
         _log.error(
-            "%d task(s) of the subscriber swallow their cancellation and are left: an effect must let CancelledError pass",
+            "%d task(s) of the subscriber do not end when they are cancelled: an effect must let CancelledError pass",
             len(left),
         )
     if serving.done() and not serving.cancelled() and (error := serving.exception()) is not None:
