@@ -12,7 +12,6 @@ SEED =
 SEEDS = 100
 TRACE =
 FIFO =
-FULL =
 SIMULATED = simulated.contacts:CONTACTS
 # Where byte code is not kept, each process of tests writes the asserts of all tests anew: ten seconds of CPU for each.
 export PYTHONDONTWRITEBYTECODE =
@@ -46,9 +45,9 @@ test-deep: venv ## run the torture test's own tests, and look at every state of 
 torture: venv ## break everything for SECONDS (60) and check that nothing was lost; SEED=n repeats a plan
 	@exec $(BIN) -m tests.torture --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-simulate: venv ## run SEEDS (100) seeds of the code in virtual time; SEED=n TRACE=- tells one story, FIFO=1 unshuffled, FULL=1 over both SDKs
+simulate: venv ## run SEEDS (100) seeds of the code in virtual time; SEED=n TRACE=- tells one story, FIFO=1 unshuffled
 	@PYTHONPATH=.:packages/simulation/tests exec $(BIN) -m outbox_simulation $(SIMULATED) $(if $(SEED),--seed $(SEED) $(if $(TRACE),--trace $(TRACE)),\
-	--seeds $(SEEDS)) $(if $(FIFO),--fifo) $(if $(FULL),--full) $(ARGS)
+	--seeds $(SEEDS)) $(if $(FIFO),--fifo) $(ARGS)
 
 lint: venv ## check style, format and types; change nothing
 	@failed=0; \

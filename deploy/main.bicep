@@ -78,7 +78,7 @@ param idempotencyTtlSeconds int = 86400
 @description('Seconds for which an event that cannot be sent is kept. Then it is discarded, and what waits behind it is sent.')
 @minValue(1)
 @maxValue(2147483647)
-param parkedMaxAgeSeconds int = 2592000
+param parkedMaxAgeSeconds int = 1728000
 
 @description('From which age of the oldest waiting event on changes are answered 503, in seconds, at least 5; 0: never.')
 @minValue(0)
@@ -231,11 +231,9 @@ var otherFunctions = [
   'discard_parked'
   'discard_set_aside'
   'get_contact'
-  'get_contact_history'
   'get_dependencies'
   'get_docs'
   'get_docs_file'
-  'get_history'
   'get_instance'
   'get_openapi'
   'get_operations_page'
@@ -246,6 +244,7 @@ var otherFunctions = [
   'get_subscriber'
   'health'
   'list_contacts'
+  'list_events'
   'list_parked'
   'list_set_aside'
   'patch_contact'

@@ -92,19 +92,6 @@ class Contact(Aggregate[ContactState]):
             )
         self._change("deleted", True, at)
 
-    @staticmethod
-    def erased(state: ContactState) -> ContactState:
-        """What a deleted contact leaves when the person's data is erased: its id, its times and its last sequence.
-
-        The fields that a contact must have are empty, so that every version can read the tombstone. What a later
-        version has stored beside them is not kept.
-        """
-        nameless = Name.model_construct(first_name="", last_name="")
-        return ContactState.model_construct(
-            name=nameless, email="", id=state.id, created_at=state.created_at, modified_at=state.modified_at,
-            deleted_at=state.deleted_at, deleted=True, last_sequence=state.last_sequence,
-        )  # fmt: skip
-
     def _change(self, name: str, value: object, at: datetime) -> None:
         if self._state.deleted:
             raise ContactDeleted(f"contact {self.id} was deleted: create a new one")

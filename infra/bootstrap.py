@@ -13,7 +13,6 @@ from cosmos_outbox.wiring.outbox import Outbox
 from cosmos_outbox.wiring.service import Wired
 from cosmos_outbox.wiring.subscription import Subscriber, Subscription
 from domain.contact import Contact
-from domain.events import ContactDeletedEvent
 from infra.directory import FORM, CosmosDirectory
 
 service = Service(
@@ -41,8 +40,6 @@ DIRECTORY = service.read_model(
     subscription=Named("SERVICEBUS_SUBSCRIPTION", "contact-directory"),
     container=Named("COSMOS_DIRECTORY_CONTAINER", "directory"),
 )
-
-service.erases(Contact, delete=Contact.delete, remains=Contact.erased, kept=[ContactDeletedEvent])
 
 
 @dataclass(frozen=True)

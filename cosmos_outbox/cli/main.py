@@ -56,7 +56,6 @@ PARTS: Mapping[str, Part] = {
         extra=None,
     ),
     "events": Part("list an aggregate's events, and where each stands", "cosmos_outbox.cli.events"),
-    "erase": Part("erase an aggregate's data from all that the service keeps", "cosmos_outbox.cli.erase"),
     "publish-again": Part("publish the events of a time again", "cosmos_outbox.cli.publish_again"),
     "rebuild": Part("fill or repair a read model from its sources", "cosmos_outbox.cli.rebuild", extra=None),
     "schemas": Part("write the schemas of the events", "cosmos_outbox.cli.schemas", extra=None),

@@ -88,6 +88,9 @@ class Aggregate(ABC, Generic[StateT]):
     event that is declared by its name tells the property; that of ``deleted`` tells by its name alone."""
     found_by: ClassVar[Sequence[str]] = ()
     """Properties of the state by whose value a list can be filtered; the container indexes each."""
+    kept_after_deletion: ClassVar[Sequence[str]] = ()
+    """Properties of the state that a deleted aggregate keeps beside ``id``, ``deleted``, times and last sequence: what
+    its id or partition key is made of, say. All others are gone with the deletion, so name nothing personal."""
     published_forms: ClassVar[PublishedForms] = {}
     """Models of events that are published in a form of their own, by the event's class or name: the classmethod
     ``of(event, state)`` of each makes it, at the commit, and is pure. A model tells the ``schema_version``."""

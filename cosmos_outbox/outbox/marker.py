@@ -26,7 +26,6 @@ class Fate(Enum):
     SEND_AGAIN = "the broker has its place in the order: it is sent again under its own id, and may get lost"
     PARK = "it waits behind a parked event"
     DROP = "an operator gave it up"
-    ERASED = "it was dealt with, then the data of its aggregate was erased: it is not sent or parked again"
 
 
 @dataclass(frozen=True)
@@ -68,9 +67,6 @@ class Marker:
     """The ids of events that an operator gave up, each with the time."""
     passed: Mapping[str, datetime] = field(default_factory=dict)
     """The ids of events without a sequence that the broker accepted, each with the time."""
-    erased: Mapping[str, int] = field(default_factory=dict)
-    """By the partition the LSN up to which its events were dealt with when its data was erased there. An LSN of another
-    partition tells nothing of it."""
 
     @property
     def blocked(self) -> bool:
@@ -87,11 +83,7 @@ class Marker:
         return self.replay_until is not None and now < self.replay_until
 
     def fate(self, event: FeedEvent) -> Fate:
-        """Rules ``remember-discarded``, ``remember-accepted`` and ``remember-erased``: a page that comes again undoes
-        nothing.
-        """
-        if event.partition in self.erased and event.lsn <= self.erased[event.partition]:
-            return Fate.ERASED
+        """Rules ``remember-discarded`` and ``remember-accepted``: a page that comes again undoes nothing."""
         if event.id in self.discarded:
             return Fate.DROP
         if self.has_place_of(event):

@@ -30,7 +30,7 @@ class Forwarded:
     sent: int = 0
     parked: int = 0
     dropped: int = 0
-    """Discarded or erased earlier, or refused although the broker has the event's place."""
+    """Discarded earlier, or refused although the broker has the event's place."""
 
 
 @dataclass

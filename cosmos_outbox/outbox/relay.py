@@ -7,9 +7,8 @@ events that they already have.
 
 An event that can never be sent is parked durably, with all later events of its aggregate, before the page counts as
 done. Other aggregates go on. Every event of the page ends in one of four ways: the broker has it, it is parked, an
-operator has discarded it, or it was dealt with before: the broker has its place and refuses it now, or its data was
-erased, which is logged. Whatever one document makes raise makes that document poison; a broker that refuses everything
-alike makes the page wait.
+operator has discarded it, or the broker has its place and refuses it now, which is logged. Whatever one document makes
+raise makes that document poison; a broker that refuses everything alike makes the page wait.
 """
 
 import asyncio
@@ -133,9 +132,6 @@ class Relay:
                 key,
                 caused_by(event),
             )
-            page.drop(key, event)
-        for event in [each for each in page.open[key] if marker.fate(each) is Fate.ERASED]:
-            _log.warning("event %s of %s came again after its data was erased: it is dropped", event.id, key)
             page.drop(key, event)
 
     async def _send(

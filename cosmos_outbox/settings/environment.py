@@ -123,7 +123,7 @@ def load(
         feed=load_feed(environment),
         relay_senders=number(environment, "RELAY_SENDERS", default=6, lowest=1, highest=100),
         event_ttl_seconds=load_seconds(environment, "EVENT_TTL_SECONDS", default=EVENT_TTL_SECONDS),
-        parked_max_age_seconds=load_seconds(environment, "PARKED_MAX_AGE_SECONDS", default=2_592_000),
+        parked_max_age_seconds=load_seconds(environment, "PARKED_MAX_AGE_SECONDS", default=1_728_000),
         relay_send_seconds=_send_seconds(environment),
         idempotency_ttl_seconds=load_seconds(
             environment, "IDEMPOTENCY_TTL_SECONDS", default=86_400, least=2 * int(LONGEST_REQUEST_SECONDS)

@@ -6,7 +6,6 @@
     ├── Misconfigured             a setting or the deployment is missing or wrong
     ├── NotForwardedYet           the relay has not forwarded what must be forwarded first
     ├── Overloaded                cosmos_outbox/operations/shedding.py: the relay is too far behind to take a change
-    ├── NotErased                 cosmos_outbox/operations/erasing.py: something is left that may hold a person's data
     ├── InspectionError           cosmos_outbox/settings/inspection.py: a deployment cannot be inspected
     └── RequestError              cosmos_outbox/http/errors.py: an HTTP request is wrong
 
@@ -26,7 +25,7 @@ class Misconfigured(InfraError):
 class NotForwardedYet(InfraError):
     """The relay has not forwarded all events that it must have forwarded first.
 
-    Events cannot be published a second time before the first, nor erased before subscribers have them.
+    Events cannot be published a second time before the first.
     """
 
 
@@ -36,7 +35,3 @@ class Overloaded(InfraError):
     def __init__(self, message: str, *, retry_after_seconds: float) -> None:
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
-
-
-class NotErased(InfraError):
-    """Something is left that may hold a person's data: the message says what, and what to do."""

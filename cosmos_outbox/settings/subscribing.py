@@ -44,7 +44,7 @@ def load_subscriber(
     return SubscriberSettings(
         transport=load_transport(environment, transport),
         event_ttl_seconds=load_seconds(environment, "EVENT_TTL_SECONDS", default=EVENT_TTL_SECONDS),
-        parked_max_age_seconds=load_seconds(environment, "PARKED_MAX_AGE_SECONDS", default=2_592_000),
+        parked_max_age_seconds=load_seconds(environment, "PARKED_MAX_AGE_SECONDS", default=1_728_000),
         telemetry=load_telemetry(environment),
         named={each.setting: each.resolve(environment) for each in also},
     )

@@ -61,10 +61,6 @@ class MemoryWired(Wired):
     def subscriptions(self) -> Mapping[str, Subscription]:
         return self.made
 
-    @cached_property
-    def own_events(self) -> Any:
-        return _Absent("erasing")
-
 
 @dataclass(frozen=True)
 class OwnSourceInMemory(OwnSource[S]):

@@ -5,7 +5,7 @@ made, when the service is wired: once per process and event loop, by whoever use
 """
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,9 +24,8 @@ from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.reaction import Targets
 from cosmos_outbox.inbox.reaction_decision import InOrder, React
 from cosmos_outbox.inbox.upcasting import Upcasting, Upcasts
-from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState
+from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.aggregates import Aggregates
-from cosmos_outbox.outbox.erasable import Delete, Erasable
 from cosmos_outbox.outbox.event import DomainEvent
 from cosmos_outbox.settings.environment import Settings, load
 from cosmos_outbox.settings.names import Named, Names, named_after
@@ -42,7 +41,6 @@ from cosmos_outbox.wiring.reactions import ReactionOf, records_of
 from cosmos_outbox.wiring.subscription import Subscription
 
 if TYPE_CHECKING:
-    from cosmos_outbox.operations.own_erasing import OwnEraser
     from cosmos_outbox.wiring.kept import ReadModel
 
 S = TypeVar("S", bound=BaseModel)
@@ -72,19 +70,6 @@ class Wired:
     def subscriptions(self) -> Mapping[str, Subscription]:
         """What the service subscribes to, by the names of its read models and effects."""
         return {each.name: each.wire(self.settings, self.outbox) for each in self.service.subscribers}
-
-    @cached_property
-    def own_events(self) -> "OwnEraser":
-        """Erases the events of a team's own aggregates. Raises ValueError: the service declares no OwnContainer."""
-        from cosmos_outbox.wiring.own_erasing import wire_own_eraser  # noqa: PLC0415 - where something is erased
-
-        if self.service.own is None:
-            raise ValueError(
-                "the service declares no OwnContainer: its aggregates are erased as erases() declares"
-            )
-        kinds = {each.name: each.aggregate_type for each in self.service.subscribers}
-        kept = [(kinds[name], each) for name, each in self.subscriptions.items() if name in kinds]
-        return wire_own_eraser(self.settings, self.outbox, kept)
 
     def read_model(self, of: ReadModelOf[S]) -> "ReadModel[S]":
         """What keeps a read model, and lists its entries. Raises KeyError: the service does not declare it."""
@@ -118,7 +103,6 @@ class Service:
     transport: Name = "servicebus"
     """What its events are sent over, all of them, unless ``TRANSPORT`` says otherwise."""
     subscribers: list[Subscriber] = field(default_factory=list, init=False)
-    erasables: list[Erasable] = field(default_factory=list, init=False)
 
     _per_process: OnePerProcess["Wired"] = field(init=False, repr=False, compare=False)
 
@@ -255,23 +239,6 @@ class Service:
             return declared
 
         return declare
-
-    def erases(
-        self,
-        kind: type[A],
-        *,
-        delete: Delete[A],
-        remains: Callable[[Any], AggregateState],
-        kept: Collection[type[DomainEvent] | str] = (),
-    ) -> None:
-        """Declare that aggregates of a type can be erased: ``cosmos-outbox erase TYPE ID``.
-
-        ``delete`` deletes a living one with its event; ``remains`` gives a deleted one's state without what is
-        personal; ``kept`` names, by class or by name, the events with nothing personal in them, such as that of the
-        deletion. All else is emptied wherever this service keeps it. Raises ValueError: the type shares partitions.
-        """
-        names = frozenset(each if isinstance(each, str) else each.__name__ for each in kept)
-        self.erasables.append(Erasable(kind, delete, remains, names))
 
     def declared_transport(self) -> Declared:
         """What is known of its transport without the settings of that."""

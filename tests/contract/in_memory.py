@@ -26,13 +26,13 @@ from devstack.cosmos.in_memory import CosmosInMemory as CosmosAccount
 from devstack.cosmos.in_memory import in_memory as cosmos_account
 from devstack.servicebus.in_memory import in_memory
 from devstack.settings import SERVICEBUS_CONNECTION
-from outbox_simulation.engine import sdk_clock, sdk_clock_servicebus
-from outbox_simulation.engine.amqp import AmqpNetwork
+from outbox_simulation.engine import sdk_clock
 from outbox_simulation.engine.loop import Loop
 from outbox_simulation.engine.processes import KEY
 from outbox_simulation.engine.store import SimulatedStore
 from outbox_simulation.engine.trace import RunTrace
-from tests.support import emulators
+from tests.support import emulators, servicebus_clock
+from tests.support.amqp import AmqpNetwork
 
 _SHARED = {"cosmos_server", "servicebus_server"}
 _HOST, _PORT, _ADMIN = "broker.invalid", 5672, "admin.invalid"
@@ -181,7 +181,7 @@ class _ToTheManagement(administration.PlainHttpTransport):
 @asynccontextmanager
 async def servicebus_in_memory(loop: MemoryLoop) -> AsyncIterator[ServiceInMemory]:
     """A broker of one test's own. Clocks show the loop's time meanwhile."""
-    sdk_clock_servicebus.install()
+    servicebus_clock.install()
     async with AsyncExitStack() as opened:
         clock = opened.enter_context(_clocks(loop))
         patch = opened.enter_context(pytest.MonkeyPatch.context())  # a test may undo its own

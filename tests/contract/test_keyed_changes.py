@@ -18,7 +18,6 @@ from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import Key
-from cosmos_outbox.cosmos.upkeep.erasure import PartitionEraser, Remains
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox.aggregates import ATTEMPTS, Aggregates
 from cosmos_outbox.outbox.change_once import ChangeAnswer
@@ -500,22 +499,17 @@ async def test_once_its_record_has_expired_a_key_changes_anew(heaps: Instances) 
     assert len(await heaps.marks(name)) == 2
 
 
-async def test_after_a_deletion_and_after_erasing_a_repetition_gets_the_first_answer(
+async def test_after_a_deletion_a_repetition_gets_the_first_answer(
     heaps: Instances,
 ) -> None:
     name = await heaps.made()
     change, deletion = Asking(name), Asking(name, Heap.delete)
     await heaps.until_answered(change)
     await heaps.until_answered(deletion)
-    eraser = PartitionEraser(Container(heaps.client, *heaps.names), Remains("heap", lambda data: {
-        **data, "marks": [],
-    }))  # fmt: skip
     for _ in range(2):
         changed, deleted = await heaps.until_answered(change), await heaps.until_answered(deletion)
         assert (changed.sequence, changed.receipt) == (2, None)
         assert (deleted.sequence, deleted.receipt, deleted.replayed) == (3, None, True)
-        assert (await eraser.look(name)).foreign == []
-        await eraser.erase(name)  # erased_keeps_records
     assert len(await heaps.records(name)) == 2
 
 

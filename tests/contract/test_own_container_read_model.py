@@ -1,6 +1,5 @@
 """A read model of a team's own aggregates: each event once, in order, healed from the team's documents."""
 
-import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -10,18 +9,14 @@ import pytest
 from pydantic import BaseModel
 
 from cosmos_outbox.cli.rebuild import rebuild
-from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.inbox.decision import Because, Complete, Done, First, Put
-from cosmos_outbox.inbox.deliveries import Collected
 from cosmos_outbox.inbox.entry import After, Entry, Stamp
 from cosmos_outbox.inbox.errors import SourceBehind
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.form import EntryForm
-from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.inbox.walk import Counts, Progress
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
-from cosmos_outbox.operations.own_erasing import OwnEraser
 from cosmos_outbox.settings.own_container import OwnDocuments
 from cosmos_outbox.wiring.declared import ReadModelOf
 from cosmos_outbox.wiring.service import Service, Wired
@@ -296,46 +291,6 @@ async def test_a_rebuild_fills_an_empty_read_model_and_the_source_may_win(
         "walk",
         "rebuild",
     }
-
-
-async def test_an_erased_booking_leaves_what_subscribers_of_the_service_keep(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for booking in ("b-1", "b-2"):
-        await desk.book(booking)
-        await desk.handle(1, booking)
-    item = await desk.read("b-1")
-    async with desk.transaction() as tx:
-        tx.replace(item | {"seats": 0}, if_match=item["_etag"])
-        tx.event("BookingErased", of=("booking", "b-1"))
-    receiver = desk.wired.subscriptions["board"].subscriber.receiver
-    for booking in ("b-1", "b-2"):  # what nobody can read is set aside
-        body = json.dumps({"bookingId": booking, "guest": "Ada"}).encode()
-        await receiver.receive(Delivery("board", f"m-{booking}", 1, body, {"aggregateType": "booking"}))
-
-    async def gone(*_: object) -> str:
-        return "the relay has forwarded all events"
-
-    async def collected() -> Collected:
-        return Collected(0, emptied=True)
-
-    monkeypatch.setattr("cosmos_outbox.operations.own_erasing.wait_until_forwarded", gone)
-    eraser: OwnEraser = desk.wired.own_events
-    eraser = replace(eraser, kept=[replace(each, collect=collected) for each in eraser.kept])
-    steps = [step async for step in eraser.erase(("booking", "b-1"), desk.key())]
-    assert "a subscriber has settled it, 1 record(s) of messages set aside emptied" in steps
-    assert (await desk.entry("b-1"), await desk.entry("b-2")) == ((2, 0), (1, 1))
-    records = desk.wired.outbox.container(f"{BOOKINGS}-set-aside")
-    bodies = [item["body"] for item in await _records(records)]
-    assert len([body for body in bodies if body is not None]) == 1
-    assert [step async for step in eraser.erase(("note", "b-2"), desk.key())][2] == "0 event(s) removed"
-    assert len([item for item in await _records(records) if item["body"] is not None]) == 1
-
-
-async def _records(container: Container) -> list[Any]:
-    return await container.first(
-        "SELECT * FROM c WHERE c.type != @note", {"@note": "erased"}, 9, partition_key="board"
-    )
 
 
 @pytest.mark.needs_a_socket("the command, which runs in a thread")

@@ -16,10 +16,9 @@ from cosmos_outbox.cosmos.own.transaction import Transaction
 from cosmos_outbox.cosmos.store.container import StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.item import Item
-from cosmos_outbox.cosmos.store.partition_key import Key, Value
+from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.outbox.errors import PreconditionFailed, Throttled, Unpublishable
-from cosmos_outbox.settings.errors import NotForwardedYet
 from cosmos_outbox.settings.own_container import OwnContainer
 from cosmos_outbox.testing import in_memory
 from cosmos_outbox.wiring.service import Service
@@ -520,18 +519,3 @@ async def test_in_memory_it_happens_at_a_tick() -> None:
 async def world(cosmos_server: Server) -> AsyncIterator[World]:
     async with world_of(KINDS["hierarchical"], cosmos_server) as world:
         yield world
-
-
-async def test_what_is_erased_is_not_due_any_more(world: World) -> None:
-    key: list[Value] = ["acme", 7]
-    seat = {"id": "s-1", "tenantId": "acme", "row": 7, "hold": {"until": at(3600)}}
-    async with world.outbox.transaction(key) as tx:
-        tx.create(seat)
-    with pytest.raises(ValueError, match=f"has a time at {HOLD}, and would raise an event"):
-        await anext(world.own_events.erase(("seat", "s-1"), key))
-    stored = await world.container.read("s-1", ("acme", 7))
-    assert stored is not None
-    async with world.outbox.transaction(key) as tx:
-        tx.replace(stored | {"hold": None}, if_match=stored["_etag"])
-    with pytest.raises(NotForwardedYet):  # that it waits for next, and there is no relay
-        await anext(world.own_events.erase(("seat", "s-1"), key, patience_seconds=0))

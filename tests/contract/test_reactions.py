@@ -19,7 +19,6 @@ from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
-from cosmos_outbox.cosmos.upkeep.erasure import PartitionEraser, Remains
 from cosmos_outbox.inbox.errors import (
     Contended,
     InboxError,
@@ -162,10 +161,6 @@ async def test_a_target_is_made_once_and_a_deleted_one_is_not_made_again(heaps: 
     await heaps.until_done(message)
     with pytest.raises(ReactionRefused, match="deleted"):
         await heaps.until_done(told(name, "b", 2, makes=True))
-    remains = Remains("heap", lambda data: {**data, "marks": []})
-    eraser = PartitionEraser(Container(heaps.client, *heaps.names), remains)
-    assert (await eraser.look(name)).foreign == []
-    await eraser.erase(name)  # erased_keeps_records
     assert len(await heaps.documents(name, "reactionRecord")) == 2
     await heaps.until_done(message)
 

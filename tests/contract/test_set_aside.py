@@ -12,12 +12,10 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
-from cosmos_outbox.cosmos.store.erased import note
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.inbox.errors import NotSetAside, RecordChanged, StoreAway
 from cosmos_outbox.inbox.set_aside import Record, RecordState, SetAside
-from cosmos_outbox.inbox.state import ATTEMPTS
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.lists import continuation
 from cosmos_outbox.outbox.errors import UnknownContinuation
@@ -248,36 +246,6 @@ async def test_records_of_very_many_are_counted_to_the_end(
     assert await stored.count(RecordState.WAITING) == 2
 
 
-async def test_a_message_of_an_erased_person_that_comes_again_keeps_nothing_either(
-    stored: CosmosSetAside,
-) -> None:
-    await stored.container.execute("s", [note(KEY.id, "s", CLOSED_TTL)])
-    for _ in range(2):
-        await stored.add(record(1))
-        read = await stored.get(record(1).id)
-        assert (read.state, read.reason, read.delivery) == (RecordState.DISCARDED, "erased", None)
-
-
-@pytest.mark.parametrize("refusal", [Failure(Kind.THROTTLED, "429"), Failure(Kind.STALE, "412")])
-async def test_a_message_of_an_erased_person_is_not_done_before_its_record_is_emptied(
-    stored: CosmosSetAside, monkeypatch: pytest.MonkeyPatch, refusal: Failure
-) -> None:
-    await stored.container.execute("s", [note(KEY.id, "s", CLOSED_TTL)])
-    times = 1 if refusal.kind is Kind.THROTTLED else ATTEMPTS
-    execute, refusals = stored.container.execute, [StoreFailed(refusal) for _ in range(times)]
-
-    async def refusing(partition_key: str, writes: Sequence[Write]) -> list[str]:
-        if writes[0].kind == "replace" and refusals:
-            raise refusals.pop()
-        return await execute(partition_key, writes)
-
-    monkeypatch.setattr(stored.container, "execute", refusing)
-    with pytest.raises(StoreAway):
-        await stored.add(record(1))
-    await stored.add(record(1))
-    assert (await stored.get(record(1).id)).delivery is None
-
-
 async def test_a_record_is_found_by_its_id_whatever_a_replica_shows(cosmos_server: Service) -> None:
     async with (
         contacts_database(cosmos_server) as database,
@@ -292,16 +260,6 @@ async def test_a_record_is_found_by_its_id_whatever_a_replica_shows(cosmos_serve
         await here.add(record(1))
         read = await there.get(record(1).id)
     assert (read.sequence, read.delivery) == (1, record(1).delivery)
-
-
-async def test_a_message_of_another_person_is_kept_though_it_names_the_erased_one(
-    stored: CosmosSetAside,
-) -> None:
-    await stored.container.execute("s", [note(KEY.id, "s", CLOSED_TTL)])
-    other = record(1, key=AggregateKey("thing", f"{KEY.id}0"))
-    await stored.add(other)
-    read = await stored.get(other.id)
-    assert (read.state, read.delivery) == (RecordState.WAITING, other.delivery)
 
 
 async def test_a_token_of_another_list_is_refused(stored: CosmosSetAside) -> None:

@@ -11,14 +11,12 @@ from azure.cosmos.exceptions import CosmosResourceNotFoundError
 from cosmos_outbox.cosmos.own.transaction import Transaction
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.item import Item
-from cosmos_outbox.operations.own_erasing import OwnEraser
-from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.settings.names import Names
 from cosmos_outbox.settings.own_container import OwnContainer
 from cosmos_outbox.testing import InMemory, in_memory
 from cosmos_outbox.wiring.outbox import Outbox
-from cosmos_outbox.wiring.service import Service, Wired
+from cosmos_outbox.wiring.service import Service
 from devstack.testing import Service as Server
 from tests.support.azure import database_of
 
@@ -61,12 +59,6 @@ class World:
     @property
     def container(self) -> Container:
         return self.outbox.container(BOOKINGS)
-
-    @property
-    def own_events(self) -> OwnEraser:
-        settings = self.service.settings(self.environment)
-        aggregates = Aggregates(self.outbox.open_unit_of_work, self.outbox.claims)
-        return Wired(self.service, settings, self.outbox, aggregates).own_events
 
     def key(self, tenant: Any = "acme", booking: str = "b-1") -> Any:
         return [tenant, booking] if len(self.service.paths.paths) > 1 else tenant

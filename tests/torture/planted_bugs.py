@@ -38,11 +38,11 @@ PLANTED = (
     Planted(
         "feed-moves-on-before-the-broker-has-the-events",
         "cosmos_outbox/functions/relay.py",
-        "            await outbox().forwarding.forward(documents, context)\n",
-        "            import asyncio\n"
+        "        await service().outbox.forwarding.forward(documents, context)\n",
+        "        import asyncio\n"
         "\n"
-        "            forwarding = outbox().forwarding\n"
-        "            asyncio.get_running_loop().create_task(forwarding.forward(documents, context))\n",
+        "        forwarding = service().outbox.forwarding\n"
+        "        asyncio.get_running_loop().create_task(forwarding.forward(documents, context))\n",
         "floods",
         _GAP,
     ),
@@ -314,9 +314,9 @@ PLANTED = (
     ),
     Planted(
         "publishes-what-the-host-delivers",
-        "cosmos_outbox/wiring/relaying.py",
-        "        relay = Relay(publisher, lot, originals, send_seconds)\n",
-        "        relay = Relay(publisher, lot, reading_seconds=send_seconds)\n",
+        "cosmos_outbox/wiring/outbox.py",
+        "    relay = Relay(publisher, lot, originals, send_seconds)\n",
+        "    relay = Relay(publisher, lot, reading_seconds=send_seconds)\n",
         "nothing",
         ("wrong content",),
     ),

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from cosmos_outbox.outbox.aggregate import STORED
 from domain.contact import Contact
 from domain.errors import ContactDeleted
-from domain.values import Company, ContactState, Name
+from domain.values import Company, Name
 from tests.support.contacts import DETAILS, LATER, NOON, a_stored_contact, stored
 
 JANE = Name(first_name="Jane", last_name="Doe")
@@ -110,25 +109,6 @@ def test_a_change_and_the_deletion_in_one_unit_of_work_are_two_events() -> None:
     contact.delete(at=LATER)
 
     assert raised(contact) == [("ContactNameUpdatedEvent", 2), ("ContactDeletedEvent", 3)]
-
-
-def test_an_erased_contact_is_an_id_with_its_times_and_its_last_sequence() -> None:
-    contact = a_stored_contact()
-    contact.describe("met in Oslo", at=LATER)
-    contact.delete(at=LATER)
-    changes = contact.changes()
-    assert changes is not None
-    later = changes.state.model_copy(update={"phone": "+47 1234"})  # of a later version
-
-    erased = Contact.erased(later).model_dump(mode="json", by_alias=True)
-
-    assert erased == {
-        "id": str(contact.id), "name": {"firstName": "", "lastName": ""}, "email": "", "description": None,
-        "company": None, "createdAt": "2026-03-01T12:00:00Z", "modifiedAt": "2026-03-01T13:30:00Z",
-        "deletedAt": "2026-03-01T13:30:00Z", "deleted": True, "lastSequence": 3,
-    }  # fmt: skip
-    read = Contact.load(ContactState.model_validate(erased, by_alias=True, by_name=False, context=STORED))
-    assert read.deleted
 
 
 def test_a_contact_that_was_never_stored_cannot_be_deleted() -> None:

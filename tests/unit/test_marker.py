@@ -59,23 +59,6 @@ def test_a_replay_has_its_time_and_no_more() -> None:
     assert not replayed.is_replayed(NOON)
 
 
-def test_up_to_the_transaction_of_an_erasing_nothing_is_sent_or_parked_whatever_the_marker_says_besides() -> (
-    None
-):
-    """A later life of the id has later transactions, and is not touched."""
-    for marker in (Marker(contact_key("a")), BLOCKED, BLOCKED.freed()):
-        erased = replace(marker, erased={"p": 7})
-        old, new = (replace(event("a", 9), lsn=lsn, partition="p") for lsn in (7, 8))
-        assert erased.fate(old) is Fate.ERASED
-        assert erased.fate(new) is marker.fate(new)
-        for partition in ("another", ""):
-            elsewhere = replace(old, partition=partition)
-            assert erased.fate(elsewhere) is marker.fate(elsewhere), (
-                "an LSN tells nothing of another partition"
-            )
-    assert replace(BLOCKED, erased={"p": 7}).claimed("r", NOON).given_back().freed().erased == {"p": 7}
-
-
 def test_a_marker_is_found_under_its_id_whatever_version_has_stored_it() -> None:
     assert marker_id(AggregateKey("contact", "a-1.b_2")) == "contact-a-1.b_2"
     odd = [marker_id(AggregateKey(*key)) for key in (("contact", "a/1"), ("con-tact", "a"), ("contact", ""))]
@@ -98,7 +81,7 @@ def test_only_what_is_tried_by_itself_waits_longer_after_a_replay_in_vain() -> N
 
 def test_a_free_marker_has_nothing_left_of_the_block_and_goes_on_telling_what_was_done() -> None:
     known = Marker(
-        contact_key("a"), version="7", accepted=5, tail=8, discarded={"d": NOON}, passed={"p": NOON}, erased={"x": 3}
+        contact_key("a"), version="7", accepted=5, tail=8, discarded={"d": NOON}, passed={"p": NOON}
     )  # fmt: skip
     for blocked in (known.block(event("a", 9), "too large", [], NOON), known):
         assert blocked.freed() == known
@@ -144,12 +127,6 @@ def unread(delivered: object) -> Unread:
 def test_it_has_its_place_by_its_sequence_among_those_of_its_transaction() -> None:
     first, second, third = (replace(event("a", sequence), lsn=5) for sequence in (1, 2, 3))
     assert in_order([third, unread(second), first]) == [first, unread(second), third]
-
-
-def test_up_to_the_transaction_of_an_erasing_it_is_erased() -> None:
-    erased = Marker(contact_key("a"), erased={"p": 7})
-    old, new = (unread(replace(event("a", 9), lsn=lsn, partition="p")) for lsn in (7, 8))
-    assert (erased.fate(old), erased.fate(new)) == (Fate.ERASED, Fate.SEND)
 
 
 def test_where_it_was_discarded_it_is_dropped() -> None:

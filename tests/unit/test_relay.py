@@ -178,16 +178,6 @@ async def test_an_aggregate_that_others_change_again_and_again_waits_and_holds_u
     assert sent_of(publisher, "b") == ids("b", 1)
 
 
-async def test_what_comes_again_after_its_data_was_erased_is_neither_sent_nor_parked() -> None:
-    for marker in (Marker(contact_key("a")), Marker(contact_key("a")).block(event("a", 2), "r", [], NOON)):
-        publisher, lot = BusPublisher(), FakeParkingLot()
-        lot.stored[contact_key("a")] = replace(marker, version="7", erased={"p": 2})
-        erased = [replace(event("a", sequence), partition="p") for sequence in (1, 2)]
-        result = await relay(publisher, lot).forward([*erased, event("b", 1)])
-        assert (result.sent, result.parked, result.dropped) == (1, 0, 2)
-        assert (sent_of(publisher, "a"), lot.parked) == ([], {})
-
-
 @pytest.mark.parametrize(
     ("passing", "level", "told"),
     [(True, "WARNING", "It is tried again by itself"), (False, "ERROR", "Remove the reason and replay")],

@@ -56,16 +56,6 @@ def test_two_of_one_kind_with_one_name_are_refused() -> None:
         service.effect("mails", of="booking")(nothing)
 
 
-def test_an_aggregate_in_a_partition_with_others_cannot_be_erased_alone() -> None:
-    class Sharing(Contact):
-        @property
-        def partition_key(self) -> str:
-            return "all"
-
-    with pytest.raises(ValueError, match="Sharing shares its partition with other aggregates"):
-        Service("bookings").erases(Sharing, delete=Contact.delete, remains=lambda state: state)
-
-
 @pytest.mark.parametrize("name", ["infra.bootstrap", "infra.bootstrap.service"])
 def test_a_service_is_found_by_its_module_or_by_its_own_name(name: str) -> None:
     assert located(name) is contacts

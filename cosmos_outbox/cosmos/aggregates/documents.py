@@ -4,13 +4,22 @@ An aggregate and its events share the partition key, so that one transactional b
 type are written alike.
 """
 
+import functools
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+)
 from pydantic.alias_generators import to_camel
 
 from cosmos_outbox.cosmos.aggregates.due import due_field
@@ -47,6 +56,9 @@ REQUEST_TYPE = "idempotencyRecord"
 REACTION_TYPE, REACTION_CURSOR_TYPE = "reactionRecord", "reactionCursor"
 """What became of a message, and how far the messages of one source have come. Nothing in them is personal."""
 
+_OF_A_TOMBSTONE = ("id", "created_at", "modified_at", "deleted_at", "deleted", "last_sequence")
+"""What a deleted aggregate keeps of its state, where the state has it, beside what its class names."""
+
 _ID_LENGTH = 128
 """The longest MessageId and SessionId that Service Bus takes, in characters
 (https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas)."""
@@ -57,7 +69,7 @@ def aggregate_item(aggregate: Aggregate[Any], state: AggregateState, *, ttl: int
 
     Raises Unpublishable: the store would change the state, or the change feed could not be read past the item.
     """
-    data = state.model_dump(mode="json", by_alias=True)
+    data = _tombstone(aggregate, state) if aggregate.deleted else state.model_dump(mode="json", by_alias=True)
     check_storable(aggregate.aggregate_type, data)
     return {
         "id": aggregate.aggregate_id,
@@ -284,7 +296,38 @@ def _wrong_fields(problems: ValidationError) -> str:
 
 
 def _state(kind: type[Aggregate[Any]], data: Any) -> AggregateState:
-    return kind.state_type.model_validate(data, by_alias=True, by_name=False, context=STORED)
+    if data.get("deleted") is not True:
+        return kind.state_type.model_validate(data, by_alias=True, by_name=False, context=STORED)
+    model = _tombstone_model(kind)
+    left = model.model_validate(data, by_alias=True, by_name=False, context=STORED)
+    return kind.state_type.model_construct(**{name: getattr(left, name) for name in model.model_fields})
+
+
+@functools.cache
+def _tombstone_model(kind: type[Aggregate[Any]]) -> type[AggregateState]:
+    """The model of what a deleted aggregate keeps of its state."""
+    kept = {*_OF_A_TOMBSTONE, *kind.kept_after_deletion}
+    fields = {name: each for name, each in kind.state_type.model_fields.items() if name in kept}
+    parts: dict[str, Any] = {name: (each.annotation, each) for name, each in fields.items()}
+    return create_model(f"{kind.__name__}Tombstone", __base__=AggregateState, **parts)
+
+
+def _tombstone(aggregate: Aggregate[Any], state: AggregateState) -> Item:
+    """The data of a deleted aggregate: nothing personal. Raises TypeError: too little of it is left to be known by."""
+    kind = type(aggregate)
+    kept = {*_tombstone_model(kind).model_fields}
+    data = state.model_dump(mode="json", by_alias=True, include=kept) | {"deleted": True}
+    try:
+        left = kind.load(_state(kind, data))
+        known = left.deleted and (left.key, left.partition_key) == (aggregate.key, aggregate.partition_key)
+    except AttributeError:
+        known = False
+    if not known:
+        raise TypeError(
+            f"{kind.__name__}: a deleted one is not known by what it keeps ({', '.join(sorted(kept))}): name in "
+            "kept_after_deletion what deleted, aggregate_id and partition_key are made of"
+        )
+    return data
 
 
 def _is_name(value: Any) -> bool:

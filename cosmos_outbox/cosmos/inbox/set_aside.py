@@ -13,13 +13,11 @@ from typing import Any
 
 from cosmos_outbox.cosmos.inbox.entries import store_away
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
-from cosmos_outbox.cosmos.store.erased import ERASED, emptied, names, note_id
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.item import KEEP_FOR_EVER, Item
 from cosmos_outbox.cosmos.store.writes import Write
-from cosmos_outbox.inbox.errors import NotSetAside, RecordChanged, StoreAway
+from cosmos_outbox.inbox.errors import NotSetAside, RecordChanged
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordPage, RecordState
-from cosmos_outbox.inbox.state import ATTEMPTS
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, utc_now
 from cosmos_outbox.lists import continuation
@@ -28,7 +26,6 @@ _OPEN = "SELECT * FROM c WHERE ARRAY_CONTAINS(@states, c.state) ORDER BY c.setAs
 _WAITING = "SELECT * FROM c WHERE c.state = @state ORDER BY c.triedAt"
 _OF_ONE = "SELECT * FROM c WHERE c.state = @state AND c.aggregateId = @id AND c.aggregateType = @type"
 _OLDER = "SELECT * FROM c WHERE ARRAY_CONTAINS(@states, c.state) AND c.setAsideAt < @then"
-_ERASED = "SELECT * FROM c WHERE c.state = @state"
 _COUNT = "SELECT VALUE COUNT(1) FROM c WHERE c.state = @state"
 _LISTED = (
     "id", "state", "reason", "setAsideAt", "messageId", "enqueuedNumber", "eventId", "aggregateType", "aggregateId",
@@ -53,10 +50,7 @@ class CosmosSetAside:
     clock: Clock = utc_now
 
     async def add(self, record: Record) -> None:
-        """Create a record, without the message where the store does not take it, or its person is erased.
-
-        Raises StoreAway.
-        """
+        """Create a record, without the message where the store does not take it. Raises StoreAway."""
         try:
             try:
                 await self._create(record, record.delivery)
@@ -64,8 +58,6 @@ class CosmosSetAside:
                 if error.failure.kind not in (Kind.TOO_LARGE, Kind.INVALID):
                     raise
                 await self._create(record, None)
-            if await self._is_erased(record):  # erased-keeps-nothing
-                await self._empty(record.id)
         except StoreFailed as error:
             raise store_away(error.failure) from error
 
@@ -75,45 +67,6 @@ class CosmosSetAside:
         except StoreFailed as error:
             if error.failure.kind is not Kind.CONFLICT:
                 raise  # created-once: else the record is there, whatever its state
-
-    async def _is_erased(self, record: Record) -> bool:
-        """Whether the aggregate is erased: behind the answer about the record, so that no earlier note is missed."""
-        if record.aggregate is not None:
-            found = await self.container.read(note_id(record.aggregate.id), self.subscription)
-            return found is not None
-        delivery = record.delivery
-        if delivery is None:
-            return False
-        erased = [each async for each in self._list_erased_ids()]
-        return any(names(delivery.body, delivery.properties, each) for each in erased)
-
-    async def _list_erased_ids(self) -> AsyncIterator[str]:
-        token: str | None = None
-        while True:
-            notes, token = await self.container.page(
-                _ERASED, {"@state": ERASED}, _PAGE, token, partition_key=self.subscription
-            )
-            for each in notes:
-                yield each["erasedId"]
-            if token is None:
-                return
-
-    async def _empty(self, record_id: str) -> None:
-        """Raises StoreFailed, StoreAway."""
-        for _ in range(ATTEMPTS):
-            item = await self.container.read(record_id, self.subscription)
-            write = emptied(item, self.closed_ttl_seconds) if item else None
-            if write is None:
-                return
-            try:
-                await self._execute(write)
-            except StoreFailed as error:
-                if error.failure.kind not in (Kind.STALE, Kind.MISSING):
-                    raise
-            else:
-                _log.warning("record %s keeps nothing of its message: the person is erased", record_id)
-                return
-        raise StoreAway("a record of a person that is erased changed each time that it was to be emptied")
 
     async def waits(self, aggregate: AggregateKey) -> bool:
         """Whether a record of the aggregate waits: one is read, however many there are. Raises StoreAway."""

@@ -65,7 +65,6 @@ class MarkerDocuments:
             "waiting": marker.waiting,
             "discarded": self._not_expired(marker.discarded, now),
             "passed": self._not_expired(marker.passed, now),
-            "erased": {**marker.erased},
         }
         return item if marker.blocked else item | {"ttl": self.ttl_seconds}
 
@@ -86,7 +85,6 @@ class MarkerDocuments:
             waiting=item["waiting"],
             discarded=_times(item["discarded"]),
             passed=_times(item["passed"]),
-            erased=item["erased"],
         )
 
     def _not_expired(self, ids: Mapping[str, datetime], now: datetime) -> dict[str, str]:

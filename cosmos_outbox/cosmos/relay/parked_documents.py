@@ -73,10 +73,11 @@ class ParkedDocuments:
         }
 
     def discarded_item(self, item: Item, reason: str, *, at: datetime, ttl: int) -> Item:
-        """The item of an event that is given up; it expires ``ttl`` seconds after it is written."""
+        """The item of an event that is given up, without its document; it expires after ``ttl`` seconds."""
         stored = {name: value for name, value in item.items() if not name.startswith("_")}
         return stored | {
             "type": DISCARDED,
+            "document": place_of(item["document"], self.events.paths),
             "discardedAt": at.isoformat(),
             "discardReason": reason,
             "ttl": ttl,

@@ -184,16 +184,10 @@ class CosmosParkingLot:
 
     async def _replace(self, item: Item, reason: str, write: Callable[[Write], Awaitable[object]]) -> None:
         discarded = self._documents.discarded_item(item, reason, at=self._clock(), ttl=self._ttl)
-        for attempt in (discarded, self._documents.without_document(discarded)):
-            try:
-                await write(Write.replace(attempt, item["_etag"]))
-            except StoreFailed as error:
-                if error.failure.kind in CHANGED:
-                    raise _changed() from error
-                if error.failure.kind not in _REFUSED_CONTENT or attempt is not discarded:
-                    raise error.failure.passing() from error
-            else:
-                return
+        try:
+            await write(Write.replace(discarded, item["_etag"]))
+        except StoreFailed as error:
+            raise (_changed() if error.failure.kind in CHANGED else error.failure.passing()) from error
 
     async def park_alone(self, poison: Poison) -> bool:
         """Park a document that belongs to no aggregate, unless that was done."""

@@ -1,1 +1,1 @@
-"""What operators do to containers as a whole: inspect and erase. Each can be done twice."""
+"""What operators do to containers as a whole: inspect, and list events. Each can be done twice."""

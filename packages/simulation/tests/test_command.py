@@ -7,7 +7,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,7 +14,6 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from outbox_simulation.__main__ import main
 from outbox_simulation.engine.plan import SimulationPlan
 from outbox_simulation.engine.seeds import BROKE_OFF, Seeds
 from tests.support.paths import python_path
@@ -78,47 +76,6 @@ def test_a_violation_is_told_as_its_shortest_story_which_its_command_shows_again
     page = told[told.index("BROKEN:") : told.index("length ")]
     assert page in alone
     assert "length      as it is" in alone
-
-
-@pytest.mark.long
-def test_ctrl_c_ends_it_with_a_summary(tmp_path: Path) -> None:
-    with _command(
-        tmp_path, BROKEN, "--first", "5", "--seeds", "5000", "--jobs", "2", "--shrink", "0", *NARROW
-    ) as process:
-        assert process.stdout is not None
-        assert any("BROKE A PROMISE" in line for line in process.stdout)
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does it: all processes get it
-        told, errors = process.communicate(timeout=ENDS_WITHIN_SECONDS)
-        assert (process.returncode, errors) == (1, "")
-        last = told.splitlines()[-1]
-        assert re.search(r"of 5000 seeds, [1-9]\d* with a violation, .* seeds/s, .*interrupted$", last), told
-        until = time.monotonic() + 30
-        while _is_there(process.pid):
-            assert time.monotonic() < until, "a worker outlives the command"
-            time.sleep(0.05)
-
-
-def _is_there(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-@pytest.mark.long  # test_seeds.py runs the command on one seed
-def test_seeds_that_break_no_promise_are_a_success(tmp_path: Path) -> None:
-    code, told = _done(tmp_path, BROKEN, "--seeds", "2", "--jobs", "1", *NARROW)
-    assert code == 0
-    assert told.splitlines()[-1].startswith("2 of 2 seeds, 0 with a violation, ")
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_fault_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([BROKEN, "--faults", "store away,locusts"])
-    assert ended.value.code == 2
-    assert "there is no locusts: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.long)])

@@ -4,20 +4,16 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
-from typing import Any
 
 import pytest
 
 from cosmos_outbox import Names, Service
 from cosmos_outbox.cosmos.aggregates import deadlines, documents
 from cosmos_outbox.cosmos.aggregates.deadlines import DueAggregates
-from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.deadlines import DueDocument
 from outbox_simulation import Commands, plugin, simulate, simulating
-from outbox_simulation.deriving.found import LeftBehind, StoredChange, StoredEvent
-from outbox_simulation.deriving.resting_world import not_due, still_due
 from outbox_simulation.simulating import PromiseBroken
-from tests.support.offers import LATER, NOON, Offer, Refused
+from tests.support.offers import Offer, Refused
 
 service = Service("offers", [Offer], Names(database="offers", container="offers", topic="offer-events"))
 
@@ -89,38 +85,3 @@ def test_without_stored_with_the_state_an_offer_stays_open(monkeypatch: pytest.M
 
     with pytest.raises(PromiseBroken, match="still due: offer"):
         search()
-
-
-KEY = AggregateKey("offer", "o-1")
-
-
-def change(sequence: int, cause: str, at: str, **state: Any) -> StoredChange:
-    data = {"createdAt": at, **({"causationId": "e-1"} if cause == "due-reaction" else {})}
-    event = StoredEvent(str(sequence), KEY, sequence, "OfferClosed", cause, data)
-    document = Offer.make(NOON, "o-1").state.model_copy(update=state).model_dump(mode="json", by_alias=True)
-    return StoredChange(document, [event])
-
-
-@pytest.mark.parametrize(
-    ("second", "is_wrong"),
-    [
-        (("due-1", "2026-03-01T12:00:00Z"), False),
-        (("due-1", "2026-03-01T11:59:59Z"), True),
-        (("due-reaction", "2026-03-01T11:59:59Z"), False),
-        (("request-1", "2026-03-01T11:59:59Z"), False),
-    ],
-)
-def test_what_happened_before_it_was_due_is_told(second: tuple[str, str], is_wrong: bool) -> None:
-    found = LeftBehind(
-        changes=[change(1, "request-1", "2026-03-01T11:00:00Z"), change(2, *second, closed_as="expired")]
-    )
-    told = [each.rule for each in not_due(found, {"offer": Offer})]
-    assert told == (["happened, and was not due"] if is_wrong else [])
-    again = LeftBehind(changes=[*found.changes, change(3, "due-2", "2026-03-01T13:00:00Z")])
-    assert len([*not_due(again, {"offer": Offer})]) == len(told) + 1, "a closed offer is never due"
-
-
-def test_what_stays_due_is_told() -> None:
-    assert [str(each.about) for each in still_due([Offer.make(LATER, "o-1")], NOON)] == []
-    [told] = still_due([Offer.make(NOON, "o-1"), Offer.make(None)], NOON)
-    assert (told.rule, told.may_pass, "o-1" in told.about) == ("still due", True, True)

@@ -6,7 +6,7 @@ import pytest
 
 from outbox_simulation.engine.plan import KINDS
 from simulated.planted import hunt, in_reach
-from simulated.planted_bugs import ALONE, ALSO_SEEN_BY, FULL, MEETING, ONLY_WITH
+from simulated.planted_bugs import ALONE, ALSO_SEEN_BY, BEHIND_THE_PORT, MEETING, ONLY_WITH
 from tests.support.paths import ROOT
 from tests.torture.planted_bugs import PLANTED, Planted
 
@@ -48,5 +48,6 @@ def test_a_bug_can_be_planted(bug: Planted) -> None:
 def test_each_has_a_name_of_its_own_and_what_is_said_of_one_is_said_of_one_that_is_there() -> None:
     names = Counter(bug.name for bug in (*PLANTED, *MEETING))
     assert [name for name, times in names.items() if times > 1] == []
-    assert ALSO_SEEN_BY.keys() | ONLY_WITH.keys() | ALONE.keys() | FULL <= in_reach().keys()
+    assert ALSO_SEEN_BY.keys() | ONLY_WITH.keys() | ALONE.keys() <= in_reach().keys()
+    assert {bug.name for bug in PLANTED} >= BEHIND_THE_PORT
     assert {*ONLY_WITH.values()}.union(*ALONE.values()) <= KINDS

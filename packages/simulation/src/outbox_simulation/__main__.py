@@ -19,9 +19,6 @@ from outbox_simulation.engine.world import run
 
 INTERRUPTED = 130
 
-FULL_EACH = 10
-"""Each so manieth seed is run in the full form, unless the form is given."""
-
 
 def one(name: str, plan: SimulationPlan, *, trace: str | None, shrinking_seconds: float) -> int:
     """One run; its trace goes to a file, or with ``-`` to the output. How many violations there were."""
@@ -57,9 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _plan(given: argparse.Namespace, seed: int) -> SimulationPlan:
-    full = given.full if given.full is not None else given.over is None and seed % FULL_EACH == 0
-    over = given.over or ("servicebus" if full else drawn_transport(seed, service_named(given.service).over))
-    plan = SimulationPlan.drawn(seed, shuffled=not given.fifo, full=full, transport=over)
+    over = given.over or drawn_transport(seed, service_named(given.service).over)
+    plan = SimulationPlan.drawn(seed, shuffled=not given.fifo, transport=over)
     kept = {name: value for name in ("seconds", "aggregates") if (value := getattr(given, name)) is not None}
     faults = plan.faults if given.faults is None else given.faults - NOT_OVER.get(over, set())
     return replace(plan, **kept, faults=faults)
@@ -84,8 +80,6 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--fifo", action="store_true", help="what is ready first runs first, as asyncio has it"
     )
-    parser.add_argument("--full", action="store_true", default=None, help="over the real SDK of the broker")
-    parser.add_argument("--quick", action="store_false", dest="full", help="over a double of the broker")
     parser.add_argument("--over", choices=sorted(SETTINGS), help="the transport; else the seed draws it")
     parser.add_argument("--seconds", type=float, help="when clients and faults end, in virtual time")
     parser.add_argument("--aggregates", type=int, help="so many are alive at once, at most")

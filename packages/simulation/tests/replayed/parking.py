@@ -1,7 +1,7 @@
 """Each write of the parking lot is a step that the model of parking allows, or two that follow each other at once.
 
 An event's number in the model is its place: a thousand for each sequence, and in between them, in their order, the
-events without one. What the model leaves out (dates, reasons, what was erased, the time of a claim) may change with any
+events without one. What the model leaves out (dates, reasons, the time of a claim) may change with any
 step. What it counts on, such as how many events wait, is looked at after each write. One thing that it does not know is
 allowed: a notice that the broker refuses is dropped as if it were sent.
 """

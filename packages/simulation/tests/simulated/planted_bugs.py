@@ -9,14 +9,14 @@ from simulated.planted_together import TOGETHER
 from simulated.planted_transports import TRANSPORTS
 from tests.torture.planted_bugs import Planted
 
-FULL = frozenset(
+BEHIND_THE_PORT = frozenset(
     {
         "goes-on-after-a-failed-batch",
         "message-id-is-new-at-each-send",
         "message-without-a-sequence-says-nothing",
     }
 )
-"""They are hunted in the full form: the quick one has a double at the port of the publisher."""
+"""The torture test has to find them: the simulation has a double at the port of the publisher."""
 
 ONLY_WITH: Mapping[str, str] = {
     "marker-of-a-free-aggregate-stays": "then.days",

@@ -100,7 +100,6 @@ def _writes_down(service: Service, asked: dict[str, Asked]) -> Service:
             copy.subscribers.append(each.running(replace(known, run=each.run)))
         else:
             copy.subscribers.append(each)
-    copy.erasables.extend(service.erasables)
     # What the user's code gets from his own object is what the process has.
     object.__setattr__(copy, "_per_process", service._per_process)  # noqa: SLF001
     return copy

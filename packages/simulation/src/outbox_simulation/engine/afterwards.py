@@ -160,8 +160,6 @@ class Afterwards:
 
     async def _stand_still(self) -> list[Violation]:
         """Nothing runs for so long that all expires that can; what is left then is there for good."""
-        if self._plan.full:
-            return []  # its broker would look at its timers all the time
         self._stop(self._all)
         await asyncio.sleep(_ALL_EXPIRES_SECONDS)
         self._ground.store.account.purge()
@@ -178,8 +176,6 @@ class Afterwards:
 
     async def _go_away(self) -> list[Violation]:
         """No relay runs for longer than an event lives, or nearly."""
-        if self._plan.full:
-            return []
         await self._patiently(self._nothing_waits)  # without a lease everything is at risk
         return await expire(self._deployment, self._watcher, self._chance, self._work)
 

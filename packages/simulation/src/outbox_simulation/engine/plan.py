@@ -135,14 +135,10 @@ class SimulationPlan:
     """When clients and faults end, in virtual time; then everything gets the time to end what it has begun."""
     shuffled: bool = True
     """Whether the seed picks among what is ready; else the first goes first."""
-    full: bool = False
-    """Whether the broker's SDK is the real one, over the wire; else it is doubled at the library's ports."""
     transport: Name = "servicebus"
 
     @classmethod
-    def drawn(
-        cls, seed: int, *, shuffled: bool = True, full: bool = False, transport: Name = "servicebus"
-    ) -> "SimulationPlan":
+    def drawn(cls, seed: int, *, shuffled: bool = True, transport: Name = "servicebus") -> "SimulationPlan":
         """The seed's own."""
         chance = random.Random(f"{seed}:plan")  # noqa: S311 - no secret
         share = chance.choice([0.15, 0.4, 0.7])
@@ -153,7 +149,7 @@ class SimulationPlan:
             one = random.Random(f"{seed}:{name}")  # noqa: S311 - no secret
             faults |= {one.choice(of)} if one.random() < likely else set()
         plan = cls(seed, faults - NOT_OVER.get(transport, set()), aggregates=chance.choice([2, 4, 8, 12]),
-                   shuffled=shuffled, full=full, transport=transport)  # fmt: skip
+                   shuffled=shuffled, transport=transport)  # fmt: skip
         return replace(plan, seconds=chance.choice([30.0, 60.0, 90.0]))
 
     def chance(self, of: str) -> random.Random:
@@ -248,7 +244,7 @@ class SimulationPlan:
     def __str__(self) -> str:
         return (
             f"seed {self.seed}: {self.seconds:g} s, {self.aggregates} aggregates, {self.partitions} partition(s), "
-            f"{'shuffled' if self.shuffled else 'first in, first out'}{', full form' if self.full else ''}"
+            f"{'shuffled' if self.shuffled else 'first in, first out'}"
             f"{'' if self.transport == 'servicebus' else f', over {self.transport}'}; "
             f"{', '.join(sorted(self.faults)) or 'no faults'}"
         )

@@ -16,7 +16,6 @@ from cosmos_outbox.cosmos.store.client import CosmosClient, cosmos_client
 from cosmos_outbox.kernel import clock
 from cosmos_outbox.wiring.clients import Clients
 from cosmos_outbox.wiring.service import Service, Wired
-from outbox_simulation.engine.amqp_bus import AmqpBus
 from outbox_simulation.engine.befallen import Befallen
 from outbox_simulation.engine.instance import SimulatedInstance, current
 from outbox_simulation.engine.loop import Loop
@@ -51,8 +50,7 @@ class Ground:
     trace: RunTrace
     history: History
     store: SimulatedStore
-    bus: Befallen | AmqpBus
-    """The double of the quick form, or the broker of the full one."""
+    bus: Befallen
     service: Service
     """As it is deployed in the end."""
     version: Version

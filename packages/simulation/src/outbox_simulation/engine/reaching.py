@@ -13,19 +13,18 @@ from cosmos_outbox.settings.webhook import Webhook
 from cosmos_outbox.wiring import storagequeue, webhook
 from cosmos_outbox.wiring.clients import Clients
 from cosmos_outbox.wiring.receiving import Queues, Received
-from outbox_simulation.engine import amqp_bus, posts, storage_queues
-from outbox_simulation.engine.amqp_bus import AmqpBus
+from devstack.settings import SERVICEBUS_CONNECTION
+from outbox_simulation.engine import posts, storage_queues
 from outbox_simulation.engine.befallen import Befallen
 from outbox_simulation.engine.bus import Bus
 from outbox_simulation.engine.bus_client import queues as bus_queues
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from outbox_simulation.engine.bus_queue import Rules
-from outbox_simulation.engine.loop import Loop
 from outbox_simulation.engine.posts import Posts, TakesPosts
 from outbox_simulation.engine.storage_queues import StorageQueues
 
 SETTINGS: Mapping[Name, Mapping[str, str]] = {
-    "servicebus": {"SERVICEBUS": amqp_bus.CONNECTION},
+    "servicebus": {"SERVICEBUS": SERVICEBUS_CONNECTION.format("bus.invalid")},
     "storagequeue": {"STORAGEQUEUE": storage_queues.CONNECTION},
     "webhook": {"WEBHOOK_URL": posts.URL, "WEBHOOK_SECRETS": posts.SECRET},
 }
@@ -41,25 +40,21 @@ def settings_over(transport: Name) -> dict[str, str]:
 
 def other_side(
     settings: Settings,
-    loop: Loop,
     *subscriptions: str,
-    full: bool,
     rules: Rules,
     receiver: Callable[[], TakesPosts] | None,
     **told: Any,
-) -> Befallen | AmqpBus:
-    """The double of the settings' transport; ``full``: the broker of Service Bus. ``receiver``: of a webhook."""
+) -> Befallen:
+    """The double of the settings' transport. ``receiver``: of a webhook."""
     if isinstance(settings.transport, StorageQueue):
         return StorageQueues(*subscriptions, rules=_NO_WINDOW, **told)
     if isinstance(settings.transport, Webhook):
         assert receiver is not None, "a service that is simulated over a webhook has a receiver"
         return Posts(receiver(), rules=_NO_WINDOW, **told)
-    if full:
-        return AmqpBus(loop, servicebus_of(settings).topic, *subscriptions, rules=rules, **told)
     return Bus(*subscriptions, rules=rules, **told)
 
 
-def clients_of(bus: Befallen | AmqpBus) -> Clients:
+def clients_of(bus: Befallen) -> Clients:
     """What one process reaches it with."""
     match bus:
         case Bus():

@@ -87,7 +87,7 @@ def story(work: SeedWork) -> str | None:
 def command(service: str, plan: SimulationPlan) -> str:
     """Runs this plan again, whatever became of it since its seed drew it."""
     parts = ["python -m outbox_simulation", service, f"--seed {plan.seed}"]
-    parts += ["--full" if plan.full else f"--quick --over {plan.transport}"]
+    parts += [f"--over {plan.transport}"]
     parts += [] if plan.shuffled else ["--fifo"]
     parts += [f"--seconds {plan.seconds:g}", f"--aggregates {plan.aggregates}"]
     return " ".join([*parts, f"--faults '{','.join(sorted(plan.faults))}'", "--shrink 0"])

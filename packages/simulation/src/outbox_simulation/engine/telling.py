@@ -60,7 +60,7 @@ class Telling:
             short.confirmed,
         )
         self.folder.mkdir(parents=True, exist_ok=True)
-        picture = self.folder / f"seed-{plan.seed}{'-full' if plan.full else ''}.svg"
+        picture = self.folder / f"seed-{plan.seed}.svg"
         picture.write_text(chart(story))
         why = "" if short.ended else ", then its time was over: there may be a shorter one"
         search = f"the shortest story of {short.runs} run(s){why}" if self.seconds else "as it is"

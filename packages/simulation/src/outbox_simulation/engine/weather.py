@@ -3,7 +3,6 @@
 import asyncio
 from dataclasses import replace
 
-from outbox_simulation.engine.amqp_bus import AmqpBus
 from outbox_simulation.engine.befallen import Befallen
 from outbox_simulation.engine.befalls import CALM as CALM_BUS
 from outbox_simulation.engine.plan import SimulationPlan
@@ -14,7 +13,7 @@ _STORMS_END = 0.7
 _STORM_SECONDS, _FAIR_SECONDS = (1.0, 15.0), (1.0, 20.0)
 
 
-async def change_weather(plan: SimulationPlan, store: SimulatedStore, bus: Befallen | AmqpBus) -> None:
+async def change_weather(plan: SimulationPlan, store: SimulatedStore, bus: Befallen) -> None:
     """Until it is cancelled."""
     chance = plan.chance("weather")
     ends = chance.random() < _STORMS_END
@@ -25,6 +24,6 @@ async def change_weather(plan: SimulationPlan, store: SimulatedStore, bus: Befal
         await asyncio.sleep(chance.uniform(*_FAIR_SECONDS))
 
 
-def calm_down(store: SimulatedStore, bus: Befallen | AmqpBus) -> None:
+def calm_down(store: SimulatedStore, bus: Befallen) -> None:
     """Nothing befalls anybody any more."""
     store.faults, bus.befalls = CALM_STORE, replace(CALM_BUS, longest_way_seconds=0.01)

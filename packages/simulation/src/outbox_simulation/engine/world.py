@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -13,7 +13,6 @@ from devstack.cosmos.in_memory import CosmosInMemory, in_memory
 from outbox_simulation.engine import sdk_clock
 from outbox_simulation.engine.afterwards import Afterwards
 from outbox_simulation.engine.aggregate_reads import AggregateReads
-from outbox_simulation.engine.amqp_bus import AmqpBus
 from outbox_simulation.engine.bus_queue import Rules
 from outbox_simulation.engine.deployment import Deployment, Size, import_host
 from outbox_simulation.engine.ids_of_users import ids_by_luck
@@ -99,18 +98,11 @@ def _run(plan: SimulationPlan, of: Subject, make: "MakeWorld", saw: Saw | None) 
     ):
         world = make(plan, of, loop, trace, history, account)
         world.ground.store.saw += [saw] if saw else []
-        violations = loop.run(_serve_and_live(world))
+        violations = loop.run(world.live())
         violations += [Violation("unhandled error", told) for told in loop.complaints]
         return SimulatedRun(
             plan, violations, trace, history, loop.steps, world.ground.store.requests, world.ended_at
         )
-
-
-async def _serve_and_live(world: "World") -> list[Violation]:
-    """While there is a broker."""
-    bus = world.ground.bus
-    with bus.serving() if isinstance(bus, AmqpBus) else nullcontext():
-        return await world.live()
 
 
 class World:
@@ -137,8 +129,8 @@ class World:
         self._chance = plan.chance("world")
         rules = Rules(duplicate_window_seconds=plan.duplicate_window_seconds)
         bus = other_side(
-            self._settings, loop, *subscriptions,
-            full=plan.full, rules=rules, receiver=getattr(of, "receiver", None),
+            self._settings, *subscriptions,
+            rules=rules, receiver=getattr(of, "receiver", None),
             random=plan.chance("bus"), epoch=EPOCH, note=self._note,
         )  # fmt: skip
         if isinstance(bus, Posts):

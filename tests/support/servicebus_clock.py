@@ -1,4 +1,4 @@
-"""The Service Bus SDK takes time, ids and luck from where the product does, as :mod:`.sdk_clock` says of the others.
+"""The Service Bus SDK takes time, ids and luck from where the product does, as the simulation has it of the others.
 
 Beside the modules that it shares with them it has two functions ``utc_now`` of its own, for tokens and for locks. It
 asks the type ``datetime`` itself in one place only, for a message with a time to live, of which there is none here.
