@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from azure.servicebus import NEXT_AVAILABLE_SESSION
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSession
@@ -21,6 +21,7 @@ from cosmos_outbox.inbox.deliveries import Receive
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.kernel.clock import monotonic, utc_now
 from cosmos_outbox.kernel.own_failures import CallEnded, own_failures
+from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 from cosmos_outbox.servicebus.bodies import body_of
 from cosmos_outbox.servicebus.errors import SDK_ERRORS, verdict
 from cosmos_outbox.servicebus.in_time import in_time
@@ -45,6 +46,13 @@ WAIT_SECONDS = 20.0
 OPENING_SECONDS = 10.0
 """What an opening may take beside that. The SDK itself waits for ever when its token link is detached meanwhile."""
 _CLOSE_SECONDS = 10.0
+
+LOCK_SECONDS = (5.0, 300.0)
+"""The shortest and the longest lock that Service Bus takes
+(https://learn.microsoft.com/azure/service-bus-messaging/message-transfers-locks-settlement)."""
+
+LONGEST_RENEWAL_SECONDS = 10.0
+"""At most between two renewals: where this machine's clock is behind, a lock seems to last longer than it does."""
 
 _log = logging.getLogger(__name__)
 
@@ -99,6 +107,7 @@ class Sessions:
     opening_seconds: float = OPENING_SECONDS
     is_queue: bool = False
     """Whether ``topic`` is a queue."""
+    clock_log: OnceAMinute = field(default_factory=OnceAMinute)
 
     async def serve(self, receive: Receive, stop: asyncio.Event, work: Work, *, slots: int) -> None:
         """Handle messages until ``stop`` is set; then return as soon as the messages in hand are handled."""
@@ -182,7 +191,7 @@ class Sessions:
         work.sessions += 1
         until = monotonic() + MOST_SECONDS
         try:
-            async with renewed(receiver.session):
+            async with renewed(receiver.session, self.clock_log):
                 while monotonic() < until:
                     messages = [] if stop.is_set() else await receiver.receive_messages(1, IDLE_SECONDS)
                     if not messages:
@@ -206,20 +215,22 @@ class Sessions:
 
 
 @asynccontextmanager
-async def renewed(session: ServiceBusSession) -> AsyncIterator[None]:
-    """Renew the session's lock at a third of its time, until the body ends.
+async def renewed(session: ServiceBusSession, clock_log: OnceAMinute) -> AsyncIterator[None]:
+    """Renew the session's lock at a third of its time, until the body ends, whatever this machine's clock shows.
 
     The SDK can lose a cancellation that comes as an answer does (``asyncio.wait_for`` of Python 3.11). A renewal that
     went on after that would hold the session for ever, and nobody would get its messages.
     """
     over = asyncio.Event()
+    pause = _until_renewal(session, clock_log)
 
     async def renew() -> None:
-        while not over.is_set() and (until := session.locked_until_utc) is not None:
-            left = (until - utc_now()).total_seconds()
-            await asyncio.sleep(max(0.1, left / 3))
+        nonlocal pause
+        while not over.is_set():
+            await asyncio.sleep(pause)
             with contextlib.suppress(*SDK_ERRORS):  # a lock that is lost shows when the message is completed
                 await session.renew_lock()
+            pause = _until_renewal(session, clock_log)
 
     renewing = asyncio.create_task(renew())
     try:
@@ -228,3 +239,25 @@ async def renewed(session: ServiceBusSession) -> AsyncIterator[None]:
         over.set()
         renewing.cancel()
         await asyncio.wait({renewing})
+
+
+def _until_renewal(session: ServiceBusSession, clock_log: OnceAMinute) -> float:
+    """The pause before a lock that was just taken is renewed.
+
+    The broker says by its own clock until when the lock lasts. Where no lock can last so long from now, this machine's
+    clock is wrong. Where that time is past, the SDK takes the lock for lost and settles nothing: it must not know.
+    """
+    until = session.locked_until_utc
+    shortest, longest = LOCK_SECONDS
+    left = shortest if until is None else (until - utc_now()).total_seconds()
+    if not 0 < left <= longest and clock_log.due():
+        _log.error(
+            "this machine's clock is at least %.0f s %s that of Service Bus: set the clock",
+            max(-left, left - longest),
+            "ahead of" if left <= 0 else "behind",
+        )
+    if left <= 0:
+        # The SDK's check compares it with this machine's clock, and passes where it is None, as in its base class.
+        session._locked_until_utc = None  # type: ignore[assignment]  # noqa: SLF001
+        left = shortest
+    return min(max(0.1, left / 3), LONGEST_RENEWAL_SECONDS)

@@ -7,11 +7,13 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from azure.servicebus import ServiceBusMessage
+from azure.servicebus import ServiceBusMessage, _servicebus_session
 
 from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.servicebus import sessions
 from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.servicebus.sessions import WAITING, Sessions
 from cosmos_outbox.settings.connections import Connection
@@ -219,3 +221,22 @@ async def test_an_outage_that_hits_many_sessions_is_told_once_and_all_of_them_co
     await eventually(lambda: (wire.open, len(worker.work.pulses)) == (WAITING, WAITING))
     told = [each.levelname for each in caplog.records if each.name.startswith("cosmos_outbox")]
     assert told == ["WARNING", "INFO"], caplog.text
+
+
+@pytest.mark.parametrize(("seconds", "where"), [(3_600, "ahead of"), (-3_600, "behind")])
+async def test_a_wrong_clock_is_named_and_messages_are_handled(
+    worker: Worker,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    seconds: int,
+    where: str,
+) -> None:
+    """The broker says by its own clock until when a lock lasts; the SDK compares that with this machine's."""
+    wrong = timedelta(seconds=seconds)
+    monkeypatch.setattr(_servicebus_session, "utc_now", lambda: datetime.now(UTC) + wrong)
+    monkeypatch.setattr(sessions, "utc_now", lambda: datetime.now(UTC) + wrong)
+    await worker.send("first")
+    await eventually(lambda: "first" in worker.received)
+    await worker.send("second")
+    await eventually(lambda: worker.work.received >= 2)
+    assert f"s {where} that of Service Bus: set the clock" in caplog.text

@@ -61,7 +61,7 @@ class SessionHost(SubscriberHost):
         )
         try:
             await receiver.__aenter__()
-            async with renewed(receiver.session):
+            async with renewed(receiver.session, sessions.clock_log):
                 while not self.stop.is_set():
                     messages = await receiver.receive_messages(1, _IDLE_SECONDS)
                     if not messages:
