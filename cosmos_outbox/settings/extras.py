@@ -31,14 +31,7 @@ EXTRAS = {
     "storagequeue": _STORAGEQUEUE,
     "fastapi": {"fastapi": "fastapi"},
     "docs": {"fastapi_swagger": "fastapi-swagger"},
-    "testing": {
-        **_SERVICEBUS,
-        **_RELAY,
-        "devstack": "devstack",
-        "multidict": "multidict",
-        "pytest": "pytest",
-        "pytest_asyncio": "pytest-asyncio",
-    },
+    "testing": {**_SERVICEBUS, **_RELAY, "devstack": "devstack"},
     "telemetry": {
         "opentelemetry.sdk": "opentelemetry-sdk",
         "azure.monitor.opentelemetry.exporter": "azure-monitor-opentelemetry-exporter",

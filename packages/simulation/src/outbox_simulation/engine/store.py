@@ -15,6 +15,7 @@ from typing import Any, Protocol, cast
 import aiohttp
 from multidict import CIMultiDict
 
+from devstack.cosmos.in_memory import CosmosInMemory, Fault
 from outbox_simulation.engine.http import (
     MemorySession,
     SentRequest,
@@ -25,11 +26,6 @@ from outbox_simulation.engine.http import (
 from outbox_simulation.engine.http import answer as set_answer
 from outbox_simulation.engine.loop import Loop
 from outbox_simulation.engine.trace import RunTrace
-
-try:
-    from devstack.cosmos.in_memory import CosmosInMemory, Fault
-except ModuleNotFoundError as error:
-    raise ImportError("the simulation needs devstack: pip install 'cosmos-outbox[testing]'") from error
 
 _SILENCE_SECONDS = 65.0
 """After so long without an answer the SDK's transport gives up reading."""
