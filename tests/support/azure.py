@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any, Protocol, runtime_checkable
 
 from azure.cosmos import PartitionKey
-from azure.cosmos.aio import ContainerProxy, CosmosClient, DatabaseProxy
+from azure.cosmos.aio import CosmosClient, DatabaseProxy
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import OperationTimeoutError
@@ -155,12 +155,6 @@ def indexed(*paths: str, composite: Sequence[Sequence[str]] = ()) -> dict[str, A
         "excludedPaths": [{"path": "/*"}],
         "compositeIndexes": [[{"path": path, "order": "ascending"} for path in each] for each in composite],
     }
-
-
-@asynccontextmanager
-async def contacts_container(service: Service) -> AsyncIterator[ContainerProxy]:
-    async with contacts_database(service) as database:
-        yield database.get_container_client(CONTACTS)
 
 
 @dataclass
