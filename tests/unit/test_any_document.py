@@ -77,7 +77,9 @@ class Stored:
     def __init__(self, items: Sequence[dict[str, Any]]) -> None:
         self.items = items
 
-    async def read(self, item_id: str, partition_key: str) -> dict[str, Any] | None:
+    async def read(
+        self, item_id: str, partition_key: str, *, consistent: bool = False
+    ) -> dict[str, Any] | None:
         f"{item_id}{partition_key}".encode()  # as the SDK does to make a URL of them
         place = item_id, partition_key
         return next(

@@ -105,7 +105,7 @@ class EventList:
         waiting = await self.lot.waiting(aggregate, MOST_PARKED) if marker.blocked else []
         parked = {each.event_id: each for each, _ in waiting}
         try:
-            key, stored = await self._stored(aggregate)
+            key, stored = await self._query_stored(aggregate)
         except StoreFailed as error:
             raise error.failure.error() from error
         if not stored and not parked:
@@ -132,7 +132,7 @@ class EventList:
         found = [listed(item) for item in stored]
         return _cut(aggregate, [*found, *map(_only_parked, parked.values())], size, before)
 
-    async def _stored(self, aggregate: AggregateKey) -> tuple[Key, Sequence[Item]]:
+    async def _query_stored(self, aggregate: AggregateKey) -> tuple[Key, Sequence[Item]]:
         """The partition of an aggregate, and its stored events."""
         query = _EVENT if self.own_documents else _STATE
         named = {"@type": EVENT_TYPE, "@aggregateType": aggregate.type, "@id": aggregate.id}
