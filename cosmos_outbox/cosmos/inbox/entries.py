@@ -68,7 +68,7 @@ class CosmosEntries(Generic[S]):
 
     async def page(self, position: str | None) -> WalkPage[VersionedEntry[S]]:
         """A page of the entries that are not deleted. Raises StoreAway."""
-        items, token = await walked(self.container, _ENTRIES, {}, position)
+        items, token = await walk_page(self.container, _ENTRIES, {}, position)
         return WalkPage([(_key(item), self._entry(item)) for item in items], token)
 
     async def mark(self, key: AggregateKey, version: str, blocked_since: datetime | None) -> None:
@@ -141,7 +141,7 @@ def _put(item: Item, over: str | None) -> Write:
     return Write.create(item) if over is None else Write.replace(item, over)
 
 
-async def walked(
+async def walk_page(
     container: Container, query: str, parameters: Mapping[str, Any], position: str | None
 ) -> tuple[list[Item], str | None]:
     """A page of a list without order, so that a list over all partitions goes on from the store's token.
@@ -154,7 +154,7 @@ async def walked(
     except StoreFailed as error:
         if error.failure.kind is not Kind.INVALID or position is None:
             raise store_away(error.failure) from error
-    return await walked(container, query, parameters, None)
+    return await walk_page(container, query, parameters, None)
 
 
 async def newest_item(container: Container, key: AggregateKey) -> Item | None:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments, last
-from cosmos_outbox.cosmos.inbox.entries import failed, walked
+from cosmos_outbox.cosmos.inbox.entries import failed, walk_page
 from cosmos_outbox.cosmos.own.documents import without_system_fields
 from cosmos_outbox.cosmos.store.client import ContainerProxy
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
@@ -54,7 +54,7 @@ class OwnSource(Generic[S]):
 
     async def page(self, since: datetime | None, position: str | None) -> WalkPage[Found[S]]:
         """A page of the aggregates, deleted ones too. Raises StoreAway."""
-        items, token = await walked(self.container, *self.documents.query(since), position)
+        items, token = await walk_page(self.container, *self.documents.query(since), position)
         found = [(str(at(item, self.documents.id)), self._read(item)) for item in items]
         return WalkPage([(AggregateKey(self.documents.type, each), read) for each, read in found], token)
 

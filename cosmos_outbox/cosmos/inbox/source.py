@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
-from cosmos_outbox.cosmos.inbox.entries import failed, newest_item, walked
+from cosmos_outbox.cosmos.inbox.entries import failed, newest_item, walk_page
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.inbox.entry import Found, WalkPage
@@ -45,7 +45,7 @@ class CosmosSource(Generic[S]):
 
     async def page(self, since: datetime | None, position: str | None) -> WalkPage[Found[S]]:
         """A page of the aggregates, deleted ones too. Raises StoreAway."""
-        items, token = await walked(
+        items, token = await walk_page(
             self.container, *SourceDocuments.of_library(self.type).query(since), position
         )
         return WalkPage([(AggregateKey(self.type, item["id"]), self._read(item)) for item in items], token)

@@ -73,7 +73,7 @@ class EventPage:
     """What to ask for next; None: this page is the last."""
 
 
-class Progress(Protocol):
+class RelayProgress(Protocol):
     """How far the relay is, where one partition key is."""
 
     def has_passed(self, written_at: datetime, session_token: str | None) -> bool | None:
@@ -88,7 +88,7 @@ class EventList:
     feed: ContainerProxy
     """The same container, by the SDK."""
     lot: ParkingLot
-    progress: Callable[[Key], Awaitable[Progress]]
+    progress: Callable[[Key], Awaitable[RelayProgress]]
     untyped: str | None = None
     """The aggregate type of events that were stored without one."""
     own_documents: bool = False
