@@ -32,7 +32,7 @@ async def test_records_live_for_longer_than_a_message_can_wait() -> None:
         inbox = wired.subscriptions["thing-mails"].subscriber.retrier.asked
         assert isinstance(inbox, EffectInbox)
         rules = inbox.rules
-        assert rules.lives == 30 * DAY + 30 * DAY + DAY
+        assert rules.lives == 30 * DAY + 20 * DAY + DAY
         assert (rules.kinds, rules.repeatable) == (frozenset({"Shipped"}), False)
         assert rules.begin == datetime(2026, 3, 1, tzinfo=UTC)
 
