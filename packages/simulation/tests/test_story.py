@@ -1,4 +1,4 @@
-"""A violation is told by the steps that belong to it: as a page, and as a picture that any viewer may open."""
+"""Each rule that a seed may break is explained in a sentence."""
 
 import ast
 

@@ -1,4 +1,4 @@
-"""A violation is told as short as it gets in bounded time: a page to read, and a picture in a file beside it.
+"""A violation is told as short as it gets in bounded time, on a page to read.
 
 The page says how to run again what it tells, and whether the time was over before nothing shorter was left to try.
 """
@@ -6,17 +6,12 @@ The page says how to run again what it tells, and whether the time was over befo
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
-from outbox_simulation.engine.chart import chart
 from outbox_simulation.engine.plan import SimulationPlan
 from outbox_simulation.engine.shrink import MOST_RUNS, shrink
 from outbox_simulation.engine.story import Story, page
 from outbox_simulation.engine.world import SimulatedRun
 from outbox_simulation.judging.violation import Violation
-
-FOLDER = Path(".simulated")
-"""Where the pictures go."""
 
 SHRINKING_SECONDS = 120.0
 """For one violation."""
@@ -32,7 +27,6 @@ class Telling:
     most_runs: int = MOST_RUNS
     seconds: float = SHRINKING_SECONDS
     """For the search of the shortest story; 0: it is told as it is."""
-    folder: Path = FOLDER
 
     def __call__(self, plan: SimulationPlan, rule: str | None = None) -> str | None:
         """The page of a plan that breaks this rule, or any; None: it breaks none."""
@@ -59,9 +53,6 @@ class Telling:
             best.trace.steps,
             short.confirmed,
         )
-        self.folder.mkdir(parents=True, exist_ok=True)
-        picture = self.folder / f"seed-{plan.seed}.svg"
-        picture.write_text(chart(story))
         why = "" if short.ended else ", then its time was over: there may be a shorter one"
         search = f"the shortest story of {short.runs} run(s){why}" if self.seconds else "as it is"
-        return "\n".join([page(story), "", f"length      {search}", f"picture     {picture}"])
+        return "\n".join([page(story), "", f"length      {search}"])
