@@ -109,7 +109,7 @@ param relayAlwaysReady int = 0
 @description('Two function apps with the same code: one answers HTTP, one relays. Each has its own instances in any case.')
 param separateRelay bool = false
 
-@description('The container of what a subscriber with effects remembers, for a service that has one: the name in its declaration. Empty: none is made.')
+@description('The container of the records of a subscriber with effects, for a service that has one: the name in its declaration. Empty: none is made.')
 param effectsContainer string = ''
 
 @description('Aggregates of the service have deadlines (due, on_due), and an alert comes when one is not met. The contact service has none.')
@@ -170,8 +170,6 @@ param alertParkedContacts int = 0
 param alertSetAsideMessages int = 0
 
 @minValue(0)
-@description('Seconds: alert when an effect has waited for longer.')
-param alertEffectsSeconds int = 600
 
 @minValue(0)
 @description('Seconds: alert when an aggregate has been due for longer.')
@@ -649,7 +647,6 @@ module alerts 'modules/alerts.bicep' = {
     behindMinutes: alertBehindMinutes
     parkedContacts: alertParkedContacts
     setAsideMessages: alertSetAsideMessages
-    effectsSeconds: alertEffectsSeconds
     deadlineSeconds: alertDeadlineSeconds
     deadlines: deadlines
     noReportMinutes: alertNoReportMinutes

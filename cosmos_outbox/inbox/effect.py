@@ -68,6 +68,7 @@ class EffectRecord:
     """What became of the effect of one event. Nothing in it is personal."""
 
     event_id: str
+    """Also of a copy that is published again (``original-id``)."""
     state: EffectState
     at: datetime
     """When it was written."""
@@ -198,7 +199,7 @@ class EffectInbox:
         except EffectAway:
             raise
         except Exception as error:
-            raise EffectFailed(told(error)) from error
+            raise EffectFailed(told(error)) from error  # failure-set-aside
         with suppress(RecordChanged):  # another call has recorded it, or this one, and its answer was lost
             await self._write(_record(event, EffectState.DONE, self.clock(), over=found))  # record-after
 

@@ -138,7 +138,10 @@ class Receiver:
         return event
 
     async def keep(self, delivery: Delivery, reason: str) -> None:
-        """Store a message that the broker gave up: it is tried again, or an operator looks at it. Raises StoreAway."""
+        """Store a dead letter: it is tried again, or an operator decides (``dead-letters-collected``).
+
+        Raises StoreAway.
+        """
         with telemetry.of_subscription(delivery.subscription):
             try:
                 event = self._event(delivery)

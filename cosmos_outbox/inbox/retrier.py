@@ -251,7 +251,7 @@ class Retrier:
     async def _in_order(
         self, aggregate: AggregateKey | None, before: Record | None = None, until: float = math.inf
     ) -> list[RecordState]:
-        """Try what waits of an aggregate, up to the first that cannot be applied."""
+        """Try what waits of an aggregate, the lowest first, up to one that cannot be applied (``timer-in-order``)."""
         records = [each async for each in self.set_aside.waiting(aggregate)]
         states: list[RecordState] = []
         for each in sorted(records, key=_order):

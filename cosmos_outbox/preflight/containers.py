@@ -154,7 +154,7 @@ def _queried_beside_events(service: Service) -> tuple[str, ...]:
 def _kept(container: str, setting: str, form: EntryForm[Any] | None) -> Needed:
     """The container of a subscriber: by what it is queried follows from its form; None: it has effects."""
     if form is None:
-        queried: tuple[str, ...] = ("/subscriber", "/unfinished")
+        queried: tuple[str, ...] = ()
         composite: tuple[tuple[str, ...], ...] = ()
     else:
         queried = ("/deleted", *(f"/search/{name}" for name in form.search))

@@ -63,9 +63,8 @@ def judge_subscription(name: str, state: SubscriptionState | None, survive: time
     if not state.takes_all:
         yield warning(
             subject,
-            "has a filter. A read model reads what it leaves out at the next gap, and an effect runs it all the same: "
-            'both find it in the source. Without a source, or in a reaction with order="each", later events of the '
-            "aggregate wait for it",
+            "has a filter. A read model reads what it leaves out from its source, at the next gap. Without one, or "
+            'in a reaction with order="each", later events of the aggregate wait for it',
             "let all messages in, and name the events of an effect with on=",
         )
     yield _auto_delete(subject, state.deleted_when_idle_for)

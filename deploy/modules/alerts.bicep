@@ -25,7 +25,6 @@ param ttlUsedPercent int
 param behindMinutes int
 param parkedContacts int
 param setAsideMessages int
-param effectsSeconds int
 param deadlineSeconds int
 
 @description('Whether something can be due: its alert costs as much as another.')
@@ -79,14 +78,6 @@ var logAlerts = [
     window: 10
     threshold: setAsideMessages
     query: loadTextContent('../alerts/set-aside.kql')
-  }
-  {
-    name: 'effects'
-    title: 'Effects wait'
-    severity: 2
-    window: 10
-    threshold: effectsSeconds
-    query: loadTextContent('../alerts/effects.kql')
   }
   {
     name: 'deadlines'

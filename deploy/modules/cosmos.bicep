@@ -279,10 +279,7 @@ resource effects 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@
       indexingPolicy: {
         indexingMode: 'consistent'
         automatic: true
-        includedPaths: [
-          { path: '/subscriber/?' }
-          { path: '/unfinished/?' }
-        ]
+        includedPaths: []
         excludedPaths: [
           { path: '/*' }
         ]

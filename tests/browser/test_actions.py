@@ -91,38 +91,29 @@ async def test_many_go_one_after_another_and_each_answer_is_shown(
         await expect(page.get_by_text("Nothing is set aside.")).to_be_visible()
 
 
-async def test_effects_are_given_up(browser: Browser, service: FakeService) -> None:
-    service.answers["instance"]["lists"] = ["board/set-aside", "effects", "of-another-version"]
+async def test_messages_of_a_second_subscriber_are_given_up(browser: Browser, service: FakeService) -> None:
+    service.answers["instance"]["lists"] = ["board/set-aside", "of-another-version"]
     service.answers["board/subscriber"] = service.answers.pop("subscriber")
-    service.answers["board/set-aside"] = service.answers.pop("set-aside")
-    service.answers["effects"] = [
-        aside(1, state="missing"),
-        aside(2, state="may have been handled"),
-    ]
+    service.answers.pop("set-aside")
+    service.answers["board/set-aside"] = [aside(1, state="refused"), aside(2, state="refused")]
     async with watched(browser, address(service)) as page:
-        effects = page.locator("#list-effects")
-        rows = effects.locator("tbody tr")
+        messages = page.locator("#list-board-set-aside")
+        rows = messages.locator("tbody tr")
         await expect(rows).to_have_count(2)
-        await expect(page.locator("#findings")).to_contain_text("2 effects are not done.")
-        await expect(effects.get_by_role("button", name="Apply")).to_have_count(0)
         await rows.nth(1).get_by_role("button", name="Discard").click()
         await press(page, "Continue")
         await expect(page.get_by_text("Give a reason.")).to_be_visible()
         await page.get_by_label("Reason").fill("done by hand")
-        await press(page, "Continue", "Discard 1 effect")
+        await press(page, "Continue", "Discard 1 message")
         await done(page, "discarded")
         assert service.bodies == [{"reason": "done by hand"}]
         await expect(rows).to_have_count(1)  # the page looked again: the last row is another one now
-        await effects.get_by_role("button", name="Discard").last.click()
-        await page.get_by_label("Reason").fill("long ago")
-        await press(page, "Continue", "Discard 1 effect")
-        await expect(page.get_by_text("Every effect is done.")).to_be_visible()
         await expect(page.get_by_role("heading", name="Messages set aside · board")).to_be_visible()
         await page.get_by_role("button", name="Collect dead letters").click()
         await press(page, "Continue", "Collect")
         await done(page, "3 messages collected")
         assert [each.split("/", 1)[0] + "/" + each.rsplit("/", 1)[1] for each in service.changes()] == [
-            "effects/discard", "effects/discard", "board/collect"
+            "board/discard", "board/collect"
         ]  # fmt: skip
 
 

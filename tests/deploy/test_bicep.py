@@ -133,12 +133,6 @@ def test_preflight_knows_each_property_by_which_contacts_are_listed() -> None:
     assert sorted_by == {*need.composite}
 
 
-def test_preflight_knows_by_what_effects_are_found() -> None:
-    source = (ROOT / "cosmos_outbox" / "cosmos" / "inbox" / "effects.py").read_text()
-    used = {f"/{path}" for path in re.findall(r"\bc\.(\w+)", source.partition("@dataclass")[0])}
-    assert used == set(containers("orders")["ORDER_MAILS_CONTAINER"].queried)
-
-
 @pytest.mark.parametrize(
     ("service", "home", "setting", "name"),
     [

@@ -88,11 +88,11 @@ async def test_what_a_function_app_has_applied_a_worker_goes_on_with(world: Worl
         await eventually(lambda: world.letters() == [("g1", 1)])
         async with aiohttp.ClientSession(host.address.rstrip("/") + "/") as http:
             answers = {}
-            for path in ("health", "subscriber", "set-aside", "letters/effects", "relay"):
+            for path in ("health", "subscriber", "set-aside", "letters/set-aside", "relay"):
                 async with http.get(f"api/{path}") as answer:
                     answers[path] = answer.status
         assert answers == {
-            "health": 200, "subscriber": 200, "set-aside": 200, "letters/effects": 200, "relay": 404
+            "health": 200, "subscriber": 200, "set-aside": 200, "letters/set-aside": 200, "relay": 404
         }  # fmt: skip
     worker = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "cosmos_outbox", "subscriber", "--service", "tests.e2e.apps.subscriber.function_app",

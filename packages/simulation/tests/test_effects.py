@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from cosmos_outbox import Event, Names, Service
+from cosmos_outbox.inbox.errors import EffectNotDone
+from cosmos_outbox.kernel import clock
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from outbox_simulation import simulate
 from outbox_simulation.deriving.found import LeftBehind, StoredChange, StoredEvent
@@ -23,28 +25,30 @@ service = Service("told-piles", [Pile], Names(database="piles", container="piles
 
 @service.effect("letters", of=Pile)
 async def write(event: Event) -> None:
-    """It lasts, so that a process may die meanwhile."""
+    """It lasts, so that a process may die before its end; now and then it is surely not done."""
     await asyncio.sleep(0.5)
+    if clock.randomness().random() < 0.1:
+        raise EffectNotDone("no stamp is left")
 
 
 _HERE = "packages/simulation/tests/test_effects.py::test_each_effect_is_asked_for_in_order"
 
 PLANTED = [
     Planted(
-        "effect-of-what-comes-early-is-begun",  # ask-between: a message that is lost or late
-        "cosmos_outbox/inbox/effect_decision.py",
-        "        while item.last < self.place:\n",
-        "        item = replace(item, last=max(item.last, self.place - 1))\n        while item.last < self.place:\n",
-        "",
-        ("effect not asked for", "effects out of order"),
-    ),
-    Planted(
-        "sweep-looks-and-leaves",  # the message of a last event is lost
-        "cosmos_outbox/inbox/effects.py",
-        "        return await self._bring(key, last, None, By.SWEEP)\n",
-        "        return False\n",
+        "message-is-done-though-its-effect-failed",  # failure-set-aside
+        "cosmos_outbox/inbox/effect.py",
+        "            raise EffectFailed(told(error)) from error  # failure-set-aside\n",
+        "            return\n",
         "",
         ("effect not asked for",),
+    ),
+    Planted(
+        "event-overtakes-what-is-set-aside",  # goes-behind
+        "cosmos_outbox/inbox/receiver.py",
+        "or (self.in_order and await self.set_aside.waits(aggregate))",
+        "or False",
+        "",
+        ("effects out of order",),
     ),
 ]
 

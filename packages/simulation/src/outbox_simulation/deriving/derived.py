@@ -6,7 +6,7 @@ from typing import Any
 
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
 from cosmos_outbox.inbox.effect import Effect
-from cosmos_outbox.inbox.errors import EffectAway, EffectNotDone, NotApplied
+from cosmos_outbox.inbox.errors import EffectAway, EffectNotDone
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.wiring.declared import EffectOf
 from cosmos_outbox.wiring.service import Service, Wired
@@ -31,9 +31,9 @@ class Asked:
             await self.run(event)
         except EffectAway:
             raise
-        except EffectNotDone as error:
-            if isinstance(error.__cause__, NotApplied):  # of a version that this one does not know
-                self.events.remove(event.id)
+        except EffectNotDone:
+            last = self.events[::-1].index(event.id)
+            del self.events[len(self.events) - 1 - last]
             raise
         except Exception as error:
             self.failures.append(f"{event.action} {event.sequence} of {event.aggregate}: {error!r}")
