@@ -116,7 +116,7 @@ class SetAside(Protocol):
         """One record, open or closed, with what is left of its delivery. Raises NotSetAside: there is none."""
 
     def waiting(self, aggregate: AggregateKey | None = None) -> AsyncIterator[Record]:
-        """The records that wait now, of all aggregates or of one, without their deliveries; the last tried last."""
+        """The records that wait, without their deliveries, the last tried last; of one aggregate, as of now."""
 
     def older(self, than: datetime) -> AsyncIterator[Record]:
         """The open records that were set aside before then, without their deliveries."""

@@ -80,14 +80,14 @@ class CosmosSetAside:
         return found != []
 
     async def waiting(self, aggregate: AggregateKey | None = None) -> AsyncIterator[Record]:
-        """The records that wait now (``timer-list-fenced``). Raises StoreAway."""
-        try:
-            await self.container.fence(self.subscription)
-        except StoreFailed as error:
-            raise store_away(error.failure) from error
+        """The records that wait; those of one aggregate as of now (``timer-list-fenced``). Raises StoreAway."""
         if aggregate is None:
             found = self._all(_WAITING, {"@state": RecordState.WAITING.value})
         else:
+            try:
+                await self.container.fence(self.subscription)
+            except StoreFailed as error:
+                raise store_away(error.failure) from error
             found = self._all(_OF_ONE, _waiting_of(aggregate))
         async for record in found:
             yield record
