@@ -82,7 +82,9 @@ class Story:
         """The timer, until nothing waits."""
         for _ in range(_ATTEMPTS):
             self.clock.now += OLD
-            await self.until_done(lambda: self.retrier.set_aside.waits(self.events[0].aggregate))  # catches up
+            await self.until_done(
+                lambda: self.retrier.set_aside.waits(self.events[0].aggregate)
+            )  # catches up
             await self.until_done(lambda: self.retrier.run(seconds=60))
             if not [each for each in await self.open() if each.state is RecordState.WAITING]:
                 return
