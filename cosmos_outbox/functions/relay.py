@@ -12,7 +12,6 @@ import azure.functions as func
 from cosmos_outbox.functions.timers import told_in_a_line
 from cosmos_outbox.settings import relay_feed
 from cosmos_outbox.settings.environment import load_feed
-from cosmos_outbox.wiring.deadlines import paths_of_times
 from cosmos_outbox.wiring.service import Service
 
 
@@ -43,7 +42,7 @@ def relay_functions(service: Service) -> func.Blueprint:
         with told_in_a_line("parked events wait"):
             await service().outbox.parking.upkeep()
 
-    if paths_of_times(service.aggregates, service.own):
+    if any(each.can_be_due() for each in service.aggregates):
 
         @app.timer_trigger(arg_name="timer", schedule="*/10 * * * * *")
         async def meet_deadlines(timer: func.TimerRequest) -> None:

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from cosmos_outbox.cosmos.aggregates import listing
+from cosmos_outbox.cosmos.aggregates.due import DUE
 from cosmos_outbox.cosmos.inbox.store import CosmosNames
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths
 from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.names import named_after
 from cosmos_outbox.settings.own_container import OwnContainer
-from cosmos_outbox.wiring.deadlines import paths_of_times
 from cosmos_outbox.wiring.service import Service
 from cosmos_outbox.wiring.subscribing import ForeignReadModel, SubscriberService
 
@@ -132,7 +132,8 @@ def _feed(settings: Settings, service: Service) -> Needed:
 
 def _queried_of_aggregates(service: Service) -> tuple[str, ...]:
     found = [path for each in service.aggregates for path in listing.indexed(each)]
-    return (*dict.fromkeys(("/type", "/data/deleted", *found)), *paths_of_times(service.aggregates, None))
+    due = [f"/{DUE}"] if any(each.can_be_due() for each in service.aggregates) else []
+    return (*dict.fromkeys(("/type", "/data/deleted", *found)), *due)
 
 
 def _sorted_aggregates(service: Service) -> tuple[tuple[str, ...], ...]:
@@ -147,8 +148,7 @@ def _queried_beside_events(service: Service) -> tuple[str, ...]:
         for path in (each.documents.id, *each.documents.where)
         if path != "/id"
     ]
-    times = paths_of_times((), service.own)
-    return tuple(dict.fromkeys(("/type", "/aggregateType", "/aggregateId", *found, *times)))
+    return tuple(dict.fromkeys(("/type", "/aggregateType", "/aggregateId", *found)))
 
 
 def _kept(container: str, setting: str, form: EntryForm[Any] | None) -> Needed:

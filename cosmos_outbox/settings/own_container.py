@@ -1,13 +1,7 @@
 """A team's own container: nothing of the team's documents is known but what is declared here."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
-
-OnDue = Callable[[dict[str, Any], Any, datetime], None]
-"""What happens when a document is due: of the document as it is, with its ``_etag``, the open transaction of its
-partition, and the time now (UTC)."""
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -25,11 +19,6 @@ class OwnContainer:
     of this type have no sequence."""
     default_ttl: int = -1
     """The container's default TTL in seconds; -1: a document expires only by a ``ttl`` of its own."""
-
-    due: Mapping[str, OnDue] = field(default_factory=dict)
-    """What happens by itself: of a path such as ``/heldUntil``, at which a document may have a time, what is done when
-    it has come. It replaces the document at its version (or deletes it), without this time or with a later one; what it
-    stores beside that, and its events, are stored with it, once. It may be called again, and does no I/O."""
 
     def __post_init__(self) -> None:
         if self.default_ttl != -1 and self.default_ttl < 1:

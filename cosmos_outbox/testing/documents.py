@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NoReturn
 
-from cosmos_outbox.cosmos.aggregates.deadlines import DueQuery
+from cosmos_outbox.cosmos.aggregates.deadlines import LIST_DUE
+from cosmos_outbox.cosmos.aggregates.due import DUE
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.paging import PageQuery
-from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, Key, PartitionKeyPaths, at
+from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, Key, PartitionKeyPaths
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.testing.faults import Faults
@@ -163,12 +164,12 @@ class MemoryContainer(Container):
         partition_key: Key | None = None,
     ) -> tuple[list[Item], str | None]:
         """The documents that are due. Raises StoreFailed, NotInMemory for another query."""
-        if not isinstance(query, DueQuery):
+        if query != LIST_DUE:
             _refuse(query)
         self._faults.meet_read()
         if continuation is not None and not continuation.isdecimal():
             raise StoreFailed(Failure(Kind.INVALID, _NO_TOKEN))
-        times = ((item, at(item, query.path)) for item in self.documents.all())
+        times = ((item, item.get(DUE)) for item in self.documents.all())
         found = [item for item, time in times if isinstance(time, str) and time <= parameters["@now"]]
         start = int(continuation or 0)
         end = start + size

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
 from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
+from cosmos_outbox.cosmos.aggregates.deadlines import deadlines_of
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
 from cosmos_outbox.cosmos.inbox.own_source import OwnSource, one
 from cosmos_outbox.cosmos.inbox.source import CosmosSource
@@ -32,7 +33,6 @@ from cosmos_outbox.sqlite.store import SqliteStore
 from cosmos_outbox.testing.clock import Clock
 from cosmos_outbox.testing.deliveries import store_in_memory, timed
 from cosmos_outbox.testing.documents import Documents, MemoryContainer, NotInMemory
-from cosmos_outbox.wiring.deadlines import deadlines_of
 from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf
 from cosmos_outbox.wiring.effects import effect_rules
 from cosmos_outbox.wiring.kept import ReadModel
@@ -129,7 +129,7 @@ def outbox_in_memory(service: Service, wired: Wired, container: MemoryContainer,
     transactions = None
     if service.own is not None:
         transactions = Transactions(container, service.own, settings.event_ttl_seconds, on_commit, clock)
-    deadlines = deadlines_of(service.aggregates, container, aggregates, transactions, clock)
+    deadlines = deadlines_of(service.aggregates, container, aggregates, clock)
     return replace(
         wired.outbox,
         open_unit_of_work=open_unit_of_work,

@@ -8,6 +8,7 @@ from typing import Any
 
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
 from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
+from cosmos_outbox.cosmos.aggregates.deadlines import Deadlines, deadlines_of
 from cosmos_outbox.cosmos.aggregates.documents import EventReader
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
 from cosmos_outbox.cosmos.own.transaction import Transaction, Transactions
@@ -29,7 +30,6 @@ from cosmos_outbox.operations.shedding import LoadShedder
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.claims import Claims
-from cosmos_outbox.outbox.deadlines import Deadlines
 from cosmos_outbox.outbox.on_commit import OnCommit
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.relay import Relay
@@ -41,7 +41,6 @@ from cosmos_outbox.settings.environment import FeedSettings, Settings, shown
 from cosmos_outbox.settings.wire_names import WireNames
 from cosmos_outbox.telemetry.export import export
 from cosmos_outbox.wiring.clients import SDKS, Clients
-from cosmos_outbox.wiring.deadlines import deadlines_of
 from cosmos_outbox.wiring.late_publisher import LatePublisher
 from cosmos_outbox.wiring.transports import check, kind_of
 
@@ -175,7 +174,7 @@ def wire_outbox(
         reading=settings.feed,
         container=container_of,
         check=Recent(container.check, seconds=HEALTH_SECONDS),
-        deadlines=deadlines_of(kinds, container, Aggregates(open_unit_of_work, claims), transactions),
+        deadlines=deadlines_of(kinds, container, Aggregates(open_unit_of_work, claims)),
         transactions=transactions,
         event_list=EventList(
             container, feed, lot, observer.progress, names.untyped, own_documents=names.own is not None

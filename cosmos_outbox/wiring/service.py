@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import BaseModel
 
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
-from cosmos_outbox.cosmos.own.due import DueTimes
 from cosmos_outbox.cosmos.own.numbering import Numbering
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths
 from cosmos_outbox.inbox.decision import First, Projection
@@ -117,7 +116,6 @@ class Service:
                 )
             PartitionKeyPaths.beside_events(self.own.paths)
             Numbering(self.own.aggregates)
-            DueTimes(self.own)
         # A frozen object's own slot for the wired service of this process.
         object.__setattr__(self, "_per_process", OnePerProcess(lambda: self.wire(os.environ)))
 

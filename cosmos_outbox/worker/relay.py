@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 
+from cosmos_outbox.cosmos.aggregates.deadlines import BEAT_SECONDS
 from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.inbox.receiver import told
@@ -18,7 +19,6 @@ from cosmos_outbox.kernel.clock import machine, monotonic, new_id, randomness, u
 from cosmos_outbox.kernel.own_failures import own_failures
 from cosmos_outbox.operations.forwarding import why_of
 from cosmos_outbox.outbox import telemetry
-from cosmos_outbox.outbox.deadlines import BEAT_SECONDS
 from cosmos_outbox.outbox.errors import NotDelivered, OutboxError
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 from cosmos_outbox.outbox.page import Committed

@@ -1,6 +1,6 @@
 """What is due happens once, whatever is lost and whoever looks, and not when the aggregate has changed before.
 
-The rules are named in ``cosmos_outbox/outbox/deadlines.py`` and in decision 0026.
+The rules are named in ``cosmos_outbox/cosmos/aggregates/deadlines.py`` and in decision 0026.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
-from cosmos_outbox.cosmos.aggregates.deadlines import DueAggregates
+from cosmos_outbox.cosmos.aggregates.deadlines import DueAggregates, deadlines_of
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
 from cosmos_outbox.cosmos.store.container import StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
@@ -25,7 +25,6 @@ from cosmos_outbox.inbox.reaction_decision import InOrder
 from cosmos_outbox.outbox.errors import Throttled, Unpublishable
 from cosmos_outbox.outbox.on_commit import OnCommit
 from cosmos_outbox.outbox.unit_of_work import Origin
-from cosmos_outbox.wiring.deadlines import deadlines_of
 from devstack.testing import Service
 from tests.support.azure import CONTACTS, contacts_database
 from tests.support.emulators import Gap

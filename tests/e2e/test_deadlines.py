@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from cosmos_outbox import Names, Origin, OwnContainer, Service, running
+from cosmos_outbox import Names, Origin, Service, running
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.testing import LocalAzure, eventually
-from tests.support.held import let_go
 from tests.support.offers import Offer
 
 service = Service(
@@ -46,47 +45,4 @@ async def test_an_offer_runs_out_by_itself_and_one_that_was_accepted_does_not(tm
     assert events == {
         left.aggregate_id: [("OfferMade", None, 1), ("OfferClosed", "expired", 2)],
         accepted.aggregate_id: [("OfferMade", None, 1), ("OfferClosed", "accepted", 2)],
-    }
-
-
-HELD = OwnContainer(["/tenantId", "/row"], {"seat": "/lastSequence"}, due={"/hold/until": let_go})
-seats = Service("seats", names=Names(database="seats", container="seats", topic="seat-events"), own=HELD)
-
-
-@pytest.mark.long
-@pytest.mark.own_stack
-async def test_a_seat_of_a_teams_own_is_freed_by_itself_and_one_that_was_paid_is_not(tmp_path: Path) -> None:
-    """Its answer is lost, and the repetition is throttled."""
-    with LocalAzure(tmp_path, seats) as azure:
-        async with running(seats, environment=azure.settings), running(seats, environment=azure.settings):
-            soon = (utc_now() + timedelta(seconds=2)).isoformat()
-            for row, name in enumerate(("left", "paid")):
-                async with seats().outbox.transaction(["acme", row]) as tx:
-                    seat = {"id": name, "tenantId": "acme", "row": row, "hold": {"until": soon}}
-                    tx.create(seat)
-                    tx.event("SeatHeld", of=("seat", name))
-            async with seats().outbox.transaction(["acme", 1]) as paying:
-                paying.replace(seat | {"hold": None, "lastSequence": 1}, if_match=str(tx.etag("paid")))
-                paying.event("SeatPaid", of=("seat", "paid"))
-            faults = azure.cosmos.faults
-            await faults.add("drop-after-commit", count=3, operation="batch", container="seats")
-            await faults.add("throttle", count=3, retryAfterMs=10, operation="batch", container="seats")
-
-            async def is_freed() -> bool:
-                found = await seats().outbox.container("seats").read("left", ("acme", 0))
-                return found is not None and found.get("state") == "free"
-
-            await eventually(is_freed, within=60)
-            told = await azure.receive("watch", 4, topic="seat-events")
-    events = {
-        name: [
-            (each.data["action"], each.data["sequence"])
-            for each in told
-            if each.properties["cloudEvents_subject"] == name
-        ]
-        for name in ("left", "paid")
-    }
-    assert events == {
-        "left": [("SeatHeld", 1), ("SeatFreed", 2)],
-        "paid": [("SeatHeld", 1), ("SeatPaid", 2)],
     }

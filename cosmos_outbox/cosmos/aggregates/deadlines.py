@@ -1,63 +1,71 @@
-"""The documents that are due are found by one query over all partitions, at any number of documents.
+"""What is due happens once, not before its time, and not when the aggregate's state says otherwise by then.
 
-What a query finds may be old, and what it misses is found by the next one: whoever asks decides by the state.
+When it is due follows from the state alone, and stands in the document that has the state (``stored_with_the_state``):
+so a change that moves or cancels it needs no second write. What a search finds is a hint: it may be old, and what it
+misses is found by the next one. The state that is read decides (``state_decides``), and its change is stored at its
+version, with its events, as any other (``at_its_version``): of two processes that meet one deadline, or of a deadline
+and a payment, the one that is stored first is what the other finds.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Self
+from typing import Any
 
 from cosmos_outbox.cosmos.aggregates.documents import aggregate_from_item
 from cosmos_outbox.cosmos.aggregates.due import DUE, due_field, due_time, text_of_now
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Kind
-from cosmos_outbox.cosmos.store.item import Item
-from cosmos_outbox.cosmos.store.partition_key import field, parts
 from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.kernel.clock import monotonic, new_id, randomness, utc_now
+from cosmos_outbox.kernel.own_failures import own_failures
+from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.aggregates import Aggregates
-from cosmos_outbox.outbox.deadlines import DueDocument, due_origin, fall_due
-from cosmos_outbox.outbox.errors import AggregateNotFound
+from cosmos_outbox.outbox.errors import AggregateNotFound, ConcurrentChange, Throttled, Unavailable
+from cosmos_outbox.outbox.unit_of_work import Origin
 
+BEAT_SECONDS = 10.0
+"""Between two looks: by about so much a deadline may be late."""
+
+CAUSE = "due-"
+"""The correlation ids of what happens by itself begin with it."""
+
+ROUND_SECONDS = 60.0
+"""What one round may take, before the next one looks anew."""
+
+_AT_ONCE = 8
+_REST_SECONDS = 300.0
+"""How long what cannot be met is left alone by this process."""
+
+LIST_DUE = "SELECT c.id, c.due, c.partitionKey, c.type FROM c WHERE c.due <= @now"
+"""Over all partitions, at any number of documents."""
 _PAGE = 100
 _CHANGED = {Kind.STALE, Kind.MISSING}
 
-
-class DueQuery(str):
-    """A query for the documents with a time, at ``path``, that has come. Of each it gets what the paths begin with."""
-
-    path: str
-
-    @classmethod
-    def of(cls, path: str, *beside: str) -> Self:
-        """``beside``: paths of what else is needed."""
-        names = dict.fromkeys(parts(each)[0] for each in ("/id", path, *beside))
-        fields = ", ".join(field("c", f"/{name}") for name in names)
-        made = cls(f"SELECT {fields} FROM c WHERE {field('c', path)} <= @now")  # noqa: S608 - declared paths
-        made.path = path
-        return made
+_log = logging.getLogger(__name__)
 
 
-LIST_DUE = DueQuery.of(f"/{DUE}", "/partitionKey", "/type")
+class NotSettled(Exception):
+    """It is as due as before, or nobody can tell when it is due: a bug of whoever declares it. The text is ours."""
 
 
-async def due_items(container: Container, query: DueQuery, now: datetime) -> AsyncIterator[Sequence[Item]]:
-    """What the query finds, page by page. Raises Throttled, Unavailable, Misconfigured."""
-    token: str | None = None
-    while True:
-        try:
-            items, token = await container.page(query, {"@now": text_of_now(now)}, _PAGE, token)
-        except StoreFailed as error:
-            raise error.failure.error() from error
-        yield items
-        if token is None:
-            return
+@dataclass(frozen=True)
+class DueDocument:
+    """A document, as a search found it."""
+
+    kind: str
+    """The aggregate's type."""
+    id: str
+    partition_key: str
+    due: datetime
 
 
 @dataclass(frozen=True)
 class DueAggregates:
-    """See :class:`cosmos_outbox.outbox.deadlines.DueDocuments`."""
+    """The aggregates that are due, as far as a replica knows, and what happens then."""
 
     container: Container
     aggregates: Aggregates
@@ -65,12 +73,22 @@ class DueAggregates:
     """By their types: those that can be due."""
 
     async def pages(self, now: datetime) -> AsyncIterator[Sequence[DueDocument]]:
-        """Those that are due. Raises Throttled, Unavailable, Misconfigured."""
-        async for items in due_items(self.container, LIST_DUE, now):
+        """Those that are due at this time, in no order. Raises Throttled, Unavailable, Misconfigured."""
+        token: str | None = None
+        while True:
+            try:
+                items, token = await self.container.page(LIST_DUE, {"@now": text_of_now(now)}, _PAGE, token)
+            except StoreFailed as error:
+                raise error.failure.error() from error
             yield [found for found in map(_found, items) if found is not None and found.kind in self.kinds]
+            if token is None:
+                return
 
     async def meet(self, found: DueDocument, at: datetime) -> bool:
-        """Call ``on_due`` of the aggregate, in a change as any other. Raises as the port tells."""
+        """Call ``on_due`` of the aggregate, in a change as any other. Returns whether anything was changed.
+
+        Raises Throttled, Unavailable, ConcurrentChange, NotSettled, and whatever is raised by what happens then.
+        """
         kind = self.kinds[found.kind]
         try:
             receipt = await self.aggregates.change(
@@ -103,6 +121,112 @@ class DueAggregates:
         except StoreFailed as error:
             if error.failure.kind not in _CHANGED:
                 raise error.failure.error() from error
+
+
+@dataclass
+class Deadlines:
+    """Meets the deadlines of a service. Any number of processes may do so side by side."""
+
+    documents: DueAggregates
+    clock: Callable[[], datetime] = utc_now
+    time: Callable[[], float] = monotonic
+    _resting: dict[tuple[str, str, str], float] = field(default_factory=dict, init=False)
+
+    async def meet(self) -> int:
+        """Let happen what is due. Returns how many documents were changed. Raises Throttled, Unavailable.
+
+        What hits one of them holds up no other: it is logged as an error, and tried again some minutes later. A
+        partition that is too busy holds up no other: the rest of its page is left to the next round.
+        """
+        now, ends_at = self.clock(), self.time() + ROUND_SECONDS
+        self._resting = {key: until for key, until in self._resting.items() if until > self.time()}
+        left: dict[DueDocument, None] = {}
+        met, looked, busy = 0, False, list[Exception]()
+        try:
+            async for page in self.documents.pages(now):
+                left |= dict.fromkeys(page)
+                for some in _in_any_order(page):
+                    if self.time() > ends_at:
+                        return met
+                    try:
+                        done = await self._meet_all(some)
+                    except (Throttled, Unavailable) as error:
+                        busy.append(error)
+                        break
+                    met += sum(done.values())
+                    left = {each: None for each in left if each not in done}
+            looked = True
+        finally:
+            if looked or left:  # who could not look says nothing of what is due
+                telemetry.due([each.due for each in left], self.clock())
+        if busy:
+            raise busy[0]
+        return met
+
+    async def _meet_all(self, some: Sequence[DueDocument]) -> Mapping[DueDocument, bool]:
+        """Those that are not due any more, and whether each was changed. Raises what hits all of them."""
+        outcomes = await asyncio.gather(*map(self._try, some), return_exceptions=True)
+        failures = [each for each in outcomes if isinstance(each, BaseException)]
+        if len(failures) == len(some):  # one partition may be full, or throttled
+            raise failures[0]
+        return {
+            found: outcome for found, outcome in zip(some, outcomes, strict=True) if isinstance(outcome, bool)
+        }
+
+    async def _try(self, found: DueDocument) -> bool | None:
+        """Whether it was changed; None: it is as due as before. Raises Throttled, Unavailable."""
+        key = found.kind, found.id, found.partition_key
+        if key in self._resting:
+            return None
+        try:
+            with own_failures():
+                return await self.documents.meet(found, self.clock())
+        except (Throttled, Unavailable):
+            raise
+        except ConcurrentChange:
+            return None
+        except Exception as error:  # noqa: BLE001 - whatever one of them makes raise hits that one alone
+            self._resting[key] = self.time() + _REST_SECONDS
+            # The text of another error may hold what it failed on, which is personal.
+            told = str(error) if isinstance(error, NotSettled) else type(error).__name__
+            _log.error("%s %s is due, and cannot be met: %s", found.kind, found.id, told)
+            return None
+
+
+def deadlines_of(
+    kinds: Sequence[type[Aggregate[Any]]],
+    container: Container,
+    aggregates: Aggregates,
+    clock: Callable[[], datetime] = utc_now,
+) -> Deadlines | None:
+    """What meets the deadlines of those that can be due; None: none can, and nothing is looked for."""
+    due = {each.aggregate_type: each for each in kinds if each.can_be_due()}
+    return Deadlines(DueAggregates(container, aggregates, due), clock) if due else None
+
+
+def due_origin() -> Origin:
+    """Of what happens by itself."""
+    return Origin(f"{CAUSE}{new_id()}")
+
+
+def fall_due(aggregate: Aggregate[Any], at: datetime) -> None:
+    """Let what is due happen; nothing, where the state says that it is not. Raises NotSettled."""
+    due = aggregate.due
+    if due is None or due > at:
+        return
+    aggregate.on_due(at=at)
+    after = aggregate.due
+    if after is not None and after <= due and not aggregate.deleted:
+        raise NotSettled(
+            f"{type(aggregate).__name__}.on_due leaves it as due as before: change what due tells, or let due be None"
+        )
+
+
+def _in_any_order(found: Sequence[DueDocument]) -> Iterator[Sequence[DueDocument]]:
+    """A few at a time: two processes that look at once meet other ones first."""
+    shuffled = randomness().sample(found, len(found))
+    for start in range(0, len(shuffled), _AT_ONCE):
+        yield shuffled[start : start + _AT_ONCE]
 
 
 def _found(item: Mapping[str, Any]) -> DueDocument | None:

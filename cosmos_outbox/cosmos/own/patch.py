@@ -10,8 +10,7 @@ from typing import Any
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
 from cosmos_outbox.cosmos.aggregates.publishable import check_storable
 from cosmos_outbox.cosmos.own.documents import as_json, check_id
-from cosmos_outbox.cosmos.own.due import DueTimes
-from cosmos_outbox.cosmos.store.item import KEEP_FOR_EVER, Item
+from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import PartitionKeyPaths, meet, parts
 from cosmos_outbox.outbox.errors import Unpublishable
 
@@ -31,14 +30,13 @@ _FIELDS = {
 Place = tuple[str, ...]
 
 
-def patch_of(  # noqa: PLR0913 - a patch, and what it may not touch
+def patch_of(
     item_id: str,
     operations: Sequence[Mapping[str, Any]],
     condition: str | None,
     *,
     key: PartitionKeyPaths,
     sequences: Collection[str],
-    times: DueTimes,
 ) -> Item:
     """The patch as it is to be stored. Raises ValueError, and Unpublishable for what it may not store."""
     check_id(item_id)
@@ -50,7 +48,6 @@ def patch_of(  # noqa: PLR0913 - a patch, and what it may not touch
     for operation in checked:
         for name in {"path", "from"} & operation.keys():
             _check_place(operation, _place(operation[name]), key, sequences)
-            _check_due(operation, _place(operation[name]), times)
     return {
         "id": item_id,
         "operations": checked,
@@ -81,20 +78,6 @@ def _check_place(operation: Item, place: Place, key: PartitionKeyPaths, sequence
         raise Unpublishable(
             f"a patch may not make a document of the type {EVENT_TYPE}, or of one that is not known before: the relay "
             "would take it for an event. Set /type to a text of your own"
-        )
-
-
-def _check_due(operation: Item, place: Place, times: DueTimes) -> None:
-    """Whether the patched document has a time, and lives until then, the store alone knows."""
-    for path in times.paths:
-        if meet(place, parts(path)) and (operation["op"], place) != ("remove", parts(path)):
-            raise ValueError(
-                f"{path} says when something is due, which a patch can only remove: read the document, and replace() it"
-            )
-    ttl = times.declared.default_ttl if operation["op"] == "remove" else operation.get("value")
-    if times.paths and place == ("ttl",) and ttl != KEEP_FOR_EVER:
-        raise ValueError(
-            "the document may be due, and a patch can only let it live for ever: read it, and replace() it with a ttl"
         )
 
 

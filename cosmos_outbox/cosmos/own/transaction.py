@@ -22,7 +22,6 @@ from cosmos_outbox.cosmos.own.documents import (
     event_document,
     own_document,
 )
-from cosmos_outbox.cosmos.own.due import DueTimes
 from cosmos_outbox.cosmos.own.numbering import Numbering
 from cosmos_outbox.cosmos.own.patch import patch_of
 from cosmos_outbox.cosmos.store.container import Container
@@ -111,7 +110,6 @@ class Transaction:
             condition,
             key=self._place.paths,
             sequences=self._parts.numbering.paths,
-            times=self._parts.times,
         )
         self._add(Write.patch(patch, None if if_match is None else self._version(if_match)))
 
@@ -160,14 +158,8 @@ class Transaction:
         """
         return self._etags[item_id]
 
-    def written(self, item_id: str) -> Write | None:
-        """What is to become of a document; None: nothing."""
-        return self._writes.get(item_id)
-
     def _own(self, document: Mapping[str, Any]) -> Item:
-        item = own_document(document, self._place)
-        self._parts.times.check(item, self._parts.clock(), self._parts.event_ttl_seconds)
-        return item
+        return own_document(document, self._place)
 
     def _version(self, etag: ETag) -> ETag:
         if not etag:
@@ -215,11 +207,9 @@ class Transactions:
     on_commit: OnCommit = field(default_factory=OnCommit)
     clock: Clock = utc_now
     numbering: Numbering = field(init=False)
-    times: DueTimes = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "numbering", Numbering(self.declared.aggregates))
-        object.__setattr__(self, "times", DueTimes(self.declared))
 
     async def store_and_notify(self, batch: OwnBatch) -> Sequence[ETag | None]:
         """As :meth:`OwnBatch.store`; tells of every end that may have stored the batch."""

@@ -9,8 +9,7 @@ import pytest
 
 from cosmos_outbox import Names, Service
 from cosmos_outbox.cosmos.aggregates import deadlines, documents
-from cosmos_outbox.cosmos.aggregates.deadlines import DueAggregates
-from cosmos_outbox.outbox.deadlines import DueDocument
+from cosmos_outbox.cosmos.aggregates.deadlines import DueAggregates, DueDocument
 from outbox_simulation import Commands, plugin, simulate, simulating
 from outbox_simulation.simulating import PromiseBroken
 from tests.support.offers import Offer, Refused

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from cosmos_outbox.cosmos.aggregates.deadlines import CAUSE
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregate import STORED, Aggregate
-from cosmos_outbox.outbox.deadlines import CAUSE
 from cosmos_outbox.testing import Message
 from cosmos_outbox.wiring.declared import EffectOf
 from cosmos_outbox.wiring.reactions import ReactionOf

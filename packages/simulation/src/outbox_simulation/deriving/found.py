@@ -45,15 +45,6 @@ class StoredChange:
 
 
 @dataclass(frozen=True)
-class OwnChange:
-    """One transaction in a container of the team's own."""
-
-    documents: Mapping[tuple[str, str], Document | None]
-    """As it stored them, by partition and id; None: removed, or changed in part."""
-    events: Sequence[StoredEvent]
-
-
-@dataclass(frozen=True)
 class ReactionFound:
     """A reaction, as it is declared, and the outcomes that its records tell in the end."""
 
@@ -126,10 +117,6 @@ class LeftBehind:
 
     told: list[ToldOf] = field(default_factory=list)
     changes: list[StoredChange] = field(default_factory=list)
-    own_changes: list[OwnChange] = field(default_factory=list)
-    """Where the documents are a team's own."""
-    own_documents: list[Document] = field(default_factory=list)
-    """The same, in the end."""
     taken: list[TakenMessage] = field(default_factory=list)
     effects: dict[str, tuple[str, list[str], frozenset[str] | None]] = field(default_factory=dict)
     """By the effect's name: the type of its aggregates, the ids of the events it was asked for, and the names of those

@@ -4,12 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from cosmos_outbox.cosmos.own.due import DueTimes
+from cosmos_outbox.cosmos.aggregates.deadlines import CAUSE
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregate import STORED, Aggregate
-from cosmos_outbox.outbox.deadlines import CAUSE
 from outbox_simulation.deriving.found import Document, LeftBehind
-from outbox_simulation.deriving.own_due import own_not_due, own_still_due
 from outbox_simulation.deriving.service_world import ServiceWorld
 from outbox_simulation.engine.processes import EPOCH
 from outbox_simulation.judging.violation import Violation
@@ -39,14 +37,10 @@ class RestingWorld(ServiceWorld):
         ]
         soon = now + timedelta(seconds=self.patience_seconds)
         comes = any(each.due is not None and each.due < soon for each in there)
-        own = self._of.service.own
-        times = None if own is None else DueTimes(own)
         told = () if self._at_rest is None else self._at_rest(there)
         return [
             *not_due(found, kinds),
             *still_due(there, now),
-            *(() if times is None else own_not_due(found.own_changes, times)),
-            *(() if times is None else own_still_due(found.own_documents, times, now)),
             *(Violation("at rest", each, may_pass=comes) for each in told),
         ]
 

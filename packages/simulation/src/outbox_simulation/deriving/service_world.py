@@ -20,14 +20,12 @@ from outbox_simulation.deriving.found import (
     AggregateFound,
     Document,
     LeftBehind,
-    OwnChange,
     ReadModelFound,
     StoredChange,
     StoredEvent,
     TakenMessage,
     ToldOf,
 )
-from outbox_simulation.deriving.own_due import own_change
 from outbox_simulation.deriving.reactions import reaction
 from outbox_simulation.deriving.rules import broken
 from outbox_simulation.engine.bus_queue import Taken
@@ -124,8 +122,6 @@ class ServiceWorld(World):
         found = LeftBehind(
             told=[*self._told()],
             changes=self._changes.changes,
-            own_changes=self._changes.own,
-            own_documents=stored if service.own is not None else [],
             taken=self._changes.messages,
             effects={
                 each.name: (each.aggregate_type, self._of.asked[each.name].events, each.chosen.kinds)
@@ -205,12 +201,10 @@ class ChangesSeen(Watcher):
     def __init__(self, world: World) -> None:
         super().__init__(world.history, feed="", entries=frozenset())
         self.changes: list[StoredChange] = []
-        self.own: list[OwnChange] = []
         self.messages: list[TakenMessage] = []
         names = {world.deployment.settings.cosmos_container}
         self._paths = tuple(f"/colls/{each}/docs" for each in names)
         self._kinds = {each.aggregate_type for each in world.of.service.aggregates}
-        self._is_own = world.of.service.own is not None
 
     def saw(self, at: float, request: SentRequest, response: StoreResponse) -> None:
         """A request was carried out."""
@@ -227,8 +221,6 @@ class ChangesSeen(Watcher):
         documents = [*written(request)]
         events = [stored_event(each) for each in documents if each.get("type") == EVENT_TYPE]
         document = next((each["data"] for each in documents if each.get("type") in self._kinds), None)
-        if self._is_own and request.kind == "batch":
-            self.own.append(own_change(request, events))
         if events:
             self.newest = at
             in_order = sorted(events, key=lambda each: each.sequence or 0)
