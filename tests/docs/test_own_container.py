@@ -3,8 +3,6 @@
 import json
 import re
 from collections.abc import AsyncIterator
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +11,6 @@ from cosmos_outbox.cosmos.aggregates.documents import EventReader, is_as_committ
 from cosmos_outbox.cosmos.store.partition_key import PartitionKeyPaths
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.feed import OutboxEvent
-from cosmos_outbox.testing import in_memory
 from cosmos_outbox.wiring.service import Service
 from devstack.testing import Service as Server
 from tests.support.own import World, world_of
@@ -82,18 +79,3 @@ def test_the_document_on_the_page_is_one_that_the_relay_sends() -> None:
     event = EventReader(paths=paths).event(example)
     assert isinstance(event, OutboxEvent)
     assert (event.aggregate, event.sequence) == (("booking", "b-17"), 7)
-
-
-async def test_what_happens_by_itself_on_the_page_happens_once(lines: tuple[World, dict[str, Any]]) -> None:
-    _, named = lines
-    service = replace(named["service"], own=named["own"])
-    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
-    async with in_memory(service, now=noon) as memory:
-        async with service().outbox.transaction("acme") as tx:
-            tx.create({"id": "b-17", "tenantId": "acme", "heldUntil": "2026-03-01T12:30:00Z"})
-            tx.event("BookingHeld", of=("booking", "b-17"))
-        for minutes in (29, 2, 1):
-            memory.clock.pass_by(minutes=minutes)
-            await memory.upkeep()
-        told = [(event.action, (event.created_at - noon) // timedelta(minutes=1)) for event in memory.events]
-    assert told == [("BookingHeld", 0), ("BookingLetGo", 31)]
