@@ -8,10 +8,9 @@ from application.directory import Directory, DirectoryEntry, entry_of, first, pr
 from cosmos_outbox import Named, Names, Service
 from cosmos_outbox.inbox.healing import Healing
 from cosmos_outbox.settings.environment import Settings
-from cosmos_outbox.wiring.kept import ReadModel
 from cosmos_outbox.wiring.outbox import Outbox
 from cosmos_outbox.wiring.service import Wired
-from cosmos_outbox.wiring.subscription import Subscriber, Subscription
+from cosmos_outbox.wiring.subscription import ReadModel, Subscriber, Subscription
 from domain.contact import Contact
 from infra.directory import FORM, CosmosDirectory
 

@@ -9,7 +9,7 @@ from cosmos_outbox.http.listing import SORT, WRITTEN, sorting, written_in
 from cosmos_outbox.http.request import PAGE, parameters, query
 from cosmos_outbox.inbox.entry import Listed
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.wiring.kept import ReadModel
+from cosmos_outbox.wiring.subscription import ReadModel
 from domain.contact import Contact
 from infra.directory import FORM, spelled
 

@@ -7,7 +7,7 @@ module imports only the standard library: the module must work where nothing is 
 import sys
 from pathlib import Path
 
-from cosmos_outbox.settings.extras import CORE, EXTRAS, missing
+from cosmos_outbox.settings.errors import CORE, EXTRAS, missing
 
 EXIT_CODE = 2
 """The command could not start; the same code as for a missing setting."""

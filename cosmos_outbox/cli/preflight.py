@@ -21,7 +21,7 @@ from cosmos_outbox.preflight.checks import check
 from cosmos_outbox.preflight.plan import Plan, plan_for
 from cosmos_outbox.preflight.report import COULD_NOT_CHECK, Finding, exit_code, summary
 from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.settings.webhook import Webhook
+from cosmos_outbox.settings.transports import Webhook
 from cosmos_outbox.wiring.transports import needed_over
 
 _EMULATOR_PORT = 5300

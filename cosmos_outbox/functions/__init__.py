@@ -3,7 +3,7 @@
 A trigger parses, calls and answers. The import of a function app opens nothing: the host imports it to list functions.
 """
 
-from cosmos_outbox.settings.extras import needed
+from cosmos_outbox.settings.errors import needed
 
 needed("functions")
 

@@ -14,12 +14,11 @@ from cosmos_outbox.inbox.receiver import WAIT_SECONDS
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.settings.transports import named
-from cosmos_outbox.telemetry.handling import handling
-from cosmos_outbox.telemetry.messaging import STORAGEQUEUE
+from cosmos_outbox.telemetry.messaging import STORAGEQUEUE, handling
 from cosmos_outbox.telemetry.tracing import invoked
 from cosmos_outbox.wiring.located import AnyService
 from cosmos_outbox.wiring.subscription import Subscriber
-from cosmos_outbox.wiring.webhook import not_received
+from cosmos_outbox.wiring.transports import not_received
 
 _log = logging.getLogger(__name__)
 

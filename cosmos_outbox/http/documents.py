@@ -21,7 +21,7 @@ from cosmos_outbox.http.calls import Call
 from cosmos_outbox.http.message import Answer, Handler, Request
 from cosmos_outbox.http.problems import ProblemKind
 from cosmos_outbox.http.responses import problem, unless_known
-from cosmos_outbox.settings.extras import EXTRAS
+from cosmos_outbox.settings.errors import EXTRAS
 
 ROUTES = ("openapi.json", "docs", "docs/{file}", "problems/{kind}")
 """The paths that the document does not tell of."""

@@ -7,7 +7,7 @@ another form, before the limits of this package are looked at.
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from cosmos_outbox.settings.extras import needed
+from cosmos_outbox.settings.errors import needed
 
 needed("fastapi")
 

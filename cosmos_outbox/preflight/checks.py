@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 from cosmos_outbox.cosmos.upkeep.inspection import CosmosInspection
 from cosmos_outbox.kernel.clock import Clock, utc_now
-from cosmos_outbox.preflight import containers, cosmos_rules
-from cosmos_outbox.preflight.access import Access, try_as_app
-from cosmos_outbox.preflight.plan import Cosmos, Plan
-from cosmos_outbox.preflight.report import Finding
-from cosmos_outbox.settings.credentials import Credential
-from cosmos_outbox.settings.inspection import CannotCheck, Denied
-from cosmos_outbox.settings.transports import ServiceBus, StorageQueue
-from cosmos_outbox.settings.webhook import Webhook
+from cosmos_outbox.operations.dependencies import LOOK_SECONDS
+from cosmos_outbox.outbox.errors import Unavailable
+from cosmos_outbox.preflight import cosmos as rules
+from cosmos_outbox.preflight.plan import Cosmos, Needed, Plan
+from cosmos_outbox.preflight.report import Access, Finding, ok, try_as_app, unknown, wrong
+from cosmos_outbox.settings.connections import Credential
+from cosmos_outbox.settings.errors import CannotCheck, Denied, Misconfigured
+from cosmos_outbox.settings.transports import ServiceBus, StorageQueue, Webhook
 
 _COSMOS = Access(
     service="Cosmos DB",
@@ -32,24 +32,22 @@ async def check(plan: Plan, credential: Credential | None, clock: Clock = utc_no
 
 
 def _settings(plan: Plan) -> Iterator[Finding]:
-    yield cosmos_rules.event_ttl(plan.settings, plan.survive)
+    yield rules.event_ttl(plan.settings, plan.survive)
 
 
 async def _transport(plan: Plan, credential: Credential | None) -> list[Finding]:
     """Of the transport that the service uses; its packages alone are imported."""
     match plan.settings.transport:
         case ServiceBus() as of:
-            from cosmos_outbox.preflight import over_servicebus  # noqa: PLC0415
+            from cosmos_outbox.preflight import servicebus  # noqa: PLC0415
 
-            return await over_servicebus.check(plan, of, credential)
+            return await servicebus.check(plan, of, credential)
         case StorageQueue() as of:
-            from cosmos_outbox.preflight import over_storagequeue  # noqa: PLC0415
+            from cosmos_outbox.preflight import storagequeue  # noqa: PLC0415
 
-            return await over_storagequeue.check(plan, of, credential)
+            return await storagequeue.check(plan, of, credential)
         case Webhook() as of:
-            from cosmos_outbox.preflight import over_webhook  # noqa: PLC0415
-
-            return await over_webhook.check(of)
+            return [await _receiver(of)]
 
 
 async def _cosmos(plan: Plan, credential: Credential | None, clock: Clock) -> list[Finding]:
@@ -62,24 +60,22 @@ async def _cosmos(plan: Plan, credential: Credential | None, clock: Clock) -> li
         inspection = CosmosInspection(cosmos.connection, credential, cosmos.database, clock)
         async with inspection:
             account = await inspection.account()
-            findings += [cosmos_rules.consistency(account.consistency), cosmos_rules.write_regions(account)]
+            findings += [rules.consistency(account.consistency), rules.write_regions(account)]
             for need in cosmos.needed:
                 findings += await _container(plan, cosmos, inspection, need)
     except Denied as error:
         findings.append(_COSMOS.denied(cosmos.connection, _COSMOS.service, error, "the account"))
     except CannotCheck as error:
         findings.append(_COSMOS.unanswered(cosmos.connection, error))
-    return [*findings, *cosmos_rules.clock(inspection.ahead if inspection else None)]
+    return [*findings, *rules.clock(inspection.ahead if inspection else None)]
 
 
-async def _container(
-    plan: Plan, cosmos: Cosmos, inspection: CosmosInspection, need: containers.Needed
-) -> list[Finding]:
+async def _container(plan: Plan, cosmos: Cosmos, inspection: CosmosInspection, need: Needed) -> list[Finding]:
     try:
         state = await inspection.container(need.name)
     except Denied as error:
         return [_COSMOS.denied(cosmos.connection, need.subject, error, need.subject)]
-    findings = list(cosmos_rules.judge(need, state, cosmos.database))
+    findings = list(rules.judge(need, state, cosmos.database))
     if plan.as_app and state is not None and state.partition_key == need.paths.paths:
         findings.append(
             await try_as_app(
@@ -89,3 +85,17 @@ async def _container(
             )
         )
     return findings
+
+
+async def _receiver(of: Webhook) -> Finding:
+    """Whether the receiver can be reached, at an address that may be asked; nothing is posted to it."""
+    from cosmos_outbox.webhook.reaching import reach  # noqa: PLC0415
+
+    subject = f"receiver {of.destination}"
+    try:
+        await reach(of, seconds=LOOK_SECONDS)
+    except Misconfigured as error:
+        return wrong(subject, "its name leads to an address that may not be asked", str(error))
+    except Unavailable as error:
+        return unknown(subject, str(error), "start the receiver, or correct WEBHOOK_URL")
+    return ok(subject, "can be reached; whether it takes the signature shows with the first event")

@@ -1,18 +1,177 @@
-"""What is to be checked: the settings, what the service needs, and the outage that its deployment must survive."""
+"""A deployment must have what the service needs of it: containers with their properties, and subscriptions."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
-from cosmos_outbox.preflight import containers
+from cosmos_outbox.cosmos.aggregates import listing
+from cosmos_outbox.cosmos.aggregates.due import DUE
+from cosmos_outbox.cosmos.inbox.store import CosmosDatabase, CosmosNames
+from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths
+from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.settings.connections import Connection
-from cosmos_outbox.settings.environment import Settings
-from cosmos_outbox.settings.subscribing import SubscriberSettings
+from cosmos_outbox.settings.environment import Settings, SubscriberSettings
+from cosmos_outbox.settings.names import named_after
+from cosmos_outbox.settings.own_container import OwnContainer
 from cosmos_outbox.wiring.located import AnyService
 from cosmos_outbox.wiring.reactions import ReactionOf
 from cosmos_outbox.wiring.service import Service
+from cosmos_outbox.wiring.subscribing import ForeignReadModel, SubscriberService
+
+
+@dataclass(frozen=True)
+class Needed:
+    """A container that the app needs, with the properties that it must have."""
+
+    name: str
+    setting: str
+    """The setting that names the container."""
+    paths: PartitionKeyPaths
+    ttl_needed: bool
+    """Some items must expire; without a default TTL of the container the service ignores an item's own TTL."""
+    items_say_their_ttl: bool
+    """Every item has a TTL of its own, so a default TTL does no harm."""
+    queried: tuple[str, ...]
+    """The properties in queries, besides the id."""
+    composite: tuple[tuple[str, ...], ...] = ()
+    """The properties, ascending, of each ORDER BY over several."""
+    own: OwnContainer | None = None
+    """The team's declaration, when the container holds documents of a team's own."""
+
+    @property
+    def partition_key(self) -> str | list[str]:
+        """The path of its partition key; of a hierarchical one the list of its paths."""
+        paths = [*self.paths.paths]
+        return paths if len(paths) > 1 else paths[0]
+
+    @property
+    def subject(self) -> str:
+        return f"container {self.name}"
+
+
+def needed(settings: Settings, service: Service) -> tuple[Needed, ...]:
+    """The containers under the names that the settings give them, as the service queries them."""
+    return (
+        _feed(settings, service),
+        Needed(
+            settings.cosmos_lease_container,
+            "COSMOS_LEASE_CONTAINER",
+            PartitionKeyPaths(("/id",)),
+            ttl_needed=False,
+            items_say_their_ttl=False,
+            queried=(),
+        ),
+        Needed(
+            settings.cosmos_parked_container,
+            "COSMOS_PARKED_CONTAINER",
+            PARTITION_KEY,
+            ttl_needed=True,
+            items_say_their_ttl=False,
+            queried=("/type", "/aggregateType", "/aggregateId", "/position", "/parkedAt"),
+        ),
+        *_of_calls_and_messages(settings, service),
+        *(
+            _kept(settings.name(each.container), each.container.setting, each.form)
+            for each in service.subscribers
+            if each.container is not None  # a reaction's records are beside its targets
+        ),
+    )
+
+
+def _of_calls_and_messages(settings: Settings, service: Service) -> Iterator[Needed]:
+    """A service of a team's own documents claims no keys, and sets aside nothing unless it subscribes."""
+    if service.own is None:
+        yield Needed(
+            settings.cosmos_claim_container,
+            "COSMOS_CLAIM_CONTAINER",
+            PARTITION_KEY,
+            ttl_needed=True,
+            items_say_their_ttl=True,
+            queried=(),
+        )
+    if service.own is None or service.subscribers:
+        yield _set_aside(settings.cosmos_set_aside_container)
+
+
+def needed_by_subscriber(names: CosmosNames, service: SubscriberService) -> tuple[Needed, ...]:
+    """The containers of a service that only subscribes, in the database of its own."""
+    return (
+        _set_aside(names.set_aside),
+        *(
+            _kept(
+                names.container(each.name),
+                named_after(each.name, "CONTAINER").setting,
+                each.form if isinstance(each, ForeignReadModel) else None,
+            )
+            for each in service.subscribers
+        ),
+    )
+
+
+def _set_aside(container: str) -> Needed:
+    return Needed(
+        container,
+        "COSMOS_SET_ASIDE_CONTAINER",
+        PARTITION_KEY,
+        ttl_needed=True,
+        items_say_their_ttl=True,
+        queried=("/state", "/setAsideAt", "/triedAt", "/aggregateType", "/aggregateId"),
+    )
+
+
+def _feed(settings: Settings, service: Service) -> Needed:
+    own = service.own
+    return Needed(
+        settings.cosmos_container,
+        "COSMOS_CONTAINER",
+        service.paths,
+        ttl_needed=True,
+        items_say_their_ttl=own is None,
+        queried=_queried_of_aggregates(service) if own is None else _queried_beside_events(service),
+        composite=() if own else _sorted_aggregates(service),
+        own=own,
+    )
+
+
+def _queried_of_aggregates(service: Service) -> tuple[str, ...]:
+    found = [path for each in service.aggregates for path in listing.indexed(each)]
+    due = [f"/{DUE}"] if any(each.can_be_due() for each in service.aggregates) else []
+    return (*dict.fromkeys(("/type", "/data/deleted", *found)), *due)
+
+
+def _sorted_aggregates(service: Service) -> tuple[tuple[str, ...], ...]:
+    return tuple(dict.fromkeys(paths for each in service.aggregates for paths in listing.composite(each)))
+
+
+def _queried_beside_events(service: Service) -> tuple[str, ...]:
+    found = [
+        path
+        for each in service.subscribers
+        if each.form is not None and each.documents is not None
+        for path in (each.documents.id, *each.documents.where)
+        if path != "/id"
+    ]
+    return tuple(dict.fromkeys(("/type", "/aggregateType", "/aggregateId", *found)))
+
+
+def _kept(container: str, setting: str, form: EntryForm[Any] | None) -> Needed:
+    """The container of a subscriber: by what it is queried follows from its form; None: it has effects."""
+    if form is None:
+        queried: tuple[str, ...] = ()
+        composite: tuple[tuple[str, ...], ...] = ()
+    else:
+        queried = ("/deleted", *(f"/search/{name}" for name in form.search))
+        composite = tuple((f"/search/{name}", "/id") for name in form.sorted_by)
+    return Needed(
+        container,
+        setting,
+        PARTITION_KEY,
+        ttl_needed=True,
+        items_say_their_ttl=True,
+        queried=queried,
+        composite=composite,
+    )
 
 
 @dataclass(frozen=True)
@@ -21,7 +180,7 @@ class Cosmos:
 
     connection: Connection
     database: str
-    needed: tuple[containers.Needed, ...]
+    needed: tuple[Needed, ...]
 
 
 @dataclass(frozen=True)
@@ -59,11 +218,13 @@ def plan_for(service: AnyService, values: Mapping[str, str], **others: Any) -> P
     """What is to be checked of a service with these settings. Raises Misconfigured."""
     if isinstance(service, Service):
         settings = service.settings(values)
-        needed = containers.needed(settings, service)
-        return Plan(settings, service, Cosmos(settings.cosmos, settings.cosmos_database, needed), **others)
+        containers = needed(settings, service)
+        return Plan(
+            settings, service, Cosmos(settings.cosmos, settings.cosmos_database, containers), **others
+        )
     cosmos = None
     if isinstance(service.store, CosmosDatabase):
         names = service.store.names(values)
-        needed = containers.needed_by_subscriber(names, service)
-        cosmos = Cosmos(names.connection, names.database, needed)
+        containers = needed_by_subscriber(names, service)
+        cosmos = Cosmos(names.connection, names.database, containers)
     return Plan(service.settings(values), service, cosmos, **others)

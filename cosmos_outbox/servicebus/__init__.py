@@ -3,6 +3,6 @@
 Raises Misconfigured when it is imported where the SDK is not installed.
 """
 
-from cosmos_outbox.settings.extras import needed
+from cosmos_outbox.settings.errors import needed
 
 needed("servicebus")

@@ -11,8 +11,7 @@ from typing import Any
 from azure.core.pipeline.transport import AioHttpTransport
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
-from cosmos_outbox.settings.connections import Connection
-from cosmos_outbox.settings.credentials import Credential
+from cosmos_outbox.settings.connections import Connection, Credential
 
 _ENDPOINT = re.compile(r"(?P<host>Endpoint=sb://[^:/;]+)(:\d+)?/?", re.IGNORECASE)
 _RETRIES = 1

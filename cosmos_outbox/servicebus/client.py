@@ -10,8 +10,7 @@ from functools import cache
 import certifi
 from azure.servicebus.aio import ServiceBusClient
 
-from cosmos_outbox.settings.connections import Connection
-from cosmos_outbox.settings.credentials import Credential
+from cosmos_outbox.settings.connections import Connection, Credential
 
 
 def servicebus_client(

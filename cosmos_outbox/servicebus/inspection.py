@@ -30,9 +30,8 @@ from cosmos_outbox.servicebus.administration import administration_client
 from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.servicebus.errors import NAMED_IN_SETTINGS, SDK_ERRORS, is_missing, missing
 from cosmos_outbox.servicebus.in_time import in_time
-from cosmos_outbox.settings.connections import Connection
-from cosmos_outbox.settings.credentials import Credential
-from cosmos_outbox.settings.inspection import (
+from cosmos_outbox.settings.connections import Connection, Credential
+from cosmos_outbox.settings.errors import (
     CannotCheck,
     Denied,
     InspectionError,

@@ -26,7 +26,7 @@ from cosmos_outbox.servicebus.bodies import body_of
 from cosmos_outbox.servicebus.errors import SDK_ERRORS, verdict
 from cosmos_outbox.servicebus.in_time import in_time
 from cosmos_outbox.servicebus.received import delivery_of
-from cosmos_outbox.telemetry.handling import handling
+from cosmos_outbox.telemetry.messaging import handling
 from cosmos_outbox.telemetry.work import Pulse, Work
 
 IDLE_SECONDS = 0.5

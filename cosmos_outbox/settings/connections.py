@@ -14,10 +14,12 @@ https://learn.microsoft.com/azure/azure-functions/functions-reference#connection
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
+
+from azure.core.credentials_async import AsyncTokenCredential
 
 from cosmos_outbox.settings.errors import Misconfigured
 
@@ -144,3 +146,47 @@ def _with_identity(name: str, said: dict[str, _Setting], address: _Setting) -> C
     return Connection(
         address=address.value, managed_identity_only=bool(kind), client_id=client.value if client else None
     )
+
+
+Credential = AsyncTokenCredential
+
+
+def credential_for(connection: Connection) -> Credential | None:
+    """The credential of a connection, made without any I/O; None when the connection has a connection string."""
+    if connection.connection_string:
+        return None
+    from azure.identity.aio import (  # noqa: PLC0415 - slow to import, and not needed with connection strings
+        DefaultAzureCredential,
+        ManagedIdentityCredential,
+    )
+
+    if connection.managed_identity_only:
+        return ManagedIdentityCredential(client_id=connection.client_id)
+    return DefaultAzureCredential()
+
+
+class _Closes(Protocol):
+    async def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=_Closes)
+
+
+def connected(
+    resources: AsyncExitStack,
+    connection: Connection,
+    called: tuple[str, str],
+    make: Callable[[Connection, Credential | None], C],
+) -> C:
+    """A client that ``resources`` closes; ``called``: the connection's name, and the service's. Opens nothing.
+
+    Raises Misconfigured: the SDK cannot use the connection.
+    """
+    name, service = called
+    credential = credential_for(connection)
+    with usable(name, service):
+        client = make(connection, credential)
+    if credential:
+        resources.push_async_callback(credential.close)
+    resources.push_async_callback(client.close)
+    return client

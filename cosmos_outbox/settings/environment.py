@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from cosmos_outbox.outbox.claims import LONGEST_REQUEST_SECONDS
 from cosmos_outbox.settings.connections import Connection, resolve
 from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.settings.names import Named, Names
+from cosmos_outbox.settings.names import Named, Names, number
 from cosmos_outbox.settings.transports import Declared, Transport, load_transport
-from cosmos_outbox.settings.values import number
 
 TTL_MAX = 2_147_483_647
 """Cosmos DB's own limit for ``ttl``, in seconds."""
@@ -59,7 +58,27 @@ class TelemetrySettings:
 
 
 @dataclass(frozen=True)
-class Settings:
+class SubscriberSettings:
+    """What every service needs that subscribes; of one that publishes too see :class:`Settings`."""
+
+    transport: Transport
+    """What events are sent over, and received from."""
+    event_ttl_seconds: int
+    """How long event documents, and the tombstones of deleted aggregates, are kept: longer than any outage. A message
+    that cannot be applied is tried for as long."""
+    parked_max_age_seconds: int
+    """How long an event that cannot be sent is kept before it is discarded."""
+    telemetry: TelemetrySettings
+    named: Mapping[str, str]
+    """The values of the settings that name what the subscribers use."""
+
+    def name(self, named: Named) -> str:
+        """What a subscription or container is called. Raises KeyError: the service does not declare it."""
+        return self.named[named.setting]
+
+
+@dataclass(frozen=True)
+class Settings(SubscriberSettings):
     """The values that differ between one deployment and another."""
 
     cosmos: Connection
@@ -69,17 +88,11 @@ class Settings:
     cosmos_parked_container: str
     cosmos_set_aside_container: str
     cosmos_claim_container: str
-    transport: Transport
-    """What events are sent over, and received from."""
     event_schemas: str | None
     """The URI under which the schemas of the events are published, without a slash at the end; None: they are not."""
     feed: FeedSettings
     relay_senders: int
     """How many batches are under way at once; each takes a connection to Service Bus."""
-    event_ttl_seconds: int
-    """How long event documents, and the tombstones of deleted aggregates, are kept: longer than any outage."""
-    parked_max_age_seconds: int
-    """How long an event that cannot be sent is kept before it is discarded."""
     relay_send_seconds: int
     """How long the relay sends before it looks again for parked events; a discarding waits as long."""
     idempotency_ttl_seconds: int
@@ -88,13 +101,6 @@ class Settings:
     """From which age of the oldest waiting event on changes are refused; None: never."""
     platform_authenticates: bool
     """Whether App Service authentication is on, so that callers cannot write the headers of a principal."""
-    telemetry: TelemetrySettings
-    named: Mapping[str, str]
-    """The values of the settings that name what the service's subscribers use."""
-
-    def name(self, named: Named) -> str:
-        """What a subscriber's subscription or container is called. Raises KeyError: the service does not declare it."""
-        return self.named[named.setting]
 
 
 def load(
@@ -118,20 +124,16 @@ def load(
         cosmos_parked_container=called["parked"],
         cosmos_set_aside_container=called["set_aside"],
         cosmos_claim_container=called["claims"],
-        transport=load_transport(environment, transport or Declared(names.topic_named)),
+        **vars(load_subscriber(environment, transport or Declared(names.topic_named), also)),
         event_schemas=_uri(environment, "EVENT_SCHEMAS"),
         feed=load_feed(environment),
         relay_senders=number(environment, "RELAY_SENDERS", default=6, lowest=1, highest=100),
-        event_ttl_seconds=load_seconds(environment, "EVENT_TTL_SECONDS", default=EVENT_TTL_SECONDS),
-        parked_max_age_seconds=load_seconds(environment, "PARKED_MAX_AGE_SECONDS", default=1_728_000),
         relay_send_seconds=_send_seconds(environment),
         idempotency_ttl_seconds=load_seconds(
             environment, "IDEMPOTENCY_TTL_SECONDS", default=86_400, least=2 * int(LONGEST_REQUEST_SECONDS)
         ),
         shed_load_after_seconds=_shed_load_after(environment),
         platform_authenticates=environment.get("WEBSITE_AUTH_ENABLED", "").lower() == "true",
-        telemetry=load_telemetry(environment),
-        named={each.setting: each.resolve(environment) for each in also},
     )
 
 
@@ -213,3 +215,16 @@ def load_feed(environment: Mapping[str, str]) -> FeedSettings:
 def load_seconds(environment: Mapping[str, str], name: str, *, default: int, least: int = 1) -> int:
     """A time, as the store can keep it. Raises Misconfigured."""
     return number(environment, name, default=default, lowest=least, highest=TTL_MAX)
+
+
+def load_subscriber(
+    environment: Mapping[str, str], transport: Declared, also: Iterable[Named]
+) -> SubscriberSettings:
+    """The settings in ``environment``. Raises Misconfigured, naming the setting that is missing or wrong."""
+    return SubscriberSettings(
+        transport=load_transport(environment, transport),
+        event_ttl_seconds=load_seconds(environment, "EVENT_TTL_SECONDS", default=EVENT_TTL_SECONDS),
+        parked_max_age_seconds=load_seconds(environment, "PARKED_MAX_AGE_SECONDS", default=1_728_000),
+        telemetry=load_telemetry(environment),
+        named={each.setting: each.resolve(environment) for each in also},
+    )

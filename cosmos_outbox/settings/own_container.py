@@ -42,3 +42,15 @@ class OwnDocuments:
     """Where the aggregate's id stands."""
     deleted: str = "/deleted"
     """Is true in the document of an aggregate that was deleted, as long as that document is there."""
+
+
+@dataclass(frozen=True)
+class WireNames:
+    """The names that differ between one service and another."""
+
+    source: str
+    """CloudEvents ``source``, which together with the id identifies an event everywhere."""
+    untyped: str | None = None
+    """The aggregate type of event documents that were stored without one; None: there are no such documents."""
+    own: OwnContainer | None = None
+    """A team's own container, when the events are stored in one."""

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from azure.storage.queue.aio import QueueServiceClient
 
-from cosmos_outbox.settings.connections import Connection
-from cosmos_outbox.settings.credentials import Credential
+from cosmos_outbox.settings.connections import Connection, Credential
 
 if TYPE_CHECKING:
     from azure.core.pipeline.transport import AsyncHttpTransport

@@ -7,9 +7,8 @@ from azure.core.exceptions import ClientAuthenticationError, ResourceNotFoundErr
 
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.hindrance import Hindrance
-from cosmos_outbox.settings.connections import Connection
-from cosmos_outbox.settings.credentials import Credential
-from cosmos_outbox.settings.inspection import CannotCheck, Denied, UnusableConnection, first_line
+from cosmos_outbox.settings.connections import Connection, Credential
+from cosmos_outbox.settings.errors import CannotCheck, Denied, UnusableConnection, first_line
 from cosmos_outbox.storagequeue.client import queue_service
 from cosmos_outbox.storagequeue.errors import SDK_ERRORS, hindrance, reason
 

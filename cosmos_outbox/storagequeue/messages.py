@@ -21,8 +21,7 @@ from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.storagequeue.errors import SDK_ERRORS, error_code, reason
 from cosmos_outbox.storagequeue.message import arrived
 from cosmos_outbox.storagequeue.publisher import FOR_EVER
-from cosmos_outbox.telemetry.handling import handling
-from cosmos_outbox.telemetry.messaging import STORAGEQUEUE
+from cosmos_outbox.telemetry.messaging import STORAGEQUEUE, handling
 from cosmos_outbox.telemetry.work import Pulse, Work
 
 POISON = "-poison"

@@ -19,8 +19,7 @@ from opentelemetry import metrics, trace
 from cosmos_outbox.kernel.clock import machine
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 from cosmos_outbox.settings.environment import TelemetrySettings
-from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.settings.extras import needed
+from cosmos_outbox.settings.errors import Misconfigured, needed
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider

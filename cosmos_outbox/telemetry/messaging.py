@@ -12,7 +12,9 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import get_meter
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode, get_current_span
 
+from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.telemetry.correlation import correlated
 from cosmos_outbox.telemetry.tracing import CORRELATION_ID, parent, span
 
 MOST_LINKS = 100
@@ -136,3 +138,20 @@ def _contexts(traceparents: Iterable[str | None]) -> Iterator[SpanContext]:
     for traceparent in dict.fromkeys(traceparents):
         if (found := parent(traceparent)) is not None:
             yield get_current_span(found).get_span_context()
+
+
+@contextmanager
+def handling(
+    topic: str, delivery: Delivery, correlation_id: str | None, system: str = SERVICEBUS
+) -> Iterator[None]:
+    """Log lines and spans that are made meanwhile belong to the request, and the trace, that caused the message."""
+    traceparent, tracestate = (
+        given if isinstance(given := delivery.properties.get(name), str) else None
+        for name in ("traceparent", "tracestate")
+    )
+    within = parent(traceparent, tracestate)
+    with (
+        correlated(correlation_id),
+        processing(topic, delivery.subscription, delivery.message_id, correlation_id, within, system),
+    ):
+        yield

@@ -14,7 +14,7 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceB
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.preflight.containers import Needed, needed
+from cosmos_outbox.preflight.plan import Needed, needed
 from cosmos_outbox.servicebus.buckets import session_of
 from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.settings.connections import Connection

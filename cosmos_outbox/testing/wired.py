@@ -26,22 +26,20 @@ from cosmos_outbox.operations.shedding import LoadShedder
 from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.on_commit import OnCommit
 from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork
-from cosmos_outbox.settings.environment import Settings
+from cosmos_outbox.settings.environment import Settings, SubscriberSettings
 from cosmos_outbox.settings.names import Named
-from cosmos_outbox.settings.subscribing import SubscriberSettings
 from cosmos_outbox.sqlite.store import SqliteStore
 from cosmos_outbox.testing.clock import Clock
 from cosmos_outbox.testing.deliveries import store_in_memory, timed
 from cosmos_outbox.testing.documents import Documents, MemoryContainer, NotInMemory
 from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf
 from cosmos_outbox.wiring.effects import effect_rules
-from cosmos_outbox.wiring.kept import ReadModel
 from cosmos_outbox.wiring.outbox import Outbox
 from cosmos_outbox.wiring.reactions import ReactionOf, reaction_inbox, records_of
 from cosmos_outbox.wiring.read_model import tombstone_seconds
 from cosmos_outbox.wiring.service import Service, Wired
 from cosmos_outbox.wiring.subscribing import ForeignEffect, WiredSubscriber
-from cosmos_outbox.wiring.subscription import Subscriber, Subscription, subscriber_over
+from cosmos_outbox.wiring.subscription import ReadModel, Subscriber, Subscription, subscriber_over
 
 S = TypeVar("S", bound=BaseModel)
 

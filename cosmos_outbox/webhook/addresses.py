@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from aiohttp import ThreadedResolver
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from cosmos_outbox.settings.webhook import Webhook
+from cosmos_outbox.settings.transports import Webhook
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 

@@ -31,7 +31,7 @@ from cosmos_outbox.outbox.publisher import (
     Refused,
     Unknown,
 )
-from cosmos_outbox.settings.webhook import Webhook
+from cosmos_outbox.settings.transports import Webhook
 from cosmos_outbox.telemetry import messaging
 from cosmos_outbox.webhook import answers
 from cosmos_outbox.webhook.addresses import AddressRefused, check_literal

@@ -11,7 +11,7 @@ from aiohttp import ThreadedResolver
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.settings.webhook import Webhook
+from cosmos_outbox.settings.transports import Webhook
 from cosmos_outbox.webhook.addresses import AddressRefused, CheckedResolver, check_literal
 
 

@@ -9,7 +9,7 @@ import ssl
 import aiohttp
 from aiohttp.abc import AbstractResolver
 
-from cosmos_outbox.settings.webhook import Webhook
+from cosmos_outbox.settings.transports import Webhook
 from cosmos_outbox.webhook.addresses import CheckedResolver
 
 

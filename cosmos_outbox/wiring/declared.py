@@ -1,7 +1,8 @@
 """What a service subscribes to, as it is declared: data alone, until it is wired."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
@@ -9,13 +10,33 @@ from pydantic import BaseModel
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.inbox.decision import First, Projection
 from cosmos_outbox.inbox.effect import Effect
+from cosmos_outbox.inbox.event import utc
 from cosmos_outbox.inbox.form import EntryForm
-from cosmos_outbox.settings.environment import Settings
+from cosmos_outbox.outbox.event import DomainEvent
 from cosmos_outbox.settings.names import Named
-from cosmos_outbox.wiring.chosen import Chosen
-from cosmos_outbox.wiring.outbox import Outbox
 from cosmos_outbox.wiring.reactions import ReactionOf
-from cosmos_outbox.wiring.subscription import Subscription
+
+On = Collection[type[DomainEvent] | str] | None
+"""Events, by class or by name; None: all."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a subscriber chooses of its effect."""
+
+    run: Effect
+    kinds: frozenset[str] | None
+    repeatable: bool
+    begin: datetime | None
+
+    @classmethod
+    def of(cls, run: Effect, on: On, begin: datetime | None, *, repeatable: bool) -> "Chosen":
+        """As it is declared."""
+        named = (
+            None if on is None else frozenset(each if isinstance(each, str) else each.__name__ for each in on)
+        )
+        return cls(run, named, repeatable, begin and utc(begin))
+
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -39,12 +60,6 @@ class ReadModelOf(Generic[S]):
     first: First[S] | None = None
     """The entry's state of an aggregate's first event; None: the aggregate itself is read."""
 
-    def wire(self, settings: Settings, outbox: Outbox) -> Subscription:
-        """Its subscriber, with the walk that finds what no event told. Opens no connection."""
-        from cosmos_outbox.wiring.read_model import wire_read_model  # noqa: PLC0415 - not where nothing is received
-
-        return wire_read_model(settings, outbox, self)
-
 
 @dataclass(frozen=True)
 class EffectOf:
@@ -67,12 +82,6 @@ class EffectOf:
     def running(self, run: Effect) -> "EffectOf":
         """The same, with another function."""
         return replace(self, chosen=replace(self.chosen, run=run))
-
-    def wire(self, settings: Settings, outbox: Outbox) -> Subscription:
-        """Its subscriber. Opens no connection."""
-        from cosmos_outbox.wiring.effects import wire_effects  # noqa: PLC0415 - not where nothing is received
-
-        return wire_effects(settings, outbox, self)
 
 
 Subscriber = ReadModelOf[Any] | EffectOf | ReactionOf[Any]

@@ -16,7 +16,7 @@ from cosmos_outbox.cosmos.relay.history import CosmosEventHistory
 from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
-from cosmos_outbox.cosmos.store.client import ContainerProxy, CosmosClient
+from cosmos_outbox.cosmos.store.client import ContainerProxy, CosmosClient, cosmos_client
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths, Value
 from cosmos_outbox.cosmos.upkeep.event_list import EventList
@@ -32,20 +32,32 @@ from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.claims import Claims
 from cosmos_outbox.outbox.on_commit import OnCommit
 from cosmos_outbox.outbox.parking import Parking
+from cosmos_outbox.outbox.publisher import Publisher
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.republish import EventHistory
 from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork, UnitOfWorkFactory
-from cosmos_outbox.settings.connections import usable
-from cosmos_outbox.settings.credentials import credential_for
-from cosmos_outbox.settings.environment import FeedSettings, Settings, shown
-from cosmos_outbox.settings.wire_names import WireNames
+from cosmos_outbox.settings.connections import Connection, Credential, connected
+from cosmos_outbox.settings.environment import FeedSettings, Settings, SubscriberSettings, shown
+from cosmos_outbox.settings.own_container import WireNames
 from cosmos_outbox.telemetry.export import export
-from cosmos_outbox.wiring.clients import SDKS, Clients
-from cosmos_outbox.wiring.late_publisher import LatePublisher
-from cosmos_outbox.wiring.transports import check, kind_of
+from cosmos_outbox.wiring import transports
+from cosmos_outbox.wiring.transports import LatePublisher, Queues, check, kind_of
 
 HEALTH_SECONDS = 2.0
 """How old the answer of the health function may be: the function is open, and each look at the store costs."""
+
+
+@dataclass(frozen=True)
+class Clients:
+    """How a service reaches the store and the broker. Each is called when it is first needed, and opens nothing."""
+
+    cosmos: Callable[[Connection, Credential | None], CosmosClient] = cosmos_client
+    publisher: Callable[[Settings, str, AsyncExitStack], Publisher] = transports.publisher
+    queues: Callable[[SubscriberSettings, AsyncExitStack, str], Queues] = transports.queues
+
+
+SDKS = Clients()
+"""Those of a deployed service."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +127,7 @@ def wire_outbox(
     resources = AsyncExitStack()
     if exporting := export(settings.telemetry, names.source.strip("/")):
         resources.push_async_callback(exporting.flush)  # the first pushed is the last closed
-    client = _cosmos(settings, resources, clients)
+    client = connected(resources, settings.cosmos, ("COSMOS", "Cosmos DB"), clients.cosmos)
     database = client.get_database_client(settings.cosmos_database)
 
     @functools.cache
@@ -187,13 +199,3 @@ def wire_outbox(
         resources=resources,
         clients=clients,
     )
-
-
-def _cosmos(settings: Settings, resources: AsyncExitStack, clients: Clients) -> CosmosClient:
-    credential = credential_for(settings.cosmos)
-    with usable("COSMOS", "Cosmos DB"):
-        client = clients.cosmos(settings.cosmos, credential)
-    if credential:
-        resources.push_async_callback(credential.close)
-    resources.push_async_callback(client.close)
-    return client

@@ -14,10 +14,10 @@ from cosmos_outbox.inbox.reading import MessageReader
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.on_commit import OnCommit
-from cosmos_outbox.settings.environment import Settings
+from cosmos_outbox.settings.environment import Settings, SubscriberSettings
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.wiring.outbox import Outbox
-from cosmos_outbox.wiring.subscription import Lasting, Subscription, records_seconds, wire_subscriber
+from cosmos_outbox.wiring.subscription import Subscription, records_seconds, wire_subscriber
 
 A = TypeVar("A", bound=Aggregate[Any])
 
@@ -58,7 +58,7 @@ def settings_of(of: ReactionOf[Any], settings: Settings) -> Settings:
     return replace(settings, transport=settings.transport.beside(settings.name(of.topic)))
 
 
-def records_of(subscribers: Iterable[object], settings: Lasting) -> int:
+def records_of(subscribers: Iterable[object], settings: SubscriberSettings) -> int:
     """How long the records live of a service with these subscribers; 0: it has no reaction. Raises Misconfigured."""
     return records_seconds(settings) if any(isinstance(each, ReactionOf) for each in subscribers) else 0
 

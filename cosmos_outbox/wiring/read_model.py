@@ -3,50 +3,32 @@
 Whatever the aggregate: a service declares what its entries are, and how an event changes one.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from datetime import timedelta
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel
 
-from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
 from cosmos_outbox.cosmos.inbox.listing import CosmosItems
 from cosmos_outbox.cosmos.inbox.own_source import OwnSource
 from cosmos_outbox.cosmos.inbox.source import CosmosSource
 from cosmos_outbox.cosmos.store.token_key import token_key
-from cosmos_outbox.inbox.decision import First, Projection
-from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.healing import Healing
 from cosmos_outbox.inbox.reading import MessageReader
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.lists.listing import EntryListing
-from cosmos_outbox.settings.environment import TTL_MAX, Settings
-from cosmos_outbox.wiring.kept import ReadModel
+from cosmos_outbox.settings.environment import TTL_MAX, Settings, SubscriberSettings
+from cosmos_outbox.wiring.declared import ReadModelOf
 from cosmos_outbox.wiring.outbox import Outbox
-from cosmos_outbox.wiring.subscription import Lasting, Subscribes, Subscription, wire_subscriber
+from cosmos_outbox.wiring.subscription import ReadModel, Subscription, wire_subscriber
 
 S = TypeVar("S", bound=BaseModel)
 
 
-class DeclaredReadModel(Subscribes, Protocol[S]):
-    """What a service declares of a read model: see :class:`cosmos_outbox.wiring.declared.ReadModelOf`."""
-
-    @property
-    def form(self) -> EntryForm[S]: ...
-    @property
-    def state_of(self) -> Callable[[Mapping[str, Any]], S]: ...
-    @property
-    def project(self) -> Projection[S]: ...
-    @property
-    def documents(self) -> SourceDocuments | None: ...
-    @property
-    def first(self) -> First[S] | None: ...
-
-
-def wire_read_model(settings: Settings, outbox: Outbox, of: DeclaredReadModel[S]) -> Subscription:
+def wire_read_model(settings: Settings, outbox: Outbox, of: ReadModelOf[S]) -> Subscription:
     """Build a read model over the service's own container, and its subscriber. Opens no connection."""
     container = settings.name(of.container)
     entries, source = outbox.container(container), _source(settings, outbox, of)
@@ -75,14 +57,14 @@ def wire_read_model(settings: Settings, outbox: Outbox, of: DeclaredReadModel[S]
     return Subscription(subscriber, read_model=model)
 
 
-def _source(settings: Settings, outbox: Outbox, of: DeclaredReadModel[S]) -> CosmosSource[S] | OwnSource[S]:
+def _source(settings: Settings, outbox: Outbox, of: ReadModelOf[S]) -> CosmosSource[S] | OwnSource[S]:
     container = outbox.container(settings.cosmos_container)
     if of.documents is None:
         return CosmosSource(container, of.aggregate_type, of.state_of)
     return OwnSource(container, outbox.feed, of.documents, of.state_of)
 
 
-def tombstone_seconds(settings: Lasting) -> int:
+def tombstone_seconds(settings: SubscriberSettings) -> int:
     """How long a deleted entry is kept: longer than any call, and than an event waits stored, parked and set aside.
 
     An event that comes later still does no harm: where there is no entry, the aggregate itself is looked for.

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
@@ -28,19 +28,13 @@ from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.event import DomainEvent
 from cosmos_outbox.settings.environment import Settings, load
 from cosmos_outbox.settings.names import Named, Names, named_after
-from cosmos_outbox.settings.own_container import OwnContainer, OwnDocuments
+from cosmos_outbox.settings.own_container import OwnContainer, OwnDocuments, WireNames
 from cosmos_outbox.settings.transports import Declared, Name
-from cosmos_outbox.settings.wire_names import WireNames
-from cosmos_outbox.wiring.chosen import Chosen, On
-from cosmos_outbox.wiring.clients import SDKS, Clients
-from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf, Subscriber, named
-from cosmos_outbox.wiring.outbox import Outbox, wire_outbox
+from cosmos_outbox.wiring.declared import Chosen, EffectOf, On, ReadModelOf, Subscriber, named
+from cosmos_outbox.wiring.outbox import SDKS, Clients, Outbox, wire_outbox
 from cosmos_outbox.wiring.per_process import OnePerProcess
 from cosmos_outbox.wiring.reactions import ReactionOf, records_of
-from cosmos_outbox.wiring.subscription import Subscription
-
-if TYPE_CHECKING:
-    from cosmos_outbox.wiring.kept import ReadModel
+from cosmos_outbox.wiring.subscription import ReadModel, Subscription
 
 S = TypeVar("S", bound=BaseModel)
 A = TypeVar("A", bound=Aggregate[Any])
@@ -68,9 +62,9 @@ class Wired:
     @cached_property
     def subscriptions(self) -> Mapping[str, Subscription]:
         """What the service subscribes to, by the names of its read models and effects."""
-        return {each.name: each.wire(self.settings, self.outbox) for each in self.service.subscribers}
+        return {each.name: _wire(each, self.settings, self.outbox) for each in self.service.subscribers}
 
-    def read_model(self, of: ReadModelOf[S]) -> "ReadModel[S]":
+    def read_model(self, of: ReadModelOf[S]) -> ReadModel[S]:
         """What keeps a read model, and lists its entries. Raises KeyError: the service does not declare it."""
         made = self.subscriptions[of.name].read_model
         assert made is not None, "a read model's subscription keeps it"
@@ -276,3 +270,17 @@ class Service:
                 f"{self.name} has two subscribers named {subscriber.name}: give each a name of its own"
             )
         self.subscribers.append(subscriber)
+
+
+def _wire(of: Subscriber, settings: Settings, outbox: Outbox) -> Subscription:
+    """What receives for it. Opens no connection. Raises Misconfigured: its records would live too long."""
+    from cosmos_outbox.wiring.effects import wire_effects  # noqa: PLC0415 - not where nothing is received
+    from cosmos_outbox.wiring.read_model import wire_read_model  # noqa: PLC0415
+
+    match of:
+        case ReadModelOf():
+            return wire_read_model(settings, outbox, of)
+        case EffectOf():
+            return wire_effects(settings, outbox, of)
+        case ReactionOf():
+            return of.wire(settings, outbox)

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
@@ -23,19 +23,16 @@ from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.upcasting import Upcasting, Upcasts
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.recent import Recent
+from cosmos_outbox.settings.environment import SubscriberSettings, load_subscriber
 from cosmos_outbox.settings.names import Named, Names, named_after
-from cosmos_outbox.settings.subscribing import SubscriberSettings, load_subscriber
 from cosmos_outbox.settings.transports import Declared, Name
 from cosmos_outbox.sources.http import HttpApi
 from cosmos_outbox.sources.nowhere import NoSource, Nowhere
 from cosmos_outbox.telemetry.export import export
-from cosmos_outbox.wiring.chosen import Chosen
+from cosmos_outbox.wiring.declared import Chosen
 from cosmos_outbox.wiring.outbox import HEALTH_SECONDS
 from cosmos_outbox.wiring.per_process import OnePerProcess
-from cosmos_outbox.wiring.subscription import Subscription, subscriber_over
-
-if TYPE_CHECKING:
-    from cosmos_outbox.wiring.kept import ReadModel
+from cosmos_outbox.wiring.subscription import ReadModel, Subscription, subscriber_over
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -85,7 +82,6 @@ class ForeignReadModel(Generic[S]):
     def wire(self, wired: "WiredSubscriber") -> Subscription:
         """Its subscriber, with the walk where there is a source. Raises Misconfigured."""
         from cosmos_outbox.inbox.healing import Healing  # noqa: PLC0415
-        from cosmos_outbox.wiring.kept import ReadModel  # noqa: PLC0415
         from cosmos_outbox.wiring.read_model import tombstone_seconds  # noqa: PLC0415
 
         store, settings = wired.store, wired.settings
@@ -171,7 +167,7 @@ class WiredSubscriber:
         """What the service subscribes to, by the names of its read models and effects. Raises Misconfigured."""
         return {each.name: each.wire(self) for each in self.service.subscribers}
 
-    def read_model(self, of: ForeignReadModel[S]) -> "ReadModel[S]":
+    def read_model(self, of: ForeignReadModel[S]) -> ReadModel[S]:
         """What keeps a read model, and lists its entries. Raises KeyError: the service does not declare it."""
         made = self.subscriptions[of.name].read_model
         assert made is not None, "a read model's subscription keeps it"

@@ -9,42 +9,50 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pydantic import BaseModel
 
 from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
 from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.form import Listing
 from cosmos_outbox.inbox.healing import Healing
 from cosmos_outbox.inbox.receiver import MARGIN, Handle, Read, Receiver
 from cosmos_outbox.inbox.retrier import OnRequest, Retrier
 from cosmos_outbox.inbox.set_aside import SetAside
-from cosmos_outbox.settings.environment import TTL_MAX, Settings
+from cosmos_outbox.inbox.shows import shows
+from cosmos_outbox.inbox.state import StateInbox
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.settings.environment import TTL_MAX, Settings, SubscriberSettings
 from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.settings.names import Named
 from cosmos_outbox.telemetry import gauges
 from cosmos_outbox.telemetry.correlation import correlated, current
-from cosmos_outbox.wiring.clients import SDKS, Clients
-from cosmos_outbox.wiring.outbox import Outbox
-from cosmos_outbox.wiring.receiving import Queues, Received
+from cosmos_outbox.wiring.outbox import SDKS, Clients, Outbox
+from cosmos_outbox.wiring.transports import Queues
 
 if TYPE_CHECKING:
     from cosmos_outbox.inbox.deliveries import Collected
-    from cosmos_outbox.wiring.kept import ReadModel
+
+
+S = TypeVar("S", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class ReadModel(Generic[S]):
+    """A read model of one service."""
+
+    inbox: StateInbox[S]
+    healing: Healing[S] | None
+    """None: it has no source that its entries could be compared with."""
+    listing: Listing[S]
+
+    async def shows(self, key: AggregateKey, sequence: int) -> bool:
+        """Whether it holds the aggregate's events up to this one, after a wait of two seconds at most."""
+        return await shows(self.inbox.entries, key, sequence)
+
 
 RETRY_SECONDS, COLLECT_SECONDS = 40.0, 15.0
 """What a run of the timer may take: it runs every minute."""
-
-
-class Subscribes(Protocol):
-    """What a service declares of each of its subscribers."""
-
-    @property
-    def aggregate_type(self) -> str: ...
-    @property
-    def untyped(self) -> bool: ...
-    @property
-    def subscription(self) -> Named: ...
-    @property
-    def container(self) -> Named: ...
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,7 @@ class Subscription:
     """A subscriber, and what timers and operators do for it beside :meth:`Subscriber.watch`."""
 
     subscriber: Subscriber
-    read_model: "ReadModel[Any] | None" = None
+    read_model: ReadModel[Any] | None = None
     """None: it keeps no state."""
 
     @property
@@ -99,16 +107,7 @@ class Subscription:
         return self.read_model.healing if self.read_model else None
 
 
-class Lasting(Protocol):
-    """How long an event may wait at the publisher."""
-
-    @property
-    def event_ttl_seconds(self) -> int: ...
-    @property
-    def parked_max_age_seconds(self) -> int: ...
-
-
-def records_seconds(settings: Lasting) -> int:
+def records_seconds(settings: SubscriberSettings) -> int:
     """How long the record of a message lives: an event may wait stored, parked, set aside, and for its dead letter.
 
     Raises Misconfigured: longer than a store keeps anything.
@@ -157,7 +156,7 @@ def wire_subscriber(  # noqa: PLR0913, PLR0917 - what a subscriber is made of
 
 def subscriber_over(  # noqa: PLR0913, PLR0917 - what a subscriber is made of
     records: SetAside,
-    settings: Received,
+    settings: SubscriberSettings,
     resources: AsyncExitStack,
     subscription: str,
     read: Read,

@@ -1,24 +1,185 @@
 """Each transport has one row here: how its publisher is made, its messages are received, and its state is looked at.
 
 The row is found by the name of the settings' transport; nothing else chooses by it but the trigger
-(``cosmos_outbox/functions/receiving.py``) and the checks before a start (``cosmos_outbox/preflight``).
+(``cosmos_outbox/functions/receiving.py``) and the checks before a start (``cosmos_outbox/preflight``). An SDK is slow
+to import, so it is imported where something is first needed of it.
 """
 
+import asyncio
+import gc
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
+from cosmos_outbox.inbox.deliveries import Collected, Keep, Receive
+from cosmos_outbox.operations.dependencies import LOOK_SECONDS
 from cosmos_outbox.outbox.cloud_events import CloudEvents
-from cosmos_outbox.outbox.publisher import Publisher
-from cosmos_outbox.settings.environment import Settings
-from cosmos_outbox.settings.extras import needed
-from cosmos_outbox.settings.transports import Name, Transport
-from cosmos_outbox.wiring import servicebus, storagequeue, webhook
-from cosmos_outbox.wiring.receiving import Queues, Received
+from cosmos_outbox.outbox.publisher import AggregateEvents, Guarantees, Outcome, Publisher
+from cosmos_outbox.settings.connections import Connection, Credential, connected, credential_for
+from cosmos_outbox.settings.environment import Settings, SubscriberSettings
+from cosmos_outbox.settings.errors import Misconfigured, needed
+from cosmos_outbox.settings.transports import Name, ServiceBus, StorageQueue, Transport, Webhook
+from cosmos_outbox.telemetry.work import Work
+
+if TYPE_CHECKING:
+    from aiohttp import ClientSession
+
+    from cosmos_outbox.storagequeue.client import Http, QueueServiceClient
 
 _log = logging.getLogger(__name__)
+
+
+class DeadLettered(Protocol):
+    """The messages of a subscription that the broker has given up."""
+
+    async def collect(self, keep: Keep, *, seconds: float) -> Collected:
+        """Move what is there into records; receives nothing more after so many seconds. Raises StoreAway."""
+
+
+class Arriving(Protocol):
+    """The messages of a subscription."""
+
+    async def serve(self, receive: Receive, stop: asyncio.Event, work: Work, *, slots: int) -> None:
+        """Handle messages until ``stop`` is set; then return as soon as the messages in hand are handled."""
+
+
+@dataclass(frozen=True)
+class Queues:
+    """What the broker holds for one subscription."""
+
+    dead_letters: DeadLettered
+    sessions: Arriving
+    """For a subscriber outside Functions, which has no trigger."""
+
+
+def servicebus_publisher(
+    of: ServiceBus, settings: Settings, service: CloudEvents, resources: AsyncExitStack
+) -> Publisher:
+    """See :class:`TransportKind`."""
+    from cosmos_outbox.servicebus.client import servicebus_client  # noqa: PLC0415
+    from cosmos_outbox.servicebus.publisher import ServiceBusPublisher  # noqa: PLC0415
+
+    client = connected(resources, of.connection, ("SERVICEBUS", "Service Bus"), servicebus_client)
+    made = ServiceBusPublisher(
+        client, of.topic, service=service, partitioned=of.partitioned, senders=settings.relay_senders,
+        sessions=of.sessions,
+    )  # fmt: skip
+    resources.push_async_callback(made.close)
+    _log.info("at most %d connection(s) to Service Bus: RELAY_SENDERS", settings.relay_senders)
+    return made
+
+
+def servicebus_queues(of: ServiceBus, resources: AsyncExitStack, subscription: str) -> Queues:
+    """See :class:`TransportKind`."""
+    from cosmos_outbox.servicebus.client import servicebus_client  # noqa: PLC0415
+    from cosmos_outbox.servicebus.dead_letters import DeadLetters  # noqa: PLC0415
+    from cosmos_outbox.servicebus.sessions import Sessions  # noqa: PLC0415
+
+    called = "SERVICEBUS", "Service Bus"
+    client = connected(resources, of.connection, called, servicebus_client)
+    waiting = connected(
+        resources, of.connection, called, partial(servicebus_client, retries=0)
+    )  # see Sessions
+    return Queues(
+        DeadLetters(client, of.topic, subscription, is_queue=of.is_queue),
+        Sessions(waiting, of.topic, subscription, is_queue=of.is_queue),
+    )
+
+
+async def _check_servicebus(of: ServiceBus) -> float | None:
+    from cosmos_outbox.servicebus.inspection import try_sending  # noqa: PLC0415
+
+    async with _signed_in(of.connection) as credential:
+        return await try_sending(
+            of.connection, credential, of.topic, seconds=LOOK_SECONDS, is_queue=of.is_queue
+        )
+
+
+def storagequeue_publisher(
+    of: StorageQueue,
+    settings: Settings,
+    service: CloudEvents,
+    resources: AsyncExitStack,
+    http: "Http | None" = None,
+) -> Publisher:
+    """See :class:`TransportKind`."""
+    from cosmos_outbox.storagequeue.publisher import StorageQueuePublisher  # noqa: PLC0415
+
+    return StorageQueuePublisher(
+        _storage(of, resources, http), of.queues, service=service, encoded=of.encoded,
+        senders=settings.relay_senders,
+    )  # fmt: skip
+
+
+def storagequeue_queues(
+    of: StorageQueue, resources: AsyncExitStack, subscription: str, http: "Http | None" = None
+) -> Queues:
+    """See :class:`TransportKind`: the subscription is the name of a queue."""
+    from cosmos_outbox.storagequeue.messages import POISON, Messages, PoisonQueue  # noqa: PLC0415
+
+    storage = _storage(of, resources, http)
+    queue, poison = (storage.get_queue_client(f"{subscription}{end}") for end in ("", POISON))
+    return Queues(PoisonQueue(poison, subscription), Messages(queue, poison))
+
+
+async def _check_storagequeue(of: StorageQueue) -> float | None:
+    from cosmos_outbox.storagequeue.inspection import look  # noqa: PLC0415
+
+    async with _signed_in(of.connection) as credential:
+        return await look(of.connection, credential, of.queues, seconds=LOOK_SECONDS)
+
+
+def _storage(of: StorageQueue, resources: AsyncExitStack, http: "Http | None") -> "QueueServiceClient":
+    from cosmos_outbox.storagequeue.client import queue_service  # noqa: PLC0415
+
+    called = "STORAGEQUEUE", "a storage account"
+    return connected(resources, of.connection, called, partial(queue_service, http=http))
+
+
+def webhook_publisher(
+    of: Webhook,
+    _: Settings,
+    service: CloudEvents,
+    resources: AsyncExitStack,
+    session: "ClientSession | None" = None,
+) -> Publisher:
+    """See :class:`TransportKind`."""
+    from cosmos_outbox.webhook.publisher import WebhookPublisher  # noqa: PLC0415
+
+    made = WebhookPublisher(of, service=service, session=session)
+    resources.push_async_callback(made.close)
+    return made
+
+
+def _webhook_queues(_: Webhook, __: AsyncExitStack, subscription: str) -> NoReturn:
+    raise not_received(subscription)
+
+
+def not_received(subscription: str) -> Misconfigured:
+    """What a subscriber of the service itself is told: over a webhook nothing waits for it."""
+    return Misconfigured(
+        f"{subscription} cannot receive: the service's transport is webhook, which posts events. Receive "
+        "them by HTTP, as examples/receiver does, or set TRANSPORT=servicebus"
+    )
+
+
+async def _check_webhook(of: Webhook) -> float | None:
+    from cosmos_outbox.webhook.reaching import reach  # noqa: PLC0415
+
+    return await reach(of, seconds=LOOK_SECONDS)
+
+
+@asynccontextmanager
+async def _signed_in(connection: Connection) -> AsyncIterator[Credential | None]:
+    credential = credential_for(connection)
+    try:
+        yield credential
+    finally:
+        if credential:
+            await credential.close()
 
 
 @dataclass(frozen=True)
@@ -39,12 +200,12 @@ class TransportKind:
 
 KINDS: Mapping[Name, TransportKind] = {
     "storagequeue": TransportKind(
-        "Storage queues", "storagequeue", storagequeue.publisher, storagequeue.queues, storagequeue.check
+        "Storage queues", "storagequeue", storagequeue_publisher, storagequeue_queues, _check_storagequeue
     ),
     "servicebus": TransportKind(
-        "Service Bus", "servicebus", servicebus.publisher, servicebus.queues, servicebus.check
+        "Service Bus", "servicebus", servicebus_publisher, servicebus_queues, _check_servicebus
     ),
-    "webhook": TransportKind("The receiver", "webhook", webhook.publisher, webhook.queues, webhook.check),
+    "webhook": TransportKind("The receiver", "webhook", webhook_publisher, _webhook_queues, _check_webhook),
 }
 
 
@@ -62,15 +223,14 @@ def publisher(settings: Settings, source: str, resources: AsyncExitStack) -> Pub
     """What sends the events of the service ``source``. Raises Misconfigured: a package is missing."""
     kind = kind_of(settings.transport)
     needed(kind.extra)
-    made = kind.publisher(
-        settings.transport, settings, CloudEvents(source, settings.event_schemas), resources
-    )
+    service = CloudEvents(source, settings.event_schemas)
+    made = kind.publisher(settings.transport, settings, service, resources)
     for missing in made.guarantees.left_to_subscribers():
         _log.warning("%s", missing)
     return made
 
 
-def queues(settings: Received, resources: AsyncExitStack, subscription: str) -> Queues:
+def queues(settings: SubscriberSettings, resources: AsyncExitStack, subscription: str) -> Queues:
     """What receives the messages of a subscription. Raises Misconfigured: a package is missing."""
     kind = kind_of(settings.transport)
     needed(kind.extra)
@@ -80,3 +240,30 @@ def queues(settings: Received, resources: AsyncExitStack, subscription: str) -> 
 async def check(transport: Transport) -> float | None:
     """Returns if the broker can be used. Raises an OutboxError or an InfraError."""
     return await kind_of(transport).check(transport)
+
+
+class LatePublisher:
+    """A publisher that is made when it is first needed: a process that answers HTTP alone starts without the SDK.
+
+    See :class:`cosmos_outbox.outbox.publisher.Publisher`.
+    """
+
+    def __init__(self, make: Callable[[], Publisher]) -> None:
+        self._make = make
+
+    @property
+    def guarantees(self) -> Guarantees:
+        """Those of the publisher."""
+        return self._publisher.guarantees
+
+    async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
+        """As the publisher does."""
+        return await self._publisher.publish(page, until)
+
+    @cached_property
+    def _publisher(self) -> Publisher:
+        made = self._make()
+        # What is loaded stays. A full collection of it takes 50 ms, and a busy relay has one each second.
+        if gc.isenabled():
+            gc.freeze()
+        return made

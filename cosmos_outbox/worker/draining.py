@@ -18,7 +18,7 @@ from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.settings import relay_feed
 from cosmos_outbox.settings.errors import InfraError, Misconfigured
 from cosmos_outbox.wiring.per_process import HasOutbox
-from cosmos_outbox.worker import probes, vitals
+from cosmos_outbox.worker import probes
 from cosmos_outbox.worker.probes import Address
 from cosmos_outbox.worker.relay import RelayHealth, health_of, work
 
@@ -119,7 +119,7 @@ class _Run:
                 if (positions := await self._positions()) == seen:
                     return "nothing gets on"
                 seen, got_on = positions, now
-            if await vitals.wait(self.stop, LOOK_SECONDS):
+            if await probes.wait(self.stop, LOOK_SECONDS):
                 return "the relay was told to stop"
         await working
         return "the relay ended"

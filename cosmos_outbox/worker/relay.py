@@ -26,9 +26,8 @@ from cosmos_outbox.settings import relay_feed
 from cosmos_outbox.settings.errors import InfraError, Misconfigured
 from cosmos_outbox.wiring.outbox import Outbox
 from cosmos_outbox.wiring.per_process import HasOutbox
-from cosmos_outbox.worker import probes, vitals
-from cosmos_outbox.worker.probes import Address
-from cosmos_outbox.worker.vitals import DRAIN_SECONDS
+from cosmos_outbox.worker import probes
+from cosmos_outbox.worker.probes import DRAIN_SECONDS, Address
 
 UPKEEP_PAUSE_SECONDS = 60.0
 """How often parked events are looked at that no operator needs to look at, and how far the relay is."""
@@ -162,7 +161,7 @@ async def work(health: RelayHealth) -> None:
         upkeep.append(asyncio.create_task(looking))
     try:
         with outbox.on_commit.listening(processor.wake):
-            await vitals.tell_health(health, stop)
+            await probes.tell_health(health, stop)
     finally:
         for task in upkeep:
             task.cancel()  # a replay that is cut off leaves its claim, which runs out
@@ -204,7 +203,7 @@ async def _start(health: RelayHealth) -> bool:
         except (OutboxError, *SDK_ERRORS) as error:
             health.forwarding.failed(None, error)
             health.tried.set()
-            await vitals.wait(health.stop, pause)
+            await probes.wait(health.stop, pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         except changefeed.ChangeFeedError as error:
             raise Misconfigured(str(error)) from error
@@ -227,7 +226,7 @@ async def _every(
     first: float | None = None,
 ) -> None:
     pause = seconds if first is None else first
-    while not await vitals.wait(stop, pause):
+    while not await probes.wait(stop, pause):
         pause = seconds
         try:
             with own_failures():

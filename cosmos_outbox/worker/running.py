@@ -24,12 +24,11 @@ from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.telemetry.correlation import tag_log_lines
 from cosmos_outbox.wiring.service import Wired
 from cosmos_outbox.wiring.transports import needed_over
+from cosmos_outbox.worker import probes
 from cosmos_outbox.worker import relay as relay_worker
 from cosmos_outbox.worker import subscriber as subscriber_worker
-from cosmos_outbox.worker import vitals
-from cosmos_outbox.worker.probes import STUCK_SECONDS
+from cosmos_outbox.worker.probes import DRAIN_SECONDS, STUCK_SECONDS
 from cosmos_outbox.worker.subscriber import Subscribed
-from cosmos_outbox.worker.vitals import DRAIN_SECONDS
 
 W = TypeVar("W", bound=Subscribed)
 W_co = TypeVar("W_co", bound=Subscribed, covariant=True)
@@ -47,12 +46,12 @@ class _Part:
     """A worker in this process. Each time that it begins it has a new health."""
 
     name: str
-    begin: "Callable[[_Part], tuple[vitals.Health, Awaitable[None]]]"
+    begin: "Callable[[_Part], tuple[probes.Health, Awaitable[None]]]"
     """How it is, and what it does until it is told to stop."""
     stop: asyncio.Event
     tried: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when it has tried to start: then it works, or waits for what is away."""
-    health: vitals.Health | None = None
+    health: probes.Health | None = None
     failure: str | None = None
     """Why it has ended; None: it works."""
 
@@ -72,7 +71,7 @@ class _Part:
                 if monotonic() - at > _LONGEST_PAUSE_SECONDS:
                     pause = _FIRST_PAUSE_SECONDS
                 _log.exception("the %s has ended, and begins again in %.0f s", self.name, pause)
-                await vitals.wait(self.stop, pause)
+                await probes.wait(self.stop, pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     async def trouble(self) -> str | None:
@@ -178,7 +177,7 @@ def _parts(
         needed_over(wired.settings.transport.name)
         outbox = wired.outbox
 
-        def relaying(part: _Part) -> tuple[vitals.Health, Awaitable[None]]:
+        def relaying(part: _Part) -> tuple[probes.Health, Awaitable[None]]:
             health = relay_worker.health_of(outbox, stop, part.tried)
             return health, relay_worker.work(health)
 
@@ -187,7 +186,7 @@ def _parts(
         for subscription in wired.subscriptions.values():
             subscription.subscriber.queues()  # a connection that cannot be right ends the program at once
 
-        def subscribing(part: _Part) -> tuple[vitals.Health, Awaitable[None]]:
+        def subscribing(part: _Part) -> tuple[probes.Health, Awaitable[None]]:
             part.tried.set()
             health = subscriber_worker.health_of(wired, stop)
             return health, subscriber_worker.serve(wired, stop, health, slots=slots)

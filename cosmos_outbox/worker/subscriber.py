@@ -22,9 +22,8 @@ from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 from cosmos_outbox.settings.errors import InfraError
 from cosmos_outbox.wiring.subscription import Subscription
-from cosmos_outbox.worker import probes, vitals
-from cosmos_outbox.worker.probes import Address
-from cosmos_outbox.worker.vitals import DRAIN_SECONDS
+from cosmos_outbox.worker import probes
+from cosmos_outbox.worker.probes import DRAIN_SECONDS, Address
 
 if TYPE_CHECKING:
     from cosmos_outbox.telemetry.work import Work
@@ -132,7 +131,7 @@ async def serve(
     service: Subscribed, stop: asyncio.Event, health: SubscriberHealth, *, slots: int = SLOTS
 ) -> None:
     """Serve the sessions, with the other work beside it. Raises what ended the serving."""
-    tending, others = set[asyncio.Task[None]](), [asyncio.create_task(vitals.tell_health(health, stop))]
+    tending, others = set[asyncio.Task[None]](), [asyncio.create_task(probes.tell_health(health, stop))]
     for each in service.subscriptions.values():
         watch = _every(WATCH_SECONDS, stop, "what was set aside waits", each.subscriber.watch)
         tending.add(asyncio.create_task(watch))
@@ -172,7 +171,7 @@ async def _every(
     seconds: float, stop: asyncio.Event, waits: str, work: Callable[[], Awaitable[object]]
 ) -> None:
     """Work again and again until ``stop`` is set; ``waits`` is what a failure holds up."""
-    while not await vitals.wait(stop, seconds):
+    while not await probes.wait(stop, seconds):
         try:
             with own_failures():
                 await work()

@@ -29,7 +29,7 @@ from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork
 from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from cosmos_outbox.settings.connections import Connection
-from cosmos_outbox.settings.webhook import Webhook
+from cosmos_outbox.settings.transports import Webhook
 from cosmos_outbox.storagequeue.client import queue_service
 from cosmos_outbox.storagequeue.message import arrived
 from cosmos_outbox.storagequeue.publisher import StorageQueuePublisher

@@ -15,7 +15,7 @@ from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY
 from cosmos_outbox.cosmos.upkeep.inspection import CosmosInspection
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.settings.connections import Connection
-from cosmos_outbox.settings.inspection import CannotCheck, Denied
+from cosmos_outbox.settings.errors import CannotCheck, Denied
 from devstack.testing import Service
 from tests.support.azure import CONTACTS, contacts_database, cosmos_connection
 

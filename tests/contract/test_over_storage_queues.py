@@ -9,7 +9,7 @@ import pytest
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
-from cosmos_outbox.preflight import over_storagequeue
+from cosmos_outbox.preflight import storagequeue
 from cosmos_outbox.preflight.plan import plan_for
 from cosmos_outbox.preflight.report import Status
 from cosmos_outbox.settings.connections import Connection
@@ -107,7 +107,7 @@ async def test_preflight_names_the_queues_that_are_missing(settings: dict[str, s
     )
     transport = plan.settings.transport
     assert isinstance(transport, StorageQueue)
-    findings = await over_storagequeue.check(plan, transport, None)
+    findings = await storagequeue.check(plan, transport, None)
     board, mails, gifts = transport.queues
     assert {each.subject: each.status for each in findings} == {
         f"queue {board}": Status.OK,

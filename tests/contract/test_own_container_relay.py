@@ -32,8 +32,8 @@ from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.parking_lot import ParkedEvent
 from cosmos_outbox.outbox.republish import Republishing, RepublishingProgress, Span
-from cosmos_outbox.preflight.containers import needed
-from cosmos_outbox.preflight.cosmos_rules import judge
+from cosmos_outbox.preflight.cosmos import judge
+from cosmos_outbox.preflight.plan import needed
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.worker import relay as relay_worker
 from devstack.testing import Service as Server

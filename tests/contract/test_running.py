@@ -149,7 +149,7 @@ async def test_a_package_that_the_transport_needs_and_is_not_there_is_told_befor
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "cosmos_outbox.settings.extras.find_spec", lambda name: None if name == "azure.servicebus" else name
+        "cosmos_outbox.settings.errors.find_spec", lambda name: None if name == "azure.servicebus" else name
     )
     with pytest.raises(Misconfigured, match=r"azure-servicebus: not installed"):
         async with running(world.service, environment=world.settings, subscribers=False):

@@ -12,7 +12,7 @@ from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.publisher import Outcome, Refused, Unknown
 from cosmos_outbox.settings.connections import Connection
-from cosmos_outbox.settings.inspection import CannotCheck, Denied, UnusableConnection
+from cosmos_outbox.settings.errors import CannotCheck, Denied, UnusableConnection
 from cosmos_outbox.storagequeue.client import queue_service
 from cosmos_outbox.storagequeue.inspection import look, messages_in
 from cosmos_outbox.storagequeue.messages import Messages

@@ -28,7 +28,7 @@ from cosmos_outbox.inbox.reading import TolerantReader
 from cosmos_outbox.inbox.set_aside import RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using, utc_now
-from cosmos_outbox.preflight.containers import needed_by_subscriber
+from cosmos_outbox.preflight.plan import needed_by_subscriber
 from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.errors import Misconfigured

@@ -22,7 +22,7 @@ from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.publisher import Accepted, Failing, Outcome, Refused, Unknown
-from cosmos_outbox.settings.webhook import Webhook
+from cosmos_outbox.settings.transports import Webhook
 from cosmos_outbox.webhook import publisher as webhook_publisher
 from cosmos_outbox.webhook import tries
 from cosmos_outbox.webhook.publisher import FAILING_ALIKE, WebhookPublisher

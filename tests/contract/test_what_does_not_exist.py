@@ -14,8 +14,7 @@ from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.publisher import Unknown
 from cosmos_outbox.servicebus.inspection import try_sending
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
-from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.settings.inspection import CannotCheck
+from cosmos_outbox.settings.errors import CannotCheck, Misconfigured
 from cosmos_outbox.settings.transports import servicebus_of
 from devstack.testing import Service, eventually
 from infra.bootstrap import service as contact_service

@@ -18,10 +18,10 @@ from application.directory import Field
 from cosmos_outbox.cosmos.aggregates.listing import ListQuery
 from cosmos_outbox.cosmos.upkeep.inspection import ContainerState, IndexingPolicy
 from cosmos_outbox.outbox.selection import Selection, orders
-from cosmos_outbox.preflight.containers import Needed, needed
-from cosmos_outbox.preflight.cosmos_rules import judge
+from cosmos_outbox.preflight.cosmos import judge
+from cosmos_outbox.preflight.plan import Needed, needed
 from cosmos_outbox.preflight.report import Finding, Status
-from cosmos_outbox.preflight.servicebus_rules import judge_subscription, judge_topic
+from cosmos_outbox.preflight.servicebus import judge_subscription, judge_topic
 from cosmos_outbox.servicebus.inspection import SubscriptionState, TopicState
 from cosmos_outbox.settings.transports import servicebus_of
 from domain.contact import Contact

@@ -16,7 +16,7 @@ from cosmos_outbox.functions import function_app
 from cosmos_outbox.settings.environment import load_feed
 from cosmos_outbox.settings.transports import ServiceBus, StorageQueue
 from cosmos_outbox.storagequeue.messages import POISON
-from cosmos_outbox.worker.vitals import DRAIN_SECONDS
+from cosmos_outbox.worker.probes import DRAIN_SECONDS
 from infra.bootstrap import service as contact_service
 from tests.deploy import bicep
 from tests.deploy.bicep import MAIN

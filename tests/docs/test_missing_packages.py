@@ -14,7 +14,7 @@ import pytest
 from cosmos_outbox.cli import installed
 from cosmos_outbox.cli.main import PARTS
 from cosmos_outbox.cosmos.store import changefeed
-from cosmos_outbox.settings import extras
+from cosmos_outbox.settings import errors
 from cosmos_outbox.settings.errors import Misconfigured
 from tests.support.paths import ROOT
 from tests.support.statements import statements
@@ -69,12 +69,12 @@ def test_who_follows_the_feed_is_told_which_package_it_needs(monkeypatch: pytest
 
 def test_what_the_library_needs_is_what_installing_it_brings() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert set(extras.CORE.values()) == packages(project["dependencies"])
+    assert set(errors.CORE.values()) == packages(project["dependencies"])
     brought = {name: packages(lines) for name, lines in project["optional-dependencies"].items()}
     for name, lines in project["optional-dependencies"].items():
         for other in re.findall(r"^cosmos-outbox\[(\w+)\]", "\n".join(lines), re.MULTILINE):
             brought[name] |= brought[other]  # each names what stands above it
-    assert {name: set(modules.values()) for name, modules in extras.EXTRAS.items()} == {
+    assert {name: set(modules.values()) for name, modules in errors.EXTRAS.items()} == {
         name: needed - {"cosmos-outbox"} for name, needed in brought.items()
     }
 
@@ -92,14 +92,14 @@ def test_a_part_that_is_not_installed_names_what_brings_it(
     package: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part = importlib.import_module(f"cosmos_outbox.{package}")
-    monkeypatch.setattr(extras, "find_spec", lambda _: None)
+    monkeypatch.setattr(errors, "find_spec", lambda _: None)
     with pytest.raises(Misconfigured, match=rf"cosmos-outbox\[{extra}\]"):
         importlib.reload(part)
 
 
 def test_each_package_that_the_library_imports_is_one_that_it_asks_for() -> None:
-    modules = extras.CORE | {
-        each: package for some in extras.EXTRAS.values() for each, package in some.items()
+    modules = errors.CORE | {
+        each: package for some in errors.EXTRAS.values() for each, package in some.items()
     }
     known = [
         *modules,

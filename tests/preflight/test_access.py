@@ -17,7 +17,7 @@ from cosmos_outbox.cli.preflight import main
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.preflight.checks import check
 from cosmos_outbox.preflight.plan import Plan, plan_for
-from cosmos_outbox.settings.credentials import Credential
+from cosmos_outbox.settings.connections import Credential
 from devstack.testing import Service, running
 from infra.bootstrap import service as contact_service
 from tests.preflight.deployment import Deployment, deployed, preflight

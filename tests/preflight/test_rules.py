@@ -9,8 +9,8 @@ import pytest
 
 from cosmos_outbox.cli.preflight import main
 from cosmos_outbox.cosmos.upkeep.inspection import IndexingPolicy
-from cosmos_outbox.preflight import cosmos_rules
-from cosmos_outbox.preflight.indexing import covers
+from cosmos_outbox.preflight import cosmos as rules
+from cosmos_outbox.preflight.cosmos import covers
 from cosmos_outbox.preflight.report import exit_code, ok, unknown, warning, written, wrong
 from tests.support.command import run_command
 from tests.support.functions import functions
@@ -62,7 +62,7 @@ def test_on_an_account_for_which_the_sdk_sends_no_session_tokens_no_promise_hold
     level: str | None, status: str
 ) -> None:
     """The emulators have Session consistency alone."""
-    finding = cosmos_rules.consistency(level)
+    finding = rules.consistency(level)
     assert str(finding).split()[:2] == [status, "account:"]
     assert ("Fix: " in str(finding)) is (status != "ok")
 

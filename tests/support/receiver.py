@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
-from cosmos_outbox.settings.webhook import Webhook
+from cosmos_outbox.settings.transports import Webhook
 
 SECRET = "whsec_" + base64.b64encode(b"a secret of a test, 32 bytes lon").decode()
 OTHER_SECRET = "whsec_" + base64.b64encode(os.urandom(32)).decode()

@@ -8,7 +8,7 @@ import pytest
 
 from cosmos_outbox import Service
 from cosmos_outbox.cli import init
-from cosmos_outbox.preflight.containers import needed
+from cosmos_outbox.preflight.plan import needed
 from cosmos_outbox.settings.transports import ServiceBus
 from devstack.local_settings import read_values, sample_file
 from tests.support.paths import ROOT

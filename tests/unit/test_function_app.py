@@ -231,7 +231,7 @@ def test_an_app_without_the_package_of_its_host_says_what_to_install(monkeypatch
     def find_spec(name: str) -> object:
         return None if name == "azure.functions" else name
 
-    monkeypatch.setattr("cosmos_outbox.settings.extras.find_spec", find_spec)
+    monkeypatch.setattr("cosmos_outbox.settings.errors.find_spec", find_spec)
     with pytest.raises(Misconfigured, match=r"azure-functions: not installed.*cosmos-outbox\[functions\]"):
         importlib.reload(sys.modules["cosmos_outbox.functions"])
 

@@ -26,7 +26,7 @@ from cosmos_outbox.http.resource import Resource
 from cosmos_outbox.operations.views.names import names_of
 from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState
 from cosmos_outbox.outbox.event import DomainEvent
-from cosmos_outbox.preflight.containers import needed
+from cosmos_outbox.preflight.plan import needed
 from cosmos_outbox.settings.transports import StorageQueue, servicebus_of
 from cosmos_outbox.wiring.service import Service as Declared
 from devstack.settings import read_settings

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from cosmos_outbox.cosmos.store.container import DEADLINE_SECONDS
-from cosmos_outbox.settings.connections import Connection
-from cosmos_outbox.settings.credentials import credential_for
+from cosmos_outbox.settings.connections import Connection, credential_for
 from cosmos_outbox.settings.environment import LEAST_SEND_SECONDS
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.transports import servicebus_of

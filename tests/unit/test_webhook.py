@@ -8,7 +8,7 @@ import pytest
 
 from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.settings.webhook import Webhook, load_webhook
+from cosmos_outbox.settings.transports import Webhook, load_webhook
 from cosmos_outbox.webhook.addresses import AddressRefused, check_literal, is_allowed
 from cosmos_outbox.webhook.answers import Meaning, meaning, retry_after
 from cosmos_outbox.webhook.reaching import reach

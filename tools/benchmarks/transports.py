@@ -21,7 +21,7 @@ from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Publisher
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from cosmos_outbox.settings.connections import Connection
-from cosmos_outbox.settings.webhook import Webhook
+from cosmos_outbox.settings.transports import Webhook
 from cosmos_outbox.storagequeue.client import queue_service
 from cosmos_outbox.storagequeue.publisher import StorageQueuePublisher
 from cosmos_outbox.webhook.publisher import WebhookPublisher

@@ -21,8 +21,7 @@ from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.token_key import token_key
 from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.lists.listing import EntryListing
-from cosmos_outbox.settings.connections import Connection, resolve, usable
-from cosmos_outbox.settings.credentials import credential_for
+from cosmos_outbox.settings.connections import Connection, credential_for, resolve, usable
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named, named_after
 

@@ -6,7 +6,7 @@ Whoever follows the change feed needs it, and whoever asks how far others have f
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from cosmos_outbox.settings.extras import needed
+from cosmos_outbox.settings.errors import needed
 
 if TYPE_CHECKING:
     from cosmos_changefeed import (

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any, Self
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from cosmos_outbox.cosmos.store.sessions import SdkSessions
-from cosmos_outbox.settings.connections import Connection
-from cosmos_outbox.settings.credentials import Credential
+from cosmos_outbox.settings.connections import Connection, Credential
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession

@@ -23,9 +23,8 @@ from cosmos_outbox.cosmos.store.client import CosmosClient, cosmos_client
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, Kind, classify
 from cosmos_outbox.cosmos.store.partition_key import PartitionKeyPaths
 from cosmos_outbox.kernel.clock import Clock, new_id, utc_now
-from cosmos_outbox.settings.connections import Connection
-from cosmos_outbox.settings.credentials import Credential
-from cosmos_outbox.settings.inspection import CannotCheck, Denied, UnusableConnection, first_line
+from cosmos_outbox.settings.connections import Connection, Credential
+from cosmos_outbox.settings.errors import CannotCheck, Denied, UnusableConnection, first_line
 
 _PARKED_FOR_OTHERS = (
     "SELECT DISTINCT VALUE c.partitionKey FROM c "

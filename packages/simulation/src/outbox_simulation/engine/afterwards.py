@@ -12,7 +12,7 @@ from uuid import UUID
 
 from cosmos_outbox.cli.publish_again import CLOCKS_DIFFER_SECONDS, RepublishingPlan, republish
 from cosmos_outbox.outbox.republish import RepublishingProgress, Span
-from cosmos_outbox.preflight.containers import Needed, needed
+from cosmos_outbox.preflight.plan import Needed, needed
 from cosmos_outbox.wiring.service import Wired
 from outbox_simulation.engine.backup import Backup
 from outbox_simulation.engine.deployment import Deployment

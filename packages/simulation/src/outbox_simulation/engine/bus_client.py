@@ -23,7 +23,7 @@ from azure.servicebus.exceptions import (
 
 from cosmos_outbox.servicebus.dead_letters import DeadLetters
 from cosmos_outbox.servicebus.sessions import Sessions
-from cosmos_outbox.wiring.receiving import Queues
+from cosmos_outbox.wiring.transports import Queues
 from outbox_simulation.engine.bus import Bus
 from outbox_simulation.engine.bus_queue import Lock, Queue, Queued
 

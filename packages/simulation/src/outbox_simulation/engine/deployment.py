@@ -16,7 +16,7 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from cosmos_outbox.cosmos.store.client import cosmos_client
-from cosmos_outbox.preflight.containers import Needed, needed
+from cosmos_outbox.preflight.plan import Needed, needed
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.wiring.service import Wired

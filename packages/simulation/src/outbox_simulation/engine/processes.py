@@ -14,7 +14,7 @@ from uuid import UUID
 
 from cosmos_outbox.cosmos.store.client import CosmosClient, cosmos_client
 from cosmos_outbox.kernel import clock
-from cosmos_outbox.wiring.clients import Clients
+from cosmos_outbox.wiring.outbox import Clients
 from cosmos_outbox.wiring.service import Service, Wired
 from outbox_simulation.engine.befallen import Befallen
 from outbox_simulation.engine.instance import SimulatedInstance, current

@@ -7,12 +7,11 @@ from typing import Any
 
 from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.publisher import Publisher
-from cosmos_outbox.settings.environment import Settings
-from cosmos_outbox.settings.transports import Name, StorageQueue, servicebus_of
-from cosmos_outbox.settings.webhook import Webhook
-from cosmos_outbox.wiring import storagequeue, webhook
-from cosmos_outbox.wiring.clients import Clients
-from cosmos_outbox.wiring.receiving import Queues, Received
+from cosmos_outbox.settings.environment import Settings, SubscriberSettings
+from cosmos_outbox.settings.transports import Name, StorageQueue, Webhook, servicebus_of
+from cosmos_outbox.wiring import transports
+from cosmos_outbox.wiring.outbox import Clients
+from cosmos_outbox.wiring.transports import Queues
 from devstack.settings import SERVICEBUS_CONNECTION
 from outbox_simulation.engine import posts, storage_queues
 from outbox_simulation.engine.befallen import Befallen
@@ -77,20 +76,20 @@ def clients_of(bus: Befallen) -> Clients:
 def _to_receiver(bus: Posts, settings: Settings, source: str, resources: AsyncExitStack) -> Publisher:
     assert isinstance(settings.transport, Webhook)
     service = CloudEvents(source, settings.event_schemas)
-    return webhook.publisher(settings.transport, settings, service, resources, bus.session())
+    return transports.webhook_publisher(settings.transport, settings, service, resources, bus.session())
 
 
 def _to_queues(bus: StorageQueues, settings: Settings, source: str, resources: AsyncExitStack) -> Publisher:
     assert isinstance(settings.transport, StorageQueue)
     service = CloudEvents(source, settings.event_schemas)
-    return storagequeue.publisher(settings.transport, settings, service, resources, bus.http)
+    return transports.storagequeue_publisher(settings.transport, settings, service, resources, bus.http)
 
 
 def _from_queues(
-    bus: StorageQueues, settings: Received, resources: AsyncExitStack, subscription: str
+    bus: StorageQueues, settings: SubscriberSettings, resources: AsyncExitStack, subscription: str
 ) -> Queues:
     assert isinstance(settings.transport, StorageQueue)
-    return storagequeue.queues(settings.transport, resources, subscription, bus.http)
+    return transports.storagequeue_queues(settings.transport, resources, subscription, bus.http)
 
 
 def import_all() -> None:

@@ -1,11 +1,10 @@
 """The queues that events go to, and come from, are there, and may be used."""
 
-from cosmos_outbox.preflight.access import Access
 from cosmos_outbox.preflight.plan import Plan
-from cosmos_outbox.preflight.report import Finding, ok, wrong
-from cosmos_outbox.settings.credentials import Credential
+from cosmos_outbox.preflight.report import Access, Finding, ok, wrong
+from cosmos_outbox.settings.connections import Credential
 from cosmos_outbox.settings.environment import Settings
-from cosmos_outbox.settings.inspection import CannotCheck, Denied
+from cosmos_outbox.settings.errors import CannotCheck, Denied
 from cosmos_outbox.settings.transports import StorageQueue
 from cosmos_outbox.storagequeue.inspection import DEADLINE_SECONDS, messages_in
 from cosmos_outbox.storagequeue.messages import POISON

@@ -1,16 +1,15 @@
 """The rules for the containers: events are stored, forwarded and applied once in order, a key is claimed once."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from cosmos_outbox.cosmos.store.account import Account
-from cosmos_outbox.cosmos.upkeep.inspection import ContainerState
+from cosmos_outbox.cosmos.upkeep.inspection import ContainerState, IndexingPolicy
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
-from cosmos_outbox.preflight.containers import Needed
-from cosmos_outbox.preflight.indexing import covers, covers_everything
+from cosmos_outbox.preflight.plan import Needed
 from cosmos_outbox.preflight.report import Finding, ok, unknown, warning, written, wrong
-from cosmos_outbox.settings.environment import Settings
-from cosmos_outbox.settings.subscribing import SubscriberSettings
+from cosmos_outbox.settings.environment import Settings, SubscriberSettings
 
 CLOCK_TOLERANCE = timedelta(minutes=5)
 """Cosmos DB refuses a signature that is 15 minutes old; validators of tokens usually allow 5 minutes."""
@@ -206,3 +205,35 @@ def event_ttl(settings: Settings | SubscriberSettings, survive: timedelta) -> Fi
         f"events are kept for {written(ttl)}: an outage of {written(survive)} loses the events that wait",
         "raise EVENT_TTL_SECONDS; existing events keep the TTL that they have",
     )
+
+
+_SEGMENT = re.compile(r'"[^"]*"|[^/]+')
+
+
+def covers(policy: IndexingPolicy, path: str) -> bool:
+    """Whether the scalar property at ``path``, such as ``/data/deleted``, is indexed."""
+    return policy.enabled and _precision(policy.included, path) > _precision(policy.excluded, path)
+
+
+def covers_everything(policy: IndexingPolicy) -> bool:
+    """Whether properties that neither list names are indexed too."""
+    return policy.enabled and "/*" in policy.included and "/*" not in policy.excluded
+
+
+def _precision(paths: Sequence[str], path: str) -> int:
+    """The precision of the most precise path that matches; -1 when no path matches."""
+    target = _segments(path)
+    return max((_match(_segments(candidate), target) for candidate in paths), default=-1)
+
+
+def _match(candidate: list[str], target: list[str]) -> int:
+    *named, last = candidate or ["*"]
+    if last == "?" and named == target:
+        return 2 * len(named) + 1
+    if last == "*" and named == target[: len(named)]:
+        return 2 * len(named)
+    return -1
+
+
+def _segments(path: str) -> list[str]:
+    return [segment.strip('"') for segment in _SEGMENT.findall(path)]
