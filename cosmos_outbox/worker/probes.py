@@ -13,12 +13,16 @@ import contextlib
 import json
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Protocol
 
+from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.inbox.receiver import told
+from cosmos_outbox.kernel.own_failures import own_failures
+from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.telemetry.export import scraped
 
@@ -184,3 +188,24 @@ async def wait(stop: asyncio.Event, seconds: float) -> bool:
         async with asyncio.timeout(seconds):
             await stop.wait()
     return stop.is_set()
+
+
+async def every(
+    seconds: float,
+    stop: asyncio.Event,
+    waits: str,
+    work: Callable[[], Awaitable[object]],
+    *,
+    first: float | None = None,
+) -> None:
+    """Work again and again until ``stop`` is set; ``waits`` is what a failure holds up. ``first``: the first pause."""
+    pause = seconds if first is None else first
+    while not await wait(stop, pause):
+        pause = seconds
+        try:
+            with own_failures():
+                await work()
+        except (StoreAway, OutboxError, Misconfigured) as error:
+            _log.error("%s: %s", waits, error)
+        except Exception as error:  # noqa: BLE001 - nobody else would notice that the loop has ended
+            _log.error("%s, because of a bug: %s", waits, told(error))

@@ -8,15 +8,13 @@ for some seconds, then leaves the batch to the next worker.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from cosmos_outbox.cosmos.aggregates.deadlines import BEAT_SECONDS
 from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
-from cosmos_outbox.inbox.receiver import told
 from cosmos_outbox.kernel.clock import machine, monotonic, new_id, randomness, utc_now
-from cosmos_outbox.kernel.own_failures import own_failures
 from cosmos_outbox.operations.forwarding import why_of
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.errors import NotDelivered, OutboxError
@@ -27,7 +25,7 @@ from cosmos_outbox.settings.errors import InfraError, Misconfigured
 from cosmos_outbox.wiring.outbox import Outbox
 from cosmos_outbox.wiring.per_process import HasOutbox
 from cosmos_outbox.worker import probes
-from cosmos_outbox.worker.probes import DRAIN_SECONDS, Address
+from cosmos_outbox.worker.probes import DRAIN_SECONDS, Address, every
 
 UPKEEP_PAUSE_SECONDS = 60.0
 """How often parked events are looked at that no operator needs to look at, and how far the relay is."""
@@ -152,12 +150,14 @@ async def work(health: RelayHealth) -> None:
     _log.info("the relay works")
     # As the app's timers do: the worker may run without the app.
     upkeep = [
-        asyncio.create_task(_every_minute("parked events wait", outbox.parking.upkeep, stop)),
-        asyncio.create_task(_every_minute("no metrics of the relay", outbox.observer.measure, stop)),
+        asyncio.create_task(every(UPKEEP_PAUSE_SECONDS, stop, "parked events wait", outbox.parking.upkeep)),
+        asyncio.create_task(
+            every(UPKEEP_PAUSE_SECONDS, stop, "no metrics of the relay", outbox.observer.measure)
+        ),
     ]
     if (deadlines := outbox.deadlines) is not None:
         first = BEAT_SECONDS * randomness().random()  # workers that begin at once look at other times
-        looking = _every(BEAT_SECONDS, "deadlines wait", deadlines.meet, stop, first=first)
+        looking = every(BEAT_SECONDS, stop, "deadlines wait", deadlines.meet, first=first)
         upkeep.append(asyncio.create_task(looking))
     try:
         with outbox.on_commit.listening(processor.wake):
@@ -211,30 +211,6 @@ async def _start(health: RelayHealth) -> bool:
             health.tried.set()
             return True
     return False
-
-
-async def _every_minute(failing: str, work: Callable[[], Awaitable[object]], stop: asyncio.Event) -> None:
-    await _every(UPKEEP_PAUSE_SECONDS, failing, work, stop)
-
-
-async def _every(
-    seconds: float,
-    failing: str,
-    work: Callable[[], Awaitable[object]],
-    stop: asyncio.Event,
-    *,
-    first: float | None = None,
-) -> None:
-    pause = seconds if first is None else first
-    while not await probes.wait(stop, pause):
-        pause = seconds
-        try:
-            with own_failures():
-                await work()
-        except (OutboxError, Misconfigured) as error:
-            _log.warning("%s: %s", failing, error)
-        except Exception as error:  # noqa: BLE001 - nobody else would notice that the loop has ended
-            _log.error("%s, because of a bug: %s", failing, told(error))
 
 
 async def _stop(processor: "changefeed.ChangeFeedProcessor") -> None:

@@ -15,15 +15,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from cosmos_outbox.inbox.errors import InboxError, StoreAway
-from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, told
-from cosmos_outbox.kernel.own_failures import own_failures
+from cosmos_outbox.inbox.errors import InboxError
+from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 from cosmos_outbox.settings.errors import InfraError
 from cosmos_outbox.wiring.subscription import Subscription
 from cosmos_outbox.worker import probes
-from cosmos_outbox.worker.probes import DRAIN_SECONDS, Address
+from cosmos_outbox.worker.probes import DRAIN_SECONDS, Address, every
 
 if TYPE_CHECKING:
     from cosmos_outbox.telemetry.work import Work
@@ -133,11 +132,11 @@ async def serve(
     """Serve the sessions, with the other work beside it. Raises what ended the serving."""
     tending, others = set[asyncio.Task[None]](), [asyncio.create_task(probes.tell_health(health, stop))]
     for each in service.subscriptions.values():
-        watch = _every(WATCH_SECONDS, stop, "what was set aside waits", each.subscriber.watch)
+        watch = every(WATCH_SECONDS, stop, "what was set aside waits", each.subscriber.watch)
         tending.add(asyncio.create_task(watch))
         if each.healing is not None:
             walk = partial(each.healing.run, seconds=WALK_SECONDS)
-            others.append(asyncio.create_task(_every(WALK_EVERY_SECONDS, stop, "the walk waits", walk)))
+            others.append(asyncio.create_task(every(WALK_EVERY_SECONDS, stop, "the walk waits", walk)))
     serving = asyncio.create_task(_receive([*service.subscriptions.values()], stop, health.works, slots))
     stopping = asyncio.create_task(stop.wait())
     _log.info("the subscriber works")
@@ -165,17 +164,3 @@ async def _receive(
     async with asyncio.TaskGroup() as group:
         for (sessions, receive), work in zip(serve, works, strict=True):
             group.create_task(sessions.serve(receive, stop, work, slots=slots))
-
-
-async def _every(
-    seconds: float, stop: asyncio.Event, waits: str, work: Callable[[], Awaitable[object]]
-) -> None:
-    """Work again and again until ``stop`` is set; ``waits`` is what a failure holds up."""
-    while not await probes.wait(stop, seconds):
-        try:
-            with own_failures():
-                await work()
-        except (StoreAway, OutboxError) as error:
-            _log.error("%s: %s", waits, error)
-        except Exception as error:  # noqa: BLE001 - nobody else would notice that the loop has ended
-            _log.error("%s, because of a bug: %s", waits, told(error))
