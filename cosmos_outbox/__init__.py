@@ -6,6 +6,7 @@ This is the public face. It keeps its names and their meaning within a major ver
 - ``cosmos_outbox.errors``: every error that a program may want to catch, or that an effect raises;
 - ``cosmos_outbox.http``: what the calls on a resource are made of;
 - ``cosmos_outbox.functions``: the function app of a service;
+- ``cosmos_outbox.store``: a subscriber's store of one's own;
 - ``cosmos_outbox.testing``: what the tests of a service need.
 
 ``docs/use/face.md`` has an example of each name. A name is imported when it is first used, so that a process loads what
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from cosmos_outbox.settings.own_container import OwnContainer, OwnDocuments
     from cosmos_outbox.sources.http import HttpApi
     from cosmos_outbox.sources.nowhere import NoSource
-    from cosmos_outbox.sqlite.store import SqliteFile
     from cosmos_outbox.wiring.service import Service
     from cosmos_outbox.wiring.subscribing import SubscriberService
     from cosmos_outbox.worker.running import running
@@ -58,7 +58,6 @@ __all__ = [
     "Page",
     "Receipt",
     "Service",
-    "SqliteFile",
     "SubscriberService",
     "Timestamp",
     "TolerantReader",
@@ -90,7 +89,6 @@ _HOME = {
     "OwnDocuments": "cosmos_outbox.settings.own_container",
     "Receipt": "cosmos_outbox.outbox.unit_of_work",
     "Service": "cosmos_outbox.wiring.service",
-    "SqliteFile": "cosmos_outbox.sqlite.store",
     "SubscriberService": "cosmos_outbox.wiring.subscribing",
     "Timestamp": "cosmos_outbox.outbox.event",
     "TolerantReader": "cosmos_outbox.inbox.reading",

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cosmos_outbox.cli import told
 from cosmos_outbox.inbox.errors import InboxError, StoreAway
-from cosmos_outbox.inbox.walk import Progress
+from cosmos_outbox.inbox.walk import WalkProgress
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.wiring.located import AnyService, AnyWired
@@ -26,10 +26,10 @@ async def rebuild(
     environment: Mapping[str, str],
     *,
     source_wins: bool,
-    report: Callable[[Progress], None],
+    report: Callable[[WalkProgress], None],
     service: AnyService,
     name: str | None = None,
-) -> Progress:
+) -> WalkProgress:
     """Rebuild to the end; ``report`` gets the progress after each page.
 
     Another team's aggregates are listed nowhere here: of them the entries alone are looked at.
@@ -73,7 +73,7 @@ def _which(wired: AnyWired, name: str | None) -> str:
     return name
 
 
-def in_a_line(progress: Progress) -> str:
+def in_a_line(progress: WalkProgress) -> str:
     """How far it is, and what was found. The sources come first."""
     counts = progress.counts if progress.side else progress.last_counts or progress.counts
     written = counts.healed + counts.rewritten
@@ -108,7 +108,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
     logging.basicConfig(level=logging.ERROR, format="%(message)s")
     in_place = sys.stdout.isatty()
 
-    def report(progress: Progress) -> None:
+    def report(progress: WalkProgress) -> None:
         print(in_a_line(progress), end="\r" if in_place and progress.side else "\n", flush=True)
 
     try:

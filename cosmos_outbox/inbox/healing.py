@@ -30,7 +30,7 @@ from cosmos_outbox.inbox.entry import Entry, Found, Stamp, VersionedEntry
 from cosmos_outbox.inbox.errors import EntryChanged
 from cosmos_outbox.inbox.ports import SourceList
 from cosmos_outbox.inbox.state import StateInbox
-from cosmos_outbox.inbox.walk import Counts, Leg, Progress, Result, Side, Walk
+from cosmos_outbox.inbox.walk import Counts, Leg, Result, Side, Walk, WalkProgress
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 S = TypeVar("S")
@@ -68,10 +68,10 @@ class Healing(Generic[S]):
     """How long the tombstone of a deleted source is listed."""
     young: timedelta = YOUNG
 
-    async def progress(self) -> Progress | None:
+    async def progress(self) -> WalkProgress | None:
         """How far the walk is; None: none has begun. Raises StoreAway."""
         stored = await self.inbox.entries.progress()
-        return None if stored is None else Progress.of(*stored)
+        return None if stored is None else WalkProgress.of(*stored)
 
     async def run(self, *, seconds: float) -> None:
         """Go on with the walk, or begin the one of this day, for so many seconds at most. Raises StoreAway."""
@@ -89,7 +89,9 @@ class Healing(Generic[S]):
         blocked = () if progress.on_demand else await self.blocked()
         await self._walk(progress, blocked).run(progress, seconds=seconds)
 
-    async def rebuild(self, report: Callable[[Progress], None], *, source_wins: bool = False) -> Progress:
+    async def rebuild(
+        self, report: Callable[[WalkProgress], None], *, source_wins: bool = False
+    ) -> WalkProgress:
         """Compare all, to the end; one that was cut off goes on where it was. Raises StoreAway: run it again.
 
         ``source_wins``, after a restore: the source wins whatever the sequences say. Entries that are ahead are
@@ -103,23 +105,23 @@ class Healing(Generic[S]):
         walk = self._walk(progress, (), source_wins=source_wins)
         return await replace(walk, report=report).run(progress, seconds=None)
 
-    def _goes_on(self, progress: Progress, now: datetime) -> bool:
+    def _goes_on(self, progress: WalkProgress, now: datetime) -> bool:
         is_cut_off = progress.on_demand and progress.side is not None and progress.form == self.form
         return is_cut_off and now - progress.began_at <= GOES_ON
 
-    def _may_miss(self, progress: Progress, now: datetime) -> bool:
+    def _may_miss(self, progress: WalkProgress, now: datetime) -> bool:
         """``gone-unseen``: a source may have been deleted, and its tombstone expired, before it is listed."""
         return progress.since is not None and now - progress.since > self.gone_after / 2
 
-    def _is_whole(self, progress: Progress, now: datetime) -> bool:
+    def _is_whole(self, progress: WalkProgress, now: datetime) -> bool:
         """Whether the next walk has to be."""
         at = progress.whole_at
         if self.sources is None or progress.since is None or at is None or now - at >= WHOLE_EVERY:
             return True
         return self._may_miss(progress, now)
 
-    def _begun(self, before: Progress | None, now: datetime, *, whole: bool) -> Progress:
-        progress = before or Progress(now, self.form)
+    def _begun(self, before: WalkProgress | None, now: datetime, *, whole: bool) -> WalkProgress:
+        progress = before or WalkProgress(now, self.form)
         return replace(
             progress,
             began_at=now,
@@ -132,7 +134,7 @@ class Healing(Generic[S]):
         )
 
     def _walk(
-        self, progress: Progress, blocked: Collection[AggregateKey], *, source_wins: bool = False
+        self, progress: WalkProgress, blocked: Collection[AggregateKey], *, source_wins: bool = False
     ) -> Walk:
         sources, held = self.sources, frozenset(blocked)
         young_from = None if progress.on_demand else self.inbox.clock() - self.young
@@ -158,7 +160,7 @@ class Healing(Generic[S]):
         return Walk(self.inbox.entries, legs, self.inbox.clock, self._ended)
 
     @staticmethod
-    def _ended(progress: Progress) -> Progress:
+    def _ended(progress: WalkProgress) -> WalkProgress:
         """The next walk looks at what was changed since this one; or as far back as this one, for what is unsettled."""
         counts = progress.last_counts
         if counts is None or counts.blocked or counts.failed:

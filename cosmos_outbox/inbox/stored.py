@@ -1,6 +1,18 @@
-"""Times are stored as texts."""
+"""What a subscriber keeps, as JSON documents: the same in whatever store. A version is the store's, and not in them."""
 
+import base64
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from cosmos_outbox.inbox.entry import Entry, Stamp, VersionedEntry
+from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+
+S = TypeVar("S", bound=BaseModel)
 
 
 def time_or_none(text: str | None) -> datetime | None:
@@ -11,3 +23,78 @@ def time_or_none(text: str | None) -> datetime | None:
 def text_or_none(time: datetime | None) -> str | None:
     """A time to be stored."""
     return None if time is None else time.isoformat()
+
+
+def entry_document(form: EntryForm[S], key: AggregateKey, entry: Entry[S], stamp: Stamp) -> dict[str, Any]:
+    """An entry, with what a list finds it by in ``search``; ``blockedSince`` is noted later."""
+    state = entry.state
+    return {
+        "id": key.id,
+        "aggregateType": key.type,
+        "lastSequence": entry.last_sequence,
+        "lastEventId": entry.last_event_id,
+        "healed": entry.healed,
+        "form": form.version,
+        "deleted": state is None,
+        "data": None if state is None else form.write(state),
+        "search": {} if state is None else form.texts(state),
+        "appliedAt": stamp.at.isoformat(),
+        "lateSeconds": None if stamp.late_seconds is None else round(stamp.late_seconds, 3),
+        "blockedSince": None,
+    }
+
+
+def entry_of(form: EntryForm[S], document: Mapping[str, Any], version: str) -> VersionedEntry[S]:
+    """The entry in a document; the state of another form is none (``other-form``)."""
+    is_read = form.is_of(document) and not document["deleted"]
+    state = form.read(document) if is_read else None
+    other_form = state is None and not document["deleted"]
+    entry = Entry(document["lastSequence"], document["lastEventId"], state, document["healed"], other_form)
+    return VersionedEntry(entry, version, time_or_none(document["blockedSince"]))
+
+
+def record_document(record: Record, subscription: str) -> dict[str, Any]:
+    """A message that was set aside. Its body is kept as it came, in base64; a closed record has none."""
+    aggregate, delivery = record.aggregate, record.delivery if record.state.is_open else None
+    return {
+        "id": record.id,
+        "subscription": subscription,
+        "state": record.state.value,
+        "reason": record.reason,
+        "setAsideAt": record.set_aside_at.isoformat(),
+        "attempts": record.attempts,
+        "messageId": record.message_id,
+        "enqueuedNumber": record.enqueued_number,
+        "eventId": record.event_id,
+        "aggregateType": aggregate.type if aggregate else None,
+        "aggregateId": aggregate.id if aggregate else None,
+        "action": record.action,
+        "sequence": record.sequence,
+        "body": base64.b64encode(delivery.body).decode() if delivery else None,
+        "properties": dict(delivery.properties) if delivery else None,
+    }
+
+
+def record_of(document: Mapping[str, Any], version: str) -> Record:
+    """The record in a document, without its message where that was not read."""
+    body, owner = document.get("body"), document.get("aggregateType")
+    delivery = None
+    if body is not None:
+        number, properties = document["enqueuedNumber"], document["properties"]
+        came = base64.b64decode(body)
+        delivery = Delivery(document["subscription"], document["messageId"], number, came, properties)
+    return Record(
+        id=document["id"],
+        state=RecordState(document["state"]),
+        reason=document["reason"],
+        set_aside_at=datetime.fromisoformat(document["setAsideAt"]),
+        message_id=document["messageId"],
+        enqueued_number=document["enqueuedNumber"],
+        event_id=document.get("eventId"),
+        aggregate=AggregateKey(owner, document["aggregateId"]) if owner else None,
+        action=document.get("action"),
+        sequence=document.get("sequence"),
+        attempts=document["attempts"],
+        delivery=delivery,
+        version=version,
+    )

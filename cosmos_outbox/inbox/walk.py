@@ -77,7 +77,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Progress:
+class WalkProgress:
     """How far a walk has come, and what the last one found."""
 
     began_at: datetime
@@ -115,7 +115,7 @@ class Progress:
         }
 
     @classmethod
-    def of(cls, document: Mapping[str, Any], version: str) -> "Progress":
+    def of(cls, document: Mapping[str, Any], version: str) -> "WalkProgress":
         """The progress in a stored document."""
         side, last = document["side"], document["lastCounts"]
         return cls(
@@ -155,12 +155,12 @@ class Walk:
     """Keeps the progress."""
     legs: Mapping[Side, Leg[Any]]
     now: Callable[[], datetime]
-    ended: Callable[[Progress], Progress]
+    ended: Callable[[WalkProgress], WalkProgress]
     """The progress of a walk that has just ended, as the next one begins with it."""
-    report: Callable[[Progress], None] = lambda _: None
+    report: Callable[[WalkProgress], None] = lambda _: None
     """Called after each page."""
 
-    async def run(self, progress: Progress, *, seconds: float | None) -> Progress:
+    async def run(self, progress: WalkProgress, *, seconds: float | None) -> WalkProgress:
         """Go on, to the end or for so many seconds. Raises StoreAway."""
         try:
             async with asyncio.timeout(seconds):
@@ -175,7 +175,7 @@ class Walk:
             _log_end(progress.last_counts)
         return progress
 
-    async def _page(self, progress: Progress, side: Side) -> Progress:
+    async def _page(self, progress: WalkProgress, side: Side) -> WalkProgress:
         """Raises StoreAway: it is away for all."""
         page = await self.legs[side].page(progress.position)
         found = await self._compare(side, page.items)
@@ -194,7 +194,7 @@ class Walk:
             raise away[-1]
         return progress
 
-    async def _save(self, progress: Progress) -> Progress:
+    async def _save(self, progress: WalkProgress) -> WalkProgress:
         claim = self.now() + CLAIM if progress.side else None
         progress = replace(progress, claimed_until=claim)
         version = await self.store.save_progress(progress.document(), over=progress.version)

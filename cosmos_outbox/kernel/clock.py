@@ -8,8 +8,7 @@ which something ends is one of :func:`monotonic`.
 Nothing binds :data:`SYSTEM` or one of its parts at import or as a default; :func:`utc_now` and :func:`monotonic` may be
 bound anywhere, since they look again at each call.
 
-A thread that is not begun by ``asyncio.to_thread`` has an empty context, so the sources of the system. The one such
-thread that runs our code, that of :mod:`cosmos_outbox.sqlite.database`, gets the context of its caller. OpenTelemetry
+A thread that is not begun by ``asyncio.to_thread`` has an empty context, so the sources of the system. OpenTelemetry
 reads gauges in a thread of its own: what is reported there is as old as the system's clock says.
 
 What guards a secret (a key, a nonce) is no luck: :func:`secret` gives it, by the operating system, whatever a test sets

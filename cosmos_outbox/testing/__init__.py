@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cosmos_outbox.testing.memory import InMemory, InMemorySubscriber, in_memory
     from cosmos_outbox.testing.messages import Message, message
     from cosmos_outbox.testing.raising import raised, stored
+    from cosmos_outbox.testing.store_contract import SubscriberStoreContract
 
 __all__ = [
     "InMemory",
@@ -32,6 +33,7 @@ __all__ = [
     "Message",
     "NotInMemory",
     "Program",
+    "SubscriberStoreContract",
     "call",
     "eventually",
     "in_memory",
@@ -47,6 +49,7 @@ _HOME = {
     "Message": "messages",
     "NotInMemory": "documents",
     "Program": "local",
+    "SubscriberStoreContract": "store_contract",
     "call": "functions",
     "eventually": "local",
     "in_memory": "memory",

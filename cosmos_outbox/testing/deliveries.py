@@ -4,7 +4,6 @@ What waits there for a store, or pauses between two attempts, lets the test's cl
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
@@ -14,8 +13,6 @@ from cosmos_outbox.inbox.entry import Entry
 from cosmos_outbox.inbox.set_aside import Delivery, Record
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.feed import OutboxEvent
-from cosmos_outbox.settings.names import Named
-from cosmos_outbox.sqlite.store import SqliteFile, SqliteStore
 from cosmos_outbox.testing.clock import Clock
 from cosmos_outbox.testing.messages import Message, message_of
 from cosmos_outbox.wiring.declared import ReadModelOf
@@ -96,11 +93,6 @@ class Deliveries:
     def _stored(self) -> Sequence[OutboxEvent]:
         """The events that can be delivered without being named."""
         return []
-
-
-def store_in_memory(resources: AsyncExitStack) -> SqliteStore:
-    """For entries, effects, and what is set aside. Its database is gone when ``resources`` are closed."""
-    return SqliteFile(Named("no setting", ":memory:")).open({}, resources)
 
 
 def timed(subscription: Subscription, clock: Clock) -> Subscription:

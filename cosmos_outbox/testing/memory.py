@@ -19,16 +19,15 @@ from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.unit_of_work import ETag
 from cosmos_outbox.settings.names import Named
-from cosmos_outbox.sqlite.store import SqliteStore
 from cosmos_outbox.testing.clock import Clock
-from cosmos_outbox.testing.deliveries import Deliveries, store_in_memory, timed
+from cosmos_outbox.testing.deliveries import Deliveries, timed
 from cosmos_outbox.testing.documents import Documents, MemoryContainer
 from cosmos_outbox.testing.faults import Faults
 from cosmos_outbox.testing.publisher import api_in_memory
+from cosmos_outbox.testing.store import MemoryStore, StoreInMemory
 from cosmos_outbox.testing.wired import (
     MemoryWired,
     MemoryWiredSubscriber,
-    StoreInMemory,
     Subscribers,
     outbox_in_memory,
 )
@@ -168,7 +167,7 @@ async def _publishing(
     wired = service.wire(given)
     own, source = MemoryContainer(documents, faults), MemoryContainer(documents)
     outbox = outbox_in_memory(service, wired, own, clock)
-    subscribers = Subscribers(store_in_memory(wired.resources), wired.settings, wired.resources, clock)
+    subscribers = Subscribers(MemoryStore(clock), wired.settings, wired.resources, clock)
     subscriptions = {  # the faults are those of the service's calls, and of its reactions, which change it
         each.name: subscribers.of(each, own if isinstance(each, ReactionOf) else source, outbox.on_commit)
         for each in service.subscribers
@@ -187,11 +186,11 @@ async def _subscribing(
     names = [Named("SERVICEBUS_TOPIC", service.topic), *(each.subscription for each in service.subscribers)]
     given = {**_NOWHERE, **_unnamed(names), **environment}
     publisher: dict[str, Mapping[str, Any]] = {}
-    declared = replace(service, store=StoreInMemory())
+    declared = replace(service, store=StoreInMemory(clock))
     declared.subscribers.extend(service.subscribers)
     wired = declared.wire(given)
     store = wired.store
-    assert isinstance(store, SqliteStore), "it was opened in memory"
+    assert isinstance(store, MemoryStore), "it was opened in memory"
     subscribers = Subscribers(store, wired.settings, wired.resources, clock)
     subscriptions = {
         each.name: subscribers.effect(each)

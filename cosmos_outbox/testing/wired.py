@@ -28,10 +28,10 @@ from cosmos_outbox.outbox.on_commit import OnCommit
 from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork
 from cosmos_outbox.settings.environment import Settings, SubscriberSettings
 from cosmos_outbox.settings.names import Named
-from cosmos_outbox.sqlite.store import SqliteStore
 from cosmos_outbox.testing.clock import Clock
-from cosmos_outbox.testing.deliveries import store_in_memory, timed
+from cosmos_outbox.testing.deliveries import timed
 from cosmos_outbox.testing.documents import Documents, MemoryContainer, NotInMemory
+from cosmos_outbox.testing.store import MemoryStore
 from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf
 from cosmos_outbox.wiring.effects import effect_rules
 from cosmos_outbox.wiring.outbox import Outbox
@@ -80,14 +80,6 @@ class MemoryWiredSubscriber(WiredSubscriber):
     @cached_property
     def subscriptions(self) -> Mapping[str, Subscription]:
         return self.made
-
-
-@dataclass(frozen=True)
-class StoreInMemory:
-    """See :class:`cosmos_outbox.wiring.subscribing.StoreOf`."""
-
-    def open(self, environment: Mapping[str, str], resources: AsyncExitStack) -> SqliteStore:
-        return store_in_memory(resources)
 
 
 @dataclass(frozen=True)
@@ -153,7 +145,7 @@ def outbox_in_memory(service: Service, wired: Wired, container: MemoryContainer,
 class Subscribers:
     """Builds what a service subscribes to, over a store in memory and with the test's time."""
 
-    store: SqliteStore
+    store: MemoryStore
     settings: Settings | SubscriberSettings
     resources: AsyncExitStack
     clock: Clock
@@ -188,9 +180,7 @@ class Subscribers:
         settings, clock = self.settings, self.clock
         rules = effect_rules(settings, declared.chosen)
         name = settings.name(declared.subscription)
-        records = replace(
-            self.store.effects(declared.name, name, int(rules.lives.total_seconds())), clock=clock
-        )
+        records = self.store.effects(declared.name, name, int(rules.lives.total_seconds()))
         inbox = EffectInbox(records, declared.run, rules, clock, clock.monotonic, clock.sleep)
         subscriber = self._subscriber(declared, inbox.handle, rules, untyped=untyped)
         return timed(subscriber.asking(inbox), clock)
@@ -199,7 +189,7 @@ class Subscribers:
         self, declared: _Declared, handle: Handle, effects: EffectRules | None = None, *, untyped: bool
     ) -> Subscriber:
         name = self.settings.name(declared.subscription)
-        records = replace(self.store.set_aside(name, self.settings.event_ttl_seconds), clock=self.clock)
+        records = self.store.set_aside(name, self.settings.event_ttl_seconds)
         read: Read = MessageReader(declared.aggregate_type, untyped=untyped).read
         if effects is not None:
             read = effects.reading(read)
@@ -207,9 +197,7 @@ class Subscribers:
         return subscriber_over(records, self.settings, self.resources, name, read, handle, in_order=in_order)
 
     def _read_model(self, of: ReadModelOf[S], source: MemoryContainer) -> ReadModel[S]:
-        entries = replace(
-            self.store.entries(of.name, of.form, tombstone_seconds(self.settings)), clock=self.clock
-        )
+        entries = self.store.entries(of.name, of.form, tombstone_seconds(self.settings))
         inbox = StateInbox(entries, _source(of, source), of.project, clock=self.clock)
         return ReadModel(inbox, None, self.store.listing(of.name, of.form))
 

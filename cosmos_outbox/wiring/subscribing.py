@@ -184,7 +184,7 @@ class SubscriberService:
     name: str
     """As telemetry tells it."""
     store: StoreOf
-    """Where it keeps what it knows: a :class:`SqliteFile` or a :class:`CosmosDatabase` of its own."""
+    """Where it keeps what it knows: a :class:`CosmosDatabase`, or an adapter of :mod:`cosmos_outbox.store`."""
     topic: str | None = None
     """The publisher's, unless ``SERVICEBUS_TOPIC`` says otherwise."""
     transport: Name = "servicebus"

@@ -16,10 +16,10 @@ from cosmos_outbox import (
     HttpApi,
     Named,
     NoSource,
-    SqliteFile,
     SubscriberService,
     TolerantReader,
 )
+from examples.subscriber.sqlite_store import SqliteFile
 
 
 class Recipient(TolerantReader):

@@ -31,7 +31,7 @@ from cosmos_outbox.inbox.healing import Healing
 from cosmos_outbox.inbox.reading import TolerantReader
 from cosmos_outbox.inbox.shows import shows
 from cosmos_outbox.inbox.state import StateInbox
-from cosmos_outbox.inbox.walk import Counts, Progress
+from cosmos_outbox.inbox.walk import Counts, WalkProgress
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.lists.listing import EntryListing
@@ -543,7 +543,7 @@ async def test_walks_over_all_partitions_heal_page_by_page_and_leave_what_is_blo
         await here.stored.execute(str(gone), [Write.delete(item["id"], item["_etag"])])  # as TTL does
     held = [key_of(parked)]
 
-    async def walked(process: Process, days: int) -> Progress:
+    async def walked(process: Process, days: int) -> WalkProgress:
         healing = healing_of(process, held, utc_now() + timedelta(days=days))
         await healing.run(seconds=30)
         progress = await healing.progress()

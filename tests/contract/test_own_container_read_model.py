@@ -14,7 +14,7 @@ from cosmos_outbox.inbox.entry import After, Entry, Stamp
 from cosmos_outbox.inbox.errors import SourceBehind
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.form import EntryForm
-from cosmos_outbox.inbox.walk import Counts, Progress
+from cosmos_outbox.inbox.walk import Counts, WalkProgress
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.settings.own_container import OwnDocuments
@@ -91,7 +91,7 @@ class Desk(World):
 
     async def walked(self) -> Counts:
         """What a walk over all finds, for which nothing is too young."""
-        progress: Progress = await self.model.healing.rebuild(lambda _: None)
+        progress: WalkProgress = await self.model.healing.rebuild(lambda _: None)
         assert progress.last_counts is not None
         return progress.last_counts
 

@@ -15,7 +15,7 @@ from cosmos_outbox.cli.rebuild import in_a_line, main, rebuild
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
 from cosmos_outbox.inbox.errors import EntryChanged
 from cosmos_outbox.inbox.form import EntryForm
-from cosmos_outbox.inbox.walk import Counts, Progress, Side
+from cosmos_outbox.inbox.walk import Counts, Side, WalkProgress
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.wiring.declared import ReadModelOf
 from devstack import provision
@@ -120,7 +120,7 @@ async def test_after_a_new_form_of_the_entries_all_are_written_again(
     assert await asyncio.to_thread(main, arguments, environment) == 0
     saved = await process.entries.progress()
     assert saved is not None
-    cut_off = replace(Progress.of(*saved), began_at=datetime.now(UTC), side=Side.ENTRIES, on_demand=True)
+    cut_off = replace(WalkProgress.of(*saved), began_at=datetime.now(UTC), side=Side.ENTRIES, on_demand=True)
     await process.entries.save_progress(cut_off.document(), over=cut_off.version)
 
     class NewEntry(DirectoryEntry):
@@ -194,7 +194,7 @@ def test_a_setting_that_is_missing_is_one_line(capsys: pytest.CaptureFixture[str
 
 
 def test_the_line_shows_the_walk_under_way_and_then_the_one_that_has_ended() -> None:
-    under_way = Progress(
+    under_way = WalkProgress(
         NOON, 1, Side.SOURCES, counts=Counts(sources=2, healed=1), last_counts=Counts(sources=9)
     )
     assert in_a_line(under_way).startswith("2 sources and 0 entries compared, 1 written")

@@ -35,12 +35,12 @@ from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.sources.http import HttpApi
 from cosmos_outbox.sources.nowhere import NoSource
-from cosmos_outbox.sqlite.store import SqliteFile
 from cosmos_outbox.wiring.subscribing import ForeignReadModel, StoreOf, SubscriberService, WiredSubscriber
 from cosmos_outbox.worker import subscriber as worker
 from cosmos_outbox.worker.running import running
 from devstack.testing import Service as Server
 from devstack.testing import eventually
+from examples.subscriber.sqlite_store import SqliteFile
 from tests.support.azure import Topic, indexed
 
 pytestmark = [

@@ -1,9 +1,7 @@
 """Attacks on a team that subscribes, with a file of its own and the publisher's API: nothing is lost or done twice."""
 
 import asyncio
-import json
 import os
-import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -12,27 +10,25 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from cosmos_outbox.inbox.entry import After, Entry, Found, Stamp
+from cosmos_outbox.inbox.entry import After, Entry, Found
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.receiver import Receiver
-from cosmos_outbox.inbox.set_aside import Record, RecordState
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.sources.http import HttpApi
-from cosmos_outbox.sqlite import database as database_module
-from cosmos_outbox.sqlite.database import Database
-from cosmos_outbox.sqlite.entries import SqliteEntries
-from cosmos_outbox.sqlite.set_aside import SqliteSetAside
+from examples.subscriber import sqlite_store
+from examples.subscriber.sqlite_store import File, SqliteEntries, SqliteSetAside
 from tests.contract.test_entries import FORM, STAMP, TTL, Thing
 from tests.support.command import Ended, run_module
 from tests.support.inbox import KEY, NOON, FakeSource, delivery, event
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    made = Database(tmp_path / "store.db")
+async def database(tmp_path: Path) -> AsyncIterator[File]:
+    made = File(tmp_path / "store.db", utc_now)
     yield made
     await made.close()
 
@@ -41,23 +37,23 @@ def adding(state: Thing, received: Event) -> After[Thing]:
     return After(state.model_copy(update={"adds": (*state.adds, received.data["adds"])}))
 
 
-def inbox_over(database: Database) -> StateInbox[Thing]:
+def inbox_over(database: File) -> StateInbox[Thing]:
     source: FakeSource[Thing] = FakeSource()
     source.change(KEY, Found(1, Thing(name="Ada", adds=(1,))))
-    return StateInbox(SqliteEntries(database, "things", FORM, TTL), source, adding, lambda: NOON)
+    return StateInbox(SqliteEntries(database, "entries", FORM, TTL), source, adding, lambda: NOON)
 
 
-async def adds(database: Database) -> tuple[int, ...]:
-    read = await SqliteEntries(database, "things", FORM, TTL).read(KEY)
+async def adds(database: File) -> tuple[int, ...]:
+    read = await SqliteEntries(database, "entries", FORM, TTL).read(KEY)
     assert read is not None
     assert read.entry.state is not None
     return read.entry.state.adds
 
 
 async def test_a_file_that_another_process_holds_is_waited_for(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+    database: File, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database_module, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(sqlite_store, "BUSY_SECONDS", 0.1)
     inbox = inbox_over(database)
     await inbox.handle(event(1))
     holder = await asyncio.create_subprocess_exec(
@@ -73,7 +69,7 @@ async def test_a_file_that_another_process_holds_is_waited_for(
     assert holder.stdout is not None
     assert await holder.stdout.readline() == b"held\n"
     with pytest.raises(StoreAway, match=r"store\.db cannot be used: database is locked"):
-        await database.check()
+        await database.get("entries", KEY.id)
     waits: list[float] = []
 
     async def paused(seconds: float) -> None:
@@ -88,13 +84,13 @@ async def test_a_file_that_another_process_holds_is_waited_for(
     assert (await receiver.set_aside.page(10, None)).items == [], "it hit everybody, and no aggregate"
 
 
-async def test_a_disk_that_is_full_is_waited_for_and_leaves_nothing_half(database: Database) -> None:
+async def test_a_disk_that_is_full_is_waited_for_and_leaves_nothing_half(database: File) -> None:
     inbox = inbox_over(database)
     await inbox.handle(event(1))
     full = "PRAGMA max_page_count = 1"  # it cannot be less than the file has
     await database.run(lambda connection: connection.execute(full).fetchall())
     large = Entry(1, None, Thing(name="x" * 100_000))
-    entries = SqliteEntries(database, "things", FORM, TTL)
+    entries = SqliteEntries(database, "entries", FORM, TTL)
     with pytest.raises(StoreAway, match="full"):
         await entries.put(AggregateKey("thing", "8"), large, STAMP, over=None)
     assert await adds(database) == (1,), "what is there can be read"
@@ -105,29 +101,16 @@ async def test_a_disk_that_is_full_is_waited_for_and_leaves_nothing_half(databas
     assert await adds(database) == (1, 2)
 
 
-async def test_a_file_that_was_damaged_is_a_store_that_is_away_and_is_used_again_when_it_is_mended(
-    database: Database, tmp_path: Path
-) -> None:
-    await inbox_over(database).handle(event(1))
-    await database.close()
-    good = database.path.read_bytes()
-    database.path.write_bytes(b"damaged by a disk" * 1000)
-    for _ in range(2):
-        with pytest.raises(StoreAway):
-            await adds(database)
-    database.path.write_bytes(good)
-    assert await adds(database) == (1,)
-
-
 PROCESS = """
 import asyncio, sys
 from pathlib import Path
-from cosmos_outbox.sqlite.database import Database
+from cosmos_outbox.kernel.clock import utc_now
+from examples.subscriber.sqlite_store import File
 from tests.contract.test_third_door import inbox_over
 from tests.support.inbox import event
 
 async def main():
-    database = Database(Path(sys.argv[1]))
+    database = File(Path(sys.argv[1]), utc_now)
     inbox = inbox_over(database)
     for sequence in range(1, 21):
         await asyncio.gather(*(inbox.handle(event(sequence)) for _ in range(2)))
@@ -137,12 +120,12 @@ asyncio.run(main())
 """
 
 
-async def run_program(text: str, database: Database) -> Ended:
+async def run_program(text: str, database: File) -> Ended:
     arguments = ["tests.support.program", text, str(database.path)]
     return await asyncio.to_thread(run_module, *arguments, environment=os.environ)
 
 
-async def test_processes_that_share_a_file_apply_each_event_once(database: Database) -> None:
+async def test_processes_that_share_a_file_apply_each_event_once(database: File) -> None:
     ended = await asyncio.gather(*(run_program(PROCESS, database) for _ in range(3)))
     assert [each.code for each in ended] == [0, 0, 0], "".join(each.err for each in ended)
     assert await adds(database) == tuple(range(1, 21))
@@ -151,8 +134,8 @@ async def test_processes_that_share_a_file_apply_each_event_once(database: Datab
 DIES = """
 import asyncio, os, sys
 from pathlib import Path
-from cosmos_outbox.sqlite.database import Database
-from cosmos_outbox.sqlite.entries import SqliteEntries
+from cosmos_outbox.kernel.clock import utc_now
+from examples.subscriber.sqlite_store import File, SqliteEntries
 from tests.contract.test_third_door import inbox_over
 from tests.support.inbox import event
 
@@ -162,7 +145,7 @@ async def put_and_die(self, *given, **named):
     os._exit(9)
 
 async def main():
-    inbox = inbox_over(Database(Path(sys.argv[1])))
+    inbox = inbox_over(File(Path(sys.argv[1]), utc_now))
     await inbox.handle(event(1))
     SqliteEntries.put = put_and_die
     await inbox.handle(event(2))
@@ -172,40 +155,13 @@ asyncio.run(main())
 
 
 async def test_a_process_that_dies_after_its_entry_and_before_its_message_is_done_has_applied_it_once(
-    database: Database,
+    database: File,
 ) -> None:
     assert (await run_program(DIES, database)).code == 9
     inbox = inbox_over(database)
     await inbox.handle(event(2))  # the broker brings it again
     await inbox.handle(event(3))
     assert await adds(database) == (1, 2, 3)
-
-
-async def test_nothing_of_a_person_stays_in_the_file_after_the_entry_and_the_record_are_closed(
-    database: Database,
-) -> None:
-    """SQLite leaves what is deleted in its free pages, unless it is told to overwrite it."""
-    secret = b"Quirina Zabelsky"
-    entries, records = SqliteEntries(database, "things", FORM, TTL), SqliteSetAside(database, "s", TTL)
-    await entries.put(KEY, Entry(1, None, Thing(name=secret.decode())), STAMP, over=None)
-    message = delivery(event(2), 2)
-    body = json.dumps({"name": secret.decode(), "more": "x" * 20_000}).encode()
-    kept = Record.of(
-        type(message)(message.subscription, message.message_id, message.enqueued_number, body, {}),
-        event(2), RecordState.WAITING, "a reason", NOON,
-    )  # fmt: skip
-    await records.add(kept)
-    read = await entries.read(KEY)
-    assert read is not None
-    await entries.put(KEY, Entry(3, None, None), Stamp(NOON, None), over=read.version)
-    await records.change(await records.get(kept.id), RecordState.APPLIED, "done", attempts=1)
-    await database.close()
-    files = [each for each in database.path.parent.iterdir() if each.name.startswith("store.db")]
-    assert files
-    assert not [each.name for each in files if secret in each.read_bytes()]
-    with sqlite3.connect(database.path) as connection:
-        assert connection.execute("SELECT COUNT(*) FROM entries").fetchone() == (1,)
-    connection.close()
 
 
 class Api:

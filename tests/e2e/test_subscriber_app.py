@@ -49,12 +49,11 @@ class World:
         if not file.exists():
             return {}
         with sqlite3.connect(file) as connection:
-            made = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'entries'").fetchone()
-            rows = (
-                connection.execute("SELECT id, last_sequence, state FROM entries").fetchall() if made else []
-            )
+            made = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'documents'").fetchone()
+            query = "SELECT document FROM documents WHERE kind = 'entries of guests'"
+            found = [json.loads(row[0]) for row in (connection.execute(query).fetchall() if made else [])]
         connection.close()
-        return {each[0]: (each[1], json.loads(each[2])["name"]) for each in rows}
+        return {each["id"]: (each["lastSequence"], each["data"]["name"]) for each in found}
 
     def letters(self) -> list[tuple[str, int]]:
         file = Path(self.settings["LETTERS"])

@@ -17,12 +17,12 @@ from cosmos_outbox import (
     OwnContainer,
     OwnDocuments,
     Service,
-    SqliteFile,
     SubscriberService,
     TolerantReader,
 )
 from cosmos_outbox.errors import AlreadyExists, PreconditionFailed, Throttled
 from cosmos_outbox.testing import InMemory, in_memory, message
+from examples.subscriber.sqlite_store import SqliteFile
 from tests.testing.bookings import Row, project, row_of
 
 ORIGIN = Origin("request-1")

@@ -36,7 +36,6 @@ FLOORS: Sequence[tuple[str, ...]] = (
         "cosmos_outbox/webhook",
         "cosmos_outbox/storagequeue",
         "cosmos_outbox/blobs",
-        "cosmos_outbox/sqlite",
         "cosmos_outbox/sources",
         "cosmos_outbox/http",
     ),

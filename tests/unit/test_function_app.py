@@ -13,7 +13,7 @@ from typing import Any
 import azure.functions as func
 import pytest
 
-from cosmos_outbox import Names, Service, SqliteFile
+from cosmos_outbox import Names, Service
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.functions.edge.http_functions import http_function
 from cosmos_outbox.functions.function_app import App
@@ -30,6 +30,7 @@ from cosmos_outbox.sources.http import HttpApi
 from cosmos_outbox.sources.nowhere import NoSource
 from cosmos_outbox.wiring.located import located
 from cosmos_outbox.wiring.subscribing import SubscriberService
+from examples.subscriber.sqlite_store import SqliteFile
 from tests.support.functions import functions, of_app
 from tests.support.tasks import Task, service, tasks
 

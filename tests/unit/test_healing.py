@@ -12,7 +12,7 @@ from cosmos_outbox.inbox.entry import Entry, Found
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.inbox.healing import EVERY, OVERLAP, WHOLE_EVERY, YOUNG, Healing
 from cosmos_outbox.inbox.state import StateInbox
-from cosmos_outbox.inbox.walk import CLAIM, MANY, Counts, Progress, Side
+from cosmos_outbox.inbox.walk import CLAIM, MANY, Counts, Side, WalkProgress
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from tests.support.inbox import NOON, FakeEntries, FakeSource, Faults, event, project
 
@@ -67,7 +67,7 @@ class World:
         entry = self.entries.of(key)
         return None if entry is None else entry.last_sequence
 
-    async def progress(self) -> Progress:
+    async def progress(self) -> WalkProgress:
         progress = await self.healing.progress()
         assert progress is not None
         return progress
@@ -82,7 +82,7 @@ class World:
         return progress.last_counts
 
     async def rebuilt(self, *, source_wins: bool = False) -> Counts:
-        reported: list[Progress] = []
+        reported: list[WalkProgress] = []
         progress = await self.healing.rebuild(reported.append, source_wins=source_wins)
         assert reported[-1] == progress
         assert progress.last_counts is not None
@@ -463,7 +463,7 @@ async def test_a_rebuild_that_was_cut_off_goes_on_within_a_day(hours: int, goes_
     first, second = world.has("a", 1, 2), world.has("b", 1, 2)
     world.source.page_size = 1
     began = NOON - timedelta(hours=hours)
-    cut_off = Progress(began, 0, side=Side.SOURCES, position="1", on_demand=True)
+    cut_off = WalkProgress(began, 0, side=Side.SOURCES, position="1", on_demand=True)
     await world.entries.save_progress(cut_off.document(), over=None)
     await world.rebuilt()
     assert (world.sequence(first), world.sequence(second)) == (1 if goes_on else 2, 2)
@@ -472,7 +472,7 @@ async def test_a_rebuild_that_was_cut_off_goes_on_within_a_day(hours: int, goes_
 async def test_a_daily_walk_under_way_does_not_count_for_a_rebuild() -> None:
     world = World()
     young = world.has("a", 1, 2, changed=NOON)
-    cut_off = Progress(NOON, 0, side=Side.ENTRIES, claimed_until=NOON + CLAIM)
+    cut_off = WalkProgress(NOON, 0, side=Side.ENTRIES, claimed_until=NOON + CLAIM)
     await world.entries.save_progress(cut_off.document(), over=None)
     assert (await world.rebuilt()).healed == 1
     assert world.sequence(young) == 2
@@ -483,7 +483,7 @@ async def test_the_timer_goes_on_with_a_rebuild_that_was_cut_off() -> None:
     young = world.has("a", 1, 2, changed=NOON)
     world.blocked = [young]
     await world.entries.save_progress(
-        Progress(NOON, 0, side=Side.SOURCES, on_demand=True).document(), over=None
+        WalkProgress(NOON, 0, side=Side.SOURCES, on_demand=True).document(), over=None
     )
     assert (await world.walked(days=0)).healed == 1
 
@@ -495,7 +495,7 @@ async def test_where_the_source_wins_entries_go_back_come_back_and_go_away() -> 
     world.source.change(buried, Found(4, None, OLD))
     world.entries.written[deleted] = [Entry(3, "c/3/Deleted", None)]
     world.entries.written[ahead] = [Entry(5, "a/5/Changed", (1, 2, 3, 4, 5), healed=2)]
-    cut_off = Progress(NOON, 0, side=Side.ENTRIES, position="2", on_demand=True)
+    cut_off = WalkProgress(NOON, 0, side=Side.ENTRIES, position="2", on_demand=True)
     await world.entries.save_progress(cut_off.document(), over=None)
     assert (await world.rebuilt(source_wins=True)).healed == 3, (
         "one that was cut off may be of another restore"
@@ -521,8 +521,8 @@ async def test_where_the_source_wins_entries_of_another_form_are_written() -> No
 
 
 def test_the_progress_is_read_as_it_was_written() -> None:
-    progress = Progress(
+    progress = WalkProgress(
         NOON, 3, Side.ENTRIES, "token", NOON - OVERLAP, True, NOON - LIFE, Counts(sources=2), Counts(healed=1), OLD,
         NOON,
     )  # fmt: skip
-    assert Progress.of(progress.document(), "7") == replace(progress, version="7")
+    assert WalkProgress.of(progress.document(), "7") == replace(progress, version="7")

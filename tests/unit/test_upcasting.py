@@ -9,13 +9,13 @@ from cosmos_outbox import (
     EntryForm,
     Event,
     Named,
-    SqliteFile,
     SubscriberService,
     TolerantReader,
 )
 from cosmos_outbox.inbox.errors import NotApplied
 from cosmos_outbox.inbox.upcasting import Upcasting
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from examples.subscriber.sqlite_store import SqliteFile
 
 Data = dict[str, Any]
 

@@ -19,7 +19,7 @@ from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.inbox.entry import Entry, Stamp, VersionedEntry, WalkPage
 from cosmos_outbox.inbox.errors import EntryChanged, StoreAway, Unstorable
 from cosmos_outbox.inbox.form import EntryForm
-from cosmos_outbox.inbox.stored import text_or_none, time_or_none
+from cosmos_outbox.inbox.stored import entry_document, entry_of, text_or_none
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.telemetry.tracing import writing
 
@@ -49,16 +49,18 @@ class CosmosEntries(Generic[S]):
             item = await self.container.read(key.id, key.id)
         except StoreFailed as error:
             raise failed(key, error.failure) from error
-        return None if item is None else self._entry(item)
+        return None if item is None else entry_of(self.form, item, item["_etag"])
 
     async def newest(self, key: AggregateKey) -> VersionedEntry[S] | None:
         """The entry, behind a fence. Raises StoreAway."""
         item = await newest_item(self.container, key)
-        return None if item is None else self._entry(item)
+        return None if item is None else entry_of(self.form, item, item["_etag"])
 
     async def put(self, key: AggregateKey, entry: Entry[S], stamp: Stamp, *, over: str | None) -> str:
         """Write an entry, and return its version. Raises EntryChanged, Unstorable, StoreAway."""
-        item = self._item(key, entry, stamp)
+        lives = KEEP_FOR_EVER if entry.state is not None else self.deleted_ttl_seconds or KEEP_FOR_EVER
+        document = entry_document(self.form, key, entry, stamp)
+        item = {**document, "partitionKey": key.id, "type": TYPE, "ttl": lives}
         with writing("entry"):
             return await self._write(key.id, _put(item, over))
 
@@ -69,7 +71,7 @@ class CosmosEntries(Generic[S]):
     async def page(self, position: str | None) -> WalkPage[VersionedEntry[S]]:
         """A page of the entries that are not deleted. Raises StoreAway."""
         items, token = await walk_page(self.container, _ENTRIES, {}, position)
-        return WalkPage([(_key(item), self._entry(item)) for item in items], token)
+        return WalkPage([(_key(item), entry_of(self.form, item, item["_etag"])) for item in items], token)
 
     async def mark(self, key: AggregateKey, version: str, blocked_since: datetime | None) -> None:
         """Note in an entry since when it is blocked. Raises EntryChanged, StoreAway."""
@@ -105,32 +107,6 @@ class CosmosEntries(Generic[S]):
                 raise EntryChanged(f"another writer changed {partition}: read it again") from error
             raise failed(partition, error.failure) from error
         return version
-
-    def _item(self, key: AggregateKey, entry: Entry[S], stamp: Stamp) -> Item:
-        state = entry.state
-        return {
-            "id": key.id,
-            "partitionKey": key.id,
-            "type": TYPE,
-            "aggregateType": key.type,
-            "lastSequence": entry.last_sequence,
-            "lastEventId": entry.last_event_id,
-            "healed": entry.healed,
-            "form": self.form.version,
-            "deleted": state is None,
-            "data": None if state is None else self.form.write(state),
-            "search": {} if state is None else self.form.texts(state),
-            "appliedAt": stamp.at.isoformat(),
-            "lateSeconds": None if stamp.late_seconds is None else round(stamp.late_seconds, 3),
-            "blockedSince": None,
-            "ttl": KEEP_FOR_EVER if state is not None else self.deleted_ttl_seconds or KEEP_FOR_EVER,
-        }
-
-    def _entry(self, item: Item) -> VersionedEntry[S]:
-        state = self.form.read(item) if self.form.is_of(item) and not item["deleted"] else None
-        other_form = state is None and not item["deleted"]
-        entry = Entry(item["lastSequence"], item["lastEventId"], state, item["healed"], other_form)
-        return VersionedEntry(entry, str(item["_etag"]), time_or_none(item["blockedSince"]))
 
 
 def _key(item: Item) -> AggregateKey:

@@ -4,10 +4,9 @@ A record that exists is left as it is: the message came again after its record w
 of a message is kept as it came, in base64; a closed record has none, and expires.
 """
 
-import base64
 import logging
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -17,7 +16,8 @@ from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.item import KEEP_FOR_EVER, Item
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.inbox.errors import NotSetAside, RecordChanged
-from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordPage, RecordState
+from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState
+from cosmos_outbox.inbox.stored import record_document, record_of
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, utc_now
 from cosmos_outbox.lists import continuation
@@ -53,17 +53,17 @@ class CosmosSetAside:
         """Create a record, without the message where the store does not take it. Raises StoreAway."""
         try:
             try:
-                await self._create(record, record.delivery)
+                await self._create(record)
             except StoreFailed as error:
                 if error.failure.kind not in (Kind.TOO_LARGE, Kind.INVALID):
                     raise
-                await self._create(record, None)
+                await self._create(replace(record, delivery=None))
         except StoreFailed as error:
             raise store_away(error.failure) from error
 
-    async def _create(self, record: Record, delivery: Delivery | None) -> None:
+    async def _create(self, record: Record) -> None:
         try:
-            await self._execute(Write.create(self._item(record, delivery)))
+            await self._execute(Write.create(self._item(record)))
         except StoreFailed as error:
             if error.failure.kind is not Kind.CONFLICT:
                 raise  # created-once: else the record is there, whatever its state
@@ -136,10 +136,9 @@ class CosmosSetAside:
     async def change(self, record: Record, state: RecordState, reason: str, *, attempts: int) -> None:
         """Write what became of a record. Raises RecordChanged, StoreAway."""
         assert record.version is not None, "a record that was read has its version"
-        changed = Record(**{**vars(record), "state": state, "reason": reason, "attempts": attempts})
-        delivery = record.delivery if state.is_open else None
+        changed = replace(record, state=state, reason=reason, attempts=attempts)
         try:
-            await self._execute(Write.replace(self._item(changed, delivery), record.version))
+            await self._execute(Write.replace(self._item(changed), record.version))
         except StoreFailed as error:
             if error.failure.kind in (Kind.STALE, Kind.MISSING):
                 raise RecordChanged("somebody else changed the record: read it again") from error
@@ -162,27 +161,12 @@ class CosmosSetAside:
             if token is None:
                 return
 
-    def _item(self, record: Record, delivery: Delivery | None) -> Item:
-        aggregate, now = record.aggregate, self.clock().isoformat()
+    def _item(self, record: Record) -> Item:
         return {
-            "id": record.id,
+            **record_document(record, self.subscription),
             "partitionKey": self.subscription,
             "type": "setAside",
-            "state": record.state.value,
-            "reason": record.reason,
-            "setAsideAt": record.set_aside_at.isoformat(),
-            "triedAt": now,
-            "attempts": record.attempts,
-            "messageId": record.message_id,
-            "enqueuedNumber": record.enqueued_number,
-            "eventId": record.event_id,
-            "aggregateType": aggregate.type if aggregate else None,
-            "aggregateId": aggregate.id if aggregate else None,
-            "action": record.action,
-            "sequence": record.sequence,
-            "subscription": self.subscription,
-            "body": base64.b64encode(delivery.body).decode() if delivery else None,
-            "properties": dict(delivery.properties) if delivery else None,
+            "triedAt": self.clock().isoformat(),
             "ttl": KEEP_FOR_EVER if record.state.is_open else self.closed_ttl_seconds,
         }
 
@@ -197,26 +181,4 @@ def _listed(query: str) -> str:
 
 
 def _record(item: Item) -> Record:
-    body, owner = item.get("body"), item.get("aggregateType")
-    delivery = body and Delivery(
-        item["subscription"],
-        item["messageId"],
-        item["enqueuedNumber"],
-        base64.b64decode(body),
-        item["properties"],
-    )
-    return Record(
-        id=item["id"],
-        state=RecordState(item["state"]),
-        reason=item["reason"],
-        set_aside_at=datetime.fromisoformat(item["setAsideAt"]),
-        message_id=item["messageId"],
-        enqueued_number=item["enqueuedNumber"],
-        event_id=item.get("eventId"),
-        aggregate=AggregateKey(owner, item["aggregateId"]) if owner else None,
-        action=item.get("action"),
-        sequence=item.get("sequence"),
-        attempts=item["attempts"],
-        delivery=delivery or None,
-        version=str(item["_etag"]),
-    )
+    return record_of(item, str(item["_etag"]))

@@ -19,7 +19,7 @@ from cosmos_outbox.wiring.located import AnyService
 
 if TYPE_CHECKING:
     from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState
-    from cosmos_outbox.inbox.walk import Progress
+    from cosmos_outbox.inbox.walk import WalkProgress
     from cosmos_outbox.wiring.subscription import Subscriber
 
 answering = HttpFunctions(Answering())
@@ -103,7 +103,7 @@ def listed(page: "RecordPage", names: Sequence[PathNames]) -> Answer:
     return json_response(200, view.listed(page, names))
 
 
-def subscriber_status(records: "Mapping[RecordState, int]", walk: "Progress | None") -> Answer:
+def subscriber_status(records: "Mapping[RecordState, int]", walk: "WalkProgress | None") -> Answer:
     """200 with the number of open records by state, and what the walk has found."""
     return json_response(200, view.subscriber_status(records, walk))
 

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState
-from cosmos_outbox.inbox.walk import Counts, Progress
+from cosmos_outbox.inbox.walk import Counts, WalkProgress
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.views.names import PathNames, owners
 
@@ -19,7 +19,7 @@ def listed(page: RecordPage, names: Sequence[PathNames]) -> Mapping[str, Any]:
     return {"items": items, "continuationToken": page.continuation_token}
 
 
-def subscriber_status(records: Mapping[RecordState, int], walk: Progress | None) -> Mapping[str, Any]:
+def subscriber_status(records: Mapping[RecordState, int], walk: WalkProgress | None) -> Mapping[str, Any]:
     """The number of open records by state, and what the last walk found, and the one that is under way."""
     last, under_way = walk and walk.last_counts, walk if walk and walk.side else None
     return {

@@ -5,6 +5,7 @@ import sqlite3
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -63,19 +64,19 @@ async def test_the_list_is_kept_in_a_file_of_its_own(
     person = (await people.post("/people", json=ADA)).json()["id"]
     file = Path(settings["MAILING_DATABASE"])
 
-    def listed() -> dict[str, tuple[int, str | None]]:
+    def listed() -> dict[str, tuple[int, Any]]:
         with sqlite3.connect(file) as connection:
-            made = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'entries'").fetchone()
-            query = "SELECT id, last_sequence, state FROM entries"
-            rows = connection.execute(query).fetchall() if made else []
+            made = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'documents'").fetchone()
+            query = "SELECT document FROM documents WHERE kind = 'entries of mailing-list'"
+            found = [json.loads(row[0]) for row in (connection.execute(query).fetchall() if made else [])]
         connection.close()
-        return {each[0]: (each[1], each[2]) for each in rows}
+        return {each["id"]: (each["lastSequence"], each["data"]) for each in found}
 
     def shows(sequence: int, **state: str) -> bool:
         if not file.exists():
             return False
         found = listed().get(person, (0, None))
-        return found[0] == sequence and (json.loads(found[1]) if found[1] else {}) == state
+        return found[0] == sequence and (found[1] or {}) == state
 
     await eventually(lambda: shows(1, **ADA), within=60)
     await people.patch(f"/people/{person}", json={"name": "Ada King"})

@@ -13,13 +13,13 @@ from cosmos_outbox import (
     OwnContainer,
     OwnDocuments,
     Service,
-    SqliteFile,
     SubscriberService,
     TolerantReader,
 )
 from cosmos_outbox.cosmos.store.container import StoreFailed
 from domain.contact import Contact
 from domain.values import ContactDetails
+from examples.subscriber.sqlite_store import SqliteFile
 from infra.bootstrap import service as contacts
 from outbox_simulation import Commands, Publishes, simulate
 

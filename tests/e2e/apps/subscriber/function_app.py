@@ -11,8 +11,8 @@ from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.reading import TolerantReader
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.sources.nowhere import NoSource
-from cosmos_outbox.sqlite.store import SqliteFile
 from cosmos_outbox.wiring.subscribing import SubscriberService
+from examples.subscriber.sqlite_store import SqliteFile
 
 
 class Guest(TolerantReader):

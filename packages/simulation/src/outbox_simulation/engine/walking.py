@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from cosmos_outbox.inbox.walk import Progress
+from cosmos_outbox.inbox.walk import WalkProgress
 from cosmos_outbox.wiring.subscription import Subscription
 
 
@@ -16,5 +16,5 @@ async def walk_all(subscriptions: Mapping[str, Subscription], *, source_wins: bo
     return all(each.side is None and each.last_counts and not each.last_counts.failed for each in ended)
 
 
-def _ignore(_: Progress) -> None:
+def _ignore(_: WalkProgress) -> None:
     pass

@@ -1,0 +1,50 @@
+"""A subscriber's store of one's own: what it has to do, and what it is made of.
+
+An adapter implements ``StoreOf``, ``Store``, ``Entries``, ``SetAside`` and ``EffectRecords``; ``EntryListing`` pages
+over what finds its entries in order. ``entry_document`` and ``record_document`` give what is kept as JSON. An error of
+the store is raised as :class:`cosmos_outbox.errors.StoreAway`. ``examples/subscriber/sqlite_store.py`` is one;
+``cosmos_outbox.testing.SubscriberStoreContract`` tests any.
+"""
+
+from cosmos_outbox.inbox.effect import EffectRecord, EffectRecords, EffectState
+from cosmos_outbox.inbox.entry import Entry, Stamp, VersionedEntry, WalkPage
+from cosmos_outbox.inbox.errors import EntryChanged, NotSetAside, RecordChanged
+from cosmos_outbox.inbox.ports import Entries
+from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState, SetAside
+from cosmos_outbox.inbox.stored import entry_document, entry_of, record_document, record_of
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.lists.continuation import seal, unseal
+from cosmos_outbox.lists.listing import EntryListing, Sorted
+from cosmos_outbox.lists.token_key import TokenKey, new_key
+from cosmos_outbox.wiring.subscribing import Store, StoreOf
+
+__all__ = [
+    "AggregateKey",
+    "EffectRecord",
+    "EffectRecords",
+    "EffectState",
+    "Entries",
+    "Entry",
+    "EntryChanged",
+    "EntryListing",
+    "NotSetAside",
+    "Record",
+    "RecordChanged",
+    "RecordPage",
+    "RecordState",
+    "SetAside",
+    "Sorted",
+    "Stamp",
+    "Store",
+    "StoreOf",
+    "TokenKey",
+    "VersionedEntry",
+    "WalkPage",
+    "entry_document",
+    "entry_of",
+    "new_key",
+    "record_document",
+    "record_of",
+    "seal",
+    "unseal",
+]

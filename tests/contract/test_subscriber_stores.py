@@ -1,0 +1,37 @@
+"""Every subscriber's store of the library does what its contract says: that in Cosmos DB, and that in memory."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
+from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.testing import SubscriberStoreContract
+from cosmos_outbox.testing.store import MemoryStore
+from cosmos_outbox.wiring.subscribing import Store
+from devstack.testing import Service
+from tests.support.azure import DIRECTORY, EFFECTS, SET_ASIDE, contacts_database
+
+
+@pytest.mark.needs_a_socket("each test has a loop of its own")
+class TestCosmosStore(SubscriberStoreContract):
+    read_model, effect = DIRECTORY, EFFECTS
+    server: Service
+
+    @pytest.fixture(autouse=True)
+    def _served(self, cosmos_server: Service) -> None:
+        self.server = cosmos_server
+
+    @asynccontextmanager
+    async def opened(self, folder: Path) -> AsyncIterator[Store]:
+        async with contacts_database(self.server) as database, AsyncExitStack() as resources:
+            environment = {"COSMOS": self.server.connection_string, "COSMOS_DATABASE": database.id}
+            yield CosmosDatabase(set_aside=SET_ASIDE).open(environment, resources)
+
+
+class TestMemoryStore(SubscriberStoreContract):
+    @asynccontextmanager
+    async def opened(self, folder: Path) -> AsyncIterator[Store]:
+        yield MemoryStore(utc_now)
