@@ -356,7 +356,7 @@ async def test_an_entry_is_rebuilt_from_the_publishers_api(
         await eventually(lambda: _is(world, at_work.wired, [("g1", "Ada", 1)]))
     world.publisher.answers["g1"] = (200, {"name": "Ada King", "sequence": 2})
     code, out, _ = await world.command(capsys, "rebuild")
-    assert (code, "1 entries, 1 written, 0 failed" in out) == (0, True), out
+    assert (code, "1 entries compared, 1 written, 0 failed" in out) == (0, True), out
     assert (await world.command(capsys, "rebuild", "guests", "--id", "g2"))[:2] == (
         0,
         "1 are as their sources\n",
