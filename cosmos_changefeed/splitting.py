@@ -31,6 +31,32 @@ def successors(
     return [_successor(lease, f"{piece.min}-{piece.max}", piece, lease_id) for piece in pieces]
 
 
+def without_parents(leases: Sequence[Lease]) -> list[Lease]:
+    """The leases that are to be worked on: not one whose whole range other, smaller ones have.
+
+    Such a lease was split and could not be deleted, as where the identity may not delete. Its successors begin at its
+    position: to work on it too would deliver everything twice, again and again.
+    """
+    return [lease for lease in leases if not _is_parent(lease, leases)]
+
+
+def _is_parent(lease: Lease, leases: Sequence[Lease]) -> bool:
+    if lease.feed_range is None:
+        return False
+    reached = lease.feed_range.min
+    inner = [
+        each.feed_range
+        for each in leases
+        if each.feed_range is not None and each.id != lease.id and each.feed_range != lease.feed_range
+        if each.feed_range.intersection(lease.feed_range) == each.feed_range
+    ]
+    for each in sorted(inner, key=lambda each: each.min):
+        if each.min > reached:
+            return False
+        reached = max(reached, each.max)
+    return reached >= lease.feed_range.max
+
+
 def _range_of(lease: Lease) -> EpkRange:
     if lease.feed_range is None:
         raise LeasesUnusable(f"lease {lease.token} does not say which range it covers")

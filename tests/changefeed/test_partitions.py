@@ -1,9 +1,14 @@
 """The partitions are told as they are now, or not at all."""
 
+import asyncio
+
 import pytest
+from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from cosmos_changefeed import EpkRange, FeedRangeGone, LeasesUnusable
 from cosmos_changefeed.feed import FeedPage, FeedReader
+from cosmos_changefeed.lease_store import LeaseStore
+from devstack.testing import eventually
 from tests.changefeed.in_memory import InMemory
 from tests.changefeed.support import Recorder
 
@@ -57,3 +62,28 @@ async def test_a_partition_that_is_split_while_it_is_asked_is_told_as_its_halves
     reader = await FeedReader.open(memory.monitored)
     monkeypatch.setattr(FeedReader, "ranges", split_meanwhile)
     assert [each.id for each in await reader.partitions()] == ["3", "4", "2"]
+
+
+async def test_a_lease_that_cannot_be_deleted_after_a_split_is_not_taken_again(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The identity may not delete: the parent's lease stays, and its feed was delivered again with each take-over."""
+
+    async def denied(*_: object) -> None:
+        raise CosmosHttpResponseError(status_code=403, message="Forbidden")
+
+    monkeypatch.setattr(LeaseStore, "delete", denied)
+    recorder = Recorder()
+    names = [f"k{number}" for number in range(20)]
+    for name in names:
+        await memory.write(name, 1)
+    async with recorder.processor(memory, clock=memory.clock):
+        await eventually(lambda: recorder.has(20))
+        memory.split("0")
+        for name in names:
+            await memory.write(name, 2)
+        await eventually(lambda: recorder.has(40))
+        await asyncio.sleep(3)
+        assert len(recorder.ids) == 40
+        assert len(recorder.errors) == 1
+        assert "..0" in await memory.lease_documents()

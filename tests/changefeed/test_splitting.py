@@ -5,7 +5,7 @@ import pytest
 from cosmos_changefeed.errors import LeasesUnusable
 from cosmos_changefeed.feed import PhysicalPartition
 from cosmos_changefeed.lease import EpkRange, Lease, LeaseVersion
-from cosmos_changefeed.splitting import successors
+from cosmos_changefeed.splitting import successors, without_parents
 
 PARTITIONS = [
     PhysicalPartition("1", EpkRange("", "3F")),
@@ -54,3 +54,21 @@ def test_a_range_that_was_not_split_has_no_successors() -> None:
 def test_a_lease_that_does_not_say_its_range_has_no_successors() -> None:
     with pytest.raises(LeasesUnusable, match="lease 1 does not say which range"):
         successors(Lease("prefix..1", "1", None), PARTITIONS, lease_id=lease_id)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "left"),
+    [
+        ([("", "7F"), ("", "3F"), ("3F", "7F")], ["1", "2"]),
+        ([("", "7F"), ("", "3F")], ["0", "1"]),
+        ([("", "7F"), ("", "3F"), ("4F", "7F")], ["0", "1", "2"]),
+        ([("", "FF"), ("", "7F"), ("7F", "FF"), ("", "3F"), ("3F", "7F")], ["2", "3", "4"]),
+        ([("", "7F"), ("7F", "FF")], ["0", "1"]),
+        ([("", "7F"), ("3F", "FF"), ("", "3F")], ["0", "1", "2"]),
+    ],
+)
+def test_a_lease_whose_successors_have_its_whole_range_is_left(
+    ranges: list[tuple[str, str]], left: list[str]
+) -> None:
+    leases = [Lease(f"l..{token}", str(token), EpkRange(*each)) for token, each in enumerate(ranges)]
+    assert [each.token for each in without_parents(leases)] == left
