@@ -33,7 +33,7 @@
 Each is defined on the floor that knows its meaning, with those that only operators meet.
 """
 
-from cosmos_outbox.http.errors import InvalidRequest, RequestError, RequestTooLarge, UnsupportedMediaType
+from cosmos_outbox.http.problems import InvalidRequest, RequestError, RequestTooLarge, UnsupportedMediaType
 from cosmos_outbox.inbox.errors import EffectAway, EffectNotDone, InboxError, ReactionRefused, StoreAway
 from cosmos_outbox.outbox.errors import (
     AggregateNotFound,

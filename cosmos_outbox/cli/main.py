@@ -2,66 +2,74 @@
 
     cosmos-outbox COMMAND [--service MODULE] ...
 
-``python -m cosmos_outbox`` is the same, where the package is not installed but deployed as a folder.
+``python -m cosmos_outbox`` is the same, where the package is not installed but deployed as a folder. A part that lacks
+a package ends with one line that names the package and says what to run: so nothing but the standard library is
+imported here, and a part's module only when it is asked for.
 """
 
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from cosmos_outbox.cli import installed
+from cosmos_outbox.settings.errors import CORE, EXTRAS, missing
+
+UNUSABLE = 2
+"""The exit code of a command that could not start; the same as for a missing setting."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One part of the command; its module is imported when it is asked for."""
+    """One part of the command."""
 
     does: str
     module: str
+    """Beside this one."""
     function: str = "main"
     extra: str | None = "relay"
     """What has to be installed beside the library and the service's transport, which says so itself; None: nothing."""
 
     def main(self) -> Callable[..., int]:
         """What runs it, and returns the exit code."""
-        found: Callable[..., int] = getattr(importlib.import_module(self.module), self.function)
+        module = importlib.import_module(f"cosmos_outbox.cli.{self.module}")
+        found: Callable[..., int] = getattr(module, self.function)
         return found
 
 
 PARTS: Mapping[str, Part] = {
-    "init": Part("write a new service, which runs at once", "cosmos_outbox.cli.init", extra=None),
-    "relay": Part("forward events, in a process of its own", "cosmos_outbox.cli.work", "relay_main"),
-    "subscriber": Part(
-        "receive messages, in a process of its own", "cosmos_outbox.cli.work", "subscriber_main", None
-    ),
-    "preflight": Part("check a deployment before traffic does", "cosmos_outbox.cli.preflight"),
-    "status": Part("tell how the service is, and what to do", "cosmos_outbox.cli.status"),
-    "parked": Part("list the events that cannot be sent, or show one", "cosmos_outbox.cli.parked"),
-    "replay": Part("send an aggregate's parked events", "cosmos_outbox.cli.parked", "replay_main"),
+    "init": Part("write a new service, which runs at once", "init", extra=None),
+    "relay": Part("forward events, in a process of its own", "work", "relay_main"),
+    "subscriber": Part("receive messages, in a process of its own", "work", "subscriber_main", None),
+    "preflight": Part("check a deployment before traffic does", "preflight"),
+    "status": Part("tell how the service is, and what to do", "status"),
+    "parked": Part("list the events that cannot be sent, or show one", "stuck", "parked_main"),
+    "replay": Part("send an aggregate's parked events", "stuck", "replay_main"),
     "set-aside": Part(
-        "list the messages that could not be applied, or show one",
-        "cosmos_outbox.cli.set_aside",
-        extra=None,
+        "list the messages that could not be applied, or show one", "stuck", "set_aside_main", None
     ),
-    "apply": Part(
-        "try a message that was set aside",
-        "cosmos_outbox.cli.set_aside",
-        "apply_main",
-        None,
-    ),
-    "discard": Part(
-        "give up a parked event, or a message that was set aside",
-        "cosmos_outbox.cli.discard",
-        extra=None,
-    ),
-    "events": Part("list an aggregate's events, and where each stands", "cosmos_outbox.cli.events"),
-    "publish-again": Part("publish the events of a time again", "cosmos_outbox.cli.publish_again"),
-    "rebuild": Part("fill or repair a read model from its sources", "cosmos_outbox.cli.rebuild", extra=None),
-    "schemas": Part("write the schemas of the events", "cosmos_outbox.cli.schemas", extra=None),
+    "apply": Part("try a message that was set aside", "stuck", "apply_main", None),
+    "discard": Part("give up a parked event, or a message that was set aside", "stuck", "discard_main", None),
+    "events": Part("list an aggregate's events, and where each stands", "stuck", "events_main"),
+    "publish-again": Part("publish the events of a time again", "publish_again"),
+    "rebuild": Part("fill or repair a read model from its sources", "rebuild", extra=None),
+    "schemas": Part("write the schemas of the events", "schemas", extra=None),
 }
 
-UNUSABLE = 2
+_RUN_TIME = {
+    **CORE, **EXTRAS["functions"], **EXTRAS["servicebus"], **EXTRAS["telemetry"],
+    **EXTRAS["storagequeue"],
+    "email_validator": "email-validator",
+}  # fmt: skip
+
+REQUIRED = {
+    "requirements.txt": _RUN_TIME,
+    "requirements-dev.txt": _RUN_TIME | {"devstack": "devstack", "sqlglot": "sqlglot", "pytest": "pytest"},
+}
+"""The modules that a command of the checkout needs: those of the app the first file, tools and tests the second."""
+
+_CHECKOUT = Path(__file__).parents[2]
+"""Where the package stands as a folder beside an app, the app's requirements files are there."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return UNUSABLE
     part = PARTS[name]
-    installed.require_extra(f"cosmos-outbox {name}", part.extra)
+    require_extra(f"cosmos-outbox {name}", part.extra)
     return part.main()(given[1:])
 
 
@@ -88,3 +96,27 @@ def usage() -> str:
     return "\n".join(
         ["usage: cosmos-outbox COMMAND [--service MODULE] ...", "", *lines, "", "COMMAND --help tells more."]
     )
+
+
+def require(command: str, requirements: str = "requirements-dev.txt") -> None:
+    """End the process with one line when a package of ``requirements`` is missing."""
+    _end_without(
+        command,
+        REQUIRED[requirements],
+        f"make venv and use .venv/bin/python, or run {sys.executable} -m pip install -r {requirements}",
+    )
+
+
+def require_extra(command: str, extra: str | None) -> None:
+    """End the process with one line when a package is missing that the library needs with this extra."""
+    if (_CHECKOUT / "requirements.txt").exists():
+        require(command, "requirements.txt")
+        return
+    wanted, modules = ("", CORE) if extra is None else (f"[{extra}]", CORE | EXTRAS[extra])
+    _end_without(command, modules, f"{sys.executable} -m pip install 'cosmos-outbox{wanted}'")
+
+
+def _end_without(command: str, modules: dict[str, str], remedy: str) -> None:
+    if absent := ", ".join(missing(modules)):
+        print(f"{command}: {sys.executable} does not have {absent}. Run {remedy}", file=sys.stderr)
+        sys.exit(UNUSABLE)

@@ -16,7 +16,7 @@ from datetime import timedelta
 
 from azure.identity.aio import DefaultAzureCredential
 
-from cosmos_outbox.cli import told
+from cosmos_outbox.cli import command
 from cosmos_outbox.preflight.checks import check
 from cosmos_outbox.preflight.plan import Plan, plan_for
 from cosmos_outbox.preflight.report import COULD_NOT_CHECK, Finding, exit_code, summary
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
     """Check, print a line for each thing looked at, and return the exit code."""
     arguments = _parser().parse_args(argv)
     try:
-        values = told.settings(arguments, environment)
+        values = command.settings(arguments, environment)
         logging.getLogger("azure").setLevel(logging.CRITICAL)  # preflight's own line tells a failure once
         findings = asyncio.run(_check(_plan(values, arguments)))
     except Misconfigured as error:
@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Check the Cosmos DB account and the Service Bus namespace that the settings name.",
         epilog="Exit code 0: all right, 1: something is wrong, 2: something could not be checked.",
     )
-    told.add_settings(parser)
+    command.add_settings(parser)
     parser.add_argument(
         "--survive",
         type=_duration,
@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="check this subscription of the topic too; may be given several times",
     )
-    told.add_argument(parser)
+    command.add_argument(parser)
     parser.add_argument(
         "--as-app",
         action="store_true",
@@ -91,7 +91,7 @@ def _plan(values: Mapping[str, str], arguments: argparse.Namespace) -> Plan:
             f"SERVICEBUS_ADMIN_PORT is {port!r}: set it to the port of the emulator's management API"
         )
     plan = plan_for(
-        told.any_service(arguments, values),
+        command.any_service(arguments, values),
         values,
         other_subscriptions=tuple(arguments.subscription),
         survive=arguments.survive,

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
-from cosmos_outbox.cli import told
+from cosmos_outbox.cli import command
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, monotonic, new_id, utc_now
@@ -137,7 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     progress = RepublishingProgress()
     _say(f"run {plan.run}: events that were stored from {_text(span.since)} until before {_text(span.to)}")
     try:
-        asyncio.run(_run_wired(told.service(arguments), plan, progress))
+        asyncio.run(_run_wired(command.service(arguments), plan, progress))
     except Misconfigured as error:
         print(f"publish-again: {error}", file=sys.stderr)
         return CUT_OFF
@@ -172,7 +172,7 @@ def _parser() -> argparse.ArgumentParser:
         "--run", type=_run, metavar="ID", help="go on with a run that was cut off, with the same times"
     )
     parser.add_argument("--dry-run", action="store_true", help="count the events and publish none")
-    told.add_argument(parser)
+    command.add_argument(parser)
     return parser
 
 

@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from cosmos_outbox.cli import told
+from cosmos_outbox.cli import command
 from cosmos_outbox.inbox.errors import InboxError, StoreAway
 from cosmos_outbox.inbox.walk import WalkProgress
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
         metavar="ID",
         help="of these aggregates alone, also of one without an entry: a service that only subscribes cannot list them",
     )
-    told.add_argument(parser)
+    command.add_argument(parser)
     arguments = parser.parse_args(argv)
     if arguments.id and arguments.source_wins:
         parser.error("--source-wins is for all entries: leave --id out")
@@ -112,7 +112,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
         print(in_a_line(progress), end="\r" if in_place and progress.side else "\n", flush=True)
 
     try:
-        service = told.any_service(arguments, environment)
+        service = command.any_service(arguments, environment)
         if arguments.id:
             asyncio.run(heal(environment, service, arguments.name, arguments.id))
             print(f"{len(arguments.id)} are as their sources")

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cosmos_outbox.cli import told
+from cosmos_outbox.cli import command
 from cosmos_outbox.contracts import asyncapi
 from cosmos_outbox.contracts.schemas import events_of, file_name, schema
 from cosmos_outbox.settings.errors import Misconfigured
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
     """Write the folder, and return the exit code."""
     arguments = _parser().parse_args(argv)
     try:
-        files = contract(told.service(arguments, environment))
+        files = contract(command.service(arguments, environment))
     except (Misconfigured, ValueError) as error:
         print(f"schemas: {error}", file=sys.stderr)
         return UNUSABLE
@@ -60,5 +60,5 @@ def _parser() -> argparse.ArgumentParser:
         description="Write the JSON Schemas of the service's events and their AsyncAPI document to a folder.",
     )
     parser.add_argument("folder", type=Path, help="such as contracts; commit it")
-    told.add_argument(parser)
+    command.add_argument(parser)
     return parser

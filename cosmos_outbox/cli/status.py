@@ -8,26 +8,26 @@ from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from cosmos_outbox.cli import operating
-from cosmos_outbox.cli.operating import ATTENTION, DONE, in_words, say, say_json
-from cosmos_outbox.operations.lease_status import LATE_SECONDS, Holding
-from cosmos_outbox.operations.views import relay, set_aside
+from cosmos_outbox.cli import command
+from cosmos_outbox.cli.command import ATTENTION, DONE, in_words, say, say_json
+from cosmos_outbox.operations import views
+from cosmos_outbox.operations.relay_status import LATE_SECONDS, Holding
 from cosmos_outbox.outbox.ttl_guard import SHARE
-from cosmos_outbox.wiring.located import AnyWired
+from cosmos_outbox.wiring.located import AnyWired, operator_names
 from cosmos_outbox.wiring.service import Wired
 from cosmos_outbox.wiring.subscription import Subscription
 
 
 def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
     """Tell how the service is, and return the exit code."""
-    parser = operating.parser(
+    parser = command.parser(
         "status",
         "Tell how the relay and the subscribers of a service are, and what to do about what is not well.",
         done="all is well",
         attention="something wants attention",
     )
-    operating.add_json(parser)
-    return operating.run_any(parser, _tell, argv, environment)
+    command.add_json(parser)
+    return command.run_any(parser, _tell, argv, environment)
 
 
 async def _tell(wired: AnyWired, arguments: Namespace) -> int:
@@ -49,8 +49,8 @@ async def status(wired: AnyWired) -> Mapping[str, Any]:
     if not isinstance(wired, Wired):
         attention = [*_of_subscribers(subscribers)]
         return {"service": wired.service.name, "attention": attention, "subscribers": subscribers}
-    named = operating.names(wired.service)
-    told = relay.relay_status(await wired.outbox.observer.status(), named)
+    named = operator_names(wired.service)
+    told = views.relay_status(await wired.outbox.observer.status(), named)
     parked = {each.aggregate_type: told[each.count] for each in named if told[each.count]}
     return {
         "service": wired.service.name,
@@ -64,7 +64,7 @@ async def status(wired: AnyWired) -> Mapping[str, Any]:
 async def _subscriber(of: Subscription) -> Mapping[str, Any]:
     counts = await of.subscriber.retrier.counts()
     walk = await of.healing.progress() if of.healing else None
-    return set_aside.subscriber_status(counts, walk)
+    return views.subscriber_status(counts, walk)
 
 
 def attention_of_relay(told: Mapping[str, Any], parked: Mapping[str, int]) -> Iterator[str]:

@@ -10,55 +10,19 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TypeVar
 
-from cosmos_outbox.cli import told
+from cosmos_outbox.cli import command
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.telemetry.correlation import tag_log_lines
-from cosmos_outbox.wiring.service import Wired
-from cosmos_outbox.wiring.subscribing import WiredSubscriber
+from cosmos_outbox.wiring.located import AnyWired
 from cosmos_outbox.wiring.transports import needed_over
 from cosmos_outbox.worker import draining, relay, subscriber
 from cosmos_outbox.worker.probes import Address
 
-W = TypeVar("W")
-T = TypeVar("T", bound=Wired | WiredSubscriber)
+T = TypeVar("T", bound=AnyWired)
 
 _LONGEST_SECONDS = 86_400.0
-
-
-@dataclass(frozen=True)
-class Command(Generic[W]):
-    """One kind of worker."""
-
-    name: str
-    description: str
-    wired: Callable[[argparse.Namespace], W]
-    """The service that it is told. Raises Misconfigured."""
-    run: Callable[[W, asyncio.Event, Address | None], Awaitable[None]]
-    """Works for a wired service until the event is set, and answers probes at the address."""
-
-
-def _with_its_packages(wired: T) -> T:
-    """The same service. Raises Misconfigured: the packages of its transport are not installed."""
-    needed_over(wired.settings.transport.name)
-    return wired
-
-
-RELAY = Command(
-    "relay",
-    "Forward the events of a service until told to stop.",
-    lambda arguments: _with_its_packages(told.service(arguments).wire(os.environ)),
-    relay.run,
-)
-SUBSCRIBER = Command(
-    "subscriber",
-    "Receive the messages of the service's subscriptions until told to stop.",
-    lambda arguments: _with_its_packages(told.any_service(arguments).wire(os.environ)),
-    subscriber.run,
-)
-
 
 ALL, NOT_ALL, UNUSABLE = 0, 1, 2
 """Exit codes: of a relay that drains, whether all is forwarded that was stored when it began."""
@@ -66,7 +30,7 @@ ALL, NOT_ALL, UNUSABLE = 0, 1, 2
 
 def relay_main(argv: Sequence[str] | None = None) -> int:
     """``cosmos-outbox relay``"""
-    parser = _parser(RELAY)
+    parser = _parser("relay", "Forward the events of a service until told to stop.")
     parser.add_argument(
         "--once",
         action="store_true",
@@ -79,50 +43,66 @@ def relay_main(argv: Sequence[str] | None = None) -> int:
         metavar="SECONDS",
         help="end after so long, with the same exit codes",
     )
-    return main(RELAY, argv, parser)
+    arguments = parser.parse_args(argv)
+
+    async def work(stop: asyncio.Event) -> int:
+        wired = _with_its_packages(command.service(arguments).wire(os.environ))
+        task = draining.Task(arguments.once, arguments.seconds)
+        if not (task.once or task.seconds):
+            await relay.run(wired, stop, arguments.probes)
+            return ALL
+        drained = await draining.drain(wired, stop, arguments.probes, task)
+        print(f"relay: {drained}", flush=True)
+        return ALL if drained.whole else NOT_ALL
+
+    return _run("relay", work)
 
 
 def subscriber_main(argv: Sequence[str] | None = None) -> int:
     """``cosmos-outbox subscriber``"""
-    return main(SUBSCRIBER, argv)
+    parser = _parser("subscriber", "Receive the messages of the service's subscriptions until told to stop.")
+    arguments = parser.parse_args(argv)
+
+    async def work(stop: asyncio.Event) -> int:
+        wired = _with_its_packages(command.any_service(arguments).wire(os.environ))
+        await subscriber.run(wired, stop, arguments.probes)
+        return ALL
+
+    return _run("subscriber", work)
 
 
-def main(
-    command: Command[W], argv: Sequence[str] | None = None, parser: argparse.ArgumentParser | None = None
-) -> int:
-    """Run a worker. Exit code 0 after a stop, 2 with one line when a setting or the deployment is wrong."""
-    arguments = (parser or _parser(command)).parse_args(argv)
+def _with_its_packages(wired: T) -> T:
+    """The same service. Raises Misconfigured: the packages of its transport are not installed."""
+    needed_over(wired.settings.transport.name)
+    return wired
+
+
+def _run(name: str, work: Callable[[asyncio.Event], Awaitable[int]]) -> int:
+    """Work until a signal comes. Exit code 2, with one line, when a setting or the deployment is wrong."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("azure").setLevel(logging.WARNING)
     tag_log_lines()
+
+    async def until_told() -> int:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        return await work(stop)
+
     try:
-        return asyncio.run(_run_until_told(command, arguments))
+        return asyncio.run(until_told())
     except Misconfigured as error:
-        print(f"{command.name}: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         return UNUSABLE
 
 
-async def _run_until_told(command: Command[W], arguments: argparse.Namespace) -> int:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    wired = command.wired(arguments)
-    task = draining.Task(getattr(arguments, "once", False), getattr(arguments, "seconds", None))
-    if not isinstance(wired, Wired) or not (task.once or task.seconds):
-        await command.run(wired, stop, arguments.probes)
-        return ALL
-    drained = await draining.drain(wired, stop, arguments.probes, task)
-    print(f"{command.name}: {drained}", flush=True)
-    return ALL if drained.whole else NOT_ALL
-
-
-def _parser(command: Command[W]) -> argparse.ArgumentParser:
+def _parser(name: str, description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=f"cosmos-outbox {command.name}",
-        description=command.description,
+        prog=f"cosmos-outbox {name}",
+        description=description,
         epilog="The settings are read from the environment, as the app reads them: docs/use/settings.md.",
     )
-    told.add_argument(parser)
+    command.add_argument(parser)
     parser.add_argument(
         "--probes",
         type=_address,

@@ -15,10 +15,9 @@ import azure.functions as func
 from cosmos_outbox.functions.edge.http_functions import ByHand
 from cosmos_outbox.http import openapi
 from cosmos_outbox.http.calls import Call
-from cosmos_outbox.http.components import Components, SchemaForm
+from cosmos_outbox.http.components import Components, SchemaForm, parameter
 from cosmos_outbox.http.documents import ROUTES
 from cosmos_outbox.http.openapi import ToldCall
-from cosmos_outbox.http.parameters import parameter
 from cosmos_outbox.http.request import PAGE
 
 _DOCSTRING = re.compile(

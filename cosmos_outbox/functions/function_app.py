@@ -13,8 +13,7 @@ import azure.functions as func
 
 from cosmos_outbox.functions.document import document, routes
 from cosmos_outbox.functions.edge.http_functions import HttpFunctions, paths, paths_of, resource_functions
-from cosmos_outbox.functions.operator.calls import health_functions, operator_functions
-from cosmos_outbox.functions.operator.set_aside import set_aside_functions
+from cosmos_outbox.functions.operator.calls import health_functions, operator_functions, set_aside_functions
 from cosmos_outbox.functions.relay import relay_functions
 from cosmos_outbox.functions.subscription import AnySubscriber, subscription_functions
 from cosmos_outbox.http import problems, request
@@ -25,7 +24,7 @@ from cosmos_outbox.http.documents import document_calls
 from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.problems import ProblemKind
 from cosmos_outbox.http.resource import Resource
-from cosmos_outbox.operations.views.names import names_of
+from cosmos_outbox.operations.views import names_of
 from cosmos_outbox.settings.transports import named
 from cosmos_outbox.wiring.located import AnyService, operator_names
 from cosmos_outbox.wiring.service import Service

@@ -4,12 +4,16 @@ Without an endless retry the host checkpoints past a failed batch, and its event
 beside the trigger, and no app writes it.
 """
 
+import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import azure.functions as func
 
-from cosmos_outbox.functions.timers import told_in_a_line
+from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.settings import relay_feed
 from cosmos_outbox.settings.environment import load_feed
 from cosmos_outbox.wiring.service import Service
@@ -79,3 +83,15 @@ def trigger(service: Service) -> dict[str, Any]:
         "lease_expiration_interval": relay_feed.LEASE_EXPIRATION_MS,
         "max_items_per_invocation": feed.max_items,
     }
+
+
+_log = logging.getLogger(__name__)
+
+
+@contextmanager
+def told_in_a_line(waits: str) -> Iterator[None]:
+    """``waits``: what an outage holds up."""
+    try:
+        yield
+    except (StoreAway, OutboxError) as error:
+        _log.error("%s: %s", waits, error)

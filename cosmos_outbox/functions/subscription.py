@@ -1,19 +1,35 @@
-"""A subscriber's functions: the trigger, and the timers that go on with what waits."""
+"""A subscriber's functions: the trigger, and the timers that go on with what waits.
+
+A message is given to its subscriber in the same way, whichever trigger brought it. What goes wrong for everybody is
+waited for before it is raised: the host brings a message back at once, and counts a delivery each time.
+"""
+
+import asyncio
+import logging
+import os
 
 import azure.functions as func
 
-from cosmos_outbox.functions.receiving import add_trigger
-from cosmos_outbox.functions.timers import told_in_a_line
+from cosmos_outbox.functions.relay import told_in_a_line
+from cosmos_outbox.inbox.receiver import WAIT_SECONDS
+from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named
-from cosmos_outbox.wiring.declared import ReadModelOf, Subscriber
+from cosmos_outbox.settings.transports import named
+from cosmos_outbox.telemetry.messaging import handling
+from cosmos_outbox.telemetry.messaging import STORAGEQUEUE
+from cosmos_outbox.telemetry.tracing import invoked
+from cosmos_outbox.wiring import declared
+from cosmos_outbox.wiring.declared import ReadModelOf
 from cosmos_outbox.wiring.located import AnyService
 from cosmos_outbox.wiring.reactions import ReactionOf
 from cosmos_outbox.wiring.subscribing import ForeignReadModel, ForeignSubscriber
+from cosmos_outbox.wiring.subscription import Subscriber
+from cosmos_outbox.wiring.transports import not_received
 
 WALK_SECONDS = 200.0
 """What a run of the walk may take, less than ``functionTimeout``; the next run goes on from there."""
 
-AnySubscriber = Subscriber | ForeignSubscriber
+AnySubscriber = declared.Subscriber | ForeignSubscriber
 
 
 def subscription_functions(service: AnyService, of: AnySubscriber) -> func.Blueprint:
@@ -48,3 +64,89 @@ def _add_walk(app: func.Blueprint, service: AnyService, of: str, name: str) -> N
         assert healing is not None, "a read model with a source has a walk"
         with told_in_a_line("the walk waits"):
             await healing.run(seconds=WALK_SECONDS)
+
+
+_log = logging.getLogger(__name__)
+
+
+def add_trigger(
+    app: func.Blueprint, service: AnyService, of: str, subscription: Named, topic: Named | None
+) -> None:
+    """The function that receives a subscriber's messages, over the service's transport. Raises Misconfigured.
+
+    ``topic``: another team's; None: the service's own.
+    """
+    queue = None if topic else os.environ.get("SERVICEBUS_QUEUE")
+    name, called = of.replace("-", "_"), subscription.resolve(os.environ)
+    match named(os.environ, service.transport):
+        case "servicebus" if queue:
+
+            @app.function_name(name)
+            @app.service_bus_queue_trigger(
+                arg_name="message", connection="SERVICEBUS", queue_name=queue, is_sessions_enabled=True
+            )
+            async def receive_from_bus(message: func.ServiceBusMessage, context: func.Context) -> None:
+                """As from a topic."""
+                await receive(service, of, message, context)
+
+        case "servicebus":
+
+            @app.function_name(name)
+            @app.service_bus_topic_trigger(
+                arg_name="message",
+                connection="SERVICEBUS",
+                topic_name=(topic or service.names.topic_named).resolve(os.environ),
+                subscription_name=called,
+                is_sessions_enabled=True,
+            )
+            async def receive_message(message: func.ServiceBusMessage, context: func.Context) -> None:
+                """Returns when the event is applied or set aside; raises after a wait, if the store is away."""
+                await receive(service, of, message, context)
+
+        case "storagequeue":
+
+            @app.function_name(name)
+            @app.queue_trigger(arg_name="message", connection="STORAGEQUEUE", queue_name=called)
+            async def receive_queued(message: func.QueueMessage, context: func.Context) -> None:
+                """As from a topic. What came too often the host moves to the poison queue, which is collected."""
+                await receive_from_queue(service, of, message, context)
+
+        case "webhook":
+            raise not_received(called)
+
+
+async def receive(
+    service: AnyService, of: str, message: func.ServiceBusMessage, context: func.Context
+) -> None:
+    """Apply a message or set it aside. Raises StoreAway, or Misconfigured when the service cannot be wired.
+
+    Each is raised after a wait: the host brings the message back at once, and counts a delivery.
+    """
+    from cosmos_outbox.servicebus.received import delivery_of  # noqa: PLC0415 - not where another transport is used
+
+    subscriber = await _subscriber(service, of)
+    delivery = delivery_of(message, message.get_body(), subscriber.subscription)
+    with invoked(context), handling(subscriber.topic, delivery, message.correlation_id):
+        await subscriber.receiver.receive(delivery)
+
+
+async def receive_from_queue(
+    service: AnyService, of: str, message: func.QueueMessage, context: func.Context
+) -> None:
+    """As :func:`receive`."""
+    from cosmos_outbox.storagequeue.message import arrived  # noqa: PLC0415 - not where another transport is used
+
+    subscriber = await _subscriber(service, of)
+    found = arrived(message.get_body(), str(message.id), subscriber.subscription)
+    handled = handling(subscriber.subscription, found.delivery, found.correlation_id, STORAGEQUEUE)
+    with invoked(context), handled:
+        await subscriber.receiver.receive(found.delivery)
+
+
+async def _subscriber(service: AnyService, of: str) -> Subscriber:
+    try:
+        return service().subscriptions[of].subscriber
+    except Misconfigured as error:
+        _log.error("messages wait: %s", error)
+        await asyncio.sleep(WAIT_SECONDS)
+        raise

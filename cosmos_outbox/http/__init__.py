@@ -13,10 +13,9 @@ if TYPE_CHECKING:
     from cosmos_outbox.http import request
     from cosmos_outbox.http.answering import Answering
     from cosmos_outbox.http.asgi import asgi_app
-    from cosmos_outbox.http.errors import FieldError, InvalidRequest
     from cosmos_outbox.http.fastapi import fastapi_router
-    from cosmos_outbox.http.message import Answer, Request
-    from cosmos_outbox.http.methods import READING
+    from cosmos_outbox.http.message import READING, Answer, Request
+    from cosmos_outbox.http.problems import FieldError, InvalidRequest
     from cosmos_outbox.http.resource import Action, Resource
     from cosmos_outbox.http.responses import json_response
     from cosmos_outbox.http.validation import known, validated
@@ -47,10 +46,10 @@ _HOME = {
     "Answer": "cosmos_outbox.http.message",
     "ChangeAnswer": "cosmos_outbox.outbox.change_once",
     "Answering": "cosmos_outbox.http.answering",
-    "FieldError": "cosmos_outbox.http.errors",
-    "InvalidRequest": "cosmos_outbox.http.errors",
+    "FieldError": "cosmos_outbox.http.problems",
+    "InvalidRequest": "cosmos_outbox.http.problems",
     "KeyedRequest": "cosmos_outbox.outbox.idempotency",
-    "READING": "cosmos_outbox.http.methods",
+    "READING": "cosmos_outbox.http.message",
     "Request": "cosmos_outbox.http.message",
     "Resource": "cosmos_outbox.http.resource",
     "asgi_app": "cosmos_outbox.http.asgi",

@@ -6,11 +6,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from cosmos_outbox.http import problems, request
-from cosmos_outbox.http.compression import packed
-from cosmos_outbox.http.errors import FieldError, InvalidRequest, RequestTooLarge, UnsupportedMediaType
-from cosmos_outbox.http.message import Answer, Handler, Headers, Request, below
-from cosmos_outbox.http.methods import READING
-from cosmos_outbox.http.responses import problem
+from cosmos_outbox.http.message import READING, Answer, Handler, Headers, Request, below
+from cosmos_outbox.http.problems import FieldError, InvalidRequest, RequestTooLarge, UnsupportedMediaType
+from cosmos_outbox.http.responses import packed, problem
 from cosmos_outbox.inbox.errors import Contended, NotApplied, NotInTurn, NotSetAside, RecordChanged, StoreAway
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.errors import (

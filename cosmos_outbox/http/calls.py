@@ -14,10 +14,9 @@ from pydantic import BaseModel
 
 from cosmos_outbox.http import conditions, listing, request
 from cosmos_outbox.http.answering import Answering, status_of
-from cosmos_outbox.http.message import Answer, Handler, Request
-from cosmos_outbox.http.methods import READING
+from cosmos_outbox.http.message import READING, Answer, Handler, Request
 from cosmos_outbox.http.resource import Action, Resource
-from cosmos_outbox.http.shown import Shown
+from cosmos_outbox.http.responses import Shown
 from cosmos_outbox.http.validation import patched, replaced, validated
 from cosmos_outbox.kernel.clock import new_id, utc_now
 from cosmos_outbox.outbox.aggregate import Aggregate

@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from cosmos_outbox.http.errors import FieldError, InvalidRequest
 from cosmos_outbox.http.message import Request
+from cosmos_outbox.http.problems import FieldError, InvalidRequest
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.aggregate import MODIFIED_AT, Aggregate
 from cosmos_outbox.outbox.unit_of_work import ETag, Versioned

@@ -9,8 +9,8 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from cosmos_outbox.http.errors import FieldError, InvalidRequest
 from cosmos_outbox.http.message import Request
+from cosmos_outbox.http.problems import FieldError, InvalidRequest
 from cosmos_outbox.http.request import MAX_PAGE_SIZE, PAGE, parameters, query
 from cosmos_outbox.http.validation import form_of, told
 from cosmos_outbox.kernel.clock import utc_now

@@ -87,3 +87,8 @@ def below(base: str) -> Iterator[None]:
 def base() -> str:
     """The path that the API of the running request is below."""
     return _base.get()
+
+
+READING = ("GET", "HEAD")
+"""Of a function that reads. The host does not see to HEAD (azure-functions-host issue 11625): the function answers both
+alike, and the server leaves the body out."""

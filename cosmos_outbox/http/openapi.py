@@ -7,13 +7,26 @@ from typing import Any
 
 from pydantic.alias_generators import to_pascal
 
-from cosmos_outbox.http import listing, parameters
+from cosmos_outbox.http import listing
 from cosmos_outbox.http.calls import MERGE_PATCH, Call
-from cosmos_outbox.http.components import Components, Schema, SchemaForm, ref
+from cosmos_outbox.http.components import (
+    ABOUT,
+    FIELD_PROBLEM,
+    HEADERS,
+    OF_EVERY_ANSWER,
+    PROBLEM,
+    TAG,
+    TAGS,
+    TEXT,
+    UUID_TEXT,
+    Components,
+    Schema,
+    SchemaForm,
+    parameter,
+    ref,
+)
 from cosmos_outbox.http.conditions import ETAG
 from cosmos_outbox.http.listing import AS_OF
-from cosmos_outbox.http.parameters import HEADERS, TAG, TAGS, TEXT, UUID_TEXT, parameter
-from cosmos_outbox.http.problem_schemas import FIELD_PROBLEM, PROBLEM
 from cosmos_outbox.http.request import CORRELATION_HEADER
 from cosmos_outbox.http.resource import SEQUENCE, Resource
 from cosmos_outbox.outbox.canonical import LARGEST_INTEGER
@@ -126,7 +139,7 @@ def document(
         "info": {
             "title": title,
             "version": "1.0.0",
-            "description": parameters.ABOUT,
+            "description": ABOUT,
         },
         "paths": paths,
         "components": {
@@ -144,7 +157,7 @@ def _completed(responses: Mapping[str, Any]) -> dict[str, Any]:
         if int(status) >= 400:
             found[status] = {"$ref": f"#/components/responses/problem{status}"}
         else:
-            names = [*parameters.OF_EVERY_ANSWER, "Cache-Control", *each.get("headers", ())]
+            names = [*OF_EVERY_ANSWER, "Cache-Control", *each.get("headers", ())]
             found[status] = each | {
                 "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in names}
             }
@@ -154,7 +167,7 @@ def _completed(responses: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _problem(status: int) -> dict[str, Any]:
-    names = (*parameters.OF_EVERY_ANSWER, *_ALSO.get(status, ()))
+    names = (*OF_EVERY_ANSWER, *_ALSO.get(status, ()))
     return {
         "description": _REFUSALS[status],
         "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in names},

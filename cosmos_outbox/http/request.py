@@ -1,4 +1,12 @@
-"""Only checked values leave this module: each function returns a valid part of the request, or raises an error."""
+"""Only checked values leave this module: each function returns a valid part of the request, or raises an error.
+
+Who sends a request is known as far as the platform vouches for it, and only a digest of that leaves. App Service
+authentication sets ``WEBSITE_AUTH_ENABLED`` to True in the app's environment
+(https://github.com/AzureAD/microsoft-identity-web, AppServicesAuthenticationInformation.cs). Then no request from
+outside can set the principal headers
+(https://learn.microsoft.com/azure/app-service/configure-authentication-user-identities). Where that is off anybody can
+send these headers, and they are ignored.
+"""
 
 import hashlib
 import json
@@ -11,11 +19,9 @@ from uuid import UUID
 
 from pydantic_core import from_json
 
-from cosmos_outbox.http import caller
 from cosmos_outbox.http.conditions import ETAG
-from cosmos_outbox.http.errors import FieldError, InvalidRequest, RequestTooLarge, UnsupportedMediaType
-from cosmos_outbox.http.message import Request
-from cosmos_outbox.http.methods import READING
+from cosmos_outbox.http.message import READING, Request
+from cosmos_outbox.http.problems import FieldError, InvalidRequest, RequestTooLarge, UnsupportedMediaType
 from cosmos_outbox.kernel.clock import new_id
 from cosmos_outbox.outbox.canonical import canonical
 from cosmos_outbox.outbox.idempotency import KeyedRequest, digest
@@ -72,7 +78,7 @@ def origin(request: Request, settings: Settings | None = None, *, who: str | Non
         given = Trace(traceparent, valid_state(request.headers.get("tracestate")))
     trace, cause = nearest(given), correlation.current() or correlation_id(request)
     believed = settings is not None and settings.platform_authenticates
-    by = caller.principal(request, platform_authenticates=believed, who=who)
+    by = principal(request, platform_authenticates=believed, who=who)
     if trace is None:
         return Origin(cause, caused_by=by)
     return Origin(cause, trace.parent, trace.state, caused_by=by)
@@ -224,6 +230,10 @@ def keyed_change(  # noqa: PLR0913 - what a request is known by
     return KeyedRequest(_sender(request, settings, who), key, digest(sent), status_of)
 
 
+def _sender(request: Request, settings: Settings, who: str | None) -> str:
+    return caller(request, platform_authenticates=settings.platform_authenticates, who=who)
+
+
 def _body_digest(request: Request, *, without: str = "") -> str:
     sent = from_json(request.body)
     asked = {name: value for name, value in sent.items() if name != without} if without else sent
@@ -233,10 +243,6 @@ def _body_digest(request: Request, *, without: str = "") -> str:
         raise InvalidRequest(
             FieldError("body", "has an integer beyond 2^53: write it as text", "too_large")
         ) from None
-
-
-def _sender(request: Request, settings: Settings, who: str | None) -> str:
-    return caller.caller(request, platform_authenticates=settings.platform_authenticates, who=who)
 
 
 def parameters(request: Request, *names: str) -> tuple[dict[str, str], list[FieldError]]:
@@ -288,3 +294,37 @@ def page_size(given: Mapping[str, str]) -> int:
             FieldError("pageSize", f"must be a number from 1 to {MAX_PAGE_SIZE}", "out_of_range")
         )
     return int(text)
+
+
+ANONYMOUS = "anonymous"
+
+
+def principal(request: Request, *, platform_authenticates: bool, who: str | None = None) -> str | None:
+    """Who has signed in; None: nobody, as far as the platform and the program know.
+
+    ``platform_authenticates``: whether the platform, not the caller, writes the principal headers. ``who``: as the
+    program's own authentication says.
+    """
+    if who is not None:
+        return digest(f"program {who}")
+    if platform_authenticates and (given := request.headers.get("x-ms-client-principal-id")):
+        return digest(f"principal {request.headers.get('x-ms-client-principal-idp', '')} {given}")
+    return None
+
+
+def caller(request: Request, *, platform_authenticates: bool, who: str | None = None) -> str:
+    """The principal, else the function key, else nobody in particular.
+
+    The host looks for the key in the same two places, the header first; of two in the query the first counts, and the
+    parameter's name may be in any case (azure-functions-host, AuthenticationLevelHandler.cs).
+    """
+    if signed_in := principal(request, platform_authenticates=platform_authenticates, who=who):
+        return signed_in
+    if key := request.headers.get("x-functions-key") or _code(request):
+        return digest(f"key {key}")
+    return ANONYMOUS
+
+
+def _code(request: Request) -> str | None:
+    given = parse_qsl(urlsplit(request.url).query)
+    return next((value for name, value in given if name.lower() == "code"), None)

@@ -6,8 +6,7 @@ from typing import Annotated, Any, TypeVar, cast, get_args
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from cosmos_outbox.http.errors import FieldError, InvalidRequest
-from cosmos_outbox.http.merge_patch import merge_patch
+from cosmos_outbox.http.problems import FieldError, InvalidRequest
 from cosmos_outbox.outbox.aggregate import STORED
 from cosmos_outbox.outbox.canonical import canonical
 
@@ -179,3 +178,19 @@ def _code(kind: str) -> str:
 
 def _sentence(message: str) -> str:
     return message.removeprefix("Value error, ")
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """``target`` with ``patch`` applied; neither argument is changed.
+
+    A null that is there stays one, so that what is sent back as it was read changes nothing.
+    """
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is not None:
+            merged[name] = merge_patch(merged.get(name), value)
+        elif merged.get(name) is not None:
+            del merged[name]
+    return merged

@@ -2,15 +2,17 @@
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from cosmos_outbox.cosmos.aggregates.documents import EventReader
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
-from cosmos_outbox.operations.instance import Instance
+from cosmos_outbox.kernel.clock import monotonic, new_id, utc_now
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.errors import NotDelivered, hindrance
 from cosmos_outbox.outbox.feed import FeedEvent
@@ -20,6 +22,54 @@ from cosmos_outbox.outbox.page import Committed, Forwarded
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.telemetry.tracing import Invocation, invoked
+
+WINDOW_SECONDS = 10
+"""Over how many whole seconds a rate is taken."""
+
+Setting = str | int | bool | None
+
+
+@dataclass
+class Tally:
+    """Counts events, and how many came a second."""
+
+    total: int = 0
+    _seconds: deque[tuple[int, int]] = field(default_factory=deque, repr=False)
+    """Each second in which something came, with the number; no older than the window."""
+
+    def add(self, count: int) -> None:
+        """So many more."""
+        self.total += count
+        now = int(monotonic())
+        if self._seconds and self._seconds[-1][0] == now:
+            count += self._seconds.pop()[1]
+        self._seconds.append((now, count))
+        self._forget(now)
+
+    @property
+    def per_second(self) -> float:
+        """The mean over the last whole seconds; the second that is under way does not count."""
+        now = int(monotonic())
+        self._forget(now)
+        return sum(count for second, count in self._seconds if second < now) / WINDOW_SECONDS
+
+    def _forget(self, now: int) -> None:
+        while self._seconds and self._seconds[0][0] < now - WINDOW_SECONDS:
+            self._seconds.popleft()
+
+
+@dataclass(frozen=True)
+class Instance:
+    """This process."""
+
+    settings: Mapping[str, Setting]
+    """The settings that matter, without secrets: see :func:`cosmos_outbox.settings.environment.shown`."""
+    id: str = field(default_factory=lambda: new_id().hex[:8])
+    """Another one after each start."""
+    started_at: datetime = field(default_factory=utc_now)
+    forwarded: Tally = field(default_factory=Tally)
+    """Events that the broker has accepted from this process."""
+
 
 FORWARD_SECONDS = 150.0
 """For one page of the feed; shorter than ``functionTimeout`` in host.json, which ends the process and all in it."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from cosmos_outbox.cosmos.upkeep.inspection import CosmosInspection
 from cosmos_outbox.kernel.clock import Clock, utc_now
-from cosmos_outbox.operations.dependencies import LOOK_SECONDS
+from cosmos_outbox.operations.health import LOOK_SECONDS
 from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.preflight import cosmos as rules
 from cosmos_outbox.preflight.plan import Cosmos, Needed, Plan

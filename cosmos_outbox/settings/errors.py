@@ -7,7 +7,7 @@
     ├── NotForwardedYet           the relay has not forwarded what must be forwarded first
     ├── Overloaded                cosmos_outbox/operations/shedding.py: the relay is too far behind to take a change
     ├── InspectionError           cosmos_outbox/settings/errors.py: a deployment cannot be inspected
-    └── RequestError              cosmos_outbox/http/errors.py: an HTTP request is wrong
+    └── RequestError              cosmos_outbox/http/problems.py: an HTTP request is wrong
 
 The errors of each SDK become ours in one module: ``cosmos_outbox/cosmos/store/errors.py`` and
 ``cosmos_outbox/servicebus/errors.py``.

@@ -2,7 +2,7 @@
 
 import importlib
 
-from cosmos_outbox.operations.views.names import PathNames, names_of, names_of_type
+from cosmos_outbox.operations.views import PathNames, names_of, names_of_type
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.wiring.service import Service, Wired
 from cosmos_outbox.wiring.subscribing import SubscriberService, WiredSubscriber

@@ -21,10 +21,8 @@ from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths, Value
 from cosmos_outbox.cosmos.upkeep.event_list import EventList
 from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
-from cosmos_outbox.operations.dependencies import Dependency
-from cosmos_outbox.operations.forwarding import Forwarding
-from cosmos_outbox.operations.instance import Instance
-from cosmos_outbox.operations.recent import Recent
+from cosmos_outbox.operations.forwarding import Forwarding, Instance
+from cosmos_outbox.operations.health import Dependency, RecentCheck
 from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.operations.shedding import LoadShedder
 from cosmos_outbox.outbox.aggregate import Aggregate
@@ -185,7 +183,7 @@ def wire_outbox(
         leases=leases,
         reading=settings.feed,
         container=container_of,
-        check=Recent(container.check, seconds=HEALTH_SECONDS),
+        check=RecentCheck(container.check, seconds=HEALTH_SECONDS),
         deadlines=deadlines_of(kinds, container, Aggregates(open_unit_of_work, claims)),
         transactions=transactions,
         event_list=EventList(

@@ -22,7 +22,7 @@ from cosmos_outbox.inbox.set_aside import SetAside
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.upcasting import Upcasting, Upcasts
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.operations.recent import Recent
+from cosmos_outbox.operations.health import RecentCheck
 from cosmos_outbox.settings.environment import SubscriberSettings, load_subscriber
 from cosmos_outbox.settings.names import Named, Names, named_after
 from cosmos_outbox.settings.transports import Declared, Name
@@ -275,7 +275,7 @@ class SubscriberService:
         if exporting := export(settings.telemetry, self.name):
             resources.push_async_callback(exporting.flush)
         store = self.store.open(environment, resources)
-        check = Recent(store.check, seconds=HEALTH_SECONDS)
+        check = RecentCheck(store.check, seconds=HEALTH_SECONDS)
         return WiredSubscriber(self, settings, store, check, resources, environment)
 
     def __call__(self) -> WiredSubscriber:

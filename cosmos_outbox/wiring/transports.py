@@ -1,7 +1,7 @@
 """Each transport has one row here: how its publisher is made, its messages are received, and its state is looked at.
 
 The row is found by the name of the settings' transport; nothing else chooses by it but the trigger
-(``cosmos_outbox/functions/receiving.py``) and the checks before a start (``cosmos_outbox/preflight``). An SDK is slow
+(``cosmos_outbox/functions/subscription.py``) and the checks before a start (``cosmos_outbox/preflight``). An SDK is slow
 to import, so it is imported where something is first needed of it.
 """
 
@@ -15,7 +15,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from cosmos_outbox.inbox.deliveries import Collected, Keep, Receive
-from cosmos_outbox.operations.dependencies import LOOK_SECONDS
+from cosmos_outbox.operations.health import LOOK_SECONDS
 from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.publisher import AggregateEvents, Guarantees, Outcome, Publisher
 from cosmos_outbox.settings.connections import Connection, Credential, connected, credential_for
@@ -195,7 +195,7 @@ class TransportKind:
     queues: Callable[[Any, AsyncExitStack, str], Queues]
     """What receives the messages of a subscription. Opens nothing."""
     check: Callable[[Any], Awaitable[float | None]]
-    """As of :class:`cosmos_outbox.operations.dependencies.Dependency`."""
+    """As of :class:`cosmos_outbox.operations.health.Dependency`."""
 
 
 KINDS: Mapping[Name, TransportKind] = {

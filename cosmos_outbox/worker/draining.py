@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.kernel.clock import monotonic
-from cosmos_outbox.operations.lease_status import Holding, RelayStatus
+from cosmos_outbox.operations.relay_status import Holding, RelayStatus
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.settings import relay_feed
 from cosmos_outbox.settings.errors import InfraError, Misconfigured

@@ -17,7 +17,7 @@ import pytest
 
 from cosmos_outbox.cli import init
 from cosmos_outbox.cli.init import Unusable, Words, files, singular
-from cosmos_outbox.operations.views.names import PathNames, names_of
+from cosmos_outbox.operations.views import PathNames, names_of
 from cosmos_outbox.preflight.plan import needed
 from cosmos_outbox.settings.transports import servicebus_of
 from devstack.settings import cosmos_connection, servicebus_connection

@@ -11,8 +11,7 @@ from azure.cosmos.aio import CosmosClient
 from cosmos_changefeed import ChangeFeedProcessor
 from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
 from cosmos_outbox.kernel.clock import utc_now
-from cosmos_outbox.operations.lease_status import Holding
-from cosmos_outbox.operations.relay_status import RelayObserver
+from cosmos_outbox.operations.relay_status import Holding, RelayObserver
 from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 from cosmos_outbox.settings.errors import Misconfigured

@@ -11,7 +11,7 @@ import yaml
 from cosmos_changefeed.feed import ContainerIdentity
 from cosmos_changefeed.lease import EpkRange, Lease, LeaseVersion
 from cosmos_changefeed.lease_store import LeaseStore
-from cosmos_outbox.cli.work import RELAY, SUBSCRIBER, Command, _parser
+from cosmos_outbox.cli.work import _parser
 from cosmos_outbox.functions import function_app
 from cosmos_outbox.settings.environment import load_feed
 from cosmos_outbox.settings.transports import ServiceBus, StorageQueue
@@ -24,7 +24,7 @@ from tests.support.paths import ROOT
 
 CONTAINERS = ROOT / "deploy" / "containers"
 TRIGGER, SCALED = yaml.safe_load_all((CONTAINERS / "relay.scaledobject.yaml").read_text())
-WORKERS: Mapping[str, Command[Any]] = {"relayContainer": RELAY, "subscriberContainer": SUBSCRIBER}
+WORKERS: Mapping[str, str] = {"relayContainer": "relay", "subscriberContainer": "subscriber"}
 APP = bicep.read("modules/container-app.bicep").declaration("resource", "app")
 
 
@@ -97,8 +97,8 @@ def test_one_relay_is_always_there_also_when_keda_cannot_read() -> None:
 def test_a_worker_runs_with_its_command_and_answers_the_probes(name: str) -> None:
     given = MAIN.declaration("module", name).properties()
     command = bicep.Bicep(given["command"]).words()
-    assert command[:4] == ["python", "-m", "cosmos_outbox", WORKERS[name].name]
-    arguments = _parser(WORKERS[name]).parse_args(command[4:])
+    assert command[:4] == ["python", "-m", "cosmos_outbox", WORKERS[name]]
+    arguments = _parser(WORKERS[name], "").parse_args(command[4:])
     assert (arguments.probes.host, str(arguments.probes.port)) == ("0.0.0.0", given["port"])
     assert (given["livenessPath"], given["readinessPath"], given["ingress"]) == (
         "/healthz",

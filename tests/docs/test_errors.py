@@ -12,7 +12,7 @@ from tests.support.paths import ROOT
 PAGE = (ROOT / "docs" / "internals" / "errors.md").read_text()
 MODULES = [
     "domain.errors", "cosmos_outbox.outbox.errors", "cosmos_outbox.inbox.errors",
-    "cosmos_outbox.settings.errors", "cosmos_outbox.settings.errors", "cosmos_outbox.http.errors",
+    "cosmos_outbox.settings.errors", "cosmos_outbox.settings.errors", "cosmos_outbox.http.problems",
     "cosmos_changefeed.errors",
 ]  # fmt: skip
 SHOWN = dict(re.findall(r"^ [ │├└─]*([A-Z]\w+) .*?(\d{3})?$", PAGE, re.MULTILINE))

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cosmos_outbox.cli import installed
-from cosmos_outbox.cli.main import PARTS
+from cosmos_outbox.cli.main import PARTS, REQUIRED, UNUSABLE
 from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.settings import errors
 from cosmos_outbox.settings.errors import Misconfigured
@@ -43,7 +42,7 @@ def empty_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_a_command_says_which_package_is_missing_and_what_to_run(empty_python: Path, command: str) -> None:
     ended = run(empty_python, "-m", *command.split())
-    assert ended.returncode == installed.EXIT_CODE
+    assert ended.returncode == UNUSABLE
     assert ended.stdout == ""
     [line] = ended.stderr.splitlines()
     assert str(empty_python) in line
@@ -54,7 +53,7 @@ def test_a_command_says_which_package_is_missing_and_what_to_run(empty_python: P
 
 def test_the_required_modules_are_those_of_the_requirements_files() -> None:
     lines = (ROOT / "requirements.txt").read_text().splitlines()
-    needed = set(installed.REQUIRED["requirements.txt"].values())
+    needed = set(REQUIRED["requirements.txt"].values())
     ours = {"cosmos-changefeed"}  # a folder beside the app
     assert needed - ours - {"email-validator"} == packages(lines), (
         "email-validator comes with pydantic[email]"

@@ -10,11 +10,10 @@ import pytest
 
 from cosmos_outbox.cosmos.upkeep.event_list import EventPage, EventState, ListedEvent
 from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailure
-from cosmos_outbox.functions.operator import operations
-from cosmos_outbox.http.message import Answer
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.operations.lease_status import LeaseStatus, RelayStatus
-from cosmos_outbox.operations.views.names import names_of
+from cosmos_outbox.operations import views
+from cosmos_outbox.operations.relay_status import LeaseStatus, RelayStatus
+from cosmos_outbox.operations.views import View, names_of
 from cosmos_outbox.outbox.hindrance import Hindrance
 from infra.bootstrap import service
 from tests.support.functions import functions
@@ -51,10 +50,10 @@ def test_a_call_for_operators_is_in_the_table(call: str) -> None:
     assert re.search(rf"`{re.escape(call)}[?`]", PAGE), f"add {call} to docs/use/api.md#calls-for-operators"
 
 
-def listed() -> Answer:
+def listed() -> View:
     """The events of an aggregate."""
     event = ListedEvent("e", 7, "Changed", "2026-03-01T12:00:00Z", "c", EventState.SENT)
-    return operations.events_listed(EventPage(AggregateKey("contact", "c"), [event], None), OPERATIONS)
+    return views.event_list(EventPage(AggregateKey("contact", "c"), [event], None), OPERATIONS)
 
 
 def shape(value: Any) -> Any:
@@ -70,8 +69,8 @@ def test_the_answer_about_the_relay_is_shown_with_the_fields_that_it_has() -> No
     failure = RelayFailure(Hindrance.BROKER_AWAY, NOW, "Service Bus ...")
     lease = LeaseStatus("0", "owner", 3, 2, 0.0, position=4711, newest=4714)
     status = RelayStatus([lease], [], Counter(), failures=[failure])
-    answer = operations.relay_status(status, OPERATIONS)
-    assert shape(json.loads(shown)) == shape(json.loads(answer.body)), (
+    answer = views.relay_status(status, OPERATIONS)
+    assert shape(json.loads(shown)) == shape(answer), (
         "docs/operate/README.md, How is the relay?: show the answer with all of its fields, such as the "
         "count of each aggregate of the service"
     )
@@ -79,4 +78,4 @@ def test_the_answer_about_the_relay_is_shown_with_the_fields_that_it_has() -> No
 
 def test_the_list_of_events_is_shown_with_the_fields_that_it_has() -> None:
     [shown] = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
-    assert shape(json.loads(shown)) == shape(json.loads(listed().body))
+    assert shape(json.loads(shown)) == shape(listed())

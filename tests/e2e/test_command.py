@@ -9,11 +9,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from cosmos_outbox.functions.operator import operations as operations_call
-from cosmos_outbox.functions.operator import set_aside as set_aside_call
 from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.operations.views.names import names_of
+from cosmos_outbox.operations import views
+from cosmos_outbox.operations.views import names_of
 from devstack.testing import Service, eventually
 from domain.contact import Contact
 from tests.support.command import Ended, run_command
@@ -64,7 +63,7 @@ async def caught_up(world: World) -> bool:
 
 async def parked(world: World) -> list[dict[str, Any]]:
     page = await world.application.outbox.parking.page(100, None)
-    items: list[dict[str, Any]] = json.loads(operations_call.parked_listed(page, NAMES, 0).body)["items"]
+    items: list[dict[str, Any]] = views.parked_list(page, NAMES, 0)["items"]
     return items
 
 
@@ -104,8 +103,8 @@ async def test_parked_events_are_counted_listed_shown_replayed_and_given_up(worl
     status = await world.run("status", "--json")
     told = json.loads(status.out)
     assert (status.code, told["relay"]["parkedEvents"], told["relay"]["parkedContacts"]) == (1, 2, 1)
-    answer = operations_call.relay_status(await world.application.outbox.observer.status(), NAMES)
-    assert told["relay"].keys() == json.loads(answer.body).keys(), "as the call over HTTP tells it"
+    answer = views.relay_status(await world.application.outbox.observer.status(), NAMES)
+    assert told["relay"].keys() == answer.keys(), "as the call over HTTP tells it"
     assert any("2 event(s) are parked, of 1 contact" in each for each in told["attention"])
 
     listed = await world.run("parked")
@@ -142,7 +141,7 @@ async def test_parked_events_are_counted_listed_shown_replayed_and_given_up(worl
     assert SECRET not in events.out
     page = await world.application.outbox.event_list.page(AggregateKey("contact", str(contact_id)), 100, None)
     same = json.loads((await world.run("events", "contact", str(contact_id), "--json")).out)
-    assert same == json.loads(operations_call.events_listed(page, NAMES).body)
+    assert same == views.event_list(page, NAMES)
 
 
 async def test_messages_set_aside_are_listed_shown_and_given_up(world: World) -> None:
@@ -158,7 +157,7 @@ async def test_messages_set_aside_are_listed_shown_and_given_up(world: World) ->
     shown = await world.run("set-aside", record)
     assert (shown.code, SECRET in shown.out) == (0, True)
     found = await world.application.subscriber.retrier.show(record)
-    same = json.loads(set_aside_call.shown(found, NAMES).body)
+    same = views.set_aside_record(found, NAMES)
     assert {**json.loads(shown.out), "ageSeconds": 0} == {**same, "ageSeconds": 0}
 
     applied = await world.run("apply", record)

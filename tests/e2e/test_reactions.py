@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cosmos_outbox import Event, Named, Names, Origin, Service, functions, running
-from cosmos_outbox.cli import discard, set_aside
+from cosmos_outbox.cli import stuck
 from cosmos_outbox.errors import ReactionRefused
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.testing import LocalAzure, eventually, message
@@ -58,9 +58,11 @@ async def test_a_message_adds_its_line_once_whatever_answer_is_lost(tmp_path: Pa
             told = await azure.receive("watch", 2, topic="order-events")
             assert [each.data["action"] for each in told] == ["OrderPlacedEvent", "OrderLineAddedEvent"]
             assert told[1].data["causationId"] == gift.id
-        listed = await asyncio.to_thread(set_aside.main, ["--service", f"{__name__}.service"], azure.settings)
+        listed = await asyncio.to_thread(
+            stuck.set_aside_main, ["--service", f"{__name__}.service"], azure.settings
+        )
         arguments = ["set-aside", record.id, "--reason", "not ours", "--service", f"{__name__}.service"]
-        assert (listed, await asyncio.to_thread(discard.main, arguments, azure.settings)) == (1, 0)
+        assert (listed, await asyncio.to_thread(stuck.discard_main, arguments, azure.settings)) == (1, 0)
         async with running(service, environment=azure.settings):
             await azure.send(lost, topic="gift-events", message_id="once-more")
             await azure.send(gift, topic="gift-events", message_id="and-once-more")

@@ -1,9 +1,9 @@
 """``python -m tests.torture --seconds 60 --seed 7``: exit code 0: no violation; 1: violations; 2: broken off."""
 
-from cosmos_outbox.cli import installed
+from cosmos_outbox.cli.main import require
 
 if __name__ == "__main__":
-    installed.require("torture")
+    require("torture")
 
 import argparse
 import asyncio

@@ -4,10 +4,10 @@ Exit code 0: every bug was caught with every seed; 1: some were not; 2: a run wa
 same profiles and seeds without a bug: then every run must be good.
 """
 
-from cosmos_outbox.cli import installed
+from cosmos_outbox.cli.main import require
 
 if __name__ == "__main__":
-    installed.require("torture")
+    require("torture")
 
 import argparse
 import os

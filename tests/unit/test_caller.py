@@ -5,9 +5,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from cosmos_outbox.http.caller import ANONYMOUS, principal
-from cosmos_outbox.http.caller import caller as of
 from cosmos_outbox.http.message import Request
+from cosmos_outbox.http.request import ANONYMOUS, principal
+from cosmos_outbox.http.request import caller as of
 
 PRINCIPAL = {"x-ms-client-principal-id": "p-1", "x-ms-client-principal-idp": "aad"}
 

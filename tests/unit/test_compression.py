@@ -4,8 +4,8 @@ import gzip
 
 import pytest
 
-from cosmos_outbox.http.compression import LEAST_BYTES, packed, takes_gzip
 from cosmos_outbox.http.message import Answer, Request
+from cosmos_outbox.http.responses import LEAST_BYTES, packed, takes_gzip
 
 LARGE = b"a" * LEAST_BYTES
 

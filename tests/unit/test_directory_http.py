@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from application.directory import DirectoryEntry, Field, Search
-from cosmos_outbox.http.errors import InvalidRequest
 from cosmos_outbox.http.message import Request
+from cosmos_outbox.http.problems import InvalidRequest
 from cosmos_outbox.inbox.entry import Listed, ListedPage
 from infra import directory_http as directory
 

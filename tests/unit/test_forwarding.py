@@ -9,8 +9,7 @@ import pytest
 from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations import forwarding
-from cosmos_outbox.operations.forwarding import Forwarding
-from cosmos_outbox.operations.instance import Instance
+from cosmos_outbox.operations.forwarding import Forwarding, Instance
 from cosmos_outbox.outbox.errors import NotDelivered
 from cosmos_outbox.outbox.feed import FeedEvent
 from cosmos_outbox.outbox.hindrance import Hindrance

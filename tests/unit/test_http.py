@@ -11,13 +11,14 @@ import pytest
 from cosmos_outbox.functions.document import routes
 from cosmos_outbox.functions.edge.http_functions import http_function, paths
 from cosmos_outbox.functions.function_app import App
-from cosmos_outbox.functions.operator import operations
-from cosmos_outbox.http import conditions, methods
+from cosmos_outbox.functions.operator import calls as operations
+from cosmos_outbox.http import conditions
 from cosmos_outbox.http import request as edge
 from cosmos_outbox.http.answering import STATUS_OF
 from cosmos_outbox.http.calls import calls
 from cosmos_outbox.http.catch_all import no_such_call
-from cosmos_outbox.http.errors import (
+from cosmos_outbox.http.message import READING, Answer, Request
+from cosmos_outbox.http.problems import (
     LONGEST_NAME,
     FieldError,
     InvalidRequest,
@@ -25,10 +26,9 @@ from cosmos_outbox.http.errors import (
     RequestTooLarge,
     UnsupportedMediaType,
 )
-from cosmos_outbox.http.message import Answer, Request
-from cosmos_outbox.http.shown import Shown
+from cosmos_outbox.http.responses import Shown
 from cosmos_outbox.inbox import errors as inbox
-from cosmos_outbox.operations.views.names import names_of
+from cosmos_outbox.operations.views import names_of
 from cosmos_outbox.outbox import errors
 from cosmos_outbox.outbox.unit_of_work import Receipt, Versioned
 from cosmos_outbox.settings.errors import InfraError, Misconfigured, Overloaded
@@ -498,7 +498,7 @@ def test_a_version_that_the_caller_has_is_not_sent_again(header: str, status: in
 SMALL_APP = App()
 
 
-@SMALL_APP.route(route="contacts", methods=["POST", *methods.READING])
+@SMALL_APP.route(route="contacts", methods=["POST", *READING])
 @http_function
 async def several(req: Request) -> Answer:
     return Answer(200)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cosmos_outbox.http.merge_patch import merge_patch
+from cosmos_outbox.http.validation import merge_patch
 
 
 @pytest.mark.parametrize(

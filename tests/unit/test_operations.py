@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 import pytest
 
 from cosmos_outbox.cli.status import attention_of_relay
-from cosmos_outbox.functions.operator import operations
+from cosmos_outbox.functions.operator import calls as operations
 from cosmos_outbox.http.message import Request
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
-from cosmos_outbox.operations.instance import Instance
-from cosmos_outbox.operations.lease_status import LeaseStatus, RelayStatus
-from cosmos_outbox.operations.views.names import PathNames
+from cosmos_outbox.operations import views
+from cosmos_outbox.operations.forwarding import Instance
+from cosmos_outbox.operations.relay_status import LeaseStatus, RelayStatus
+from cosmos_outbox.operations.views import PathNames
 from cosmos_outbox.outbox.errors import NotParked
 from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedPage, ParkedState
 
@@ -59,14 +60,14 @@ def test_a_path_of_no_aggregate_is_answered_with_those_that_there_are() -> None:
 def test_a_parked_event_carries_its_aggregates_id_under_the_aggregates_own_name(
     aggregate: AggregateKey | None, account: str | None, transfer: str | None
 ) -> None:
-    answer = operations.parked_listed(ParkedPage([parked(aggregate)], None), NAMES, 60)
-    [item] = json.loads(answer.body)["items"]
+    view = views.parked_list(ParkedPage([parked(aggregate)], None), NAMES, 60)
+    [item] = view["items"]
     assert (item["accountId"], item["transferId"]) == (account, transfer)
 
 
 def test_each_type_has_its_own_count() -> None:
     status = RelayStatus([], ["7"], Counter(account=2), parked_events=5)
-    document = json.loads(operations.relay_status(status, NAMES).body)
+    document = views.relay_status(status, NAMES)
     assert (document["parkedAccounts"], document["parkedTransfers"], document["parkedEvents"]) == (2, 0, 5)
     assert (document["late"], document["eventsAtRisk"]) == (True, True)
     assert (document["missingLeases"], document["leases"]) == (["7"], [])
@@ -80,7 +81,7 @@ def test_what_is_late_and_what_is_at_risk_are_told_apart(
     seconds: int | None, used: float, late: bool, at_risk: bool
 ) -> None:
     leases = [LeaseStatus("0", "o", 1, seconds, used), LeaseStatus("1", "o", 0, None, 0.0)]
-    document = json.loads(operations.relay_status(RelayStatus(leases, [], Counter()), NAMES).body)
+    document = views.relay_status(RelayStatus(leases, [], Counter()), NAMES)
     assert (document["late"], document["eventsAtRisk"]) == (late, at_risk)
     wants = list(attention_of_relay(document, {}))
     begins = ["events are at risk: "] if at_risk else ["the relay is late: "] if late else []

@@ -23,7 +23,7 @@ from pydantic.fields import FieldInfo
 from cosmos_outbox.contracts.schemas import events_of
 from cosmos_outbox.http.answering import Answering
 from cosmos_outbox.http.resource import Resource
-from cosmos_outbox.operations.views.names import names_of
+from cosmos_outbox.operations.views import names_of
 from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState
 from cosmos_outbox.outbox.event import DomainEvent
 from cosmos_outbox.preflight.plan import needed

@@ -10,7 +10,7 @@ from starlette.routing import Mount
 
 from cosmos_outbox.http import asgi_app, fastapi_router, problems
 from cosmos_outbox.http.answering import STATUS_OF
-from cosmos_outbox.http.errors import InvalidRequest
+from cosmos_outbox.http.problems import InvalidRequest
 from cosmos_outbox.http.validation import validated
 from domain.values import ContactDetails
 from tests.support.contacts import DETAILS_JSON

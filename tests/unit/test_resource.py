@@ -12,8 +12,8 @@ from cosmos_outbox import AggregateState, WireModel
 from cosmos_outbox.http import Action, Resource
 from cosmos_outbox.http.answering import status_of
 from cosmos_outbox.http.calls import CallerOf, calls
-from cosmos_outbox.http.errors import InvalidRequest
 from cosmos_outbox.http.message import Answer, Headers, Request
+from cosmos_outbox.http.problems import InvalidRequest
 from cosmos_outbox.http.validation import patched, replaced
 from cosmos_outbox.outbox.aggregate import STORED
 from cosmos_outbox.testing import in_memory

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cosmos_outbox.cli import told
+from cosmos_outbox.cli import command
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named, Names
@@ -69,8 +69,8 @@ def test_where_there_is_no_service_the_command_says_what_to_name(name: str) -> N
 
 def chosen(*arguments: str, **environment: str) -> Service:
     parser = argparse.ArgumentParser()
-    told.add_argument(parser)
-    return told.service(parser.parse_args(arguments), environment)
+    command.add_argument(parser)
+    return command.service(parser.parse_args(arguments), environment)
 
 
 def test_the_call_wins_over_the_environment_and_that_over_the_project(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cosmos_outbox.cosmos.aggregates.documents import aggregate_from_item, aggregate_item
-from cosmos_outbox.http.errors import InvalidRequest
+from cosmos_outbox.http.problems import InvalidRequest
 from domain.contact import Contact
 from domain.values import Name
 from tests.support import contacts_http as http

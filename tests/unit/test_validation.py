@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import pytest
 
 from cosmos_outbox import WireModel, input_rule
-from cosmos_outbox.http.errors import InvalidRequest
+from cosmos_outbox.http.problems import InvalidRequest
 from cosmos_outbox.http.validation import patched, replaced, validated
 from domain.values import ContactDetails
 from tests.support.contacts import DETAILS_JSON

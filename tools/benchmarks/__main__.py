@@ -3,10 +3,10 @@
 ``--only PART`` (several times) measures single parts; only a run of all parts writes docs/internals/performance.md.
 """
 
-from cosmos_outbox.cli import installed
+from cosmos_outbox.cli.main import require
 
 if __name__ == "__main__":
-    installed.require("benchmark")
+    require("benchmark")
 
 import argparse
 import asyncio

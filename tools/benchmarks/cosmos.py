@@ -4,10 +4,10 @@ Prints rates, and the processor time that the SDK and the server spend on each o
 comparable between machines. ``python -m tools.benchmarks.cosmos [--events N]``
 """
 
-from cosmos_outbox.cli import installed
+from cosmos_outbox.cli.main import require
 
 if __name__ == "__main__":
-    installed.require("benchmark")
+    require("benchmark")
 
 import argparse
 import asyncio

@@ -4,10 +4,10 @@ The SDK runs in this process, the server in another; the prebuilt batches come f
 processor time. ``python -m tools.benchmarks.servicebus [--scale N]``
 """
 
-from cosmos_outbox.cli import installed
+from cosmos_outbox.cli.main import require
 
 if __name__ == "__main__":
-    installed.require("benchmark")
+    require("benchmark")
 
 import argparse
 import asyncio

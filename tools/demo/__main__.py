@@ -1,9 +1,9 @@
 """The demo ends with exit code 0 only when every promise held, and leaves nothing of its own stack behind."""
 
-from cosmos_outbox.cli import installed
+from cosmos_outbox.cli.main import require
 
 if __name__ == "__main__":
-    installed.require("demo")
+    require("demo")
 
 import argparse
 import asyncio

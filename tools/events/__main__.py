@@ -1,9 +1,9 @@
 """The files in ``docs/use/events/`` are what the code says: this command writes them, a test compares them."""
 
-from cosmos_outbox.cli import installed
+from cosmos_outbox.cli.main import require
 
 if __name__ == "__main__":
-    installed.require("events")
+    require("events")
 
 from pathlib import Path
 

@@ -1,9 +1,9 @@
 """``docs/use/openapi.json`` is what ``GET /api/openapi.json`` answers: this command writes it, a test compares it."""
 
-from cosmos_outbox.cli import installed
+from cosmos_outbox.cli.main import require
 
 if __name__ == "__main__":
-    installed.require("openapi")
+    require("openapi")
 
 import asyncio
 import json

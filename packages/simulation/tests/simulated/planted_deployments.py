@@ -20,7 +20,7 @@ DEPLOYMENTS: Mapping[str, tuple[Planted, ...]] = {
     "triggers": (
         Planted(
             "trigger-returns-when-the-store-is-away",  # the store is away for longer than a call waits for it
-            "cosmos_outbox/functions/receiving.py",
+            "cosmos_outbox/functions/subscription.py",
             "message.correlation_id):\n        await subscriber.receiver.receive(delivery)\n",
             "message.correlation_id):\n        try:\n"
             "            await subscriber.receiver.receive(delivery)\n"

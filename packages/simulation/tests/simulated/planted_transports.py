@@ -7,7 +7,7 @@ from tests.torture.planted_bugs import Planted
 
 _NO_PROFILE = "the simulation alone"
 _MESSAGES, _QUEUES = "cosmos_outbox/storagequeue/messages.py", "cosmos_outbox/storagequeue/publisher.py"
-_TRIGGER = "cosmos_outbox/functions/receiving.py"
+_TRIGGER = "cosmos_outbox/functions/subscription.py"
 _WEBHOOK = "cosmos_outbox/webhook/publisher.py"
 _UNSEEN = ("completed, and not applied", "read model")
 

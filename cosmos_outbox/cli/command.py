@@ -1,0 +1,243 @@
+"""A command works for the service that it is told; an operator's command works on the store itself.
+
+The service is named by the call, by the environment, or by the project that the command stands in. An operator's
+command reads the service's settings: so it works while no app runs, and needs the rights of the app. Each failure is
+one line that says what to do. It ends with 0: done, and nothing is left to do; 1: not done, or something wants
+attention; 2: it could not be tried, because a setting is wrong or the store is away.
+"""
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import sys
+import tomllib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from cosmos_outbox.inbox.errors import InboxError, StoreAway
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.errors import OutboxError, Throttled, Unavailable
+from cosmos_outbox.settings.errors import InfraError, Misconfigured
+from cosmos_outbox.wiring.located import AnyService, AnyWired, located, operator_names
+from cosmos_outbox.wiring.service import Service, Wired
+
+SETTING = "OUTBOX_SERVICE"
+DONE, ATTENTION, UNUSABLE = 0, 1, 2
+
+_AT_ONCE = 100
+
+W = TypeVar("W", bound=AnyWired)
+
+
+class CannotDo(Exception):
+    """What was asked for is not there, or cannot be done: the message says what can be."""
+
+
+def add_argument(parser: argparse.ArgumentParser) -> None:
+    """Let a command be told its service: ``--service MODULE``."""
+    parser.add_argument(
+        "--service",
+        metavar="MODULE",
+        help="the module that declares the service, such as bookings.service (default: the setting "
+        f"{SETTING}, else service in [tool.cosmos-outbox] of the pyproject.toml in this folder)",
+    )
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Let a command be told the service's settings: ``--settings FILE``."""
+    parser.add_argument(
+        "--settings",
+        type=Path,
+        metavar="FILE",
+        help="the app's settings, a file like local.settings.json; a variable of the environment beats the file",
+    )
+
+
+def settings(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Mapping[str, str]:
+    """The settings that the command is told. Raises Misconfigured."""
+    return {**(_values(arguments.settings) if arguments.settings else {}), **environment}
+
+
+def service(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Service:
+    """The service that the command is told, which publishes events. Raises Misconfigured."""
+    found = any_service(arguments, environment)
+    if not isinstance(found, Service):
+        raise Misconfigured(
+            f"{found.name} only subscribes, and this command is about events that a service publishes: name such a "
+            "service with --service, or ask the team that publishes"
+        )
+    return found
+
+
+def any_service(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> AnyService:
+    """The service that the command is told, also one that only subscribes. Raises Misconfigured."""
+    name = arguments.service or environment.get(SETTING) or _of_the_project(Path("pyproject.toml"))
+    if not name:
+        raise Misconfigured(
+            f"no service is named: add --service MODULE, set {SETTING}, or run the command in the folder whose "
+            "pyproject.toml names one"
+        )
+    folder = str(Path.cwd())
+    if folder not in sys.path:  # an installed command does not look there by itself
+        sys.path.insert(0, folder)
+    return located(name)
+
+
+def _of_the_project(file: Path) -> str | None:
+    try:
+        named = tomllib.loads(file.read_text()).get("tool", {}).get("cosmos-outbox", {}).get("service")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise Misconfigured(f"cannot read {file}: {error}") from error
+    return named if isinstance(named, str) else None
+
+
+def _values(file: Path) -> Mapping[str, str]:
+    """The values of a settings file. Raises Misconfigured."""
+    try:
+        content = json.loads(file.read_bytes())
+        encrypted, values = content.get("IsEncrypted", False), content["Values"]
+    except OSError as error:
+        raise Misconfigured(f"cannot read {file}: {error.strerror}") from error
+    except (ValueError, KeyError, AttributeError) as error:
+        raise Misconfigured(
+            f'{file} is not a settings file: it must be a JSON object with "Values", like local.settings.sample.json'
+        ) from error
+    if encrypted:
+        raise Misconfigured(
+            f"{file} is encrypted: run func settings decrypt, or set the values in the environment"
+        )
+    if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
+        raise Misconfigured(f'the "Values" in {file} must be an object of strings')
+    return values
+
+
+def parser(name: str, description: str, *, done: str, attention: str) -> argparse.ArgumentParser:
+    """The parser of ``cosmos-outbox NAME``, which knows ``--service`` and ``--settings``, and tells the exit codes."""
+    made = argparse.ArgumentParser(
+        prog=f"cosmos-outbox {name}",
+        description=description,
+        epilog=f"Exit code 0: {done}, 1: {attention}, 2: a setting is wrong, or the store is away.",
+    )
+    add_argument(made)
+    add_settings(made)
+    return made
+
+
+def run(
+    made: argparse.ArgumentParser,
+    work: Callable[[Wired, argparse.Namespace], Awaitable[int]],
+    argv: Sequence[str] | None,
+    environment: Mapping[str, str],
+) -> int:
+    """Do the work of a command for a service that publishes, and return the exit code."""
+    return _run(made, lambda told, given: service(told, given).wire(given), work, argv, environment)
+
+
+def run_any(
+    made: argparse.ArgumentParser,
+    work: Callable[[AnyWired, argparse.Namespace], Awaitable[int]],
+    argv: Sequence[str] | None,
+    environment: Mapping[str, str],
+) -> int:
+    """As :func:`run`, also for a service that only subscribes."""
+    return _run(made, lambda told, given: any_service(told, given).wire(given), work, argv, environment)
+
+
+def _run(
+    made: argparse.ArgumentParser,
+    wire: Callable[[argparse.Namespace, Mapping[str, str]], W],
+    work: Callable[[W, argparse.Namespace], Awaitable[int]],
+    argv: Sequence[str] | None,
+    environment: Mapping[str, str],
+) -> int:
+    arguments = made.parse_args(argv)
+    logging.basicConfig(level=logging.CRITICAL)  # the last line tells a failure once
+    logging.getLogger("azure").setLevel(logging.CRITICAL)
+
+    async def begin() -> int:
+        wired = wire(arguments, settings(arguments, environment))
+        async with wired.resources:
+            return await work(wired, arguments)
+
+    try:
+        return asyncio.run(begin())
+    except (Misconfigured, Unavailable, Throttled, StoreAway) as error:
+        return _failed(made, error, UNUSABLE)
+    except (CannotDo, InfraError, OutboxError, InboxError) as error:
+        return _failed(made, error, ATTENTION)
+    except KeyboardInterrupt:
+        return _failed(made, "interrupted: run the same command again, it goes on from here", ATTENTION)
+
+
+def _failed(made: argparse.ArgumentParser, error: object, code: int) -> int:
+    line = " ".join(str(error).split())
+    away = isinstance(error, Unavailable | Throttled | StoreAway)
+    hint = ". Run the same command again; cosmos-outbox preflight says what is in its way" if away else ""
+    print(f"{made.prog.rpartition(' ')[2]}: {line}{hint}", file=sys.stderr)
+    return code
+
+
+def say(line: str) -> None:
+    """One line of what the command tells."""
+    print(line, flush=True)
+
+
+def say_json(view: Mapping[str, Any]) -> None:
+    """What the command tells, for programs: the JSON of the operators' calls."""
+    print(json.dumps(view, indent=2), flush=True)
+
+
+class Paged(Protocol):
+    """A page of a list."""
+
+    @property
+    def continuation_token(self) -> str | None:
+        """Of the next page; None: this is the last."""
+
+
+P = TypeVar("P", bound=Paged)
+
+
+async def all_pages(page: Callable[[int, str | None], Awaitable[P]]) -> AsyncIterator[P]:
+    """Each page of a list, from the first to the last. ``page`` is told a size and the token of the page before."""
+    token: str | None = None
+    while True:
+        got = await page(_AT_ONCE, token)
+        yield got
+        token = got.continuation_token
+        if token is None:
+            return
+
+
+def aggregate(service: Service, kind: str, name: str) -> AggregateKey:
+    """The aggregate that a command is told: TYPE, or its plural, and ID. Raises CannotDo."""
+    known = operator_names(service)
+    for each in known:
+        if kind in (each.aggregate_type, each.path):
+            return AggregateKey(each.aggregate_type, name)
+    types = ", ".join(each.aggregate_type for each in known)
+    raise CannotDo(f"{service.name} has no aggregates of type {kind}; it has: {types}")
+
+
+def add_aggregate(made: argparse.ArgumentParser) -> None:
+    """TYPE and ID of one aggregate."""
+    made.add_argument("type", metavar="TYPE", help="the aggregate's type, such as booking")
+    made.add_argument("id", metavar="ID", help="the aggregate's id")
+
+
+def add_json(made: argparse.ArgumentParser) -> None:
+    """``--json``"""
+    made.add_argument("--json", action="store_true", help="tell it as JSON, as the call over HTTP does")
+
+
+def in_words(seconds: float) -> str:
+    """A time for people."""
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,116 @@
+"""Whether the store and the broker can be used now, as this process sees them; many who ask cost one look each.
+
+A look changes nothing: the store's container is read, and a sender is opened at the topic, as the relay opens one. What
+is told of the broker is one round trip over the open connection: a relay does not open one for each send.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from cosmos_outbox.inbox.errors import InboxError
+from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.outbox.errors import OutboxError
+from cosmos_outbox.settings.errors import InfraError
+
+LOOK_SECONDS = 6.0
+"""The longest that one look at a dependency may take."""
+
+AGE_SECONDS = 5.0
+"""How old its answer may be: a page asks every few seconds, and each look opens a connection to the broker."""
+
+T = TypeVar("T")
+
+
+class _Recent(Generic[T]):
+    """Remembers for some seconds what a look has found, and lets no two look at once. ``look`` raises nothing."""
+
+    def __init__(self, look: Callable[[], Awaitable[T]], seconds: float) -> None:
+        self._look, self._seconds = look, seconds
+        self._looking = asyncio.Lock()
+        self._last: tuple[float, T] | None = None
+
+    async def found(self) -> T:
+        """What the newest look has found."""
+        async with self._looking:
+            if self._last is None or monotonic() - self._last[0] >= self._seconds:
+                found = await self._look()
+                self._last = monotonic(), found  # a look may take longer than its answer is good for
+            return self._last[1]
+
+
+@dataclass(frozen=True)
+class DependencyHealth:
+    """What one look found."""
+
+    name: str
+    ok: bool
+    milliseconds: int
+    """How long one round trip took; or the whole look, where that is all that is known."""
+    detail: str | None
+    """Why the service cannot be used, in words for an operator; None: it can."""
+
+
+@dataclass
+class Dependency:
+    """One service that this process needs."""
+
+    name: str
+    check: Callable[[], Awaitable[float | None]]
+    """Returns if the service can be used: the seconds of one round trip, None for those of the whole look. Raises an
+    OutboxError or an InfraError."""
+    _recent: _Recent[DependencyHealth] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._recent = _Recent(self._look, AGE_SECONDS)
+
+    async def health(self) -> DependencyHealth:
+        """The newest look, which ended at most ``AGE_SECONDS`` ago. Raises nothing: an outage is an answer."""
+        return await self._recent.found()
+
+    async def _look(self) -> DependencyHealth:
+        began, detail, took = monotonic(), None, None
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                took = await self.check()
+        except TimeoutError:
+            detail = f"does not answer within {LOOK_SECONDS:g} s"
+        except (OutboxError, InfraError) as error:
+            detail = str(error)
+        if took is None:
+            took = monotonic() - began
+        return DependencyHealth(self.name, detail is None, round(1000 * took), detail)
+
+
+class RecentCheck:
+    """Remembers for some seconds whether ``check`` succeeded, and with which error it failed.
+
+    A call that costs something cannot be made dear by who asks often.
+    """
+
+    def __init__(self, check: Callable[[], Awaitable[None]], *, seconds: float) -> None:
+        self._check = check
+        self._recent = _Recent(self._look, seconds)
+
+    async def __call__(self) -> None:
+        """Return if the newest check succeeded. Raises what it raised."""
+        if failure := await self._recent.found():
+            raise _again(failure) from failure
+
+    async def _look(self) -> Exception | None:
+        try:
+            await self._check()
+        except (OutboxError, InboxError, InfraError) as error:
+            return error
+        return None
+
+
+def _again(error: Exception) -> Exception:
+    """An error that says the same: one that is raised often collects the tracebacks of all who got it.
+
+    Made without its constructor, which may need more than ``args``; so ``copy`` cannot do it.
+    """
+    again: Exception = type(error).__new__(type(error), *error.args)
+    vars(again).update(vars(error))
+    return again

@@ -1,1 +1,0 @@
-"""What an operator is shown, as JSON: the calls over HTTP and the command show the same."""
