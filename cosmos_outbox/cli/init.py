@@ -27,19 +27,10 @@ _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _AGGREGATE = re.compile(r"[A-Z][A-Za-z0-9]*")
 _LONGEST = 40
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
+_ENDINGS = (("ies", "y"), ("sses", "ss"), ("xes", "x"), ("ches", "ch"), ("shes", "sh"), ("s", ""))
 _TAKEN = {
-    "service",
-    "function_app",
-    "tests",
-    "app",
-    "run",
-    "fastapi",
-    "uvicorn",
-    "cosmos_outbox",
-    "cosmos_changefeed",
-    "devstack",
-    "azure",
-    "pydantic",
+    *("service", "function_app", "tests", "app", "run", "fastapi", "uvicorn"),
+    *("cosmos_outbox", "cosmos_changefeed", "devstack", "azure", "pydantic"),
 }
 
 
@@ -96,14 +87,7 @@ class Words:
 def singular(name: str) -> str:
     """The aggregate of a service that is called after several of them: ``room-bookings``, RoomBooking."""
     one = name
-    for ending, instead in (
-        ("ies", "y"),
-        ("sses", "ss"),
-        ("xes", "x"),
-        ("ches", "ch"),
-        ("shes", "sh"),
-        ("s", ""),
-    ):
+    for ending, instead in _ENDINGS:
         if name.endswith(ending) and len(name) > len(ending) and not name.endswith("ss"):
             one = name.removesuffix(ending) + instead
             break

@@ -195,9 +195,8 @@ def _run(text: str) -> UUID:
     try:
         return UUID(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no run: copy the id that the run has printed"
-        ) from None
+        told = f"{text!r} is no run: copy the id that the run has printed"
+        raise argparse.ArgumentTypeError(told) from None
 
 
 def _count(progress: RepublishingProgress, plan: RepublishingPlan) -> str:
@@ -205,14 +204,14 @@ def _count(progress: RepublishingProgress, plan: RepublishingPlan) -> str:
 
 
 def _summary(plan: RepublishingPlan, progress: RepublishingProgress) -> str:
-    left_out = [
-        f"{len(progress.skipped)} aggregate(s) skipped" if progress.skipped else "",
-        f"{progress.discarded} discarded event(s), of which only the notices" if progress.discarded else "",
-        f"{progress.ownerless} document(s) left out that belong to no aggregate"
-        if progress.ownerless
-        else "",
-    ]
-    return ", ".join([_count(progress, plan), *filter(None, left_out)])
+    left_out = {
+        "aggregate(s) skipped": len(progress.skipped),
+        "discarded event(s), of which only the notices": progress.discarded,
+        "document(s) left out that belong to no aggregate": progress.ownerless,
+    }
+    return ", ".join(
+        [_count(progress, plan), *(f"{count} {what}" for what, count in left_out.items() if count)]
+    )
 
 
 def _cut_off(reason: str, plan: RepublishingPlan, progress: RepublishingProgress) -> int:

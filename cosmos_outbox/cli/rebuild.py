@@ -117,24 +117,21 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
             asyncio.run(heal(environment, service, arguments.name, arguments.id))
             print(f"{len(arguments.id)} are as their sources")
             return 0
-        ended = asyncio.run(
-            rebuild(
-                environment,
-                source_wins=arguments.source_wins,
-                report=report,
-                service=service,
-                name=arguments.name,
-            )
+        work = rebuild(
+            environment,
+            source_wins=arguments.source_wins,
+            report=report,
+            service=service,
+            name=arguments.name,
         )
+        ended = asyncio.run(work)
     except Misconfigured as error:
         print(f"rebuild: {error}", file=sys.stderr)
         return 2
-    except StoreAway as error:
+    except InboxError as error:
         goes_on = "" if arguments.source_wins else ": it goes on from here"
-        print(f"rebuild: {error}. Run the same command again{goes_on}", file=sys.stderr)
-        return 1
-    except InboxError as error:  # of one aggregate
-        print(f"rebuild: {error}", file=sys.stderr)
+        hint = f". Run the same command again{goes_on}" if isinstance(error, StoreAway) else ""
+        print(f"rebuild: {error}{hint}", file=sys.stderr)
         return 1
     if ended.side is not None:
         print(

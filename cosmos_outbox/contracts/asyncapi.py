@@ -86,6 +86,10 @@ def _text(description: str, **more: Any) -> dict[str, Any]:
     return {"type": "string", "description": description, **more}
 
 
+def _number(description: str) -> dict[str, Any]:
+    return {"type": "integer", "minimum": 1, "description": description}
+
+
 _APPLICATION_PROPERTIES = {
     "type": "object",
     "description": "The application properties of every message. CloudEvents 1.0, AMQP binding, binary mode.",
@@ -100,17 +104,11 @@ _APPLICATION_PROPERTIES = {
             "The URI of the body's schema; only where the setting EVENT_SCHEMAS says where the schemas are published.",
             format="uri",
         ),
-        "schemaVersion": {
-            "type": "integer",
-            "minimum": 1,
-            "description": "The version of the body's schema. Events that were stored before events told it lack it.",
-        },
+        "schemaVersion": _number(
+            "The version of the body's schema. Events that were stored before events told it lack it."
+        ),
         "aggregateType": _text("The type of the aggregate: a topic may carry the events of several types."),
-        "sequence": {
-            "type": "integer",
-            "minimum": 1,
-            "description": "The event's place among all events of its aggregate.",
-        },
+        "sequence": _number("The event's place among all events of its aggregate."),
         "unsequenced": {
             "type": "boolean",
             "const": True,
@@ -125,12 +123,7 @@ _APPLICATION_PROPERTIES = {
         ),
     },
     "required": [
-        "cloudEvents_specversion",
-        "cloudEvents_id",
-        "cloudEvents_source",
-        "cloudEvents_type",
-        "cloudEvents_subject",
-        "cloudEvents_time",
+        *(f"cloudEvents_{name}" for name in ("specversion", "id", "source", "type", "subject", "time")),
         "aggregateType",
     ],
 }

@@ -34,20 +34,14 @@ _MEANING = {
 }
 
 _FROM_THE_REQUEST: dict[str, Schema] = {
-    "correlationId": {
-        "type": "string",
-        "description": "The x-correlation-id of the request that caused the event.",
-    },
-    "traceparent": {"type": "string", "description": "The W3C trace context of that request, if it had one."},
-    "tracestate": {"type": "string", "description": "What vendors added to that trace context, if they did."},
-    "causationId": {
-        "type": "string",
-        "description": "The id of the event that a reaction reacted to, if one did.",
-    },
-    "causedBy": {
-        "type": "string",
-        "description": "A digest of who had signed in to make the request: the same for the same person.",
-    },
+    name: {"type": "string", "description": description}
+    for name, description in (
+        ("correlationId", "The x-correlation-id of the request that caused the event."),
+        ("traceparent", "The W3C trace context of that request, if it had one."),
+        ("tracestate", "What vendors added to that trace context, if they did."),
+        ("causationId", "The id of the event that a reaction reacted to, if one did."),
+        ("causedBy", "A digest of who had signed in to make the request: the same for the same person."),
+    )
 }
 """What ``cosmos_outbox/cosmos/aggregates/documents.py`` adds to an event when it is stored."""
 

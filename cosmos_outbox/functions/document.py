@@ -12,7 +12,7 @@ from typing import Any
 
 import azure.functions as func
 
-from cosmos_outbox.functions.edge.http_functions import ByHand
+from cosmos_outbox.functions.edge.http_functions import ByHand, declared_in, methods_of
 from cosmos_outbox.http import openapi
 from cosmos_outbox.http.calls import Call
 from cosmos_outbox.http.components import Components, SchemaForm, parameter
@@ -44,11 +44,8 @@ class Route:
 
 def routes(functions: Sequence[func.Function]) -> Iterator[Route]:
     """Every call but those that the document does not tell of."""
-    for function in functions:
-        trigger = function.get_trigger()
-        declared = trigger.get_dict_repr() if trigger else {}
-        route = str(declared.get("route") or function.get_function_name())
-        if declared.get("type") != "httpTrigger" or "{*" in route or route in ROUTES:
+    for function, route, declared in declared_in(functions):
+        if route in ROUTES:
             continue
         user_function = function.get_user_function()
         text = (user_function.__doc__ or "").strip()
@@ -56,18 +53,14 @@ def routes(functions: Sequence[func.Function]) -> Iterator[Route]:
         query = re.findall(r"(\w+)=", (told["query"] or "") if told else "")
         summary = (told["summary"] if told else text).partition("\n")[0]
         level = str(getattr(declared.get("authLevel"), "value", declared.get("authLevel"))).lower()
-        methods = {str(getattr(each, "value", each)) for each in declared.get("methods") or ("GET",)}
-        for method in sorted(methods - {"HEAD"}):
+        for method in sorted((methods_of(declared) or {"GET"}) - {"HEAD"}):
             name = str(function.get_function_name())
             by_hand = getattr(user_function, "by_hand", None)
             yield Route(name, route, method, level, query, summary or name, by_hand)
 
 
 def document(
-    title: str,
-    functions: Sequence[func.Function],
-    calls: Sequence[Call],
-    base: str,
+    title: str, functions: Sequence[func.Function], calls: Sequence[Call], base: str
 ) -> dict[str, Any]:
     """The whole document; ``calls`` are those on resources."""
     components, by_name = openapi.with_problems(), {call.name: call for call in calls}

@@ -16,8 +16,8 @@ from cosmos_outbox.functions.edge.http_functions import HttpFunctions, paths, pa
 from cosmos_outbox.functions.operator.calls import health_functions, operator_functions, set_aside_functions
 from cosmos_outbox.functions.relay import relay_functions
 from cosmos_outbox.functions.subscription import AnySubscriber, subscription_functions
-from cosmos_outbox.http import problems, request
-from cosmos_outbox.http.answering import STATUS_OF, Answering, status_of
+from cosmos_outbox.http import request
+from cosmos_outbox.http.answering import Answering, kinds_of
 from cosmos_outbox.http.calls import Call, calls
 from cosmos_outbox.http.catch_all import Path, no_such_call
 from cosmos_outbox.http.documents import document_calls
@@ -121,10 +121,7 @@ def app(service: AnyService, *, resources: Sequence[Resource[Any, Any]] = ()) ->
 
     def kinds() -> Mapping[str, ProblemKind]:
         by_hand = [each.by_hand.errors for each in routes(made.get_functions()) if each.by_hand]
-        own = [
-            each for errors in (*(one.errors for one in resources), *by_hand) for each in status_of(errors)
-        ]
-        return problems.kinds([*own, *STATUS_OF])
+        return kinds_of([*(each.errors for each in resources), *by_hand])
 
     def told(base: str) -> Mapping[str, Any]:
         return document(service.name.capitalize(), made.get_functions(), on_resources, base)

@@ -23,42 +23,24 @@ if TYPE_CHECKING:
     from cosmos_outbox.outbox.idempotency import KeyedRequest
 
 __all__ = [
-    "READING",
-    "Action",
-    "Answer",
-    "Answering",
-    "ChangeAnswer",
-    "FieldError",
-    "InvalidRequest",
-    "KeyedRequest",
-    "Request",
-    "Resource",
-    "asgi_app",
-    "fastapi_router",
-    "json_response",
-    "known",
-    "request",
-    "validated",
+    "READING", "Action", "Answer", "Answering", "ChangeAnswer", "FieldError", "InvalidRequest", "KeyedRequest",
+    "Request", "Resource", "asgi_app", "fastapi_router", "json_response", "known", "request", "validated",
 ]  # fmt: skip
 
-_HOME = {
-    "Action": "cosmos_outbox.http.resource",
-    "Answer": "cosmos_outbox.http.message",
-    "ChangeAnswer": "cosmos_outbox.outbox.change_once",
-    "Answering": "cosmos_outbox.http.answering",
-    "FieldError": "cosmos_outbox.http.problems",
-    "InvalidRequest": "cosmos_outbox.http.problems",
-    "KeyedRequest": "cosmos_outbox.outbox.idempotency",
-    "READING": "cosmos_outbox.http.message",
-    "Request": "cosmos_outbox.http.message",
-    "Resource": "cosmos_outbox.http.resource",
-    "asgi_app": "cosmos_outbox.http.asgi",
-    "fastapi_router": "cosmos_outbox.http.fastapi",
-    "json_response": "cosmos_outbox.http.responses",
-    "known": "cosmos_outbox.http.validation",
-    "request": "cosmos_outbox.http.request",
-    "validated": "cosmos_outbox.http.validation",
+_HOMES = {
+    "http.answering": ("Answering",),
+    "http.asgi": ("asgi_app",),
+    "http.fastapi": ("fastapi_router",),
+    "http.message": ("READING", "Answer", "Request"),
+    "http.problems": ("FieldError", "InvalidRequest"),
+    "http.request": ("request",),
+    "http.resource": ("Action", "Resource"),
+    "http.responses": ("json_response",),
+    "http.validation": ("known", "validated"),
+    "outbox.change_once": ("ChangeAnswer",),
+    "outbox.idempotency": ("KeyedRequest",),
 }
+_HOME = {name: f"cosmos_outbox.{module}" for module, names in _HOMES.items() for name in names}
 """The module of each name."""
 
 if not TYPE_CHECKING:  # to a type checker a name that is not imported above is an error

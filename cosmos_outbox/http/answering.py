@@ -3,66 +3,50 @@
 import functools
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cosmos_outbox.http import problems, request
 from cosmos_outbox.http.message import READING, Answer, Handler, Headers, Request, below
-from cosmos_outbox.http.problems import FieldError, InvalidRequest, RequestTooLarge, UnsupportedMediaType
-from cosmos_outbox.http.responses import packed, problem
-from cosmos_outbox.inbox.errors import Contended, NotApplied, NotInTurn, NotSetAside, RecordChanged, StoreAway
-from cosmos_outbox.kernel.clock import monotonic
-from cosmos_outbox.outbox.errors import (
-    AggregateNotFound,
-    AlreadyExists,
-    AnswerErased,
-    BeingReplayed,
-    ChangeTooLarge,
-    ConcurrentChange,
-    IdempotencyKeyReused,
-    NotDelivered,
-    NotInTheWay,
-    NotParked,
-    PreconditionFailed,
-    RefusedBefore,
-    StillUnsendable,
-    Throttled,
-    Unavailable,
-    UnknownContinuation,
-    Unpublishable,
+from cosmos_outbox.http.problems import (
+    FieldError,
+    InvalidRequest,
+    ProblemKind,
+    RequestTooLarge,
+    UnsupportedMediaType,
 )
+from cosmos_outbox.http.responses import packed, problem
+from cosmos_outbox.inbox import errors as of_inbox
+from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.outbox import errors as of_outbox
 from cosmos_outbox.settings.errors import Misconfigured, Overloaded
 from cosmos_outbox.telemetry.correlation import correlated
 
 StatusOf = Sequence[tuple[type[Exception], int, str]]
 """Errors with the status and title of their answers. The first match decides, so a class stands before its base."""
 
+_WRONG = (InvalidRequest, of_outbox.UnknownContinuation, of_outbox.Unpublishable)
+_NOT_THERE = (of_outbox.AggregateNotFound, of_outbox.NotParked, of_inbox.NotSetAside)
+_NOT_NOW = (
+    *(of_outbox.NotInTheWay, of_outbox.BeingReplayed, of_outbox.StillUnsendable),
+    *(of_inbox.NotApplied, of_inbox.NotInTurn, of_inbox.RecordChanged),
+)
+_AWAY = (of_outbox.Unavailable, of_outbox.NotDelivered, of_inbox.StoreAway, of_inbox.Contended)
+
 STATUS_OF: StatusOf = [
     (UnsupportedMediaType, 415, "Unsupported media type"),
     (RequestTooLarge, 413, "Content too large"),
-    (InvalidRequest, 400, "Invalid request"),
-    (UnknownContinuation, 400, "Invalid request"),
-    (AggregateNotFound, 404, "Not found"),
-    (NotParked, 404, "Not found"),
-    (NotInTheWay, 409, "Conflict"),
-    (BeingReplayed, 409, "Conflict"),
-    (StillUnsendable, 409, "Conflict"),
-    (NotSetAside, 404, "Not found"),
-    (NotApplied, 409, "Conflict"),
-    (NotInTurn, 409, "Conflict"),
-    (RecordChanged, 409, "Conflict"),
-    (PreconditionFailed, 412, "Precondition failed"),
-    (AlreadyExists, 409, "Already exists"),
-    (ConcurrentChange, 409, "Concurrent change"),
-    (IdempotencyKeyReused, 422, "Idempotency key reused"),
-    (AnswerErased, 410, "Gone"),
-    (RefusedBefore, 409, "Refused before"),
-    (ChangeTooLarge, 413, "Content too large"),
-    (Unpublishable, 400, "Invalid request"),
-    (Throttled, 429, "Too many requests"),
-    (Unavailable, 503, "Service unavailable"),
-    (NotDelivered, 503, "Service unavailable"),
-    (StoreAway, 503, "Service unavailable"),
-    (Contended, 503, "Service unavailable"),
+    (of_outbox.ChangeTooLarge, 413, "Content too large"),
+    *((kind, 400, "Invalid request") for kind in _WRONG),
+    *((kind, 404, "Not found") for kind in _NOT_THERE),
+    *((kind, 409, "Conflict") for kind in _NOT_NOW),
+    (of_outbox.PreconditionFailed, 412, "Precondition failed"),
+    (of_outbox.AlreadyExists, 409, "Already exists"),
+    (of_outbox.ConcurrentChange, 409, "Concurrent change"),
+    (of_outbox.IdempotencyKeyReused, 422, "Idempotency key reused"),
+    (of_outbox.AnswerErased, 410, "Gone"),
+    (of_outbox.RefusedBefore, 409, "Refused before"),
+    (of_outbox.Throttled, 429, "Too many requests"),
+    *((kind, 503, "Service unavailable") for kind in _AWAY),
     (Overloaded, 503, "Service overloaded"),
     (Misconfigured, 500, "Service misconfigured"),
 ]
@@ -74,20 +58,8 @@ COME_BACK = (429, 503)
 UNLESS_TOLD = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
-    "Access-Control-Expose-Headers": ", ".join(
-        (
-            *(
-                "ETag",
-                "Last-Modified",
-                "Location",
-                "Written",
-                "Retry-After",
-                "Idempotency-Replayed",
-                request.CORRELATION_HEADER,
-            ),
-            *("Allow", "Accept", "Accept-Patch", "Accept-Encoding"),
-        )
-    ),
+    "Access-Control-Expose-Headers": "ETag, Last-Modified, Location, Written, Retry-After, Idempotency-Replayed, "
+    f"{request.CORRELATION_HEADER}, Allow, Accept, Accept-Patch, Accept-Encoding",
 }
 """Headers of every answer that has none of its own. A cache may keep what does not forbid it, a 404 too. A page of
 another origin, once the platform lets it call (CORS), may read these headers alone, beside the few that any page may.
@@ -103,6 +75,11 @@ def status_of(errors: Mapping[type[Exception], int]) -> StatusOf:
     """
     ordered = sorted(errors.items(), key=lambda each: -len(each[0].__mro__))
     return [(kind, status, problems.title_of(kind)) for kind, status in ordered]
+
+
+def kinds_of(errors: Iterable[Mapping[type[Exception], int]]) -> Mapping[str, ProblemKind]:
+    """The kinds of problems that calls with these errors of their own may end with, by their names."""
+    return problems.kinds([*(each for own in errors for each in status_of(own)), *STATUS_OF])
 
 
 class Answering:
@@ -156,9 +133,8 @@ class Answering:
         """The answer to a request that ended with this error."""
         for kind, status, title in self._status_of:
             if isinstance(error, kind):
-                if status >= 500 and not isinstance(
-                    error, Overloaded
-                ):  # which is logged once, not with each refusal
+                # That there is too much to do is logged once, not with each refusal.
+                if status >= 500 and not isinstance(error, Overloaded):
                     self._tell(error, "answered %d: %s", status, error)
                 return _problem(error, status, title)
         text = "a request failed with an unexpected error, which is a bug: report the traceback"
@@ -179,7 +155,7 @@ class Answering:
 
 
 def _problem(error: Exception, status: int, title: str) -> Answer:
-    if isinstance(error, RefusedBefore):
+    if isinstance(error, of_outbox.RefusedBefore):
         return problem(error.status, title, str(error))
     if isinstance(error, Misconfigured):
         return problem(status, title, "The service is not set up correctly; its log says what to change.")
@@ -189,7 +165,7 @@ def _problem(error: Exception, status: int, title: str) -> Answer:
 def _fields(error: Exception) -> Sequence[FieldError]:
     if isinstance(error, InvalidRequest):
         return error.errors
-    if isinstance(error, UnknownContinuation):
+    if isinstance(error, of_outbox.UnknownContinuation):
         return [FieldError("continuationToken", str(error), "unknown_token")]
     return ()
 

@@ -7,14 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequen
 from typing import Any
 from urllib.parse import quote
 
-from cosmos_outbox.http import openapi, problems
-from cosmos_outbox.http.answering import STATUS_OF, Answering, status_of
+from cosmos_outbox.http import openapi
+from cosmos_outbox.http.answering import Answering, kinds_of
 from cosmos_outbox.http.calls import Call, CallerOf, Serving, calls
 from cosmos_outbox.http.catch_all import Path, no_such_call
 from cosmos_outbox.http.documents import ROUTES, document_calls
 from cosmos_outbox.http.message import Answer, Handler, Request
 from cosmos_outbox.http.openapi import ToldCall
-from cosmos_outbox.http.problems import ProblemKind
 from cosmos_outbox.http.request import HONOURED, MAX_BODY_BYTES
 from cosmos_outbox.http.resource import Resource
 
@@ -42,18 +41,12 @@ def asgi_app(
     def told(base: str) -> Mapping[str, Any]:
         components = openapi.with_problems()
         operations = [
-            ToldCall(call.name, call.method, call.route, openapi.described(call, components))
-            for call in served
+            ToldCall(each.name, each.method, each.route, openapi.described(each, components))
+            for each in served
         ]
         return openapi.document(", ".join(each.path for each in resources), operations, components, base=base)
 
-    return AsgiApp([*served, *document_calls(told, lambda: kinds(resources))])
-
-
-def kinds(resources: Sequence[Resource[Any, Any]]) -> Mapping[str, ProblemKind]:
-    """The kinds of problems that calls on these may end with."""
-    own = [known for each in resources for known in status_of(each.errors)]
-    return problems.kinds([*own, *STATUS_OF])
+    return AsgiApp([*served, *document_calls(told, lambda: kinds_of(each.errors for each in resources))])
 
 
 class AsgiApp:
@@ -77,9 +70,8 @@ class AsgiApp:
 
 def unrouted(known: Sequence[Path]) -> Handler:
     """Answers what no call takes. The part ``path`` of its route is the whole path."""
-    hint = ", ".join(
-        sorted({f"/{path.route}" for path in known if "{" not in path.route and path.route not in ROUTES})
-    )
+    plain = {path.route for path in known if "{" not in path.route} - {*ROUTES}
+    hint = ", ".join(f"/{route}" for route in sorted(plain))
 
     @_answering.honouring(*HONOURED)
     async def none(req: Request) -> Answer:

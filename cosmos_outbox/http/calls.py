@@ -29,7 +29,6 @@ from cosmos_outbox.settings.environment import Settings
 A = TypeVar("A", bound=Aggregate[Any])
 D = TypeVar("D", bound=BaseModel)
 
-_OF_A_CHANGE = ("If-Match", "If-None-Match", "Idempotency-Key")
 JSON, MERGE_PATCH = "application/json", "application/merge-patch+json"
 
 CallerOf = Callable[[Request], str | None]
@@ -117,10 +116,8 @@ class _Calls(Generic[A, D]):
     def listed(self) -> Iterator[Call]:
         resource, path, name = self._resource, self._resource.path, self._name
         one, plural = f"{path}/{{id}}", _snake(path)
-        of_a_change = (
-            *_OF_A_CHANGE,
-            *(["If-Unmodified-Since"] if conditions.has_dates(resource.kind) else []),
-        )
+        dated = ["If-Unmodified-Since"] if conditions.has_dates(resource.kind) else []
+        of_a_change = ("If-Match", "If-None-Match", "Idempotency-Key", *dated)
         if resource.create:
             yield self._call(
                 f"create_{name}", "POST", path, self._create, f"create a {name}", "Idempotency-Key",
@@ -133,11 +130,13 @@ class _Calls(Generic[A, D]):
         )  # fmt: skip
         if resource.change:
             yield self._call(
-                f"patch_{name}", "PATCH", one, self._patch, f"change a {name} with a JSON Merge Patch (RFC 7396)",
+                f"patch_{name}", "PATCH", one, self._revising(patched, MERGE_PATCH, JSON),
+                f"change a {name} with a JSON Merge Patch (RFC 7396)",
                 *of_a_change, takes=[MERGE_PATCH, JSON], body=resource.new,
             )  # fmt: skip
             yield self._call(
-                f"put_{name}", "PUT", one, self._put, f"replace a {name}; what was read may be sent back whole",
+                f"put_{name}", "PUT", one, self._revising(replaced, JSON),
+                f"replace a {name}; what was read may be sent back whole",
                 *of_a_change, takes=[JSON], body=resource.new,
             )  # fmt: skip
         if resource.delete:
@@ -192,42 +191,25 @@ class _Calls(Generic[A, D]):
 
     async def _get(self, req: Request) -> Answer:
         wanted, newest = self._id(req), request.wants_newest(req)
-        found = await self._service().aggregates.read(
-            self._resource.kind, wanted, request.origin(req), newest=newest
-        )
-        return self._shown.found(req, found)
+        aggregates, kind = self._service().aggregates, self._resource.kind
+        return self._shown.found(req, await aggregates.read(kind, wanted, request.origin(req), newest=newest))
 
-    async def _patch(self, req: Request) -> Answer:
-        wanted, sent = self._id(req), request.json_object(req, MERGE_PATCH, JSON)
-        model, resource = self._new(), self._resource
-        patch, etag = conditions.taken_from(sent)
-        return await self._revise(
-            req,
-            wanted,
-            etag,
-            lambda aggregate: patched(model, resource.current(aggregate), resource.shown(aggregate), patch),
-        )
+    def _revising(self, revised: Callable[..., D], *takes: str) -> Handler:
+        """PATCH or PUT: ``revised`` makes the new details of the old ones and of what was sent."""
 
-    async def _put(self, req: Request) -> Answer:
-        wanted, body = self._id(req), request.json_object(req, JSON)
-        model, resource = self._new(), self._resource
-        sent, etag = conditions.taken_from(body)
-        return await self._revise(
-            req,
-            wanted,
-            etag,
-            lambda aggregate: replaced(model, resource.current(aggregate), resource.shown(aggregate), sent),
-        )
+        async def revise(req: Request) -> Answer:
+            wanted, body = self._id(req), request.json_object(req, *takes)
+            model, resource = self._new(), self._resource
+            assert resource.change is not None, "without it there is no such call"
+            change, (sent, etag) = resource.change, conditions.taken_from(body)
 
-    async def _revise(
-        self, req: Request, wanted: str, etag: ETag | None, details: Callable[[A], D]
-    ) -> Answer:
-        change = self._resource.change
-        assert change is not None, "without it there is no such call"
-        revised = await self._change(
-            req, wanted, lambda aggregate: change(aggregate, details(aggregate), at=utc_now()), etag=etag
-        )
-        return self._shown.answered(wanted, revised)
+            def apply(aggregate: A) -> None:
+                details = revised(model, resource.current(aggregate), resource.shown(aggregate), sent)
+                change(aggregate, details, at=utc_now())
+
+            return self._shown.answered(wanted, await self._change(req, wanted, apply, etag=etag))
+
+        return revise
 
     def _new(self) -> type[D]:
         assert self._resource.new is not None, "checked when it was declared"
@@ -236,22 +218,21 @@ class _Calls(Generic[A, D]):
     async def _delete(self, req: Request) -> Answer:
         wanted, delete = self._id(req), self._resource.delete
         assert delete is not None, "without it there is no such call"
-        deleted = await self._change(
-            req, wanted, lambda aggregate: delete(aggregate, at=utc_now()), has_body=False
-        )
-        return self._shown.deleted(wanted, deleted)
+
+        def apply(aggregate: A) -> None:
+            delete(aggregate, at=utc_now())
+
+        return self._shown.deleted(wanted, await self._change(req, wanted, apply, has_body=False))
 
     def _acting(self, action: Action) -> Handler:
         async def act(req: Request) -> Answer:
             wanted = self._id(req)
             sent = [validated(action.body, request.json_object(req, JSON))] if action.body else []
-            changed = await self._change(
-                req,
-                wanted,
-                lambda aggregate: action.run(aggregate, *sent, at=utc_now()),
-                action=action.name,
-                has_body=bool(sent),
-            )
+
+            def run(aggregate: A) -> None:
+                action.run(aggregate, *sent, at=utc_now())
+
+            changed = await self._change(req, wanted, run, action=action.name, has_body=bool(sent))
             return self._shown.answered(wanted, changed)
 
         return act

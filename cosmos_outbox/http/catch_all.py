@@ -37,13 +37,8 @@ class Path:
     def parts(self, path: str) -> Mapping[str, str] | None:
         """What stands in a path for the names in this one; None: it is another path."""
         found = self._pattern.fullmatch(path)
-        return (
-            None
-            if found is None
-            else dict(
-                zip((name[1:-1] for name in _PARAMETER.findall(self.route)), found.groups(), strict=True)
-            )
-        )
+        names = [name[1:-1] for name in _PARAMETER.findall(self.route)]
+        return None if found is None else dict(zip(names, found.groups(), strict=True))
 
 
 def no_such_call(request: Request, path: str, known: Sequence[Path], hint: str) -> Answer:

@@ -72,8 +72,7 @@ class Components:
     def of(self, model: type[BaseModel], form: SchemaForm, name: str = "", **more: Schema) -> Schema:
         """A reference to a model in this form, under its own name unless there is another; ``more``: properties."""
         schema = model.model_json_schema(
-            by_alias=True,
-            mode="serialization" if form is SchemaForm.ANSWER else "validation",
+            by_alias=True, mode="serialization" if form is SchemaForm.ANSWER else "validation"
         )
         return self.whole(schema, form, name or f"{model.__name__}{form}", **more)
 

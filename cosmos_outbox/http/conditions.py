@@ -46,13 +46,8 @@ def if_match(request: Request) -> frozenset[ETag]:
 
 def _tags(header: str, name: str) -> frozenset[ETag]:
     if not _TAGS.fullmatch(header):
-        raise InvalidRequest(
-            FieldError(
-                name,
-                "must be the unchanged ETag of an answer, in quotes; * stands for any version",
-                "malformed",
-            )
-        )
+        told = "must be the unchanged ETag of an answer, in quotes; * stands for any version"
+        raise InvalidRequest(FieldError(name, told, "malformed"))
     return frozenset(re.findall(_TAG, header))
 
 
@@ -92,11 +87,8 @@ def of_change(request: Request, body_etag: ETag | None = None) -> OfChange:
     if date is not None and "If-Match" not in request.headers and body_etag is None:
         since = _date(date)
         if since is None:
-            raise InvalidRequest(
-                FieldError(
-                    "If-Unmodified-Since", "must be the unchanged Last-Modified of an answer", "malformed"
-                )
-            )
+            told = "must be the unchanged Last-Modified of an answer"
+            raise InvalidRequest(FieldError("If-Unmodified-Since", told, "malformed"))
     header = request.headers.get("If-None-Match")
     if header is None:
         return OfChange(versions, since)

@@ -44,23 +44,10 @@ _PAGE = """\
 <script src="docs/start.js"></script></body>
 </html>
 """
-_POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self' data:",
-        "connect-src 'self'",
-        "form-action 'none'",
-        "base-uri 'none'",
-        "frame-ancestors 'none'",
-    )
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
-_GUARDS = {
-    "Content-Security-Policy": _POLICY,
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-}
 
 _answering = Answering(told_every_seconds=60)
 
@@ -75,7 +62,7 @@ def document_calls(
         return json.dumps(document(base)).encode()
 
     async def openapi(req: Request) -> Answer:
-        return _kept(req, made(req.base), "application/json")
+        return kept(req, made(req.base), "application/json")
 
     yield _call("get_openapi", "openapi.json", openapi, "the document of this API, OpenAPI 3.1")
 
@@ -87,17 +74,17 @@ def document_calls(
             package = EXTRAS["docs"][_PACKAGE]
             text = f"{package} is not installed; install cosmos-outbox[docs] to read and try the API here.\n"
             return Answer(200, text.encode(), {"Cache-Control": "no-store"})
-        return _kept(req, _PAGE.encode(), "text/html")
+        return kept(req, _PAGE.encode(), "text/html")
 
     yield _call("get_docs", "docs", docs, "a page to read and try this API")
 
     async def docs_file(req: Request) -> Answer:
         name, folder = req.route["file"], _folder()
         if name == "start.js":
-            return _kept(req, _START.encode(), "text/javascript")
+            return kept(req, _START.encode(), "text/javascript")
         if folder is None or name not in _ASSETS:
             return problem(404, "Not found", "The page has no such file.")
-        return _kept(req, _asset(folder / name), _ASSETS[name])
+        return kept(req, _asset(folder / name), _ASSETS[name])
 
     yield _call("get_docs_file", "docs/{file}", docs_file, "a file of that page")
 
@@ -108,12 +95,9 @@ def problem_call(kinds: Callable[[], Mapping[str, ProblemKind]]) -> Call:
     """The pages that the ``type`` of a problem leads to."""
 
     async def explain(req: Request) -> Answer:
-        kind = kinds().get(req.route["kind"])
-        return (
-            problem(404, "Not found", "There is no such kind of problem.")
-            if kind is None
-            else problems.page(kind)
-        )
+        if kind := kinds().get(req.route["kind"]):
+            return problems.page(kind)
+        return problem(404, "Not found", "There is no such kind of problem.")
 
     return _call("get_problem", f"{problems.PATH}/{{kind}}", explain, "what a kind of problem means")
 
@@ -123,9 +107,15 @@ def _call(name: str, route: str, handler: Handler, summary: str) -> Call:
     return Call(name, "GET", route, _answering.honouring(*honours)(handler), summary, honours)
 
 
-def _kept(req: Request, body: bytes, media_type: str) -> Answer:
+def kept(req: Request, body: bytes, media_type: str, policy: str = _POLICY) -> Answer:
     """200 with what a cache may keep, and asks for before each use; 304 when it has this version."""
-    headers = {"ETag": f'W/"{hashlib.sha256(body).hexdigest()[:32]}"', "Cache-Control": "no-cache", **_GUARDS}
+    headers = {
+        "ETag": f'W/"{hashlib.sha256(body).hexdigest()[:32]}"',
+        "Cache-Control": "no-cache",
+        "Content-Security-Policy": policy,
+        "Referrer-Policy": "no-referrer",
+        "Cross-Origin-Opener-Policy": "same-origin",
+    }
     return unless_known(req, Answer(200, body, headers, media_type))
 
 

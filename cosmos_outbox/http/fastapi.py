@@ -14,7 +14,8 @@ needed("fastapi")
 from fastapi import APIRouter, Request, Response  # noqa: E402 - not before it is known that it can be imported
 from starlette.routing import Route  # noqa: E402
 
-from cosmos_outbox.http.asgi import Receive, Scope, Send, answer_call, kinds, serve, unrouted  # noqa: E402
+from cosmos_outbox.http.answering import kinds_of  # noqa: E402
+from cosmos_outbox.http.asgi import Receive, Scope, Send, answer_call, serve, unrouted  # noqa: E402
 from cosmos_outbox.http.calls import CallerOf, Serving, calls  # noqa: E402
 from cosmos_outbox.http.catch_all import Path  # noqa: E402
 from cosmos_outbox.http.documents import problem_call  # noqa: E402
@@ -54,7 +55,7 @@ def fastapi_router(
                 openapi_extra=operation(call),
                 include_in_schema=method == call.method,
             )
-    explained = problem_call(lambda: kinds(resources))
+    explained = problem_call(lambda: kinds_of(each.errors for each in resources))
     router.add_api_route(
         f"/{explained.route}", _endpoint(explained.handler, explained.route), methods=list(explained.methods),
         name=explained.name, response_model=None, include_in_schema=False,

@@ -67,9 +67,8 @@ def written_in(text: str) -> tuple[str, int]:
     """The aggregate's id and its sequence, which the header ``Written`` has told. Raises InvalidRequest."""
     found = _WRITTEN.fullmatch(text)
     if found is None:
-        raise InvalidRequest(
-            FieldError(WRITTEN, "must be the header Written of a write's answer", "malformed")
-        )
+        must = "must be the header Written of a write's answer"
+        raise InvalidRequest(FieldError(WRITTEN, must, "malformed"))
     return found[1], int(found[2])
 
 
@@ -96,9 +95,8 @@ def _ids(given: Mapping[str, str], wrong: list[FieldError]) -> list[str] | None:
         return None
     ids = given[IDS].split(",")
     if len(ids) > MAX_PAGE_SIZE or not all(map(_UUID.fullmatch, ids)):
-        wrong.append(
-            FieldError(IDS, f"must be 1 to {MAX_PAGE_SIZE} UUIDs with commas between them", "malformed")
-        )
+        must = f"must be 1 to {MAX_PAGE_SIZE} UUIDs with commas between them"
+        wrong.append(FieldError(IDS, must, "malformed"))
         return None
     return sorted({str(UUID(each)) for each in ids})
 

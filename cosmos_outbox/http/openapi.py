@@ -136,11 +136,7 @@ def document(
         }  # fmt: skip
     return {
         "openapi": VERSION,
-        "info": {
-            "title": title,
-            "version": "1.0.0",
-            "description": ABOUT,
-        },
+        "info": {"title": title, "version": "1.0.0", "description": ABOUT},
         "paths": paths,
         "components": {
             "schemas": dict(sorted(components.schemas.items())),
@@ -216,31 +212,30 @@ def _headers(*names: str) -> dict[str, Any]:
 
 
 def _shown(call: Call, components: Components) -> Schema:
-    one: Schema = {"type": "object"} if call.resource is None else _one(call.resource, components)
-    name = "Answer" if call.resource is None else _name(call.resource)
+    resource = _resource(call)
+    one, name = _one(resource, components), _name(resource)
     if call.query:
         text = {"type": ["string", "null"]}
         page = {"items": {"type": "array", "items": one}, "continuationToken": text, "nextLink": text}
-        if call.resource is not None:
-            page[AS_OF] = text | {"format": "date-time"}
+        page[AS_OF] = text | {"format": "date-time"}
         return components.named(f"{name}Page", {"type": "object", "properties": page, "required": list(page)})
     if "If-Match" not in call.honours:
         return one
-    late = {
-        "id": UUID_TEXT,
-        SEQUENCE: {"type": "integer"},
-    }  # to a repetition, when others have changed it since
+    # To a repetition, when others have changed it since.
+    late = {"id": UUID_TEXT, SEQUENCE: {"type": "integer"}}
     stale = components.named("Superseded", {"type": "object", "properties": late, "required": list(late)})
     return components.named(f"Changed{name}", {"anyOf": [one, stale]})
 
 
 def _one(resource: Resource[Any, Any], components: Components) -> Schema:
-    described = resource.described
-    return (
-        {"type": "object"}
-        if described is None
-        else components.whole(described, SchemaForm.ANSWER, _name(resource))
-    )
+    if (described := resource.described) is None:
+        return {"type": "object"}
+    return components.whole(described, SchemaForm.ANSWER, _name(resource))
+
+
+def _resource(call: Call) -> Resource[Any, Any]:
+    assert call.resource is not None, "no other call is described"
+    return call.resource
 
 
 def _name(resource: Resource[Any, Any]) -> str:
@@ -260,8 +255,8 @@ def _refusals(call: Call) -> Mapping[int, str]:
         wanted |= {422}
     if call.status == HTTPStatus.CREATED:
         wanted |= {409, 410}
-    if call.resource is not None and call.method not in ("GET", "HEAD"):
-        wanted |= {status for status in call.resource.errors.values() if status in _REFUSALS}
+    if call.method != "GET":
+        wanted |= {*_resource(call).errors.values()} & _REFUSALS.keys()
     return {status: _REFUSALS[status] for status in sorted(wanted)}
 
 
@@ -289,8 +284,7 @@ def _condition(call: Call, name: str) -> Schema | None:
 
 def _queried(call: Call, name: str) -> Schema | None:
     """The schema of a parameter of a list that is the resource's own."""
-    assert call.resource is not None, "no other call takes a query"
-    kind = call.resource.kind
+    kind = _resource(call).kind
     if name == listing.SORT:
         found = orders(kind)
         return TEXT | {"enum": [*map(str, found)], "default": str(found[0])}
@@ -306,23 +300,22 @@ def _queried(call: Call, name: str) -> Schema | None:
 def _body(call: Call, components: Components) -> Schema:
     body = call.body
     assert body is not None, "asked for only then"
-    new: object = call.resource and call.resource.new
-    if call.resource is None or new is not body:
+    if _resource(call).new is not body:
         return components.of(body, SchemaForm.INPUT)
-    name = _name(call.resource)
+    name = _name(_resource(call))
     if call.method == "POST":
         return components.of(body, SchemaForm.INPUT, f"New{name}")
-    form, ending = (
-        (SchemaForm.PATCH, "Patch") if MERGE_PATCH in call.takes else (SchemaForm.INPUT, "Replacement")
-    )
-    return components.of(body, form, f"{name}{ending}", **_sent_back(call, components))
+    more = _sent_back(call, components)
+    if MERGE_PATCH in call.takes:
+        return components.of(body, SchemaForm.PATCH, f"{name}Patch", **more)
+    return components.of(body, SchemaForm.INPUT, f"{name}Replacement", **more)
 
 
 def _sent_back(call: Call, components: Components) -> dict[str, Schema]:
     """What is shown and cannot be set, which may be sent back as it is, and the version."""
-    if call.body is None or call.resource is None or call.method == "POST":
+    if call.body is None or call.method == "POST":
         return {}
-    one = str(_one(call.resource, components).get("$ref", "")).rpartition("/")[2]
+    one = str(_one(_resource(call), components).get("$ref", "")).rpartition("/")[2]
     settable = {field.alias or name for name, field in call.body.model_fields.items()}
     return {
         name: {**_readable(schema), "description": "As it is now, or left out."}

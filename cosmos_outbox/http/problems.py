@@ -75,22 +75,20 @@ def title_of(error: type[Exception]) -> str:
 
 def kinds(status_of: Sequence[tuple[type[Exception], int, str]]) -> Mapping[str, ProblemKind]:
     """The kinds of these errors, and of those that no error is needed for, by their names."""
-    found = [ProblemKind("Method not allowed", 405, _MEANINGS["Method not allowed"])]
-    found += [ProblemKind("Internal error", 500, _MEANINGS["Internal error"])]
-    found += [ProblemKind(UNKNOWN_PATH, 404, _MEANINGS[UNKNOWN_PATH])]
+    without = (("Method not allowed", 405), ("Internal error", 500), (UNKNOWN_PATH, 404))
+    found = [ProblemKind(title, status, _MEANINGS[title]) for title, status in without]
     for error, status, title in status_of:
         meaning = _MEANINGS.get(title) or (error.__doc__ or title).partition("\n\n")[0].replace("``", "")
-        found.append(
-            ProblemKind(title, None if title == "Refused before" else status, " ".join(meaning.split()))
-        )
+        of = None if title == "Refused before" else status
+        found.append(ProblemKind(title, of, " ".join(meaning.split())))
     return {each.name: each for each in reversed(found)}  # of two errors with one title the first counts
 
 
 def page(kind: ProblemKind) -> Answer:
     """200 with what the kind means, for people."""
-    told = (
-        f"{kind.status} {HTTPStatus(kind.status).phrase}" if kind.status else "The status of the first answer"
-    )
+    told = "The status of the first answer"
+    if kind.status:
+        told = f"{kind.status} {HTTPStatus(kind.status).phrase}"
     html = (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f'<meta name="color-scheme" content="light dark">'

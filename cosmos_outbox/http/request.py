@@ -37,8 +37,6 @@ MAX_PAGE_SIZE = 100
 PAGE = ("pageSize", "continuationToken")
 """The parameters of a call that answers with a page of a list."""
 
-HONOURED = ("If-Match", "If-None-Match", "If-Unmodified-Since", "Idempotency-Key")
-"""Headers that a call honours or refuses: who sends one relies on it."""
 _ONLY_OF_CHANGES = "Idempotency-Key"
 _INSTEAD = {
     "If-Match": "it is for a change of one version of a resource",
@@ -46,6 +44,8 @@ _INSTEAD = {
     "If-Unmodified-Since": "it is for a change of a resource that has a date: use If-Match with an ETag",
     _ONLY_OF_CHANGES: "it is for changes of resources, and does nothing here: leave it out",
 }
+HONOURED = tuple(_INSTEAD)
+"""Headers that a call honours or refuses: who sends one relies on it."""
 
 API_VERSION = "api-version"
 """A parameter of the query that is refused as a condition is, unless the call honours it."""
@@ -107,13 +107,8 @@ def json_object(request: Request, *media_types: str) -> dict[str, Any]:
         )
     body = request.body
     if not body and "transfer-encoding" in request.headers:
-        raise InvalidRequest(
-            FieldError(
-                "body",
-                "did not arrive: send Content-Length, since a chunked body is not passed on by the host",
-                "required",
-            )
-        )
+        told = "did not arrive: send Content-Length, since a chunked body is not passed on by the host"
+        raise InvalidRequest(FieldError("body", told, "required"))
     if len(body) > MAX_BODY_BYTES:
         raise RequestTooLarge(FieldError("body", f"must not be over {MAX_BODY_BYTES} bytes", "too_long"))
     try:
@@ -123,12 +118,8 @@ def json_object(request: Request, *media_types: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise InvalidRequest(FieldError("body", "must be a JSON object", "wrong_type"))
     if repeated := _repeated_names(body):
-        raise InvalidRequest(
-            *(
-                FieldError("body", f"names {name!r} twice: readers differ on which counts", "repeated")
-                for name in repeated
-            )
-        )
+        told = "names {!r} twice: readers differ on which counts"
+        raise InvalidRequest(*(FieldError("body", told.format(name), "repeated") for name in repeated))
     return data
 
 
@@ -152,23 +143,17 @@ def refuse_unless(honoured: Collection[str], request: Request) -> None:
     """
     given = dict(parse_qsl(urlsplit(request.url).query, keep_blank_values=True))
     if API_VERSION in given and API_VERSION not in honoured:
-        raise InvalidRequest(
-            FieldError(API_VERSION, "names a version, and the API has one: leave it out", "not_honoured")
-        )
-    ignored = [
-        name
-        for name in HONOURED
+        told = "names a version, and the API has one: leave it out"
+        raise InvalidRequest(FieldError(API_VERSION, told, "not_honoured"))
+    wrong = [
+        FieldError(name, f"cannot be honoured by this call: {instead}", "not_honoured")
+        for name, instead in _INSTEAD.items()
         if name in request.headers
         and name not in honoured
         and not (name == _ONLY_OF_CHANGES and request.method in READING)
     ]
-    if ignored:
-        raise InvalidRequest(
-            *(
-                FieldError(name, f"cannot be honoured by this call: {_INSTEAD[name]}", "not_honoured")
-                for name in ignored
-            )
-        )
+    if wrong:
+        raise InvalidRequest(*wrong)
 
 
 def wants_newest(request: Request) -> bool:
@@ -191,13 +176,8 @@ def idempotency_key(request: Request) -> str | None:
     quoted = _QUOTED_KEY.fullmatch(header.strip())
     key = quoted[1] if quoted else header.strip()
     if not _KEY.fullmatch(key):
-        raise InvalidRequest(
-            FieldError(
-                "Idempotency-Key",
-                "must be 1 to 255 visible ASCII characters without quotes, such as a UUID",
-                "malformed",
-            )
-        )
+        told = "must be 1 to 255 visible ASCII characters without quotes, such as a UUID"
+        raise InvalidRequest(FieldError("Idempotency-Key", told, "malformed"))
     return key
 
 
@@ -240,9 +220,8 @@ def _body_digest(request: Request, *, without: str = "") -> str:
     try:
         return hashlib.sha256(canonical(asked)).hexdigest()
     except ValueError:
-        raise InvalidRequest(
-            FieldError("body", "has an integer beyond 2^53: write it as text", "too_large")
-        ) from None
+        told = "has an integer beyond 2^53: write it as text"
+        raise InvalidRequest(FieldError("body", told, "too_large")) from None
 
 
 def parameters(request: Request, *names: str) -> tuple[dict[str, str], list[FieldError]]:
@@ -255,14 +234,10 @@ def parameters(request: Request, *names: str) -> tuple[dict[str, str], list[Fiel
     given = [(_OF_THE_HOST.get(name.lower(), name), value) for name, value in told]
     known = {*names, *_OF_THE_HOST.values()}
     times = Counter(name for name, _ in given)
-    wrong = [
-        FieldError(
-            name,
-            "is given twice" if name in known else f"is not one of {', '.join(sorted(known))}",
-            "repeated" if name in known else "unknown",
-        )
-        for name, number in times.items()
-        if name not in known or number > 1
+    other = f"is not one of {', '.join(sorted(known))}"
+    wrong = [FieldError(name, other, "unknown") for name in times if name not in known]
+    wrong += [
+        FieldError(name, "is given twice", "repeated") for name in times if name in known and times[name] > 1
     ]
     return dict(given), wrong
 
@@ -280,9 +255,8 @@ def page_request(request: Request, *also: str) -> tuple[int, str | None]:
     given = query(request, *PAGE, *also)
     size, token = page_size(given), given.get("continuationToken")
     if token == "":
-        raise InvalidRequest(
-            FieldError("continuationToken", "must not be empty: leave it out for the first page", "too_short")
-        )
+        told = "must not be empty: leave it out for the first page"
+        raise InvalidRequest(FieldError("continuationToken", told, "too_short"))
     return size, token
 
 
@@ -290,9 +264,8 @@ def page_size(given: Mapping[str, str]) -> int:
     """How much a page of the answer may hold. Raises InvalidRequest."""
     text = given.get("pageSize", str(DEFAULT_PAGE_SIZE))
     if not (_NUMBER.fullmatch(text) and 1 <= int(text) <= MAX_PAGE_SIZE):
-        raise InvalidRequest(
-            FieldError("pageSize", f"must be a number from 1 to {MAX_PAGE_SIZE}", "out_of_range")
-        )
+        told = f"must be a number from 1 to {MAX_PAGE_SIZE}"
+        raise InvalidRequest(FieldError("pageSize", told, "out_of_range"))
     return int(text)
 
 

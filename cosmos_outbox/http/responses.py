@@ -60,31 +60,9 @@ def problem(
     return json_response(status, document, headers, media_type="application/problem+json")
 
 
-def etag_header(etag: ETag | None) -> dict[str, str]:
-    """The ``ETag`` header; no header when the version is not known."""
-    return {} if etag is None else {"ETag": etag}
-
-
-def last_modified_header(modified: datetime | None) -> dict[str, str]:
-    """The ``Last-Modified`` header; no header when there is no date."""
-    return {} if modified is None else {"Last-Modified": format_datetime(modified, usegmt=True)}
-
-
 def written_header(aggregate_id: str, sequence: int) -> dict[str, str]:
     """What a write wrote, up to the aggregate's last event: a search of a read model can wait until it shows that."""
     return {"Written": f"{aggregate_id}:{sequence}"} if aggregate_id.isascii() else {}
-
-
-def _stored(
-    request: Request, document: Mapping[str, Any], etag: ETag, modified: datetime | None = None
-) -> Answer:
-    """200 with a document and its version, or 304 when the caller has that version, or what was not modified since.
-
-    The caller's own cache may keep it, and asks before each use. No shared cache may: a key in ``x-functions-key`` does
-    not tell it that the answer is for one caller (RFC 9111, 3.5, names ``Authorization`` alone).
-    """
-    headers = etag_header(etag) | last_modified_header(modified) | {"Cache-Control": "private, no-cache"}
-    return unless_known(request, json_response(200, document, headers), modified)
 
 
 def unless_known(request: Request, answer: Answer, modified: datetime | None = None) -> Answer:
@@ -123,7 +101,7 @@ class Shown(Generic[A]):
         too many at its end.
         """
         location = f"{urlsplit(req.url).path.rstrip('/')}/{quote(receipt.aggregate.aggregate_id, safe='')}"
-        headers = {"Location": location} | _version(receipt)
+        headers = {"Location": location} | _of(receipt)
         headers |= written_header(receipt.aggregate.aggregate_id, receipt.aggregate.state.last_sequence)
         if replayed:
             headers |= REPLAYED
@@ -131,7 +109,7 @@ class Shown(Generic[A]):
 
     def changed(self, receipt: Receipt[A]) -> Answer:
         """200 with the aggregate and its version."""
-        return json_response(200, self._body(receipt), _version(receipt))
+        return json_response(200, self._body(receipt), _of(receipt))
 
     def answered(self, aggregate_id: str, answered: ChangeAnswer[A]) -> Answer:
         """As :meth:`changed`, of a change with a key; id and sequence alone when the aggregate has changed since."""
@@ -148,8 +126,14 @@ class Shown(Generic[A]):
         return answer.with_headers(REPLAYED if answered.replayed else {})
 
     def found(self, req: Request, stored: Versioned[A]) -> Answer:
-        """200 with the aggregate and its version, or 304 when the caller has that version."""
-        return _stored(req, self._body(stored), stored.etag, told_modified(stored.aggregate))
+        """200 with the aggregate and its version, or 304 when the caller has that, or what was not modified since.
+
+        The caller's own cache may keep it, and asks before each use. No shared cache may: a key in ``x-functions-key``
+        does not tell it that the answer is for one caller (RFC 9111, 3.5, names ``Authorization`` alone).
+        """
+        modified = told_modified(stored.aggregate)
+        headers = _version(stored.etag, modified) | {"Cache-Control": "private, no-cache"}
+        return unless_known(req, json_response(200, self._body(stored), headers), modified)
 
     def listed(self, page: Page[A], next_link: str | None, as_of: datetime | None) -> Answer:
         """200 with a page of aggregates, the token and the address of the next page, and the list's ``asOf``."""
@@ -162,8 +146,14 @@ class Shown(Generic[A]):
         return {**self.view(of.aggregate), **({} if of.etag is None else {ETAG: of.etag})}
 
 
-def _version(receipt: Receipt[Any]) -> dict[str, str]:
-    return etag_header(receipt.etag) | last_modified_header(told_modified(receipt.aggregate))
+def _of(receipt: Receipt[Any]) -> dict[str, str]:
+    return _version(receipt.etag, told_modified(receipt.aggregate))
+
+
+def _version(etag: ETag | None, modified: datetime | None) -> dict[str, str]:
+    """The headers of a version; one that is not known has none."""
+    dated = {} if modified is None else {"Last-Modified": format_datetime(modified, usegmt=True)}
+    return dated if etag is None else {"ETag": etag, **dated}
 
 
 LEAST_BYTES = 1_400

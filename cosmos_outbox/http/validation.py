@@ -16,11 +16,7 @@ _UNKNOWN = "is not a field that can be set here"
 _READ_ONLY = (
     "cannot be set, and is not as it is now: leave it out, or read again and send it back as it comes"
 )
-_REASONS = {
-    "extra_forbidden": _UNKNOWN,
-    "missing": "is required",
-    "model_type": "must be a JSON object",
-}
+_REASONS = {"extra_forbidden": _UNKNOWN, "missing": "is required", "model_type": "must be a JSON object"}
 _CODES = {
     "extra_forbidden": "unknown",
     "missing": "required",

@@ -8,8 +8,8 @@ without one is late, and the timer makes the lease again, because the relay func
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -105,7 +105,7 @@ class RelayStatus:
     def late(self) -> bool:
         """Whether a change waits for longer than LATE_SECONDS, or no lease shows how long."""
         return bool(self.missing) or any(
-            (lease.oldest_waiting_seconds or 0) > LATE_SECONDS for lease in self.leases
+            (each.oldest_waiting_seconds or 0) > LATE_SECONDS for each in self.leases
         )
 
     @property
@@ -127,11 +127,8 @@ _log = logging.getLogger(__name__)
 class KeyProgress:
     """How far the relay is in that part of the feed that holds one partition key."""
 
-    as_of: datetime
-    """When this was read."""
     lease: str | None
     """None: no lease covers the key, or the lease does not tell its range: then nothing is known."""
-    position: int | None
     waiting_since: datetime | None
     """When the oldest change that is not forwarded was written, to the second; None: none waits."""
     partition: "changefeed.PartitionLag | None" = None
@@ -189,9 +186,8 @@ class RelayObserver:
         )
 
     async def _failures(self, since: datetime) -> Sequence[RelayFailure]:
-        with _errors_of_ours():
-            async with asyncio.timeout(DEADLINE_SECONDS):
-                return await self.failures.since(since)
+        async with _in_time():
+            return await self.failures.since(since)
 
     async def _status(self) -> RelayStatus:
         """Without the documents that belong to no aggregate: whoever measures each minute does not pay for them."""
@@ -205,16 +201,13 @@ class RelayObserver:
     async def progress(self, partition_key: Key) -> KeyProgress:
         """How far the relay is where the changes of this key are. Raises as ``status``."""
         feed = await self._feed_lag()
-        now = self.clock()
-        with _errors_of_ours():
-            async with asyncio.timeout(DEADLINE_SECONDS):
-                key = await changefeed.effective_key(self.feed, partition_key)
+        async with _in_time():
+            key = await changefeed.effective_key(self.feed, partition_key)
         for lag in feed.leases:
             if lag.feed_range is not None and lag.feed_range.holds(key):
-                parts = [part for part in lag.partitions if part.feed_range.holds(key)]
-                part = parts[0] if parts else None
-                return KeyProgress(now, lag.lease_token, lag.position, lag.waiting_since, part)
-        return KeyProgress(now, None, None, None)
+                part = next((part for part in lag.partitions if part.feed_range.holds(key)), None)
+                return KeyProgress(lag.lease_token, lag.waiting_since, part)
+        return KeyProgress(None, None)
 
     async def has_forwarded(self, session_token: str) -> bool | None:
         """Whether all is forwarded or parked that the token, of all physical partitions, knows of.
@@ -228,9 +221,8 @@ class RelayObserver:
 
         Costs one small read for each lease. Raises as ``status``.
         """
-        since = [
-            lag.waiting_since for lag in (await self._feed_lag()).leases if lag.waiting_since is not None
-        ]
+        leases = (await self._feed_lag()).leases
+        since = [lag.waiting_since for lag in leases if lag.waiting_since is not None]
         return max(0.0, (self.clock() - min(since)).total_seconds()) if since else 0.0
 
     async def measure(self) -> RelayStatus:
@@ -240,7 +232,7 @@ class RelayObserver:
         gauges.relay(
             backlog=sum(lease.lag for lease in status.leases),
             oldest_waiting_seconds=max(
-                (lease.oldest_waiting_seconds or 0 for lease in status.leases), default=0
+                (each.oldest_waiting_seconds or 0 for each in status.leases), default=0
             ),
             average_waiting_seconds=status.average_waiting_seconds or 0,
             ttl_used=1.0 if status.missing else max((lease.ttl_used for lease in status.leases), default=0.0),
@@ -276,41 +268,31 @@ class RelayObserver:
         return status
 
     async def _look_at_account(self) -> None:
-        with _errors_of_ours():
-            async with asyncio.timeout(DEADLINE_SECONDS):
-                account = await read_account(self.feed.client_connection)
+        async with _in_time():
+            account = await read_account(self.feed.client_connection)
         try:
             account.check()
         except Misconfigured as error:
             _log.error("%s", error)
 
     async def _nothing_expires(self) -> bool:
-        with _errors_of_ours():
-            async with asyncio.timeout(DEADLINE_SECONDS):
-                return (await self.feed.read()).get("defaultTtl") is None
+        async with _in_time():
+            return (await self.feed.read()).get("defaultTtl") is None
 
     async def _feed_lag(self, session_token: str | None = None, samples: int = 0) -> "changefeed.FeedLag":
-        with _errors_of_ours():
-            async with asyncio.timeout(DEADLINE_SECONDS):
-                return await changefeed.estimate_lag(
-                    self.feed,
-                    self.leases,
-                    lease_prefix=self.lease_prefix,
-                    session_token=session_token,
-                    samples=samples,
-                )
+        prefix = self.lease_prefix
+        async with _in_time():
+            return await changefeed.estimate_lag(
+                self.feed, self.leases, lease_prefix=prefix, session_token=session_token, samples=samples
+            )
 
     async def _mend(self) -> None:
         patience = self.mending_patience_seconds
-        with _errors_of_ours():
-            async with asyncio.timeout(DEADLINE_SECONDS + patience):
-                await changefeed.mend_leases(
-                    self.feed,
-                    self.leases,
-                    lease_prefix=self.lease_prefix,
-                    patience=patience,
-                    clock=changefeed.Clock(utc_now, monotonic),
-                )
+        clock = changefeed.Clock(utc_now, monotonic)
+        async with _in_time(DEADLINE_SECONDS + patience):
+            await changefeed.mend_leases(
+                self.feed, self.leases, lease_prefix=self.lease_prefix, patience=patience, clock=clock
+            )
 
     def _lease(self, lag: "changefeed.LeaseLag", now: datetime) -> LeaseStatus:
         age = None if lag.waiting_since is None else max(0, int((now - lag.waiting_since).total_seconds()))
@@ -318,24 +300,18 @@ class RelayObserver:
             None if time is None else max(0.0, (now - time).total_seconds())
             for time in (lag.mean_waiting_since, lag.stored_at)
         )
+        used, since = (age or 0) / self.event_ttl_seconds, lag.waiting_since
         return LeaseStatus(
-            lag.lease_token,
-            lag.owner,
-            lag.lag,
-            age,
-            (age or 0) / self.event_ttl_seconds,
-            lag.waiting_since,
-            lag.position,
-            lag.newest,
-            mean,
-            stored,
+            lag.lease_token, lag.owner, lag.lag, age, used, since, lag.position, lag.newest, mean, stored
         )
 
 
-@contextmanager
-def _errors_of_ours() -> Iterator[None]:
+@asynccontextmanager
+async def _in_time(seconds: float = DEADLINE_SECONDS) -> AsyncIterator[None]:
+    """Ends what takes longer, and raises our errors for those of the store."""
     try:
-        yield
+        async with asyncio.timeout(seconds):
+            yield
     except SDK_ERRORS as error:
         raise classify(error).error() from error
     except changefeed.FeedRangeGone as error:

@@ -41,12 +41,12 @@ def test_by_the_numbers_of_transactions_alone(
 ) -> None:
     """A waiting change that the clock has put after the change, or before it, says nothing."""
     for waits_since in (None, at(1), at(1001)):
-        assert KeyProgress(WRITTEN, "0", 5, waits_since, part(newest, waiting)).is_past(token) is past
+        assert KeyProgress("0", waits_since, part(newest, waiting)).is_past(token) is past
 
 
 def test_without_a_partition_nothing_is_known() -> None:
-    assert not KeyProgress(WRITTEN, None, None, None).is_past("0:-1#7")
-    assert not KeyProgress(WRITTEN, "0", 5, None).is_past("0:-1#7")
+    assert not KeyProgress(None, None).is_past("0:-1#7")
+    assert not KeyProgress("0", None).is_past("0:-1#7")
 
 
 def lease(*parts: PartitionLag) -> LeaseLag:

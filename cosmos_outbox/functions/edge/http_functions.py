@@ -2,8 +2,9 @@
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlsplit
 
 import azure.functions as func
@@ -126,12 +127,19 @@ def paths(app: func.FunctionApp) -> Sequence[Path]:
 
 def paths_of(functions: Sequence[func.Function]) -> Sequence[Path]:
     """The paths of HTTP functions but for a catch-all, each with the methods that its function takes."""
-    found = []
+    return [Path(route, methods_of(declared)) for _, route, declared in declared_in(functions)]
+
+
+def declared_in(functions: Sequence[func.Function]) -> Iterator[tuple[func.Function, str, Mapping[str, Any]]]:
+    """Each HTTP function but for a catch-all, with its route and its trigger as it is declared."""
     for function in functions:
         trigger = function.get_trigger()
         declared = trigger.get_dict_repr() if trigger is not None else {}
         route = str(declared.get("route") or function.get_function_name())
         if declared.get("type") == "httpTrigger" and "{*" not in route:
-            methods = {str(getattr(method, "value", method)) for method in declared.get("methods", ())}
-            found.append(Path(route, methods))
-    return found
+            yield function, route, declared
+
+
+def methods_of(declared: Mapping[str, Any]) -> set[str]:
+    """The methods that a trigger names."""
+    return {str(getattr(each, "value", each)) for each in declared.get("methods") or ()}

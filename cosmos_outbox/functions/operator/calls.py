@@ -51,10 +51,7 @@ class Discard(WireModel):
 
 
 def operator_functions(
-    service: Callable[[], HasOutbox],
-    names: Sequence[PathNames],
-    *,
-    lists: Sequence[str] = (),
+    service: Callable[[], HasOutbox], names: Sequence[PathNames], *, lists: Sequence[str] = ()
 ) -> func.Blueprint:
     """The operator's functions; ``service`` is called at the first request. ``names`` has one entry a type.
 
@@ -100,10 +97,7 @@ def _admin(
 
 
 def _add_views(
-    app: func.Blueprint,
-    service: Callable[[], HasOutbox],
-    names: Sequence[PathNames],
-    lists: Sequence[str],
+    app: func.Blueprint, service: Callable[[], HasOutbox], names: Sequence[PathNames], lists: Sequence[str]
 ) -> None:
     @app.route(route="operations", methods=READING, auth_level=func.AuthLevel.ANONYMOUS)
     @answering_anybody.honouring("If-None-Match")
