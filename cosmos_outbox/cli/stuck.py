@@ -50,7 +50,7 @@ async def _tell_parked(wired: Wired, arguments: Namespace) -> int:
         found = await wired.outbox.parking.show(_parking_id(arguments.id))
         say_json(views.parked_event(found, operator_names(wired.service)))
         return DONE
-    view = await _parked(wired, discarded=arguments.discarded)
+    view = await _list_parked(wired, discarded=arguments.discarded)
     items: list[Mapping[str, Any]] = view["items"]
     if arguments.json:
         say_json(view)
@@ -69,7 +69,7 @@ def _parking_id(text: str) -> str:
     return text
 
 
-async def _parked(wired: Wired, *, discarded: bool) -> Mapping[str, Any]:
+async def _list_parked(wired: Wired, *, discarded: bool) -> Mapping[str, Any]:
     """All pages in one, as the call over HTTP tells a page."""
     parking, named = wired.outbox.parking, operator_names(wired.service)
     pages = [
@@ -150,7 +150,7 @@ async def _tell_set_aside(wired: AnyWired, arguments: Namespace) -> int:
         retrier = await _of_record(wired, record_id, subscribers)
         say_json(views.set_aside_record(await retrier.show(record_id), operator_names(wired.service)))
         return DONE
-    view = {name: await _set_aside(wired, name) for name in subscribers}
+    view = {name: await _list_set_aside(wired, name) for name in subscribers}
     if arguments.json:
         say_json({name: {"items": items} for name, items in view.items()})
     else:
@@ -196,7 +196,7 @@ async def _of_record(wired: AnyWired, record_id: str, subscribers: Sequence[str]
     )
 
 
-async def _set_aside(wired: AnyWired, name: str) -> Sequence[Mapping[str, Any]]:
+async def _list_set_aside(wired: AnyWired, name: str) -> Sequence[Mapping[str, Any]]:
     retrier, named = wired.subscriptions[name].subscriber.retrier, operator_names(wired.service)
     pages = command.all_pages(retrier.page)
     return [item async for page in pages for item in views.set_aside_list(page, named)["items"]]

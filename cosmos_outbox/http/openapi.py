@@ -300,7 +300,8 @@ def _queried(call: Call, name: str) -> Schema | None:
 def _body(call: Call, components: Components) -> Schema:
     body = call.body
     assert body is not None, "asked for only then"
-    if _resource(call).new is not body:
+    new: object = _resource(call).new
+    if new is not body:
         return components.of(body, SchemaForm.INPUT)
     name = _name(_resource(call))
     if call.method == "POST":
