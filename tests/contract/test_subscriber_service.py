@@ -384,7 +384,7 @@ async def test_without_a_source_there_is_nothing_to_rebuild_from(
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("parked",), ("replay", "guest", "g1"), ("erase", "guest", "g1"),
+        ("parked",), ("replay", "guest", "g1"),
     ],
 )  # fmt: skip
 async def test_what_only_a_publisher_can_do_is_said_in_one_line(

@@ -177,7 +177,6 @@ WRONG = [
     (["apply", "0" * 32], 1, "take an id from cosmos-outbox set-aside"),
     (["replay", "contact", "7"], 1, "replay: "),
     (["discard", "parked", "0" * 32, "--reason", " "], 2, "a reason has 1 to 500 characters"),
-    (["erase", "invoice", "7"], 1, "has no aggregates of type invoice"),
     (["status", "--service", "nowhere"], 2, "there is no Service there"),
 ]
 

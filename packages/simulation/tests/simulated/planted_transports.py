@@ -49,20 +49,18 @@ TRANSPORTS: Mapping[Name, tuple[Planted, ...]] = {
         Planted(
             "function-returns-before-its-message-is-handled",  # the host deletes it, and then comes a crash
             _TRIGGER,
-            "handling(subscriber.subscription, delivery, found.correlation_id, STORAGEQUEUE):\n"
-            "        await subscriber.receiver.receive(delivery)\n",
-            "handling(subscriber.subscription, delivery, found.correlation_id, STORAGEQUEUE):\n"
-            "        asyncio.ensure_future(subscriber.receiver.receive(delivery))\n",
+            "with invoked(context), handled:\n        await subscriber.receiver.receive(found.delivery)\n",
+            "with invoked(context), handled:\n"
+            "        asyncio.ensure_future(subscriber.receiver.receive(found.delivery))\n",
             _NO_PROFILE,
             _UNSEEN,
         ),
         Planted(
             "function-keeps-quiet-of-what-it-could-not-do",  # the store is away for longer than a call waits
             _TRIGGER,
-            "handling(subscriber.subscription, delivery, found.correlation_id, STORAGEQUEUE):\n"
-            "        await subscriber.receiver.receive(delivery)\n",
-            "handling(subscriber.subscription, delivery, found.correlation_id, STORAGEQUEUE):\n"
-            "        await asyncio.gather(subscriber.receiver.receive(delivery), return_exceptions=True)\n",
+            "with invoked(context), handled:\n        await subscriber.receiver.receive(found.delivery)\n",
+            "with invoked(context), handled:\n"
+            "        await asyncio.gather(subscriber.receiver.receive(found.delivery), return_exceptions=True)\n",
             _NO_PROFILE,
             _UNSEEN,
         ),
