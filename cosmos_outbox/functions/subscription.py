@@ -15,8 +15,7 @@ from cosmos_outbox.inbox.receiver import WAIT_SECONDS
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.settings.transports import named
-from cosmos_outbox.telemetry.messaging import handling
-from cosmos_outbox.telemetry.messaging import STORAGEQUEUE
+from cosmos_outbox.telemetry.messaging import STORAGEQUEUE, handling
 from cosmos_outbox.telemetry.tracing import invoked
 from cosmos_outbox.wiring import declared
 from cosmos_outbox.wiring.declared import ReadModelOf

@@ -1,8 +1,8 @@
 """Each transport has one row here: how its publisher is made, its messages are received, and its state is looked at.
 
 The row is found by the name of the settings' transport; nothing else chooses by it but the trigger
-(``cosmos_outbox/functions/subscription.py``) and the checks before a start (``cosmos_outbox/preflight``). An SDK is slow
-to import, so it is imported where something is first needed of it.
+(``cosmos_outbox/functions/subscription.py``) and the checks before a start (``cosmos_outbox/preflight``). An SDK is
+slow to import, so it is imported where something is first needed of it.
 """
 
 import asyncio
