@@ -12,7 +12,7 @@ from cosmos_outbox.cli import command
 from cosmos_outbox.cli.command import ATTENTION, DONE, in_words, say, say_json
 from cosmos_outbox.operations import views
 from cosmos_outbox.operations.relay_status import LATE_SECONDS, Holding
-from cosmos_outbox.outbox.ttl_guard import SHARE
+from cosmos_outbox.outbox.feed import SHARE
 from cosmos_outbox.wiring.located import AnyWired, operator_names
 from cosmos_outbox.wiring.service import Wired
 from cosmos_outbox.wiring.subscription import Subscription

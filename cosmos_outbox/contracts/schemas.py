@@ -10,9 +10,8 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from cosmos_outbox.outbox.declared_events import id_field_of
-from cosmos_outbox.outbox.event import DomainEvent
-from cosmos_outbox.outbox.notice import EventDiscarded
+from cosmos_outbox.outbox.event import DomainEvent, id_field_of
+from cosmos_outbox.outbox.feed import EventDiscarded
 from cosmos_outbox.wiring.service import Service
 
 Schema = dict[str, Any]

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from cosmos_outbox.http.resource import Action, Resource
     from cosmos_outbox.http.responses import json_response
     from cosmos_outbox.http.validation import known, validated
-    from cosmos_outbox.outbox.change_once import ChangeAnswer
-    from cosmos_outbox.outbox.idempotency import KeyedRequest
+    from cosmos_outbox.outbox.idempotency import ChangeAnswer, KeyedRequest
 
 __all__ = [
     "READING", "Action", "Answer", "Answering", "ChangeAnswer", "FieldError", "InvalidRequest", "KeyedRequest",

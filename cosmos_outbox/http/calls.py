@@ -21,8 +21,8 @@ from cosmos_outbox.http.validation import patched, replaced, validated
 from cosmos_outbox.kernel.clock import new_id, utc_now
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.aggregates import Aggregates
-from cosmos_outbox.outbox.change_once import ChangeAnswer
 from cosmos_outbox.outbox.errors import AggregateNotFound
+from cosmos_outbox.outbox.idempotency import ChangeAnswer
 from cosmos_outbox.outbox.unit_of_work import ETag, Origin
 from cosmos_outbox.settings.environment import Settings
 

@@ -21,7 +21,7 @@ from cosmos_outbox.http.listing import AS_OF
 from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.problems import FieldError
 from cosmos_outbox.outbox.aggregate import Aggregate
-from cosmos_outbox.outbox.change_once import ChangeAnswer
+from cosmos_outbox.outbox.idempotency import ChangeAnswer
 from cosmos_outbox.outbox.unit_of_work import ETag, Page, Receipt, Versioned
 from cosmos_outbox.telemetry import correlation
 

@@ -14,9 +14,16 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from pydantic import AfterValidator, BaseModel, ValidationInfo
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox.declared_events import Declarations, DeclaredEvent, id_field_of
-from cosmos_outbox.outbox.event import DomainEvent, WireModel
-from cosmos_outbox.outbox.published_form import PublishedForm, PublishedForms, forms_of
+from cosmos_outbox.outbox.event import (
+    Declarations,
+    DeclaredEvent,
+    DomainEvent,
+    PublishedForm,
+    PublishedForms,
+    WireModel,
+    forms_of,
+    id_field_of,
+)
 
 
 class AggregateState(WireModel):

@@ -12,10 +12,16 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from cosmos_outbox.outbox.aggregate import Aggregate
-from cosmos_outbox.outbox.change_once import ChangeAnswer, Pinned, Wanted, change_once
-from cosmos_outbox.outbox.claims import Claims
 from cosmos_outbox.outbox.errors import AggregateNotFound, ConcurrentChange, OutboxError, PreconditionFailed
-from cosmos_outbox.outbox.idempotency import KeyedRequest, create_once
+from cosmos_outbox.outbox.idempotency import (
+    ChangeAnswer,
+    Claims,
+    KeyedRequest,
+    Pinned,
+    Wanted,
+    change_once,
+    create_once,
+)
 from cosmos_outbox.outbox.selection import ALL, Selection
 from cosmos_outbox.outbox.unit_of_work import (
     ETag,
@@ -156,7 +162,7 @@ class Aggregates:
     ) -> ChangeAnswer[A]:
         """As :meth:`change`, but a repetition with the same key gets the first answer.
 
-        Raises as :func:`cosmos_outbox.outbox.change_once.change_once` does.
+        Raises as :func:`cosmos_outbox.outbox.idempotency.change_once` does.
         """
         wanted = Wanted(
             kind, aggregate_id, partition_key or aggregate_id, change, request, Pinned(if_match, refuse)

@@ -1,16 +1,33 @@
 """An event document of the feed is ready to be sent, or poison, or waits for its original; no document is skipped.
 
 Poison can never be sent as it is, and is parked.
+
+A notice stands in the place of a discarded event: subscribers see no gap, and learn nothing of that event.
+
+No event expires unforwarded in silence: when an event has used half of its TTL, the log says so.
+
+The port to the committed documents: what is published is what was committed, whichever host delivers the feed.
+
+A host may hand over a document whose texts the host has written anew, such as texts that look like dates. So a
+delivered event is compared with a digest that was committed with the event. Where the digest does not fit, the
+committed document is read again.
 """
 
+import logging
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar, Literal, Protocol
+from uuid import UUID, uuid5
+
+from pydantic import Field
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox.hindrance import Hindrance
+from cosmos_outbox.kernel.clock import Clock, utc_now
+from cosmos_outbox.outbox.errors import Hindrance
+from cosmos_outbox.outbox.event import Timestamp, WireModel
+from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 
 _MOST_NAMED = 10
 """So many requests a log line names."""
@@ -171,3 +188,129 @@ def unsequenced_place(event: FeedEvent) -> tuple[int, str, str]:
 
 def _sequence(event: FeedEvent) -> int:
     return event.sequence or 0
+
+
+_NAMESPACE = UUID("8a3ef6a4-6a4f-4a0c-9c44-0a2c8e1f5d10")
+
+
+class EventDiscarded(WireModel):
+    """An event that could not be sent was given up; its place in the order is taken, and nothing else changed."""
+
+    schema_version: ClassVar[int] = 1
+
+    id: UUID
+    action: Literal["EventDiscarded"] = "EventDiscarded"
+    sequence: int | None = Field(default=None, ge=1)
+    """The place of the discarded event; None: it had none."""
+    created_at: Timestamp
+    aggregate_type: str
+    aggregate_id: str
+    discarded_event_id: UUID | None = None
+    """None: the document was broken, and had no valid id."""
+
+
+ACTION = EventDiscarded.__name__
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What subscribers get in place of a discarded event."""
+
+    aggregate: AggregateKey
+    discarded_event_id: str
+    sequence: int | None
+    """The discarded event's place; None: it had none."""
+    created_at: datetime
+    """The time of the discarding (UTC)."""
+
+    @property
+    def id(self) -> str:
+        """The same for the same event: a discarding that is repeated gives no second notice."""
+        return str(uuid5(_NAMESPACE, "/".join([*self.aggregate, self.discarded_event_id])))
+
+    @property
+    def event(self) -> EventDiscarded:
+        """The event that subscribers get."""
+        return EventDiscarded(
+            id=UUID(self.id),
+            sequence=self.sequence,
+            created_at=self.created_at,
+            aggregate_type=self.aggregate.type,
+            aggregate_id=self.aggregate.id,
+            discarded_event_id=_event_id(self.discarded_event_id),
+        )
+
+    @property
+    def data(self) -> Document:
+        """The event as subscribers get it."""
+        return self.event.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _event_id(text: str) -> UUID | None:
+    """An event's id. A broken document may have any id, and nothing personal goes out."""
+    try:
+        found = UUID(text)
+    except ValueError:
+        return None
+    return found if str(found) == text else None
+
+
+SHARE = 0.5
+"""The share of its TTL that an event may use before it is forwarded. After that, an operator has to act."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class TtlGuard:
+    """Watches the age of events that are about to be forwarded; logs at most once a minute."""
+
+    clock: Clock = utc_now
+    saying: OnceAMinute = field(default_factory=OnceAMinute)
+
+    def watch(self, events: Iterable[FeedEvent]) -> None:
+        """Log an error when one of the events has used more than half of its TTL."""
+        now = self.clock().timestamp()
+        worst = max(events, key=lambda event: share_used(event, now), default=None)
+        if worst is None or (share := share_used(worst, now)) < SHARE or not self.saying.due():
+            return
+        _log.error(
+            "event %s of %s has used %.0f %% of its TTL and is not forwarded yet: at 100 %% the event is lost. "
+            "Find out why the relay is late, and raise the TTL of new events to gain time%s",
+            worst.id,
+            worst.aggregate or "no aggregate",
+            100 * share,
+            caused_by(worst),
+        )
+
+
+def share_used(event: FeedEvent, now: float) -> float:
+    """The share of its TTL that a stored event has used: 1 when it expires, 0 for an event that never expires."""
+    if event.lifetime is None:
+        return 0.0
+    return (now - event.lifetime.written_at) / event.lifetime.ttl_seconds
+
+
+class Originals(Protocol):
+    """The events as they were committed."""
+
+    async def verify(self, events: Sequence[FeedEvent]) -> list[FeedEvent]:
+        """The same events in the same order, each as it was committed.
+
+        An event comes back as Poison when its original is proven gone or does not fit its digest either, and as Unread
+        when its original cannot be read just now. A store that is away is no error here.
+        """
+
+    def forget(self, events: Sequence[FeedEvent]) -> None:
+        """What was read of these events is not used again: they are done, or are to be read anew."""
+
+
+class AsDelivered:
+    """For a host that hands over what is stored, byte for byte: nothing is compared."""
+
+    async def verify(self, events: Sequence[FeedEvent]) -> list[FeedEvent]:
+        """The events as they came."""
+        return list(events)
+
+    def forget(self, events: Sequence[FeedEvent]) -> None:
+        """Nothing was kept."""

@@ -23,9 +23,8 @@ from cosmos_outbox.outbox.errors import (
     OutboxError,
     PreconditionFailed,
 )
+from cosmos_outbox.outbox.feed import AsDelivered, Notice, Originals
 from cosmos_outbox.outbox.marker import Marker, Refusal
-from cosmos_outbox.outbox.notice import Notice
-from cosmos_outbox.outbox.originals import AsDelivered, Originals
 from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedPage, ParkedState, ParkingLot
 from cosmos_outbox.outbox.publisher import Publisher
 from cosmos_outbox.outbox.relay import READING_SECONDS

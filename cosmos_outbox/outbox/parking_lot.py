@@ -7,9 +7,8 @@ from enum import Enum
 from typing import Protocol
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox.feed import Document, FeedEvent, Poison
+from cosmos_outbox.outbox.feed import Document, FeedEvent, Notice, Poison
 from cosmos_outbox.outbox.marker import Marker
-from cosmos_outbox.outbox.notice import Notice
 
 
 class ParkedState(Enum):

@@ -9,29 +9,167 @@ An event that can never be sent is parked durably, with all later events of its 
 done. Other aggregates go on. Every event of the page ends in one of four ways: the broker has it, it is parked, an
 operator has discarded it, or the broker has its place and refuses it now, which is logged. Whatever one document makes
 raise makes that document poison; a broker that refuses everything alike makes the page wait.
+
+An event of a page is in exactly one place: open, sent, parked, dropped, or behind a reason to wait.
+
+A page that is tried again sends only what the broker is not known to have; the memory may be lost at any time.
+
+One aggregate that waits makes its whole page come again, perhaps for hours. Without this memory the other aggregates'
+events would be sent at each attempt, and reach subscribers a second time whenever the duplicate window has passed.
+After a crash they are sent once more all the same: the memory spares work, and no rule relies on it. It ends with the
+page, also where the page goes on elsewhere because its lease was lost: an event that is delivered again much later,
+from the beginning of the feed say, is to be sent, perhaps to a topic that was made anew.
 """
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, monotonic, utc_now
 from cosmos_outbox.outbox import telemetry
-from cosmos_outbox.outbox.accepted import AcceptedEvents
-from cosmos_outbox.outbox.delivery import Block, Delivered, deliver
-from cosmos_outbox.outbox.errors import NotDelivered, PreconditionFailed, Throttled, Unavailable, hindrance
-from cosmos_outbox.outbox.feed import FeedEvent, Poison, Unread, by_aggregate, caused_by
-from cosmos_outbox.outbox.hindrance import Hindrance
+from cosmos_outbox.outbox.errors import (
+    Hindrance,
+    NotDelivered,
+    PreconditionFailed,
+    Throttled,
+    Unavailable,
+    hindrance,
+)
+from cosmos_outbox.outbox.feed import (
+    AsDelivered,
+    FeedEvent,
+    Originals,
+    Poison,
+    TtlGuard,
+    Unread,
+    by_aggregate,
+    caused_by,
+)
 from cosmos_outbox.outbox.marker import Fate, Marker
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
-from cosmos_outbox.outbox.originals import AsDelivered, Originals
-from cosmos_outbox.outbox.page import Committed, Forwarded, PageProgress
 from cosmos_outbox.outbox.parking_lot import ParkingLot
-from cosmos_outbox.outbox.publisher import Publisher
+from cosmos_outbox.outbox.publisher import Block, Delivered, Publisher, deliver
 from cosmos_outbox.outbox.refused_alike import RefusedAlike
-from cosmos_outbox.outbox.ttl_guard import TtlGuard
+
+MOST = 50_000
+"""How many events are remembered: more than the pages that a process can have in hand."""
+
+KEPT_SECONDS = 600.0
+"""From one attempt at a page to the next: a host pauses for a minute at most, and an attempt takes minutes."""
+
+
+@dataclass
+class AcceptedEvents:
+    """Which events of the pages in hand the broker has accepted."""
+
+    most: int = MOST
+    _known: OrderedDict[tuple[AggregateKey | None, str], float] = field(
+        default_factory=OrderedDict, repr=False
+    )
+    """With the time of the last attempt, the oldest first."""
+
+    def add(self, events: Iterable[FeedEvent]) -> None:
+        """The broker has these events."""
+        now = monotonic()
+        for event in events:
+            self._note(event, now)
+        while len(self._known) > self.most:
+            self._known.popitem(last=False)
+
+    def without(self, events: Sequence[FeedEvent]) -> list[FeedEvent]:
+        """The events that the broker is not known to have."""
+        now = monotonic()
+        while self._known and next(iter(self._known.values())) <= now - KEPT_SECONDS:
+            self._known.popitem(last=False)
+        unknown = []
+        for event in events:
+            if (event.aggregate, event.id) in self._known:
+                self._note(event, now)
+            else:
+                unknown.append(event)
+        return unknown
+
+    def forget(self, events: Iterable[FeedEvent]) -> None:
+        """The page is done."""
+        for event in events:
+            self._known.pop((event.aggregate, event.id), None)
+
+    def _note(self, event: FeedEvent, now: float) -> None:
+        self._known[event.aggregate, event.id] = now
+        self._known.move_to_end((event.aggregate, event.id))
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A page of the feed that has been compared with what was committed."""
+
+    delivered: Sequence[FeedEvent]
+    groups: Mapping[AggregateKey | None, Sequence[FeedEvent]]
+    """The same events as they were committed: each aggregate's in the order of its changes, the others under None."""
+
+    @property
+    def ownerless(self) -> Sequence[FeedEvent]:
+        """What belongs to no aggregate."""
+        return self.groups.get(None, ())
+
+
+@dataclass(frozen=True)
+class Forwarded:
+    """The result of one page of the feed, in numbers of events."""
+
+    sent: int = 0
+    parked: int = 0
+    dropped: int = 0
+    """Discarded earlier, or refused although the broker has the event's place."""
+
+
+@dataclass
+class PageProgress:
+    """How far one page has got."""
+
+    open: dict[AggregateKey, list[FeedEvent]]
+    """What is neither sent, parked nor dropped yet."""
+    aggregates: int
+    sent: dict[AggregateKey, list[FeedEvent]] = field(default_factory=dict)
+    parked: int = 0
+    dropped: int = 0
+    waiting: list[tuple[str, Hindrance]] = field(default_factory=list)
+    """Why aggregates wait: one reason for each, and its kind."""
+
+    @classmethod
+    def of(cls, page: Committed) -> Self:
+        """Nothing is done yet."""
+        owned = {key: list(group) for key, group in page.groups.items() if key is not None}
+        return cls(owned, len(page.groups))
+
+    def wait(self, aggregate: AggregateKey, reason: str, why: Hindrance) -> None:
+        """Nothing more of the aggregate is tried in this attempt at the page."""
+        del self.open[aggregate]
+        self.waiting.append((reason, why))
+
+    def take_off(self, aggregate: AggregateKey, sent: Sequence[FeedEvent]) -> None:
+        """The broker has these events."""
+        gone = set(map(id, sent))
+        self.open[aggregate] = [event for event in self.open[aggregate] if id(event) not in gone]
+        self.sent.setdefault(aggregate, []).extend(sent)
+
+    def drop(self, aggregate: AggregateKey, event: FeedEvent) -> None:
+        """The event is not sent, and need not be."""
+        self.open[aggregate] = [each for each in self.open[aggregate] if each is not event]
+        self.dropped += 1
+
+    def left(self) -> int:
+        """How many events are open."""
+        return sum(map(len, self.open.values()))
+
+    def forwarded(self) -> Forwarded:
+        """The numbers so far."""
+        return Forwarded(sum(map(len, self.sent.values())), self.parked, self.dropped)
+
 
 READING_SECONDS = 60.0
 """Rule ``fresh-reading``: nothing is sent on a reading of the markers that is older. A discarding waits as long."""

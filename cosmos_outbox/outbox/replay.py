@@ -14,10 +14,10 @@ from datetime import datetime, timedelta
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, monotonic, new_id, utc_now
-from cosmos_outbox.outbox.delivery import Block, deliver
 from cosmos_outbox.outbox.errors import (
     BeingReplayed,
     ConcurrentChange,
+    Hindrance,
     NotDelivered,
     NotParked,
     PreconditionFailed,
@@ -25,12 +25,10 @@ from cosmos_outbox.outbox.errors import (
     Throttled,
     Unavailable,
 )
-from cosmos_outbox.outbox.feed import FeedEvent, still_of
-from cosmos_outbox.outbox.hindrance import Hindrance
+from cosmos_outbox.outbox.feed import AsDelivered, FeedEvent, Originals, still_of
 from cosmos_outbox.outbox.marker import Marker
-from cosmos_outbox.outbox.originals import AsDelivered, Originals
 from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkingLot
-from cosmos_outbox.outbox.publisher import Publisher
+from cosmos_outbox.outbox.publisher import Block, Publisher, deliver
 from cosmos_outbox.outbox.relay import READING_SECONDS
 
 REPLAY_SECONDS = 20.0

@@ -15,15 +15,20 @@ from uuid import UUID, uuid5
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic
-from cosmos_outbox.outbox.delivery import deliver
 from cosmos_outbox.outbox.errors import NotDelivered, Throttled, Unavailable
-from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, by_aggregate, in_order, still_of
+from cosmos_outbox.outbox.feed import ACTION as NOTICE
+from cosmos_outbox.outbox.feed import (
+    FeedEvent,
+    Notice,
+    Originals,
+    OutboxEvent,
+    by_aggregate,
+    in_order,
+    still_of,
+)
 from cosmos_outbox.outbox.marker import Fate, Marker
-from cosmos_outbox.outbox.notice import ACTION as NOTICE
-from cosmos_outbox.outbox.notice import Notice
-from cosmos_outbox.outbox.originals import Originals
 from cosmos_outbox.outbox.parking_lot import ParkingLot
-from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Publisher
+from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Publisher, deliver
 
 PATIENCE_SECONDS = 60.0
 """How long a failure that may pass is waited for. After that the run ends, and can be started again."""

@@ -13,8 +13,8 @@ from enum import StrEnum
 from opentelemetry.metrics import CallbackOptions, Observation, get_meter
 
 from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.outbox.errors import Hindrance
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent
-from cosmos_outbox.outbox.hindrance import Hindrance
 
 AGES = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1_800, 3_600, 21_600, 86_400, 432_000, 864_000)
 """The bounds of histograms of ages, in seconds: up to the 10 days that an event is kept by default."""

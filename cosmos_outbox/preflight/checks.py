@@ -89,7 +89,7 @@ async def _container(plan: Plan, cosmos: Cosmos, inspection: CosmosInspection, n
 
 async def _receiver(of: Webhook) -> Finding:
     """Whether the receiver can be reached, at an address that may be asked; nothing is posted to it."""
-    from cosmos_outbox.webhook.reaching import reach  # noqa: PLC0415
+    from cosmos_outbox.webhook.session import reach  # noqa: PLC0415
 
     subject = f"receiver {of.destination}"
     try:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
-from cosmos_outbox.cosmos.store.account import Account
+from cosmos_outbox.cosmos.store.client import Account
 from cosmos_outbox.cosmos.upkeep.inspection import ContainerState, IndexingPolicy
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
 from cosmos_outbox.preflight.plan import Needed

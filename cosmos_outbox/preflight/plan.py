@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from cosmos_outbox.cosmos.aggregates import listing
-from cosmos_outbox.cosmos.aggregates.due import DUE
+from cosmos_outbox.cosmos.aggregates.documents import DUE
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase, CosmosNames
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths
 from cosmos_outbox.inbox.form import EntryForm

@@ -6,7 +6,7 @@ from cosmos_outbox.settings.connections import Credential
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.errors import CannotCheck, Denied
 from cosmos_outbox.settings.transports import StorageQueue
-from cosmos_outbox.storagequeue.inspection import DEADLINE_SECONDS, messages_in
+from cosmos_outbox.storagequeue.client import DEADLINE_SECONDS, messages_in
 from cosmos_outbox.storagequeue.messages import POISON
 
 ACCESS = Access(

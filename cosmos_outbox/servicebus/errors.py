@@ -12,7 +12,7 @@ from azure.core.exceptions import AzureError, ClientAuthenticationError
 from azure.servicebus import exceptions as sdk
 from azure.servicebus._pyamqp.error import MessageException  # a test pins what it is raised for
 
-from cosmos_outbox.outbox.hindrance import Hindrance
+from cosmos_outbox.outbox.errors import Hindrance
 
 SDK_ERRORS = (AzureError, asyncio.TimeoutError, OSError, ValueError)
 """What a call of the SDK can raise; a ValueError says that the client was closed during the call, where all messages of

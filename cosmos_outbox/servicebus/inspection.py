@@ -2,10 +2,17 @@
 
 Reading an entity's properties needs the right to manage them: the claim Manage of a key, or the role Azure Service Bus
 Data Owner (https://learn.microsoft.com/azure/service-bus-messaging/service-bus-sas#rights-required-for-service-bus-operations).
+
+The management API of a real namespace is called over TLS; the management API of an emulator without TLS.
+
+``UseDevelopmentEmulator=true`` switches TLS off only for the AMQP side of azure-servicebus 7.15. The SDK's management
+requests always go to ``https://``, but emulators serve them without TLS, on a port of their own
+(https://learn.microsoft.com/azure/service-bus-messaging/overview-emulator).
 """
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
@@ -13,7 +20,9 @@ from datetime import timedelta
 from typing import Any, Self
 
 from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
+from azure.core.pipeline.transport import AioHttpTransport
 from azure.servicebus.aio import ServiceBusSender
+from azure.servicebus.aio.management import ServiceBusAdministrationClient
 from azure.servicebus.exceptions import (
     MessageNotFoundError,
     MessagingEntityNotFoundError,
@@ -26,10 +35,8 @@ from azure.servicebus.exceptions import (
 from azure.servicebus.management import TrueRuleFilter
 
 from cosmos_outbox.kernel.clock import monotonic, new_id
-from cosmos_outbox.servicebus.administration import administration_client
-from cosmos_outbox.servicebus.client import servicebus_client
+from cosmos_outbox.servicebus.client import in_time, servicebus_client
 from cosmos_outbox.servicebus.errors import NAMED_IN_SETTINGS, SDK_ERRORS, is_missing, missing
-from cosmos_outbox.servicebus.in_time import in_time
 from cosmos_outbox.settings.connections import Connection, Credential
 from cosmos_outbox.settings.errors import (
     CannotCheck,
@@ -38,6 +45,33 @@ from cosmos_outbox.settings.errors import (
     UnusableConnection,
     first_line,
 )
+
+_ENDPOINT = re.compile(r"(?P<host>Endpoint=sb://[^:/;]+)(:\d+)?/?", re.IGNORECASE)
+_RETRIES = 1
+
+
+class _PlainHttp(AioHttpTransport):  # type: ignore[misc]  # azure.core exports the class without its type
+    """Sends ``https://`` requests as ``http://``: an emulator's key is public, so nothing is given away."""
+
+    async def send(self, request: Any, **options: Any) -> Any:
+        request.url = request.url.replace("https://", "http://", 1)
+        return await super().send(request, **options)
+
+
+def administration_client(
+    connection: Connection, credential: Credential | None, emulator_port: int
+) -> ServiceBusAdministrationClient:
+    """A new client; the caller closes it. Raises ValueError for a connection string without its parts."""
+    text = connection.connection_string
+    if text is None:
+        assert credential is not None
+        return ServiceBusAdministrationClient(connection.address, credential, retry_total=_RETRIES)
+    if "usedevelopmentemulator=true" not in text.lower():
+        return ServiceBusAdministrationClient.from_connection_string(text, retry_total=_RETRIES)
+    return ServiceBusAdministrationClient.from_connection_string(
+        _ENDPOINT.sub(rf"\g<host>:{emulator_port}", text), transport=_PlainHttp(), retry_total=_RETRIES
+    )
+
 
 DEADLINE_SECONDS = 15.0
 """The longest that one call may take, with its retries and a sign-in."""

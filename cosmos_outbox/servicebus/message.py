@@ -5,19 +5,38 @@ A published event that is published once more has a MessageId of its own, since 
 The application properties carry the CloudEvents 1.0 attributes in the AMQP binding's binary mode
 (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/amqp-protocol-binding.md), with the prefix
 ``cloudEvents_``, since a name with ``:`` must be quoted in a subscription's SQL filter.
+
+All events of an aggregate are in one session, whichever process sends them, and the session tells of how many it is.
+
+A session is a bucket of aggregates, since opening one costs a subscriber half a second and a connection. The bucket is
+a stable hash of the aggregate's type and id; the number of buckets stands in the session's id, so that a change of it
+shows, and no bucket of one number is taken for a bucket of another.
 """
 
+import hashlib
+import json
 import sys
 from typing import Any
 from uuid import UUID
 
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.canonical import as_sent
-from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
-from cosmos_outbox.servicebus.buckets import session_of
+from cosmos_outbox.outbox.publisher import CloudEvents
 from cosmos_outbox.settings.transports import SESSIONS
+
+
+def session_of(aggregate: AggregateKey, buckets: int | None) -> str:
+    """The id of the session that an aggregate's events are sent in; ``buckets`` None: it has one of its own."""
+    if buckets is None:
+        return aggregate.id
+    # As JSON: no type and id are spelled like another type and id.
+    digest = hashlib.blake2b(json.dumps(aggregate).encode(), digest_size=8).digest()
+    bucket = int.from_bytes(digest) % buckets
+    return f"{buckets}-{bucket:0{len(str(buckets - 1))}d}"
+
 
 TRACEPARENT = b"traceparent"
 _DIAGNOSTIC_ID = b"Diagnostic-Id"

@@ -19,10 +19,8 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
 from cosmos_outbox.kernel.clock import monotonic
-from cosmos_outbox.outbox.cloud_events import CloudEvents
-from cosmos_outbox.outbox.hindrance import Hindrance
-from cosmos_outbox.outbox.publisher import AggregateEvents, Guarantees, Outcome, Refused, Unknown
-from cosmos_outbox.servicebus.batches import Batch, Chain, Room, halves, pack
+from cosmos_outbox.outbox.errors import Hindrance
+from cosmos_outbox.outbox.publisher import AggregateEvents, CloudEvents, Guarantees, Outcome, Refused, Unknown
 from cosmos_outbox.servicebus.errors import (
     HINDRANCES,
     IMPOSSIBLE,
@@ -40,11 +38,16 @@ from cosmos_outbox.servicebus.message import (
 )
 from cosmos_outbox.servicebus.senders import Limits, Sender, Senders
 from cosmos_outbox.servicebus.sending import (
+    Batch,
+    Chain,
+    Room,
     SendingAggregate,
     SendingMessage,
     SendingPage,
     first_too_large,
+    halves,
     is_mixed,
+    pack,
     postpone,
     stop_at_too_large,
 )
@@ -84,7 +87,7 @@ class ServiceBusPublisher:
         senders: int,
         sessions: int | None = SESSIONS,
     ) -> None:
-        """``sessions``: as of :func:`cosmos_outbox.servicebus.buckets.session_of`."""
+        """``sessions``: as of :func:`cosmos_outbox.servicebus.message.session_of`."""
         self._service = service
         self._partitioned = partitioned
         self._sessions = sessions

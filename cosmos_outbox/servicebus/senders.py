@@ -6,21 +6,59 @@ A refusal is an answer, and closes nothing.
 
 Each sender has a connection of its own. Opening one takes several round trips, and the SDK's pauses between them, so
 whoever waits for a sender gets the next one that is free, be it new or given back.
+
+A batch whose messages are known to fit encodes each of them once.
+
+The SDK encodes a message twice when it is put into a batch, the first time only to learn its size, and encoding is most
+of what the relay does. Sizes are counted before (:func:`cosmos_outbox.servicebus.message.size_at_most`). What is used
+here of the SDK's inside can only fail one way: in a version that has it no more, messages are encoded twice again.
 """
 
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
+from azure.core.settings import settings
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 
 from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.servicebus.client import in_time
 from cosmos_outbox.servicebus.errors import SDK_ERRORS, is_answer
-from cosmos_outbox.servicebus.in_time import in_time
-from cosmos_outbox.servicebus.unmeasured import unmeasured
+
+_TRANSPORT = "_amqp_transport"
+
+
+class _Unmeasuring:
+    """The SDK's codec, for which every message has no size."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def get_message_encoded_size(self, _message: Any) -> int:
+        return 0
+
+
+@contextmanager
+def unmeasured(batch: ServiceBusMessageBatch) -> Iterator[None]:
+    """Let messages be added without being measured; not while the SDK traces, since then it makes them larger."""
+    transport = getattr(batch, _TRANSPORT, None)
+    if transport is None or settings.tracing_implementation() is not None:
+        yield
+        return
+    setattr(batch, _TRANSPORT, _Unmeasuring(transport))
+    try:
+        yield
+    finally:
+        setattr(batch, _TRANSPORT, transport)
+
 
 SEND_TIMEOUT_SECONDS = 20.0
 """The timeout for opening a link and for each send. The SDK has no timeout by default."""

@@ -1,17 +1,119 @@
-"""A client of a storage account repeats a failed call once, soon: whoever calls has little time, and tries again."""
+"""A client of a storage account repeats a failed call once, soon: whoever calls has little time, and tries again.
 
-from collections.abc import Callable
+The storage SDK's errors become ours in this one module: "this message never" or "not now".
+
+Only what is wrong with a message itself is final: its size, and a character that XML does not take. An operator can
+repair everything else while the events wait in the store. After an error that is not listed, the events wait.
+
+The queues as they are deployed are looked at, and nothing is changed.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+from xml.etree.ElementTree import ParseError
 
+from azure.core.exceptions import (
+    AzureError,
+    ClientAuthenticationError,
+    HttpResponseError,
+    ResourceNotFoundError,
+)
 from azure.storage.queue.aio import QueueServiceClient
 
+from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.outbox.errors import Hindrance
+from cosmos_outbox.outbox.publisher import Refused, Unknown
 from cosmos_outbox.settings.connections import Connection, Credential
+from cosmos_outbox.settings.errors import CannotCheck, Denied, UnusableConnection, first_line
 
 if TYPE_CHECKING:
     from azure.core.pipeline.transport import AsyncHttpTransport
 
     Http = Callable[[], AsyncHttpTransport[Any, Any]]
     """Makes what a client sends its requests with, in the place of the SDK's own."""
+
+_UNREADABLE = (ParseError, UnicodeDecodeError)
+"""What the SDK raises for what no storage account answers, such as the page of a proxy, or half of an answer."""
+
+SDK_ERRORS = (AzureError, OSError, TimeoutError, *_UNREADABLE)
+"""What a call of the SDK can raise."""
+
+LARGEST_MESSAGE_BYTES = 64 * 1024
+"""Of a message as it is sent, encoded (https://learn.microsoft.com/rest/api/storageservices/put-message)."""
+
+TOO_LARGE = f"the message is larger than the {LARGEST_MESSAGE_BYTES} bytes that a Storage queue takes"
+
+_NEVER = {
+    "MessageTooLarge": TOO_LARGE,
+    "RequestBodyTooLarge": TOO_LARGE,
+    "InvalidXmlDocument": "a value in the message is outside the limits of Storage queues",
+    "InvalidXmlNodeValue": "a value in the message is outside the limits of Storage queues",
+    "OutOfRangeInput": "a value in the message is outside the limits of Storage queues",
+}
+"""By the code in the service's answer 400 or 413."""
+
+
+_DENIED = (
+    "cannot be used: give the identity its role (Storage Queue Data Message Sender, Message Processor or Contributor), "
+    "or correct the key"
+)
+_ANSWERED = {
+    401: _DENIED,
+    403: _DENIED,
+    404: "does not exist: create it as the deployment does, or correct the name in the settings",
+    429: "is busy",
+    503: "is busy",
+}
+"""What the service's answer says, by its status."""
+
+
+def verdict(error: BaseException, entity: str) -> Refused | Unknown:
+    """The meaning of a failed send for its event, as if nothing was accepted before.
+
+    ``entity``: what was to be used, in words, with its name.
+    """
+    status, code = _status(error), error_code(error)
+    if status == 413 or (status == 400 and code in _NEVER):
+        return Refused(0, _NEVER.get(code, TOO_LARGE))
+    return Unknown(0, reason(error, entity), hindrance(error))
+
+
+def hindrance(error: BaseException) -> Hindrance:
+    """The kind of what holds events up."""
+    status = _status(error)
+    if status in (429, 503):
+        return Hindrance.BROKER_THROTTLES
+    if isinstance(error, ClientAuthenticationError) or (
+        status is not None and 400 <= status < 500 and status != 408
+    ):
+        return Hindrance.BROKER_REFUSES
+    return Hindrance.BROKER_AWAY
+
+
+def reason(error: BaseException, entity: str) -> str:
+    """What is wrong and what to do, for an operator to read."""
+    status, told = _status(error), f"{_status(error) or ''} {error_code(error)}".strip()
+    if status is not None:
+        return f"{entity} {_ANSWERED.get(status, 'answers with an error')} ({told})"
+    if isinstance(error, ClientAuthenticationError):
+        return f"no token for {entity} could be obtained ({type(error).__name__})"
+    if isinstance(error, TimeoutError):
+        return f"{entity} did not answer in time"
+    if isinstance(error, _UNREADABLE):
+        return f"{entity} answers what no storage account does: look at what is in between ({type(error).__name__})"
+    return f"{entity} cannot be reached ({type(error).__name__})"
+
+
+def error_code(error: BaseException) -> str:
+    """The service's own word, such as ``QueueNotFound``; else the kind of the error."""
+    code = getattr(error, "error_code", None)
+    return str(getattr(code, "value", code)) if code else type(error).__name__
+
+
+def _status(error: BaseException) -> int | None:
+    return error.status_code if isinstance(error, HttpResponseError) else None
+
 
 __all__ = ["QueueServiceClient", "queue_service"]
 
@@ -31,3 +133,40 @@ def queue_service(
     if connection.connection_string:
         return QueueServiceClient.from_connection_string(connection.connection_string, **options)
     return QueueServiceClient(connection.address, credential, **options)
+
+
+DEADLINE_SECONDS = 15.0
+"""The longest that the looks at all queues may take, with their retries and a sign-in."""
+
+
+async def look(
+    connection: Connection, credential: Credential | None, queues: Sequence[str], *, seconds: float
+) -> float:
+    """Look at each queue. Returns the seconds of the last look. Raises Denied, CannotCheck; within ``seconds``."""
+    took = 0.0
+    for name in queues:
+        began = monotonic()
+        if await messages_in(connection, credential, name, seconds=seconds) is None:
+            raise CannotCheck(
+                f"has no queue {name}: create it as the deployment does, or correct STORAGEQUEUE_QUEUES"
+            )
+        took = monotonic() - began
+    return took
+
+
+async def messages_in(
+    connection: Connection, credential: Credential | None, queue: str, *, seconds: float
+) -> int | None:
+    """About how many messages a queue has; None: there is no such queue. Raises Denied, CannotCheck."""
+    try:
+        async with asyncio.timeout(seconds), queue_service(connection, credential) as service:
+            found = await service.get_queue_client(queue).get_queue_properties()
+    except ResourceNotFoundError:
+        return None
+    except SDK_ERRORS as error:
+        if hindrance(error) is Hindrance.BROKER_REFUSES and not isinstance(error, ClientAuthenticationError):
+            raise Denied(first_line(error)) from error
+        raise CannotCheck(reason(error, "it")) from error
+    except ValueError as error:  # the SDK raises it for a connection string without its parts
+        raise UnusableConnection from error
+    return int(found.approximate_message_count or 0)

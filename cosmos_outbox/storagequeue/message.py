@@ -9,8 +9,8 @@ from pydantic_core import from_json
 
 from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.outbox.canonical import as_sent
-from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
+from cosmos_outbox.outbox.publisher import CloudEvents
 
 _NAMES = {
     "aggregatetype": "aggregateType",

@@ -12,11 +12,18 @@ from dataclasses import dataclass, replace
 from azure.storage.queue.aio import QueueClient, QueueServiceClient
 
 from cosmos_outbox.kernel.clock import monotonic
-from cosmos_outbox.outbox.cloud_events import CloudEvents
+from cosmos_outbox.outbox.errors import Hindrance
 from cosmos_outbox.outbox.feed import OutboxEvent
-from cosmos_outbox.outbox.hindrance import Hindrance
-from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Refused, Unknown
-from cosmos_outbox.storagequeue.errors import LARGEST_MESSAGE_BYTES, SDK_ERRORS, error_code, verdict
+from cosmos_outbox.outbox.publisher import (
+    Accepted,
+    AggregateEvents,
+    CloudEvents,
+    Guarantees,
+    Outcome,
+    Refused,
+    Unknown,
+)
+from cosmos_outbox.storagequeue.client import LARGEST_MESSAGE_BYTES, SDK_ERRORS, error_code, verdict
 from cosmos_outbox.storagequeue.message import MessageForm
 from cosmos_outbox.telemetry import messaging
 

@@ -13,13 +13,10 @@ from datetime import datetime
 from typing import Any, NoReturn
 
 from cosmos_outbox.cosmos.aggregates.deadlines import LIST_DUE
-from cosmos_outbox.cosmos.aggregates.due import DUE
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.aggregates.documents import DUE
+from cosmos_outbox.cosmos.store.container import Container, PageQuery, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
-from cosmos_outbox.cosmos.store.item import Item
-from cosmos_outbox.cosmos.store.paging import PageQuery
-from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, Key, PartitionKeyPaths
-from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, Item, Key, PartitionKeyPaths
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.testing.faults import Faults
 

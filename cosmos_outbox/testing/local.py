@@ -15,8 +15,8 @@ from azure.servicebus.exceptions import OperationTimeoutError
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.preflight.plan import Needed, needed
-from cosmos_outbox.servicebus.buckets import session_of
 from cosmos_outbox.servicebus.client import servicebus_client
+from cosmos_outbox.servicebus.message import session_of
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.transports import SESSIONS, servicebus_of
 from cosmos_outbox.testing.messages import Message

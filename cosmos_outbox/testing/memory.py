@@ -12,9 +12,8 @@ from typing import Any, TypeVar, overload
 
 from pydantic import BaseModel
 
-from cosmos_outbox.cosmos.store.item import Item
-from cosmos_outbox.cosmos.store.partition_key import Value
-from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.cosmos.store.container import Write
+from cosmos_outbox.cosmos.store.partition_key import Item, Value
 from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.unit_of_work import ETag

@@ -15,7 +15,7 @@ from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
 from cosmos_outbox.cosmos.inbox.own_source import OwnSource, one
 from cosmos_outbox.cosmos.inbox.source import CosmosSource
 from cosmos_outbox.cosmos.own.transaction import Transactions
-from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.cosmos.store.partition_key import Item
 from cosmos_outbox.inbox.effect import EffectInbox, EffectRules
 from cosmos_outbox.inbox.ports import Source
 from cosmos_outbox.inbox.reading import MessageReader
@@ -24,8 +24,7 @@ from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.shedding import LoadShedder
 from cosmos_outbox.outbox.aggregates import Aggregates
-from cosmos_outbox.outbox.on_commit import OnCommit
-from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork
+from cosmos_outbox.outbox.unit_of_work import OnCommit, Origin, UnitOfWork
 from cosmos_outbox.settings.environment import Settings, SubscriberSettings
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.testing.clock import Clock

@@ -7,24 +7,34 @@ the target takes others meanwhile; from then on one request at a time asks wheth
 
 A request that timed out may arrive late, even after the aggregate's next events: its repetition was accepted by then,
 so what arrives late is a copy. A receiver therefore drops an id that it has, and orders by the sequence.
+
+An event as a request: a structured CloudEvent 1.0, signed with every secret, under the event's own id.
+
+The signature covers id, time and body (https://github.com/standard-webhooks/standard-webhooks). So whatever a receiver
+acts on is in the body.
 """
 
 import asyncio
 import contextlib
 import io
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
 
 import aiohttp
+from standardwebhooks import Webhook as Signing
 
 from cosmos_outbox.kernel.clock import monotonic, randomness, utc_now
-from cosmos_outbox.outbox.cloud_events import CloudEvents
+from cosmos_outbox.outbox.errors import Hindrance
 from cosmos_outbox.outbox.feed import OutboxEvent
-from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.publisher import (
+    STRUCTURED,
     Accepted,
     AggregateEvents,
+    CloudEvents,
     Failing,
     Guarantees,
     Outcome,
@@ -34,11 +44,53 @@ from cosmos_outbox.outbox.publisher import (
 from cosmos_outbox.settings.transports import Webhook
 from cosmos_outbox.telemetry import messaging
 from cosmos_outbox.webhook import answers
-from cosmos_outbox.webhook.addresses import AddressRefused, check_literal
-from cosmos_outbox.webhook.answers import LONGEST_BODY, Meaning
-from cosmos_outbox.webhook.request import Signed, id_of, request_of
-from cosmos_outbox.webhook.session import Unasked, open_session
-from cosmos_outbox.webhook.tries import ATTEMPTS, Tries
+from cosmos_outbox.webhook.answers import ATTEMPTS, LONGEST_BODY, Meaning, Tries
+from cosmos_outbox.webhook.session import AddressRefused, Unasked, check_literal, open_session
+
+_PRINTABLE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
+"""What stands for itself in a header."""
+
+
+@dataclass(frozen=True)
+class Signed:
+    """A body that is ready to be posted, but for the time of the signature."""
+
+    id: str
+    body: bytes
+    headers: Mapping[str, str]
+
+    def signed(self, secrets: Sequence[str], at: datetime) -> Mapping[str, str]:
+        """The headers, with a signature of each secret as of this time (UTC)."""
+        text = self.body.decode()
+        signatures = [Signing(secret).sign(self.id, at, text) for secret in secrets]
+        return {
+            **self.headers,
+            "webhook-id": self.id,
+            "webhook-timestamp": str(int(at.timestamp())),
+            "webhook-signature": " ".join(signatures),
+        }
+
+
+def request_of(event: OutboxEvent, *, service: CloudEvents) -> Signed:
+    """The request of an event. Raises whatever its data make raise: then no request can be made of it.
+
+    An event that is published once more has an id of its own, since a receiver would drop the event's.
+    """
+    headers = {**_trace(service.attributes(event)), "content-type": STRUCTURED}
+    return Signed(id_of(event), service.structured(event), headers)
+
+
+def id_of(event: OutboxEvent) -> str:
+    """The id of its request."""
+    # Of what is not ASCII each server makes another text, and none of them would be the one that was signed.
+    return quote(event.message_id or event.id, safe=_PRINTABLE)
+
+
+def _trace(attributes: Mapping[str, Any]) -> dict[str, str]:
+    """For whatever traces HTTP requests, and knows no CloudEvents."""
+    found = {name: attributes[name] for name in ("traceparent", "tracestate") if name in attributes}
+    return {name: text for name, text in found.items() if text.isascii() and text.isprintable()}
+
 
 FAILING_ALIKE = 10
 """When so many aggregates' events have failed and none was accepted, the rest of the page is not tried."""

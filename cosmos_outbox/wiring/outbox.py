@@ -27,13 +27,12 @@ from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.operations.shedding import LoadShedder
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.aggregates import Aggregates
-from cosmos_outbox.outbox.claims import Claims
-from cosmos_outbox.outbox.on_commit import OnCommit
+from cosmos_outbox.outbox.idempotency import Claims
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.publisher import Publisher
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.republish import EventHistory
-from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork, UnitOfWorkFactory
+from cosmos_outbox.outbox.unit_of_work import OnCommit, Origin, UnitOfWork, UnitOfWorkFactory
 from cosmos_outbox.settings.connections import Connection, Credential, connected
 from cosmos_outbox.settings.environment import FeedSettings, Settings, SubscriberSettings, shown
 from cosmos_outbox.settings.own_container import WireNames

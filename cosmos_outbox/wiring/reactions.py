@@ -13,7 +13,7 @@ from cosmos_outbox.inbox.reaction_decision import InOrder, React
 from cosmos_outbox.inbox.reading import MessageReader
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.aggregate import Aggregate
-from cosmos_outbox.outbox.on_commit import OnCommit
+from cosmos_outbox.outbox.unit_of_work import OnCommit
 from cosmos_outbox.settings.environment import Settings, SubscriberSettings
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.wiring.outbox import Outbox

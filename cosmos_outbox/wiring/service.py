@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel
 
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
-from cosmos_outbox.cosmos.own.numbering import Numbering
+from cosmos_outbox.cosmos.own.documents import Numbering
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths
 from cosmos_outbox.inbox.decision import First, Projection
 from cosmos_outbox.inbox.effect import Effect

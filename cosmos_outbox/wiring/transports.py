@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from cosmos_outbox.inbox.deliveries import Collected, Keep, Receive
 from cosmos_outbox.operations.health import LOOK_SECONDS
-from cosmos_outbox.outbox.cloud_events import CloudEvents
-from cosmos_outbox.outbox.publisher import AggregateEvents, Guarantees, Outcome, Publisher
+from cosmos_outbox.outbox.publisher import AggregateEvents, CloudEvents, Guarantees, Outcome, Publisher
 from cosmos_outbox.settings.connections import Connection, Credential, connected, credential_for
 from cosmos_outbox.settings.environment import Settings, SubscriberSettings
 from cosmos_outbox.settings.errors import Misconfigured, needed
@@ -75,8 +74,7 @@ def servicebus_publisher(
 def servicebus_queues(of: ServiceBus, resources: AsyncExitStack, subscription: str) -> Queues:
     """See :class:`TransportKind`."""
     from cosmos_outbox.servicebus.client import servicebus_client  # noqa: PLC0415
-    from cosmos_outbox.servicebus.dead_letters import DeadLetters  # noqa: PLC0415
-    from cosmos_outbox.servicebus.sessions import Sessions  # noqa: PLC0415
+    from cosmos_outbox.servicebus.sessions import DeadLetters, Sessions  # noqa: PLC0415
 
     called = "SERVICEBUS", "Service Bus"
     client = connected(resources, of.connection, called, servicebus_client)
@@ -126,7 +124,7 @@ def storagequeue_queues(
 
 
 async def _check_storagequeue(of: StorageQueue) -> float | None:
-    from cosmos_outbox.storagequeue.inspection import look  # noqa: PLC0415
+    from cosmos_outbox.storagequeue.client import look  # noqa: PLC0415
 
     async with _signed_in(of.connection) as credential:
         return await look(of.connection, credential, of.queues, seconds=LOOK_SECONDS)
@@ -167,7 +165,7 @@ def not_received(subscription: str) -> Misconfigured:
 
 
 async def _check_webhook(of: Webhook) -> float | None:
-    from cosmos_outbox.webhook.reaching import reach  # noqa: PLC0415
+    from cosmos_outbox.webhook.session import reach  # noqa: PLC0415
 
     return await reach(of, seconds=LOOK_SECONDS)
 

@@ -19,7 +19,7 @@ from cosmos_outbox.operations.forwarding import why_of
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.errors import NotDelivered, OutboxError
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
-from cosmos_outbox.outbox.page import Committed
+from cosmos_outbox.outbox.relay import Committed
 from cosmos_outbox.settings import relay_feed
 from cosmos_outbox.settings.errors import InfraError, Misconfigured
 from cosmos_outbox.wiring.outbox import Outbox

@@ -18,13 +18,11 @@ from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
 from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
 from cosmos_outbox.cosmos.store.client import cosmos_client
-from cosmos_outbox.cosmos.store.container import Container
-from cosmos_outbox.cosmos.store.writes import Write, size_in_bytes
+from cosmos_outbox.cosmos.store.container import Container, Write, size_in_bytes
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox.claims import Claims
-from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
-from cosmos_outbox.outbox.publisher import Publisher
+from cosmos_outbox.outbox.idempotency import Claims
+from cosmos_outbox.outbox.publisher import CloudEvents, Publisher
 from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork
 from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher

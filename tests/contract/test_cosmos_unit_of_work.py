@@ -9,10 +9,9 @@ import pytest
 
 from cosmos_outbox.cosmos.aggregates import unit_of_work
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Key
-from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.outbox.errors import (
     AggregateNotFound,
     ChangeTooLarge,
@@ -23,8 +22,7 @@ from cosmos_outbox.outbox.errors import (
     UnknownContinuation,
     Unpublishable,
 )
-from cosmos_outbox.outbox.on_commit import OnCommit
-from cosmos_outbox.outbox.unit_of_work import ChangeRecord, Origin, Receipt, RequestRecord
+from cosmos_outbox.outbox.unit_of_work import ChangeRecord, OnCommit, Origin, Receipt, RequestRecord
 from cosmos_outbox.settings.errors import Misconfigured
 from domain.contact import Contact
 from domain.values import Name

@@ -16,8 +16,8 @@ from cosmos_outbox.inbox.deliveries import Collected
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.servicebus.client import servicebus_client
-from cosmos_outbox.servicebus.dead_letters import DeadLetters
 from cosmos_outbox.servicebus.received import delivery_of
+from cosmos_outbox.servicebus.sessions import DeadLetters
 from cosmos_outbox.settings.connections import Connection
 from devstack.administration import administration_client
 from devstack.testing import Service, eventually

@@ -15,16 +15,14 @@ from azure.cosmos.aio import CosmosClient
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
 from cosmos_outbox.cosmos.aggregates.deadlines import DueAggregates, deadlines_of
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
-from cosmos_outbox.cosmos.store.container import StoreFailed
+from cosmos_outbox.cosmos.store.container import StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Key
-from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.reaction import ReactionInbox, ReactionRules
 from cosmos_outbox.inbox.reaction_decision import InOrder
 from cosmos_outbox.outbox.errors import Throttled, Unpublishable
-from cosmos_outbox.outbox.on_commit import OnCommit
-from cosmos_outbox.outbox.unit_of_work import Origin
+from cosmos_outbox.outbox.unit_of_work import OnCommit, Origin
 from devstack.testing import Service
 from tests.support.azure import CONTACTS, contacts_database
 from tests.support.emulators import Gap

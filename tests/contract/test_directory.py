@@ -18,10 +18,9 @@ from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
 from cosmos_outbox.cosmos.inbox.listing import CosmosItems
 from cosmos_outbox.cosmos.inbox.source import CosmosSource
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.token_key import token_key
-from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.inbox.decision import Because, Done
 from cosmos_outbox.inbox.entry import Entry, Stamp
 from cosmos_outbox.inbox.errors import EntryChanged, StoreAway, Unstorable
@@ -37,9 +36,9 @@ from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.lists.listing import EntryListing
 from cosmos_outbox.lists.token_key import TokenKey
 from cosmos_outbox.outbox.aggregates import Aggregates
-from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.errors import OutboxError, UnknownContinuation
 from cosmos_outbox.outbox.feed import OutboxEvent
+from cosmos_outbox.outbox.publisher import CloudEvents
 from cosmos_outbox.servicebus.message import message_from_event
 from devstack.testing import Service, running
 from domain.contact import Contact

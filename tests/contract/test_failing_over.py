@@ -14,7 +14,7 @@ from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store.client import CosmosClient, cosmos_client
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.outbox.errors import OutcomeUnknown, PreconditionFailed, Unavailable
-from cosmos_outbox.outbox.notice import Notice
+from cosmos_outbox.outbox.feed import Notice
 from cosmos_outbox.outbox.unit_of_work import Receipt
 from cosmos_outbox.settings.connections import Connection
 from devstack.testing import Service, running

@@ -13,13 +13,13 @@ import pytest
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.kernel.clock import sources, using
 from cosmos_outbox.outbox import parking
-from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.errors import NotDelivered
 from cosmos_outbox.outbox.parking import LONGEST_TRY_AGAIN_SECONDS, MAX_AGE_SECONDS
 from cosmos_outbox.outbox.parking_lot import ParkedState
 from cosmos_outbox.outbox.publisher import (
     Accepted,
     AggregateEvents,
+    CloudEvents,
     Failing,
     Guarantees,
     Outcome,

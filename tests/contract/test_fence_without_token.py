@@ -6,10 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
-from cosmos_outbox.cosmos.store.item import Item
-from cosmos_outbox.cosmos.store.partition_key import Key
-from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
+from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.errors import Unavailable
 from tests.contract.conftest import CosmosStore

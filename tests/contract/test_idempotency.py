@@ -15,7 +15,6 @@ from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
 from cosmos_outbox.cosmos.aggregates.documents import request_id
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregates import Aggregates
-from cosmos_outbox.outbox.claims import LONGEST_REQUEST_SECONDS, Claim
 from cosmos_outbox.outbox.errors import (
     AggregateNotFound,
     AnswerErased,
@@ -24,7 +23,7 @@ from cosmos_outbox.outbox.errors import (
     Unavailable,
     Unpublishable,
 )
-from cosmos_outbox.outbox.idempotency import KeyedRequest
+from cosmos_outbox.outbox.idempotency import LONGEST_REQUEST_SECONDS, Claim, KeyedRequest
 from cosmos_outbox.outbox.unit_of_work import Receipt
 from devstack.testing import eventually
 from domain.contact import Contact

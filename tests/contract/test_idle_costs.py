@@ -36,7 +36,7 @@ from cosmos_outbox.inbox.receiver import Receiver
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.walk import Counts
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.servicebus.dead_letters import SILENCE_SECONDS, DeadLetters
+from cosmos_outbox.servicebus.sessions import SILENCE_SECONDS, DeadLetters
 from devstack import provision
 from devstack.cosmos import server
 from devstack.cosmos.resources.service import Options

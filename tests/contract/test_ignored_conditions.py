@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from cosmos_outbox.cosmos.store.client import cosmos_client
-from cosmos_outbox.cosmos.store.container import Container
-from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.cosmos.store.container import Container, Write
 from cosmos_outbox.settings.connections import Connection
 from devstack.testing import Service
 from domain.contact import Contact

@@ -16,12 +16,9 @@ from azure.cosmos.aio import CosmosClient
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
 from cosmos_outbox.cosmos.store.container import Container
-from cosmos_outbox.cosmos.store.item import Item
-from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox.aggregates import ATTEMPTS, Aggregates
-from cosmos_outbox.outbox.change_once import ChangeAnswer
-from cosmos_outbox.outbox.claims import LONGEST_REQUEST_SECONDS, Claims
 from cosmos_outbox.outbox.errors import (
     AggregateNotFound,
     ChangeTooLarge,
@@ -33,7 +30,7 @@ from cosmos_outbox.outbox.errors import (
     Unavailable,
     Unpublishable,
 )
-from cosmos_outbox.outbox.idempotency import KeyedRequest
+from cosmos_outbox.outbox.idempotency import LONGEST_REQUEST_SECONDS, ChangeAnswer, Claims, KeyedRequest
 from cosmos_outbox.outbox.unit_of_work import Commit, Origin
 from devstack.testing import Service, eventually
 from tests.support.azure import CONTACTS, contacts_database

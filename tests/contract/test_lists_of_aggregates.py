@@ -11,7 +11,7 @@ from azure.cosmos.aio import ContainerProxy
 
 from cosmos_outbox.cosmos.store.container import StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
-from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.cosmos.store.partition_key import Item
 from cosmos_outbox.lists import continuation
 from cosmos_outbox.outbox.errors import Throttled, UnknownContinuation
 from cosmos_outbox.outbox.selection import Order, Selection

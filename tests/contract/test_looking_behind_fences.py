@@ -7,10 +7,8 @@ import pytest
 
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.cosmos.inbox.own_source import OwnSource
-from cosmos_outbox.cosmos.store.container import Container
-from cosmos_outbox.cosmos.store.item import Item
-from cosmos_outbox.cosmos.store.partition_key import Key
-from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.cosmos.store.container import Container, Write
+from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.inbox.errors import SourceBehind
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from tests.contract.conftest import CosmosStore

@@ -12,15 +12,13 @@ import pytest
 
 from cosmos_outbox.cosmos.aggregates import unit_of_work
 from cosmos_outbox.cosmos.aggregates.documents import request_id
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
-from cosmos_outbox.cosmos.store.item import Item
-from cosmos_outbox.cosmos.store.partition_key import Key
-from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
-from cosmos_outbox.outbox.claims import LONGEST_REQUEST_SECONDS, Claim
 from cosmos_outbox.outbox.errors import OutcomeUnknown, Unavailable
+from cosmos_outbox.outbox.idempotency import LONGEST_REQUEST_SECONDS, Claim
 from cosmos_outbox.outbox.unit_of_work import Receipt
 from domain.contact import Contact
 from tests.contract.conftest import CosmosStore

@@ -11,11 +11,9 @@ from cosmos_outbox.cosmos.inbox.entries import newest_item
 from cosmos_outbox.cosmos.relay.parked_documents import PARTITION, ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store.client import cosmos_client
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
-from cosmos_outbox.cosmos.store.item import Item
-from cosmos_outbox.cosmos.store.partition_key import Key
-from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.errors import AggregateNotFound, PreconditionFailed

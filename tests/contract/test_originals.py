@@ -11,11 +11,9 @@ import pytest
 
 from cosmos_outbox.cosmos.aggregates.documents import digest
 from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
-from cosmos_outbox.cosmos.store.item import Item
-from cosmos_outbox.cosmos.store.partition_key import Key
-from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.outbox.canonical import as_sent
 from cosmos_outbox.outbox.errors import NotDelivered, StillUnsendable
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison

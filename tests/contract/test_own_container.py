@@ -12,11 +12,9 @@ import pytest
 
 from cosmos_outbox.cosmos.own import transaction
 from cosmos_outbox.cosmos.own.transaction import Transaction
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
-from cosmos_outbox.cosmos.store.item import Item
-from cosmos_outbox.cosmos.store.partition_key import Key
-from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox.canonical import canonical
 from cosmos_outbox.outbox.errors import (

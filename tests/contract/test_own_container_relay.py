@@ -22,8 +22,8 @@ from cosmos_changefeed import (
 )
 from cosmos_outbox.cosmos.aggregates.documents import EventReader, digest, is_as_committed
 from cosmos_outbox.cosmos.relay.parked_documents import PARTITION, ParkedDocuments
+from cosmos_outbox.cosmos.store.container import Write
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
-from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.cosmos.upkeep.event_list import EventState
 from cosmos_outbox.cosmos.upkeep.inspection import CosmosInspection
 from cosmos_outbox.kernel.aggregate_key import AggregateKey

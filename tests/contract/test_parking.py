@@ -15,10 +15,9 @@ from azure.cosmos.aio import CosmosClient
 from cosmos_outbox.cosmos.relay import parking_lot
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Key
-from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using, utc_now
 from cosmos_outbox.outbox.errors import (
@@ -31,15 +30,13 @@ from cosmos_outbox.outbox.errors import (
     Unavailable,
     UnknownContinuation,
 )
-from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent
+from cosmos_outbox.outbox.feed import ACTION, FeedEvent, Notice, OutboxEvent, TtlGuard
 from cosmos_outbox.outbox.marker import Marker
-from cosmos_outbox.outbox.notice import ACTION, Notice
 from cosmos_outbox.outbox.parking import EXPIRED, MAX_AGE_SECONDS, SHARE_SECONDS, UPKEEP_SECONDS, Parking
 from cosmos_outbox.outbox.parking_lot import Change, ParkedEvent, ParkedState, ParkingLot
 from cosmos_outbox.outbox.publisher import AggregateEvents, Outcome, Refused, Unknown
 from cosmos_outbox.outbox.relay import READING_SECONDS, Relay
 from cosmos_outbox.outbox.replay import REPLAY_SECONDS, Replayed
-from cosmos_outbox.outbox.ttl_guard import TtlGuard
 from devstack.testing import Service
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.azure import PARKED, contacts_database, cosmos_connection

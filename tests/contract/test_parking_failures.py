@@ -18,10 +18,9 @@ from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.errors import NotInTheWay, NotParked, OutboxError
-from cosmos_outbox.outbox.notice import Notice
+from cosmos_outbox.outbox.feed import Notice, TtlGuard
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.relay import Relay
-from cosmos_outbox.outbox.ttl_guard import TtlGuard
 from devstack.testing import Service
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.azure import PARKED, contacts_database, cosmos_connection

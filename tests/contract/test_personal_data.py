@@ -20,7 +20,7 @@ from cosmos_outbox.inbox.deliveries import Collected
 from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.feed import OutboxEvent
-from cosmos_outbox.servicebus.dead_letters import DeadLetters
+from cosmos_outbox.servicebus.sessions import DeadLetters
 from cosmos_outbox.testing.messages import message_of
 from domain.contact import Contact
 from domain.values import Company, ContactDetails, Name

@@ -7,10 +7,8 @@ import pytest
 from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.exceptions import ServiceBusConnectionError
 
-from cosmos_outbox.outbox.cloud_events import CloudEvents
-from cosmos_outbox.outbox.errors import NotDelivered
-from cosmos_outbox.outbox.hindrance import Hindrance
-from cosmos_outbox.outbox.publisher import Accepted, Refused, Unknown
+from cosmos_outbox.outbox.errors import Hindrance, NotDelivered
+from cosmos_outbox.outbox.publisher import Accepted, CloudEvents, Refused, Unknown
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from tests.contract.conftest import Broker, RealBroker, ServiceBusBroker

@@ -13,9 +13,8 @@ from functools import cache
 import pytest
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 
-from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
-from cosmos_outbox.outbox.publisher import Accepted, Refused, Unknown
+from cosmos_outbox.outbox.publisher import Accepted, CloudEvents, Refused, Unknown
 from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.servicebus.errors import IMPOSSIBLE
 from cosmos_outbox.servicebus.message import exact_size, message_from_event

@@ -15,10 +15,9 @@ from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
 from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Key
-from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.inbox.errors import (
     Contended,
     InboxError,

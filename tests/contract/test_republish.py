@@ -20,16 +20,14 @@ from cosmos_outbox.cosmos.relay.history import CosmosEventHistory
 from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
-from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.cosmos.store.container import Container, Write
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
-from cosmos_outbox.cosmos.store.item import Item
-from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.cosmos.store.partition_key import Item
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.errors import NotDelivered, Unavailable
-from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent
+from cosmos_outbox.outbox.feed import FeedEvent, Originals, OutboxEvent
 from cosmos_outbox.outbox.marker import Marker
-from cosmos_outbox.outbox.originals import Originals
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Outcome, Publisher, Unknown
 from cosmos_outbox.outbox.relay import Relay

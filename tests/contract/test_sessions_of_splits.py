@@ -12,10 +12,9 @@ from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from cosmos_outbox.cosmos.store.client import cosmos_client
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.partition_key import Key
-from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.settings.connections import Connection
 from devstack.testing import Service, running
 from tests.support.azure import CONTACTS, contacts_database

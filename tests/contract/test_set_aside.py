@@ -10,9 +10,8 @@ from azure.core.async_paging import AsyncItemPaged
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
-from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.inbox.set_aside import Record, RecordState, SetAside
 from cosmos_outbox.kernel.aggregate_key import AggregateKey

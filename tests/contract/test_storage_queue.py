@@ -11,9 +11,8 @@ import pytest
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.inbox.reading import MessageReader
 from cosmos_outbox.inbox.set_aside import Delivery
-from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
-from cosmos_outbox.outbox.publisher import Accepted, Refused
+from cosmos_outbox.outbox.publisher import Accepted, CloudEvents, Refused
 from cosmos_outbox.storagequeue import messages
 from cosmos_outbox.storagequeue.messages import Messages, PoisonQueue
 from cosmos_outbox.storagequeue.publisher import StorageQueuePublisher

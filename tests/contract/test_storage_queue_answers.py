@@ -8,13 +8,11 @@ from typing import Any, ClassVar
 import pytest
 
 from cosmos_outbox.inbox.set_aside import Delivery
-from cosmos_outbox.outbox.cloud_events import CloudEvents
-from cosmos_outbox.outbox.hindrance import Hindrance
-from cosmos_outbox.outbox.publisher import Outcome, Refused, Unknown
+from cosmos_outbox.outbox.errors import Hindrance
+from cosmos_outbox.outbox.publisher import CloudEvents, Outcome, Refused, Unknown
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.errors import CannotCheck, Denied, UnusableConnection
-from cosmos_outbox.storagequeue.client import queue_service
-from cosmos_outbox.storagequeue.inspection import look, messages_in
+from cosmos_outbox.storagequeue.client import look, messages_in, queue_service
 from cosmos_outbox.storagequeue.messages import Messages
 from cosmos_outbox.storagequeue.publisher import StorageQueuePublisher
 from cosmos_outbox.telemetry.work import Work

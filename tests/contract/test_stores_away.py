@@ -35,7 +35,7 @@ from cosmos_outbox.inbox.reaction_decision import (
 )
 from cosmos_outbox.inbox.set_aside import Record, RecordState
 from cosmos_outbox.kernel.clock import monotonic
-from cosmos_outbox.outbox.on_commit import OnCommit
+from cosmos_outbox.outbox.unit_of_work import OnCommit
 from cosmos_outbox.settings.errors import Misconfigured
 from devstack.testing import Service
 from tests.contract.test_entries import FORM, Thing

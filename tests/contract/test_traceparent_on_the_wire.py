@@ -13,9 +13,8 @@ from azure.core.settings import settings
 from azure.core.tracing.ext.opentelemetry_span import OpenTelemetrySpan
 from azure.servicebus.aio import ServiceBusClient
 
-from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
-from cosmos_outbox.outbox.publisher import Accepted
+from cosmos_outbox.outbox.publisher import Accepted, CloudEvents
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from devstack.testing import Service
 from tests.support.azure import Topic

@@ -8,8 +8,7 @@ from aiohttp.test_utils import TestServer
 from azure.core.exceptions import ServiceRequestError
 from azure.core.rest import HttpRequest
 
-from cosmos_outbox.cosmos.store.attempts import Attempts, noted
-from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.cosmos.store.errors import Attempts, Failure, Kind, noted
 from cosmos_outbox.cosmos.store.transport import NotingTransport
 
 

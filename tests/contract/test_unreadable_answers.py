@@ -12,8 +12,7 @@ from azure.cosmos.aio import ContainerProxy
 from cosmos_outbox.cosmos.aggregates import unit_of_work
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container
-from cosmos_outbox.cosmos.store.item import Item
-from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.outbox.errors import OutcomeUnknown
 from cosmos_outbox.outbox.unit_of_work import Receipt
 from cosmos_outbox.settings.connections import Connection

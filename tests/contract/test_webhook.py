@@ -18,16 +18,15 @@ from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
 
 from cosmos_outbox.kernel.clock import utc_now
-from cosmos_outbox.outbox.cloud_events import CloudEvents
+from cosmos_outbox.outbox.errors import Hindrance
 from cosmos_outbox.outbox.feed import OutboxEvent
-from cosmos_outbox.outbox.hindrance import Hindrance
-from cosmos_outbox.outbox.publisher import Accepted, Failing, Outcome, Refused, Unknown
+from cosmos_outbox.outbox.publisher import Accepted, CloudEvents, Failing, Outcome, Refused, Unknown
 from cosmos_outbox.settings.transports import Webhook
+from cosmos_outbox.webhook import answers
 from cosmos_outbox.webhook import publisher as webhook_publisher
-from cosmos_outbox.webhook import tries
+from cosmos_outbox.webhook.answers import ATTEMPTS
 from cosmos_outbox.webhook.publisher import FAILING_ALIKE, WebhookPublisher
 from cosmos_outbox.webhook.session import Unasked
-from cosmos_outbox.webhook.tries import ATTEMPTS
 from devstack.testing import eventually
 from tests.support.certificates import self_signed, served_with
 from tests.support.publishing import event, publish
@@ -259,7 +258,7 @@ async def test_an_event_that_is_all_there_is_and_is_refused_is_told_as_failing_i
     receiver.answer = lambda _: says(403)
     async with publishing(receiver.target()) as publisher:
         assert isinstance((await publish(publisher, [event("a", 1)]))[0], Unknown)
-        monkeypatch.setattr(tries, "ALONE_SECONDS", 0.1)
+        monkeypatch.setattr(answers, "ALONE_SECONDS", 0.1)
 
         async def is_told() -> bool:
             return isinstance((await publish(publisher, [event("a", 1)]))[0], Failing)
@@ -456,7 +455,7 @@ async def test_a_tenant_whose_limit_is_used_up_for_long_holds_up_no_other_for_ev
     async with publishing(receiver.target(concurrency=2)) as publisher:
         for _ in range(2 * ATTEMPTS):
             assert isinstance(await outcome_of_a(publisher), Unknown), "the limit may be the target's"
-        monkeypatch.setattr(tries, "BUSY_SECONDS", 0.1)
+        monkeypatch.setattr(answers, "BUSY_SECONDS", 0.1)
         assert await outcome_of_a(publisher) == Failing(0, "the receiver answers 429")
 
 
@@ -464,7 +463,7 @@ async def test_a_target_whose_limit_is_used_up_for_long_is_waited_for(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receiver.answer = lambda _: says(429, "Retry-After: 0")
-    monkeypatch.setattr(tries, "BUSY_SECONDS", 0.0)
+    monkeypatch.setattr(answers, "BUSY_SECONDS", 0.0)
     async with publishing(receiver.target(concurrency=2)) as publisher:
         for _ in range(2 * ATTEMPTS):
             outcomes = await publish(publisher, [event("a", 1)], [event("b", 1)], within=0.1)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from cosmos_outbox.kernel.clock import utc_now
-from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.errors import NotDelivered
 from cosmos_outbox.outbox.parking import Parking
+from cosmos_outbox.outbox.publisher import CloudEvents
 from cosmos_outbox.outbox.refused_alike import RefusedAlike
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.webhook import publisher as webhook_publisher

@@ -2,8 +2,7 @@
 
 import pytest
 
-from cosmos_outbox.cosmos.store.container import Container
-from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.cosmos.store.container import Container, Write
 from tests.contract.conftest import CosmosStore
 
 ITEM = {"id": "there", "partitionKey": "ada", "type": "note"}

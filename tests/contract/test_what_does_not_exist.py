@@ -7,11 +7,9 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 from azure.servicebus.aio import ServiceBusClient
 
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, Kind, classify
-from cosmos_outbox.cosmos.store.writes import Write
-from cosmos_outbox.outbox.cloud_events import CloudEvents
-from cosmos_outbox.outbox.publisher import Unknown
+from cosmos_outbox.outbox.publisher import CloudEvents, Unknown
 from cosmos_outbox.servicebus.inspection import try_sending
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from cosmos_outbox.settings.errors import CannotCheck, Misconfigured

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cosmos_outbox.inbox.telemetry import Outcome
-from cosmos_outbox.outbox.hindrance import Hindrance
+from cosmos_outbox.outbox.errors import Hindrance
 from cosmos_outbox.outbox.telemetry import OFTEN, SELDOM, Why
 from cosmos_outbox.telemetry.messaging import MOST_LINKS
 from cosmos_outbox.telemetry.tracing import CORRELATION_ID

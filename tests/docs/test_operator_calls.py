@@ -14,7 +14,7 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations import views
 from cosmos_outbox.operations.relay_status import LeaseStatus, RelayStatus
 from cosmos_outbox.operations.views import View, names_of
-from cosmos_outbox.outbox.hindrance import Hindrance
+from cosmos_outbox.outbox.errors import Hindrance
 from infra.bootstrap import service
 from tests.support.functions import functions
 from tests.support.paths import ROOT

@@ -13,8 +13,8 @@ from azure.servicebus.aio import ServiceBusClient
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
-from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
+from cosmos_outbox.outbox.publisher import CloudEvents
 from cosmos_outbox.servicebus.message import message_from_event
 from devstack.testing import Process, Service, eventually
 from infra.bootstrap import Application, wire

@@ -1,6 +1,6 @@
 """A change with a key as a model: two deliveries of a request or more, another writer, a deletion, and time.
 
-What is decided of an aggregate is decided by ``cosmos_outbox.outbox.change_once.decide`` itself. What is around it is
+What is decided of an aggregate is decided by ``cosmos_outbox.outbox.idempotency.decide`` itself. What is around it is
 written down here step by step, as that module does it. Deliveries die, answers are lost and reads are old at any time.
 Each rule can be turned off. The rules are those of ``docs/internals/decisions/0025-reactions.md``.
 
@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox.change_once import Pinned, Wanted, decide
 from cosmos_outbox.outbox.errors import OutboxError
-from cosmos_outbox.outbox.idempotency import KeyedRequest
+from cosmos_outbox.outbox.idempotency import KeyedRequest, Pinned, Wanted, decide
 from cosmos_outbox.outbox.unit_of_work import Versioned
 
 RULES = frozenset({

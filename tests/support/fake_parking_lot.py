@@ -9,9 +9,8 @@ from cosmos_outbox.cosmos.aggregates.documents import EventReader, notice_docume
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.errors import PreconditionFailed
-from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison
+from cosmos_outbox.outbox.feed import FeedEvent, Notice, OutboxEvent, Poison
 from cosmos_outbox.outbox.marker import Marker, Place
-from cosmos_outbox.outbox.notice import Notice
 from cosmos_outbox.outbox.parking_lot import Change, Discarding, ParkedEvent, ParkedPage, ParkedState
 
 

@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
-from cosmos_outbox.cosmos.store.item import Item
-from cosmos_outbox.cosmos.store.partition_key import Key
-from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.cosmos.store.partition_key import Item, Key
 
 
 class Loss(Enum):

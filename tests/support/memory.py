@@ -6,7 +6,7 @@ from typing import Any
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
 from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
-from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.cosmos.store.partition_key import Item
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.unit_of_work import ETag, Origin

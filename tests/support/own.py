@@ -10,7 +10,7 @@ from azure.cosmos.exceptions import CosmosResourceNotFoundError
 
 from cosmos_outbox.cosmos.own.transaction import Transaction
 from cosmos_outbox.cosmos.store.container import Container
-from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.cosmos.store.partition_key import Item
 from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.settings.names import Names
 from cosmos_outbox.settings.own_container import OwnContainer

@@ -19,8 +19,7 @@ from cosmos_outbox.inbox.reaction import ReactionInbox, ReactionRules
 from cosmos_outbox.inbox.reaction_decision import InOrder
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregates import Aggregates
-from cosmos_outbox.outbox.on_commit import OnCommit
-from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork
+from cosmos_outbox.outbox.unit_of_work import OnCommit, Origin, UnitOfWork
 from tests.support.losses import Failing, Fate, Loss, ProcessDied
 
 

@@ -20,8 +20,8 @@ from cosmos_outbox.errors import (
     Unavailable,
 )
 from cosmos_outbox.inbox.errors import StoreAway
-from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.idempotency import KeyedRequest
+from cosmos_outbox.outbox.publisher import CloudEvents
 from cosmos_outbox.servicebus.message import message_from_event
 from cosmos_outbox.testing import InMemory, Message, NotInMemory, in_memory, message
 from cosmos_outbox.testing.documents import MemoryContainer

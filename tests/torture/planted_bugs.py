@@ -78,7 +78,7 @@ PLANTED = (
     ),
     Planted(
         "events-in-a-second-write",
-        "cosmos_outbox/cosmos/aggregates/once.py",
+        "cosmos_outbox/cosmos/aggregates/batch.py",
         "                return await self.container.execute(self.partition_key, self.writes)\n",
         "                events = [each for each in self.writes if each.item.get('type') == 'domainEvent']\n"
         "                others = [each for each in self.writes if each not in events]\n"
@@ -123,7 +123,7 @@ PLANTED = (
     ),
     Planted(
         "lost-answer-then-429-is-told-as-not-written",
-        "cosmos_outbox/cosmos/aggregates/once.py",
+        "cosmos_outbox/cosmos/aggregates/batch.py",
         "(failure.kind is Kind.THROTTLED and not answer_lost)\n"
         "                final = final or (answer_lost and not self.repeatable)\n"
         "                if final or not await _wait(pause, give_up_at):\n"
@@ -255,8 +255,8 @@ PLANTED = (
     Planted(
         "inbox-checks-and-writes-apart",
         "cosmos_outbox/cosmos/inbox/entries.py",
-        "        write = Write.create(item) if over is None else Write.replace(item, over)\n",
-        '        write = Write.create(item) if over is None else Write("replace", item)\n',
+        "    return Write.create(item) if over is None else Write.replace(item, over)\n",
+        '    return Write.create(item) if over is None else Write("replace", item)\n',
         "stolen-messages",
         _SEEN,
     ),

@@ -14,18 +14,15 @@ import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 
 from cosmos_outbox.cosmos.aggregates.documents import EventReader, is_as_committed
-from cosmos_outbox.cosmos.relay.marker_documents import MarkerDocuments
 from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
-from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments, chunks
+from cosmos_outbox.cosmos.relay.parked_documents import MarkerDocuments, ParkedDocuments, chunks
 from cosmos_outbox.cosmos.store.partition_key import PartitionKeyPaths
 from cosmos_outbox.kernel.clock import utc_now
-from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.errors import StillUnsendable
-from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison
+from cosmos_outbox.outbox.feed import FeedEvent, Notice, Originals, OutboxEvent, Poison
 from cosmos_outbox.outbox.marker import Marker
-from cosmos_outbox.outbox.notice import Notice
-from cosmos_outbox.outbox.originals import Originals
 from cosmos_outbox.outbox.parking import Parking
+from cosmos_outbox.outbox.publisher import CloudEvents
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.republish import Republishing, RepublishingProgress, Span, Window
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher

@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 
 from cosmos_outbox.cosmos.aggregates.batch import MAX_BYTES, MAX_OPERATIONS, check_size
-from cosmos_outbox.cosmos.own.documents import Raised
-from cosmos_outbox.cosmos.own.numbering import Numbering
+from cosmos_outbox.cosmos.own.documents import Numbering, Raised
 from cosmos_outbox.cosmos.relay.parked_documents import chunks, place_of
+from cosmos_outbox.cosmos.store.container import Write, size_in_bytes
 from cosmos_outbox.cosmos.store.partition_key import PartitionKeyPaths
-from cosmos_outbox.cosmos.store.writes import Write, size_in_bytes
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import ChangeTooLarge
 from tests.support.contacts import NOON

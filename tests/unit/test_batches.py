@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosmos_outbox.servicebus.batches import Chain, Room, halves, pack
+from cosmos_outbox.servicebus.sending import Chain, Room, halves, pack
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections import Counter
 from uuid import UUID
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.servicebus.buckets import session_of
+from cosmos_outbox.servicebus.message import session_of
 
 KEYS = [AggregateKey("order", str(UUID(int=number))) for number in range(3200)]
 
@@ -22,7 +22,7 @@ def test_another_process_finds_the_same_bucket() -> None:
     """Whatever its seed for Python's own hash is."""
     program = (
         "from cosmos_outbox.kernel.aggregate_key import AggregateKey\n"
-        "from cosmos_outbox.servicebus.buckets import session_of\n"
+        "from cosmos_outbox.servicebus.message import session_of\n"
         "print(session_of(AggregateKey('order', 'x'), 64))"
     )
     told = {

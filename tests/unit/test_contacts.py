@@ -6,8 +6,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from cosmos_outbox.cosmos.store.container import Write
 from cosmos_outbox.cosmos.store.partition_key import Key
-from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.http.problems import InvalidRequest
 from cosmos_outbox.http.validation import validated
 from cosmos_outbox.kernel.aggregate_key import AggregateKey

@@ -15,10 +15,10 @@ from cosmos_outbox.cosmos.aggregates.documents import (
     EventReader,
     aggregate_from_item,
     aggregate_item,
+    check_storable,
     event_item,
     is_as_committed,
 )
-from cosmos_outbox.cosmos.aggregates.publishable import check_storable
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import Unpublishable

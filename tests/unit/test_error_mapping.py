@@ -9,10 +9,8 @@ from azure.cosmos import exceptions as cosmos
 from azure.servicebus import exceptions as servicebus
 from azure.servicebus._pyamqp.error import AMQPLinkError, ErrorCondition, MessageException, MessageSendFailed
 
-from cosmos_outbox.cosmos.store.attempts import Attempts
-from cosmos_outbox.cosmos.store.errors import Failure, Kind, classify
-from cosmos_outbox.outbox.errors import Throttled, Unavailable
-from cosmos_outbox.outbox.hindrance import Hindrance
+from cosmos_outbox.cosmos.store.errors import Attempts, Failure, Kind, classify
+from cosmos_outbox.outbox.errors import Hindrance, Throttled, Unavailable
 from cosmos_outbox.servicebus.errors import (
     HINDRANCES,
     SDK_ERRORS,

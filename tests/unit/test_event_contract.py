@@ -8,8 +8,8 @@ from jsonschema import Draft7Validator, Draft202012Validator
 
 from cosmos_outbox.contracts.schemas import Kind, events_of, file_name, schema
 from cosmos_outbox.cosmos.aggregates.documents import DIGEST, digest, event_item, is_as_committed
-from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
+from cosmos_outbox.outbox.publisher import CloudEvents
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.servicebus.message import message_from_event
 from domain import events

@@ -10,14 +10,11 @@ from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations import forwarding
 from cosmos_outbox.operations.forwarding import Forwarding, Instance
-from cosmos_outbox.outbox.errors import NotDelivered
-from cosmos_outbox.outbox.feed import FeedEvent
-from cosmos_outbox.outbox.hindrance import Hindrance
+from cosmos_outbox.outbox.errors import Hindrance, NotDelivered
+from cosmos_outbox.outbox.feed import FeedEvent, TtlGuard
 from cosmos_outbox.outbox.marker import Marker
-from cosmos_outbox.outbox.page import Committed
 from cosmos_outbox.outbox.publisher import AggregateEvents, Outcome, Unknown
-from cosmos_outbox.outbox.relay import Relay
-from cosmos_outbox.outbox.ttl_guard import TtlGuard
+from cosmos_outbox.outbox.relay import Committed, Relay
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.contacts import NOON
 from tests.support.fake_parking_lot import FakeParkingLot

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cosmos_outbox.servicebus.in_time import in_time
+from cosmos_outbox.servicebus.client import in_time
 
 PATIENCE = 20
 """Until a test that hangs is ended, in seconds: no test takes as long."""
@@ -24,7 +24,7 @@ async def deaf(cancellations: int) -> None:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cosmos_outbox.servicebus.in_time.AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("cosmos_outbox.servicebus.client.AGAIN_SECONDS", 0.01)
 
 
 @dataclass

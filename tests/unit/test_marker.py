@@ -5,11 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from cosmos_outbox.cosmos.relay.marker_documents import MarkerDocuments, marker_id
+from cosmos_outbox.cosmos.relay.parked_documents import MarkerDocuments, marker_id
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox.feed import Unread, in_order
+from cosmos_outbox.outbox.feed import TtlGuard, Unread, in_order
 from cosmos_outbox.outbox.marker import Fate, Marker
-from cosmos_outbox.outbox.ttl_guard import TtlGuard
 from tests.support.contacts import NOON
 from tests.support.feed import contact_key, event_document, read
 from tests.support.publishing import event

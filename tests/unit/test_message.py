@@ -20,9 +20,8 @@ from pydantic import ValidationError
 from cosmos_outbox.inbox.errors import Unreadable
 from cosmos_outbox.inbox.reading import TolerantReader
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
-from cosmos_outbox.servicebus.bodies import body_of
+from cosmos_outbox.outbox.publisher import CloudEvents
 from cosmos_outbox.servicebus.message import (
     PropertyTooLarge,
     exact_size,
@@ -30,6 +29,7 @@ from cosmos_outbox.servicebus.message import (
     message_from_event,
     size_at_most,
 )
+from cosmos_outbox.servicebus.sessions import body_of
 from infra.bootstrap import DIRECTORY
 from infra.bootstrap import service as contact_service
 from tests.support.feed import EVENTS

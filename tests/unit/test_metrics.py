@@ -15,9 +15,8 @@ from cosmos_outbox.inbox.receiver import Handle, Receiver
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox.errors import NotDelivered
-from cosmos_outbox.outbox.feed import OutboxEvent
+from cosmos_outbox.outbox.feed import OutboxEvent, TtlGuard
 from cosmos_outbox.outbox.relay import Relay
-from cosmos_outbox.outbox.ttl_guard import TtlGuard
 from cosmos_outbox.servicebus.senders import Limits
 from cosmos_outbox.telemetry import gauges
 from outbox_simulation.engine.bus_publisher import BusPublisher

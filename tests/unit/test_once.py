@@ -6,12 +6,11 @@ from typing import cast
 
 import pytest
 
-from cosmos_outbox.cosmos.aggregates import once
-from cosmos_outbox.cosmos.aggregates.once import Once, WriteRefusal
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.aggregates import batch
+from cosmos_outbox.cosmos.aggregates.batch import Once, WriteRefusal
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Key
-from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox.errors import OutcomeUnknown, Unavailable
 
@@ -46,7 +45,7 @@ class Store:
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Store:
     made = Store([])
-    monkeypatch.setattr(once, "asyncio", type("asyncio", (), {"sleep": made.sleep}))
+    monkeypatch.setattr(batch, "asyncio", type("asyncio", (), {"sleep": made.sleep}))
     return made
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox.errors import ConcurrentChange, PreconditionFailed
+from cosmos_outbox.outbox.feed import Notice
 from cosmos_outbox.outbox.marker import Marker
-from cosmos_outbox.outbox.notice import Notice
 from cosmos_outbox.outbox.parking import MAX_AGE_SECONDS, Parking
 from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedState
 from outbox_simulation.engine.bus_publisher import BusPublisher

@@ -6,8 +6,14 @@ from typing import Any
 
 import pytest
 
-from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths, at, put
-from cosmos_outbox.cosmos.store.stored_values import document_id, lifetime
+from cosmos_outbox.cosmos.store.partition_key import (
+    PARTITION_KEY,
+    PartitionKeyPaths,
+    at,
+    document_id,
+    lifetime,
+    put,
+)
 from cosmos_outbox.outbox.feed import Lifetime
 from cosmos_outbox.settings.names import Names
 from cosmos_outbox.settings.own_container import OwnContainer

@@ -7,12 +7,10 @@ import pytest
 
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox.errors import NotDelivered
-from cosmos_outbox.outbox.feed import FeedEvent
-from cosmos_outbox.outbox.page import Forwarded
+from cosmos_outbox.outbox.feed import FeedEvent, TtlGuard
 from cosmos_outbox.outbox.publisher import AggregateEvents, Failing, Outcome, Refused
 from cosmos_outbox.outbox.refused_alike import PATIENCE_SECONDS
-from cosmos_outbox.outbox.relay import Relay
-from cosmos_outbox.outbox.ttl_guard import TtlGuard
+from cosmos_outbox.outbox.relay import Forwarded, Relay
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.contacts import NOON
 from tests.support.fake_parking_lot import FakeParkingLot

@@ -11,12 +11,10 @@ import pytest
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import NotDelivered, PreconditionFailed, Unavailable
-from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, Unread, in_order
+from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, TtlGuard, Unread, in_order
 from cosmos_outbox.outbox.marker import Marker
-from cosmos_outbox.outbox.page import Forwarded
 from cosmos_outbox.outbox.publisher import AggregateEvents, Failing, Guarantees, Outcome, Refused, Unknown
-from cosmos_outbox.outbox.relay import Relay
-from cosmos_outbox.outbox.ttl_guard import TtlGuard
+from cosmos_outbox.outbox.relay import Forwarded, Relay
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.any_document import nested
 from tests.support.contacts import NOON

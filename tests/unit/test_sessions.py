@@ -2,7 +2,7 @@
 
 import pytest
 
-from cosmos_outbox.cosmos.store.sessions import SessionTokens, newest
+from cosmos_outbox.cosmos.store.client import SessionTokens, newest
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from typing import cast
 
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 
-from cosmos_outbox.outbox.cloud_events import CloudEvents
+from cosmos_outbox.outbox.publisher import CloudEvents
 from cosmos_outbox.servicebus.message import message_from_event
-from cosmos_outbox.servicebus.unmeasured import unmeasured
+from cosmos_outbox.servicebus.senders import unmeasured
 from tests.support.publishing import event
 
 

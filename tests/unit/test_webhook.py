@@ -9,9 +9,8 @@ import pytest
 from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.transports import Webhook, load_webhook
-from cosmos_outbox.webhook.addresses import AddressRefused, check_literal, is_allowed
 from cosmos_outbox.webhook.answers import Meaning, meaning, retry_after
-from cosmos_outbox.webhook.reaching import reach
+from cosmos_outbox.webhook.session import AddressRefused, check_literal, is_allowed, reach
 from devstack.testing import eventually
 
 SECRET = "whsec_" + base64.b64encode(b"x" * 32).decode()

@@ -13,7 +13,7 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.servicebus.buckets import session_of
+from cosmos_outbox.servicebus.message import session_of
 from cosmos_outbox.settings.transports import SESSIONS
 
 BATCH = 100

@@ -16,9 +16,8 @@ from azure.servicebus.aio import ServiceBusClient
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic
-from cosmos_outbox.outbox.cloud_events import STRUCTURED, CloudEvents
 from cosmos_outbox.outbox.feed import OutboxEvent
-from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Publisher
+from cosmos_outbox.outbox.publisher import STRUCTURED, Accepted, AggregateEvents, CloudEvents, Publisher
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.transports import Webhook

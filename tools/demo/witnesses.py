@@ -16,7 +16,7 @@ from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.servicebus.buckets import session_of
+from cosmos_outbox.servicebus.message import session_of
 from cosmos_outbox.settings.transports import SESSIONS
 from devstack.administration import administration_client
 from devstack.local_azure import LocalAzure

@@ -9,10 +9,9 @@ from uuid import UUID, uuid5
 from azure.servicebus import ServiceBusMessage
 
 from cosmos_outbox.cosmos.aggregates.documents import EventReader, event_item, notice_document
-from cosmos_outbox.cosmos.store.item import Item
-from cosmos_outbox.outbox.cloud_events import CloudEvents
-from cosmos_outbox.outbox.feed import OutboxEvent
-from cosmos_outbox.outbox.notice import Notice
+from cosmos_outbox.cosmos.store.partition_key import Item
+from cosmos_outbox.outbox.feed import Notice, OutboxEvent
+from cosmos_outbox.outbox.publisher import CloudEvents
 from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.servicebus.message import message_from_event
 from domain.contact import Contact

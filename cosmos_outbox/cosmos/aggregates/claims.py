@@ -9,10 +9,10 @@ from uuid import UUID
 
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Kind
-from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.cosmos.store.partition_key import Item
 from cosmos_outbox.kernel.clock import monotonic, new_id
-from cosmos_outbox.outbox.claims import LONGEST_REQUEST_SECONDS, Claim
 from cosmos_outbox.outbox.errors import Unavailable
+from cosmos_outbox.outbox.idempotency import LONGEST_REQUEST_SECONDS, Claim
 
 CLAIM_TYPE = "idempotencyClaim"
 
@@ -23,7 +23,7 @@ _CLOCK_STEP_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class CosmosClaims:
-    """The claims in one container. See :class:`cosmos_outbox.outbox.claims.Claims`.
+    """The claims in one container. See :class:`cosmos_outbox.outbox.idempotency.Claims`.
 
     A creation whose answer was lost is not asked for again here: the caller's repetition finds the claim.
     """

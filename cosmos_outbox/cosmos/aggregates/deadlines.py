@@ -14,11 +14,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from cosmos_outbox.cosmos.aggregates.documents import aggregate_from_item
-from cosmos_outbox.cosmos.aggregates.due import DUE, due_field, due_time, text_of_now
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.aggregates.documents import (
+    DUE,
+    aggregate_from_item,
+    due_field,
+    due_time,
+    text_of_now,
+)
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Kind
-from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.kernel.clock import monotonic, new_id, randomness, utc_now
 from cosmos_outbox.kernel.own_failures import own_failures
 from cosmos_outbox.outbox import telemetry

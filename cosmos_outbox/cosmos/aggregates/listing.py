@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cosmos_outbox.cosmos.store.item import Item
-from cosmos_outbox.cosmos.store.paging import beyond, order_by
-from cosmos_outbox.cosmos.store.stored_values import LARGEST_INTEGER, is_text
+from cosmos_outbox.cosmos.store.container import beyond, order_by
+from cosmos_outbox.cosmos.store.partition_key import LARGEST_INTEGER, Item, is_text
 from cosmos_outbox.lists import continuation
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.selection import CREATED_AT, Order, Selection, orders

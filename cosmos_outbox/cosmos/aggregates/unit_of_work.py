@@ -5,6 +5,13 @@ A batch is therefore repeated as it is, with the same event ids and the same ETa
 only once. When the store refuses the batch because a document exists already, the unit of work looks for its own event
 document before it blames another writer. A process that dies at any point has stored all or nothing, and a client that
 asks again finds which of the two.
+
+Reading changes nothing: the unit of work that asked keeps track of the aggregates that it changes.
+
+The record of a change with a key is only ever created: that it is there proves that the request has an outcome.
+
+Whether it is there says the answer to a write, after the aggregate was read (``state_then_record``): no reader that
+lags is asked.
 """
 
 import asyncio
@@ -13,22 +20,30 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from cosmos_outbox.cosmos.aggregates.batch import Batch, Changed, Lifetimes
-from cosmos_outbox.cosmos.aggregates.change_records import CosmosChangeRecords
-from cosmos_outbox.cosmos.aggregates.documents import aggregate_from_item
-from cosmos_outbox.cosmos.aggregates.once import PATIENCE_SECONDS, Once, latest, unknown
-from cosmos_outbox.cosmos.aggregates.repository import AggregateReader, CosmosRequestRecords
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.aggregates.batch import (
+    PATIENCE_SECONDS,
+    Batch,
+    Changed,
+    Lifetimes,
+    Once,
+    WriteRefusal,
+    latest,
+    unknown,
+)
+from cosmos_outbox.cosmos.aggregates.documents import aggregate_from_item, request_from_item, request_id
+from cosmos_outbox.cosmos.aggregates.listing import ListQuery
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.lists import continuation
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.aggregate import Aggregate
-from cosmos_outbox.outbox.errors import OutcomeUnknown, PreconditionFailed
-from cosmos_outbox.outbox.on_commit import OnCommit
+from cosmos_outbox.outbox.errors import AggregateNotFound, OutcomeUnknown, PreconditionFailed
 from cosmos_outbox.outbox.selection import ALL, Selection
 from cosmos_outbox.outbox.unit_of_work import (
     ChangeRecord,
     Commit,
     ETag,
+    OnCommit,
     Origin,
     Page,
     Receipt,
@@ -37,7 +52,132 @@ from cosmos_outbox.outbox.unit_of_work import (
 )
 from cosmos_outbox.telemetry.tracing import LONGEST, committing
 
+CHANGE_TYPE = "changeRecord"
+
+
+@dataclass
+class CosmosChangeRecords:
+    """See :class:`cosmos_outbox.outbox.unit_of_work.ChangeRecords`."""
+
+    container: Container
+    lifetime_seconds: int
+    tracked: list[ChangeRecord]
+
+    def add(self, record: ChangeRecord) -> None:
+        """Store the record first in the transaction of the commit."""
+        self.tracked.append(record)
+
+    async def find(self, name: str, partition_key: str) -> ChangeRecord | None:
+        """The record, by a fence of its own. Raises Throttled, Unavailable."""
+        item_id = _id(name)
+        try:
+            item = await self.container.read(item_id, partition_key, consistent=True)
+        except StoreFailed as error:
+            raise error.failure.error() from error
+        if item is None:
+            return None
+        data = item["data"]
+        return ChangeRecord(name, data["fingerprint"], data["sequence"], data["refused"])
+
+    async def create(self, record: ChangeRecord, partition_key: str, until: float) -> None:
+        """Store it alone. Raises PreconditionFailed, Throttled, Unavailable, OutcomeUnknown."""
+        once = Once(self.container, partition_key, [self.write(record, partition_key)], _there)
+        await once.store(min(monotonic() + PATIENCE_SECONDS, latest(until)))
+
+    def write(self, record: ChangeRecord, partition_key: str) -> Write:
+        """The creation of the record, alone or in a transaction."""
+        return Write.create(
+            {
+                "id": _id(record.name),
+                "partitionKey": partition_key,
+                "type": CHANGE_TYPE,
+                "data": {
+                    "fingerprint": record.fingerprint,
+                    "sequence": record.sequence,
+                    "refused": record.refused,
+                },
+                "ttl": self.lifetime_seconds,
+            }
+        )
+
+
+def _id(name: str) -> str:
+    """An aggregate can have no id that begins like it."""
+    return request_id(f"key-{name}")
+
+
+async def _there(_: WriteRefusal) -> list[str | None]:
+    raise PreconditionFailed("the record of the request is there: it says what became of it")
+
+
 A = TypeVar("A", bound=Aggregate[Any])
+
+
+@dataclass(frozen=True)
+class AggregateReader:
+    """Reads the aggregates of one container; ``scope`` names the container in continuation tokens."""
+
+    container: Container
+    scope: str
+
+    async def get(self, kind: type[A], aggregate_id: str, partition_key: str) -> Versioned[A]:
+        """The aggregate and its version. Raises AggregateNotFound, Throttled, Unavailable."""
+        return await self._get(kind, aggregate_id, partition_key, consistent=False)
+
+    async def newest(self, kind: type[A], aggregate_id: str, partition_key: str) -> Versioned[A]:
+        """As :meth:`get`, but no committed write is missed. Raises as :meth:`get` does."""
+        return await self._get(kind, aggregate_id, partition_key, consistent=True)
+
+    async def _get(
+        self, kind: type[A], aggregate_id: str, partition_key: str, *, consistent: bool
+    ) -> Versioned[A]:
+        try:
+            item = await self.container.read(aggregate_id, partition_key, consistent=consistent)
+        except StoreFailed as error:
+            raise error.failure.error() from error
+        if item is not None and item.get("type") == kind.aggregate_type:
+            stored = aggregate_from_item(kind, item)
+            if not stored.aggregate.deleted:
+                return stored
+        raise AggregateNotFound(f"there is no {kind.aggregate_type} {aggregate_id}")
+
+    async def page(
+        self, kind: type[A], size: int, continuation_token: str | None, selection: Selection
+    ) -> Page[A]:
+        """At most ``size`` aggregates. Raises UnknownContinuation, Throttled, Unavailable, Misconfigured."""
+        scope = f"{self.scope}/{ListQuery(kind, selection, None).scope}"
+        token = continuation.unseal(scope, continuation_token) if continuation_token else None
+        query = ListQuery(kind, selection, token)
+        if selection.ids is not None and not selection.ids:
+            return Page([], None)
+        try:
+            items = await self.container.select(query, size + 1)
+        except StoreFailed as error:
+            raise error.failure.error() from error
+        found = [aggregate_from_item(kind, item) for item in items[:size]]
+        more = continuation.seal(scope, query.position(items[size - 1])) if len(items) > size else None
+        return Page([each.aggregate for each in found], more, [each.etag for each in found])
+
+
+class CosmosRequestRecords:
+    """The records of requests, each in the partition of the aggregate that the request created."""
+
+    def __init__(self, container: Container, tracked: list[RequestRecord[Any]]) -> None:
+        self._container = container
+        self._tracked = tracked
+
+    def add(self, record: RequestRecord[Any]) -> None:
+        """Store the record in the transaction of the commit."""
+        self._tracked.append(record)
+
+    async def get(self, aggregate: A, name: str, *, newest: bool = False) -> RequestRecord[A] | None:
+        """The record, or None, which proves nothing unless ``newest``. Raises Throttled, Unavailable."""
+        item_id, partition_key = request_id(name), aggregate.partition_key
+        try:
+            item = await self._container.read(item_id, partition_key, consistent=newest)
+        except StoreFailed as error:
+            raise error.failure.error() from error
+        return None if item is None else request_from_item(type(aggregate), item)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
-from cosmos_outbox.cosmos.store.item import FENCE, Item
-from cosmos_outbox.cosmos.store.partition_key import OF_EVENTS, at, field, parts
+from cosmos_outbox.cosmos.store.partition_key import FENCE, OF_EVENTS, Item, at, field, parts
 from cosmos_outbox.settings.own_container import OwnContainer, OwnDocuments
 
 Value = str | int | bool

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from cosmos_outbox.cosmos.inbox.entries import store_away
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Kind
-from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.inbox.effect import EffectRecord, EffectState
 from cosmos_outbox.inbox.errors import RecordChanged
 from cosmos_outbox.telemetry.tracing import writing

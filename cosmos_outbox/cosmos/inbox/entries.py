@@ -12,10 +12,9 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
-from cosmos_outbox.cosmos.store.item import KEEP_FOR_EVER, Item
-from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.cosmos.store.partition_key import KEEP_FOR_EVER, Item
 from cosmos_outbox.inbox.entry import Entry, Stamp, VersionedEntry, WalkPage
 from cosmos_outbox.inbox.errors import EntryChanged, StoreAway, Unstorable
 from cosmos_outbox.inbox.form import EntryForm

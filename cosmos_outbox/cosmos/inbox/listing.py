@@ -9,9 +9,8 @@ needs a composite index.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
-from cosmos_outbox.cosmos.store.item import Item
-from cosmos_outbox.cosmos.store.paging import beyond, order_by
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, beyond, order_by
+from cosmos_outbox.cosmos.store.partition_key import Item
 from cosmos_outbox.inbox.form import Condition
 from cosmos_outbox.lists.listing import Sorted
 

@@ -10,19 +10,24 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from cosmos_outbox.cosmos.aggregates.batch import Batch, Changed, Lifetimes
+from cosmos_outbox.cosmos.aggregates.batch import (
+    PATIENCE_SECONDS,
+    Batch,
+    Changed,
+    Lifetimes,
+    Once,
+    WriteRefusal,
+)
 from cosmos_outbox.cosmos.aggregates.documents import (
     REACTION_CURSOR_TYPE,
     REACTION_TYPE,
     aggregate_from_item,
     request_id,
 )
-from cosmos_outbox.cosmos.aggregates.once import PATIENCE_SECONDS, Once, WriteRefusal
 from cosmos_outbox.cosmos.inbox.entries import store_away
-from cosmos_outbox.cosmos.store.container import DEADLINE_SECONDS, Container, StoreFailed
+from cosmos_outbox.cosmos.store.container import DEADLINE_SECONDS, Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
-from cosmos_outbox.cosmos.store.item import KEEP_FOR_EVER, Item
-from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.cosmos.store.partition_key import KEEP_FOR_EVER, Item
 from cosmos_outbox.inbox.errors import EntryChanged, ReactionRefused, RecordChanged, StoreAway, Unstorable
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.reaction_decision import (
@@ -38,8 +43,7 @@ from cosmos_outbox.kernel.clock import monotonic, utc_now
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.errors import ChangeTooLarge, OutcomeUnknown, Unpublishable
-from cosmos_outbox.outbox.on_commit import OnCommit
-from cosmos_outbox.outbox.unit_of_work import Origin
+from cosmos_outbox.outbox.unit_of_work import OnCommit, Origin
 from cosmos_outbox.telemetry.tracing import committing
 
 A = TypeVar("A", bound=Aggregate[Any])

@@ -11,10 +11,9 @@ from datetime import datetime
 from typing import Any
 
 from cosmos_outbox.cosmos.inbox.entries import store_away
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Kind
-from cosmos_outbox.cosmos.store.item import KEEP_FOR_EVER, Item
-from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.cosmos.store.partition_key import KEEP_FOR_EVER, Item
 from cosmos_outbox.inbox.errors import NotSetAside, RecordChanged
 from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState
 from cosmos_outbox.inbox.stored import record_document, record_of

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.cosmos.inbox.entries import failed, newest_item, walk_page
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
-from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.cosmos.store.partition_key import Item
 from cosmos_outbox.inbox.entry import Found, WalkPage
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 

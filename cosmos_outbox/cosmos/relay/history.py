@@ -13,7 +13,7 @@ from typing import Any
 
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE, EventReader
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
-from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.cosmos.store.partition_key import Item
 from cosmos_outbox.outbox.republish import Span, Window
 
 _EVENTS = "SELECT * FROM c WHERE c.type = @type AND c._ts >= @since AND c._ts < @to"

@@ -15,8 +15,7 @@ from typing import Any
 from cosmos_outbox.cosmos.aggregates.documents import DIGEST, EventReader, digest, is_as_committed
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Kind
-from cosmos_outbox.cosmos.store.item import Item
-from cosmos_outbox.cosmos.store.partition_key import Key, PartitionKeyPaths
+from cosmos_outbox.cosmos.store.partition_key import Item, Key, PartitionKeyPaths
 from cosmos_outbox.outbox.errors import hindrance
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, Unread
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
@@ -40,7 +39,7 @@ _log = logging.getLogger(__name__)
 class CosmosOriginals:
     """Reads committed events from the container that the feed is of.
 
-    See :class:`cosmos_outbox.outbox.originals.Originals`.
+    See :class:`cosmos_outbox.outbox.feed.Originals`.
     """
 
     container: Container

@@ -1,14 +1,152 @@
-"""The Cosmos client, made from a connection setting without any I/O."""
+"""The Cosmos client, made from a connection setting without any I/O.
 
+An account that takes writes in several regions is never taken for a store that can be used.
+
+There each region commits for itself, and the last writer wins afterwards: an ETag is compared in one region only, two
+changes get one sequence, and two instances of the relay own one lease. No adapter can see it from an answer, so the
+account's own document is asked.
+
+Read-your-writes for this process: the newest session token of each partition, never one that is older than another.
+
+A session token counts for one physical partition. Answers may come in another order than the service gave them, so
+tokens are compared, not overwritten. Tokens of two physical partitions are both kept: when a partition is split, an
+answer of the parent may come after an answer of the child. The service goes by the newest token of a partition and its
+parents; the SDKs' own session containers keep a token for each partition too.
+
+A token that no replica can satisfy, such as one of a container that was restored, is doubted: the request that met the
+token fails, and a fence comes before the next read. What was learned since the doubt then takes the token's place.
+"""
+
+import re
+from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from cosmos_outbox.cosmos.store.sessions import SdkSessions
 from cosmos_outbox.settings.connections import Connection, Credential
+from cosmos_outbox.settings.errors import Misconfigured
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
+
+_MOST = 10_000
+"""How many partitions are remembered; the one that was used longest ago is forgotten first."""
+
+_MOST_RANGES = 2
+"""A parent and its child. No answer comes so late that the child has been split meanwhile (``DEADLINE_SECONDS``)."""
+
+_TOKEN = re.compile(r"(?P<range>[^:,]+):(?P<version>-?\d+)#(?P<lsn>\d+)(#.*)?")
+"""``<partition key range>:<version>#<global LSN>#<region>=<LSN>...``, as the SDKs read it."""
+
+
+class SdkSessions(dict[str, Any]):
+    """What the SDK keeps of containers: nothing of one whose id it does not know; what is gone may be deleted again.
+
+    azure-cosmos 4.17 learns a container's id by an item, or by a request that brings no session token of its own. It
+    files the token of an answer without an item (a list, a 404) under None where it has not learned the id yet, for all
+    containers: a read of one then asks for what another has seen, and fails (404/1002). After that it forgets the
+    container's session, and at the next such answer it ends with a KeyError, since there is none left to forget
+    (``SessionContainer.set_session_token``, ``clear_session_token``). We send our own tokens where we rely on one.
+    """
+
+    def __setitem__(self, container: str | None, tokens: Any) -> None:
+        if container is not None:
+            super().__setitem__(container, tokens)
+
+    def __delitem__(self, container: str) -> None:
+        self.pop(container, None)
+
+
+class SessionTokens:
+    """The session tokens of one container, by partition key."""
+
+    def __init__(self) -> None:
+        self._tokens: OrderedDict[str, str] = OrderedDict()
+        self._doubted: dict[str, str | None] = {}
+        """With the newest token that came since the doubt."""
+
+    def get(self, partition_key: str) -> str | None:
+        """The newest token that an answer about this partition carried."""
+        return self._tokens.get(partition_key)
+
+    def merge(self, partition_key: str, token: str | None) -> None:
+        """Take a token of an answer, unless a newer one is there already."""
+        if token is None:
+            return
+        if partition_key in self._doubted:
+            self._doubted[partition_key] = newest(self._doubted[partition_key], token)
+        self._tokens[partition_key] = newest(self._tokens.get(partition_key), token)
+        self._tokens.move_to_end(partition_key)
+        if len(self._tokens) > _MOST:
+            forgotten, _ = self._tokens.popitem(last=False)
+            self._doubted.pop(forgotten, None)
+
+    def doubt(self, partition_key: str, token: str | None) -> None:
+        """No replica could satisfy this token. A newer one that came meanwhile is not doubted."""
+        if token is not None and self._tokens.get(partition_key) == token:
+            self._doubted.setdefault(partition_key)
+
+    def is_doubted(self, partition_key: str) -> bool:
+        """Whether a fence has to come before the next read."""
+        return partition_key in self._doubted
+
+    def trust(self, partition_key: str) -> None:
+        """A fence was made since the doubt: what came since then is as new as the store, and holds."""
+        if token := self._doubted.pop(partition_key, None):
+            self._tokens[partition_key] = token
+
+
+def newest(known: str | None, token: str) -> str:
+    """The newer of two tokens; of two partition key ranges, as after a split, the tokens of both, joined by a comma."""
+    old, new = _by_range(known or ""), _by_range(token)
+    if old is None or new is None:  # no form that the SDKs know
+        return token
+    newer = {each: match for each, match in new.items() if each not in old or _age(match) >= _age(old[each])}
+    return ",".join([match[0] for match in (old | newer).values()][-_MOST_RANGES:])
+
+
+def _by_range(token: str) -> dict[str, re.Match[str]] | None:
+    """The tokens that are joined in this one; None: one of them cannot be read."""
+    found = [_TOKEN.fullmatch(each) for each in token.split(",") if each]
+    return None if None in found else {each["range"]: each for each in found if each is not None}
+
+
+def _age(token: re.Match[str]) -> tuple[int, int]:
+    return int(token["version"]), int(token["lsn"])
+
+
+_WRITES_ELSEWHERE = (
+    "the Cosmos DB account takes writes in several regions, and the last writer wins: changes overwrite one another "
+    "in silence, sequences are given twice, and a lease has two owners. Turn multi-region writes off: "
+    "docs/operate/regions.md"
+)
+
+
+@dataclass(frozen=True)
+class Account:
+    """What the account tells every client."""
+
+    consistency: str | None
+    """The default consistency level; None: its answer does not tell."""
+    writes_in_several_regions: bool
+
+    def check(self) -> None:
+        """Return if the account can be used. Raises Misconfigured."""
+        if self.writes_in_several_regions:
+            raise Misconfigured(_WRITES_ELSEWHERE)
+
+
+async def read_account(connection: Any) -> Account:
+    """Ask the account, by the ``client_connection`` of a client or a container. Raises the SDK's errors."""
+    # The synchronous client has a public call for it. Tests pin that this one is there, and the names.
+    account = await connection.GetDatabaseAccount()
+    policy = account.ConsistencyPolicy or {}
+    return Account(
+        policy.get("defaultConsistencyLevel"),
+        bool(account._EnableMultipleWritableLocations),  # noqa: SLF001 - the SDK shows it nowhere else
+    )
+
 
 __all__ = ["ContainerProxy", "CosmosClient", "cosmos_client"]
 

@@ -3,26 +3,174 @@
 Every call ends within ``DEADLINE_SECONDS``, with an answer or a :class:`StoreFailed`. A transactional batch does not
 feed the SDK's session container, so the session token of each batch is kept here and handed to later reads of the same
 partition. Without that token, a read straight after a write may see the version before.
+
+The SDK's pager gives pages one by one; here is the first of them, and the token of the next.
+
+A success whose body does not say what it must is no answer: what was asked for may be stored or not.
+
+A proxy can empty a body, or put another in its place. The SDK then raises errors of Python, such as TypeError for an
+empty body.
+
+The writes of a transactional batch: each says what must be there for the whole batch to be stored.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
+from typing import Any, Literal, Protocol, Self
 
 from azure.core.async_paging import AsyncItemPaged
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from cosmos_outbox.cosmos.store.account import read_account
-from cosmos_outbox.cosmos.store.answers import NO_ANSWER, UNREADABLE, age, etags
-from cosmos_outbox.cosmos.store.attempts import noted
-from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, Failure, Kind, classify
-from cosmos_outbox.cosmos.store.item import FENCE, FENCE_TOKEN, Item
-from cosmos_outbox.cosmos.store.paging import PageQuery, named, one_page, told_twice
-from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, Key, PartitionKeyPaths
-from cosmos_outbox.cosmos.store.sessions import SessionTokens
-from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.cosmos.store.client import SessionTokens, read_account
+from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, Failure, Kind, classify, noted
+from cosmos_outbox.cosmos.store.partition_key import (
+    FENCE,
+    FENCE_TOKEN,
+    PARTITION_KEY,
+    Item,
+    Key,
+    PartitionKeyPaths,
+)
+from cosmos_outbox.kernel.clock import utc_now
+
+
+@dataclass(frozen=True)
+class Write:
+    """One write in a transactional batch; with ``if_match`` the item must be at that version."""
+
+    kind: Literal["create", "replace", "upsert", "delete", "patch"]
+    item: Item
+    if_match: str | None = None
+
+    @classmethod
+    def create(cls, item: Item) -> Self:
+        """A write that fails when the item exists."""
+        return cls("create", item)
+
+    @classmethod
+    def replace(cls, item: Item, if_match: str) -> Self:
+        """A write that fails unless the item exists at that version."""
+        return cls("replace", item, if_match)
+
+    @classmethod
+    def upsert(cls, item: Item) -> Self:
+        """A write that replaces the item or creates it."""
+        return cls("upsert", item)
+
+    @classmethod
+    def delete(cls, item_id: str, if_match: str | None = None) -> Self:
+        """A write that fails unless the item exists; with ``if_match``, at that version."""
+        return cls("delete", {"id": item_id}, if_match)
+
+    @classmethod
+    def patch(cls, patch: Item, if_match: str | None = None) -> Self:
+        """A write that fails unless the item exists, at that version, and the patch's ``condition`` holds.
+
+        ``patch`` has the item's ``id``, ``operations``, and ``condition`` where there is one.
+        """
+        return cls("patch", patch, if_match)
+
+    def operation(self) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+        """The SDK's form, made again for each attempt: the SDK removes ``if_match_etag`` from the dict that it gets."""
+        condition = {} if self.if_match is None else {"if_match_etag": self.if_match}
+        match self.kind:
+            case "create" | "upsert":
+                return self.kind, (self.item,), condition
+            case "replace":
+                return self.kind, (self.item["id"], self.item), condition
+            case "delete":
+                return self.kind, (self.item["id"],), condition
+            case "patch":
+                if "condition" in self.item:
+                    condition["filter_predicate"] = self.item["condition"]
+                return self.kind, (self.item["id"], self.item["operations"]), condition
+
+
+def size_in_bytes(writes: Sequence[Write]) -> int:
+    """The approximate size of the batch on the wire."""
+    return sum(len(json.dumps(write.item)) for write in writes)
+
+
+UNREADABLE = (KeyError, TypeError, ValueError)
+"""What the SDK, and the functions below, raise for such a body. Without an answer before, it is a bug."""
+
+NO_ANSWER = Failure(Kind.PASSING, "an answer that cannot be read")
+
+
+def etags(results: Sequence[dict[str, Any]], writes: Sequence[Write]) -> list[str]:
+    """The new ETag of each write of a batch ("" for a delete). Raises ValueError."""
+    return [str(result.get("eTag", "")) for result, _ in zip(results, writes, strict=True)]
+
+
+def age(item: dict[str, Any], date: str | None) -> float:
+    """The seconds from an item's last write to the answer of this date, both by the service's clock. Raises KeyError.
+
+    Without a readable date, which a proxy may have removed, the time of the answer is this machine's.
+    """
+    try:
+        answered_at = parsedate_to_datetime(date or "").timestamp()
+    except ValueError:
+        answered_at = utc_now().timestamp()
+    return float(answered_at - item["_ts"])
+
+
+class PageQuery(Protocol):
+    """A query over all partitions for the first of what it finds."""
+
+    def text(self, most: int) -> str:
+        """The query for so many."""
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """Its parameters."""
+
+    def among(self, items: Iterable[Item]) -> list[Item]:
+        """What it finds, in its order: for a store in memory."""
+
+
+async def one_page(
+    found: AsyncItemPaged[dict[str, Any]], continuation: str | None
+) -> tuple[list[Item], str | None]:
+    """The page at a continuation (None: the first one), and the token of the next; None: there is none."""
+    pages = found.by_page(continuation)
+    try:
+        page = await anext(pages)
+    except StopAsyncIteration:
+        return [], None
+    items = [dict(item) async for item in page]
+    # azure.core's pager has the attribute, the pager's declared type has not
+    return items, getattr(pages, "continuation_token", None)
+
+
+def told_twice(items: Iterable[Item]) -> bool:
+    """Whether one document is there twice, as azure-cosmos 4.17 tells it where a query meets a split partition.
+
+    It makes its list of partitions anew and then adds those that it had still to ask once more
+    (``_configure_partition_ranges`` in ``multi_execution_aggregator.py``). The next query knows the new ones.
+    """
+    told = [item["_rid"] for item in items if "_rid" in item]
+    return len(told) > len(set(told))
+
+
+def beyond(path: str, *, down: bool) -> str:
+    """What comes after the item with ``@key`` and the id ``@after``: at its first half the index begins."""
+    sign = "<" if down else ">"
+    return f"{path} {sign}= @key AND ({path} {sign} @key OR c.id {sign} @after)"
+
+
+def order_by(*paths: str, down: bool) -> str:
+    """All in one direction, so that one ascending index serves both."""
+    return f"ORDER BY {', '.join(f'{path} DESC' if down else path for path in paths)}"
+
+
+def named(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The parameters of a query in the SDK's form."""
+    return [{"name": name, "value": value} for name, value in parameters.items()]
+
 
 DEADLINE_SECONDS = 4.0
 """The longest that one call may take, with the SDK's own retries. A request makes few calls and answers within 10 s."""

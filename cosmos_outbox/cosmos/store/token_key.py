@@ -2,7 +2,7 @@
 
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
-from cosmos_outbox.cosmos.store.item import KEEP_FOR_EVER, Item
+from cosmos_outbox.cosmos.store.partition_key import KEEP_FOR_EVER, Item
 from cosmos_outbox.lists.token_key import TokenKey, new_key
 
 ITEM, PARTITION = "key", "continuation-key"

@@ -10,13 +10,13 @@ import aiohttp
 from azure.core.exceptions import ServiceRequestTimeoutError
 from azure.core.pipeline.transport import AioHttpTransport
 
-from cosmos_outbox.cosmos.store.attempts import current
+from cosmos_outbox.cosmos.store.errors import current
 
 _BATCH = "x-ms-cosmos-is-batch-request"
 
 
 class NotingTransport(AioHttpTransport):  # type: ignore[misc]  # azure.core exports it without its type
-    """The SDK's own transport, which tells :func:`cosmos_outbox.cosmos.store.attempts.noted` what it sees."""
+    """The SDK's own transport, which tells :func:`cosmos_outbox.cosmos.store.errors.noted` what it sees."""
 
     async def send(self, request: Any, **options: Any) -> Any:
         """Send the request. Raises as its base does."""

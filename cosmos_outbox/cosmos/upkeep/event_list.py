@@ -14,8 +14,7 @@ from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
 from cosmos_outbox.cosmos.store.client import ContainerProxy
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
-from cosmos_outbox.cosmos.store.item import Item
-from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.marker import Marker

@@ -18,8 +18,7 @@ from azure.core import MatchConditions
 from azure.core.exceptions import ClientAuthenticationError
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from cosmos_outbox.cosmos.store.account import Account, read_account
-from cosmos_outbox.cosmos.store.client import CosmosClient, cosmos_client
+from cosmos_outbox.cosmos.store.client import Account, CosmosClient, cosmos_client, read_account
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, Kind, classify
 from cosmos_outbox.cosmos.store.partition_key import PartitionKeyPaths
 from cosmos_outbox.kernel.clock import Clock, new_id, utc_now

@@ -39,7 +39,7 @@ PLANTED = [
     ),
     Planted(
         "record-of-a-key-is-written-whatever-is-there",  # created_only: a change with a key that comes again
-        "cosmos_outbox/cosmos/aggregates/change_records.py",
+        "cosmos_outbox/cosmos/aggregates/unit_of_work.py",
         "        return Write.create(\n",
         "        return Write.upsert(\n",
         "",

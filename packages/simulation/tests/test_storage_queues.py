@@ -10,8 +10,7 @@ from azure.core.exceptions import HttpResponseError
 from azure.storage.queue.aio import QueueClient, QueueServiceClient
 
 from cosmos_outbox.settings.connections import Connection
-from cosmos_outbox.storagequeue.client import queue_service
-from cosmos_outbox.storagequeue.errors import error_code
+from cosmos_outbox.storagequeue.client import error_code, queue_service
 from devstack.testing import Service
 from outbox_simulation.engine.loop import Loop
 from outbox_simulation.engine.plan import SimulationPlan

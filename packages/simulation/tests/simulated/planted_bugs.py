@@ -62,7 +62,7 @@ _ENTRY = (
     *("read model", "completed, and not applied"),
 )
 _NO_PROFILE = "the simulation alone"
-_CHANGE_ONCE = "cosmos_outbox/outbox/change_once.py"
+_CHANGE_ONCE = "cosmos_outbox/outbox/idempotency.py"
 
 MEETING: tuple[Planted, ...] = (
     *LISTS,
@@ -81,7 +81,7 @@ MEETING: tuple[Planted, ...] = (
     ),
     Planted(
         "bucket-is-another-in-each-process",  # as by Python's own hash; a lease that moves, or a replay
-        "cosmos_outbox/servicebus/buckets.py",
+        "cosmos_outbox/servicebus/message.py",
         "import hashlib\nimport json\n\nfrom cosmos_outbox.kernel.aggregate_key import AggregateKey\n",
         "import hashlib\n\nfrom cosmos_outbox.kernel import clock\n"
         "from cosmos_outbox.kernel.aggregate_key import AggregateKey\n\n\n"
@@ -233,7 +233,7 @@ MEETING: tuple[Planted, ...] = (
     ),
     Planted(
         "lost-answer-to-a-send-counts-as-sent",
-        "cosmos_outbox/outbox/delivery.py",
+        "cosmos_outbox/outbox/publisher.py",
         "            return Delivered(accepted, waits_for=reason, why=why)\n",
         '            return Delivered(len(events)) if "answer" in reason else Delivered(accepted, waits_for=reason)\n',
         _NO_PROFILE,
@@ -298,7 +298,7 @@ MEETING: tuple[Planted, ...] = (
     ),
     Planted(
         "marker-of-a-free-aggregate-stays",  # a refusal, a replay, and much time
-        "cosmos_outbox/cosmos/relay/marker_documents.py",
+        "cosmos_outbox/cosmos/relay/parked_documents.py",
         '        return item if marker.blocked else item | {"ttl": self.ttl_seconds}\n',
         "        return item\n",
         _NO_PROFILE,

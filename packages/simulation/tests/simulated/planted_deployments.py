@@ -10,7 +10,7 @@ DEPLOYMENTS: Mapping[str, tuple[Planted, ...]] = {
     "sessions": (
         Planted(
             "session-does-not-tell-its-number",  # a deployment of another number of sessions
-            "cosmos_outbox/servicebus/buckets.py",
+            "cosmos_outbox/servicebus/message.py",
             '    return f"{buckets}-{bucket:0',
             '    return f"{bucket:0',
             _NO_PROFILE,
@@ -33,7 +33,7 @@ DEPLOYMENTS: Mapping[str, tuple[Planted, ...]] = {
     "then.away": (
         Planted(
             "nothing-is-ever-at-risk",  # no relay runs for more than half of an event's life
-            "cosmos_outbox/outbox/ttl_guard.py",
+            "cosmos_outbox/outbox/feed.py",
             "SHARE = 0.5\n",
             "SHARE = 50.0\n",
             _NO_PROFILE,

@@ -3,7 +3,7 @@
 from tests.torture.planted_bugs import Planted
 
 _NO_PROFILE = "the simulation alone"
-_PAGING, _LIST = "cosmos_outbox/cosmos/store/paging.py", ("a list",)
+_PAGING, _LIST = "cosmos_outbox/cosmos/store/container.py", ("a list",)
 
 LISTS: tuple[Planted, ...] = (
     Planted(

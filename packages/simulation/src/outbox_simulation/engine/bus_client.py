@@ -21,8 +21,7 @@ from azure.servicebus.exceptions import (
     ServiceBusServerBusyError,
 )
 
-from cosmos_outbox.servicebus.dead_letters import DeadLetters
-from cosmos_outbox.servicebus.sessions import Sessions
+from cosmos_outbox.servicebus.sessions import DeadLetters, Sessions
 from cosmos_outbox.wiring.transports import Queues
 from outbox_simulation.engine.bus import Bus
 from outbox_simulation.engine.bus_queue import Lock, Queue, Queued

@@ -12,7 +12,7 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.feed import FeedEvent
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Refused, Unknown
-from cosmos_outbox.servicebus.buckets import session_of
+from cosmos_outbox.servicebus.message import session_of
 from cosmos_outbox.testing.messages import message_of
 from outbox_simulation.engine.bus import Bus
 from outbox_simulation.engine.bus_queue import Sent

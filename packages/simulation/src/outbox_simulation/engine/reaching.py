@@ -5,8 +5,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
-from cosmos_outbox.outbox.cloud_events import CloudEvents
-from cosmos_outbox.outbox.publisher import Publisher
+from cosmos_outbox.outbox.publisher import CloudEvents, Publisher
 from cosmos_outbox.settings.environment import Settings, SubscriberSettings
 from cosmos_outbox.settings.transports import Name, StorageQueue, Webhook, servicebus_of
 from cosmos_outbox.wiring import transports
@@ -94,7 +93,7 @@ def _from_queues(
 
 def import_all() -> None:
     """What is imported late in a process is imported before the run: it opens files, and takes time."""
-    from cosmos_outbox.servicebus import dead_letters, publisher, sessions  # noqa: F401, PLC0415
+    from cosmos_outbox.servicebus import publisher, sessions  # noqa: F401, PLC0415
     from cosmos_outbox.storagequeue import messages  # noqa: F401, PLC0415
     from cosmos_outbox.webhook import publisher as webhooks  # noqa: F401, PLC0415
     from cosmos_outbox.worker import relay, subscriber  # noqa: F401, PLC0415
