@@ -301,4 +301,5 @@ async def _list_events(wired: Wired, arguments: Namespace) -> int:
 
 def _event_line(event: Mapping[str, Any]) -> str:
     state = f"{event['state']} as {event['parkingId']}" if event["parkingId"] else event["state"]
-    return f"{event['sequence'] or '-'}: {event['action']} at {event['createdAt']}: {state}"
+    at = f" at {event['createdAt']}" if event["createdAt"] else ""
+    return f"{event['sequence'] or '-'}: {event['action'] or 'unreadable'}{at}: {state}"

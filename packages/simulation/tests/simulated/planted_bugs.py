@@ -20,7 +20,6 @@ BEHIND_THE_PORT = frozenset(
 
 ONLY_WITH: Mapping[str, str] = {
     "marker-of-a-free-aggregate-stays": "then.days",
-    "claim-is-stored-after-its-message": "others",
     "function-returns-before-its-message-is-handled": "triggers",
     "publishes-again-under-the-first-id": "then.publish again",
     "rebuild-after-a-restore-only-heals": "then.restore",
@@ -306,9 +305,9 @@ MEETING: tuple[Planted, ...] = (
     ),
     Planted(
         "rebuild-after-a-restore-only-heals",  # the store goes back, its subscriber does not
-        "cosmos_outbox/inbox/rebuild.py",
-        "        look = self._force if self.source_wins else self._heal\n",
-        "        look = self._heal\n",
+        "cosmos_outbox/inbox/healing.py",
+        "        walk = self._walk(progress, (), source_wins=source_wins)\n",
+        "        walk = self._walk(progress, ())\n",
         _NO_PROFILE,
         ("read model", *_ENTRY),
     ),
