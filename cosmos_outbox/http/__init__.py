@@ -36,8 +36,7 @@ _HOMES = {
     "http.resource": ("Action", "Resource"),
     "http.responses": ("json_response",),
     "http.validation": ("known", "validated"),
-    "outbox.change_once": ("ChangeAnswer",),
-    "outbox.idempotency": ("KeyedRequest",),
+    "outbox.idempotency": ("ChangeAnswer", "KeyedRequest"),
 }
 _HOME = {name: f"cosmos_outbox.{module}" for module, names in _HOMES.items() for name in names}
 """The module of each name."""
