@@ -81,13 +81,10 @@ MEETING: tuple[Planted, ...] = (
     Planted(
         "bucket-is-another-in-each-process",  # as by Python's own hash; a lease that moves, or a replay
         "cosmos_outbox/servicebus/message.py",
-        "import hashlib\nimport json\n\nfrom cosmos_outbox.kernel.aggregate_key import AggregateKey\n",
-        "import hashlib\n\nfrom cosmos_outbox.kernel import clock\n"
-        "from cosmos_outbox.kernel.aggregate_key import AggregateKey\n\n\n"
-        "class json:\n"
-        "    @staticmethod\n"
-        "    def dumps(key: AggregateKey) -> str:\n"
-        "        return f'{key}{clock.machine()}'\n",
+        "    digest = hashlib.blake2b(json.dumps(aggregate).encode(), digest_size=8).digest()\n",
+        "    from cosmos_outbox.kernel import clock\n"
+        "    text = f'{aggregate}{clock.machine()}'\n"
+        "    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()\n",
         _NO_PROFILE,
         ("several sessions",),
     ),
