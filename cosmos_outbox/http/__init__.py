@@ -27,18 +27,18 @@ __all__ = [
 ]  # fmt: skip
 
 _HOMES = {
-    "http.answering": ("Answering",),
-    "http.asgi": ("asgi_app",),
-    "http.fastapi": ("fastapi_router",),
-    "http.message": ("READING", "Answer", "Request"),
-    "http.problems": ("FieldError", "InvalidRequest"),
-    "http.request": ("request",),
-    "http.resource": ("Action", "Resource"),
-    "http.responses": ("json_response",),
-    "http.validation": ("known", "validated"),
-    "outbox.idempotency": ("ChangeAnswer", "KeyedRequest"),
+    "cosmos_outbox.http.answering": ("Answering",),
+    "cosmos_outbox.http.asgi": ("asgi_app",),
+    "cosmos_outbox.http.fastapi": ("fastapi_router",),
+    "cosmos_outbox.http.message": ("READING", "Answer", "Request"),
+    "cosmos_outbox.http.problems": ("FieldError", "InvalidRequest"),
+    "cosmos_outbox.http.request": ("request",),
+    "cosmos_outbox.http.resource": ("Action", "Resource"),
+    "cosmos_outbox.http.responses": ("json_response",),
+    "cosmos_outbox.http.validation": ("known", "validated"),
+    "cosmos_outbox.outbox.idempotency": ("ChangeAnswer", "KeyedRequest"),
 }
-_HOME = {name: f"cosmos_outbox.{module}" for module, names in _HOMES.items() for name in names}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
 """The module of each name."""
 
 if not TYPE_CHECKING:  # to a type checker a name that is not imported above is an error
