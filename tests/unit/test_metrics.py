@@ -4,9 +4,12 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import cast
 
 import pytest
 from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.exceptions import ServiceBusServerBusyError
 
 from cosmos_outbox.inbox.entry import Found
 from cosmos_outbox.inbox.errors import StoreAway
@@ -14,9 +17,11 @@ from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.receiver import Handle, Receiver
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.kernel.clock import SYSTEM, using
+from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.errors import NotDelivered
 from cosmos_outbox.outbox.feed import OutboxEvent, TtlGuard
 from cosmos_outbox.outbox.relay import Relay
+from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from cosmos_outbox.servicebus.senders import Limits
 from cosmos_outbox.telemetry import gauges
 from outbox_simulation.engine.bus_publisher import BusPublisher
@@ -24,6 +29,8 @@ from tests.support import inbox
 from tests.support.contacts import NOON
 from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import contact_id, event_document, poison_document, read
+from tests.support.publishing import event as publishable
+from tests.support.publishing import publish
 from tests.support.reactions import told
 from tests.support.telemetry import Recorded, recording
 from tests.unit.test_reactions import Memory
@@ -56,6 +63,14 @@ async def test_the_age_of_each_event_at_its_acceptance_is_measured(recorded: Rec
         await relay(BusPublisher()).forward([event("a", 1), event("a", 2), no_zone])
     assert recorded.points("outbox.commit_to_accepted") == [({}, 2)]
     assert recorded.measured("outbox.commit_to_accepted") == 6.0
+
+
+async def test_an_accepted_event_that_comes_again_is_counted(recorded: Recorded) -> None:
+    one = relay(BusPublisher(fail_for={contact_id("b")}))
+    for _ in range(2):
+        with pytest.raises(NotDelivered):
+            await one.forward([event("a", 1), event("a", 2), event("b", 1)])
+    assert recorded.points("outbox.events.duplicates") == [({}, 2)]
 
 
 async def test_parked_events_are_counted_by_their_reason(recorded: Recorded) -> None:
@@ -106,6 +121,35 @@ class Topic:
         await asyncio.sleep(0.01)
         if answer := self.answers.pop(0):
             raise answer
+
+
+async def test_sends_are_measured_and_failed_ones_counted_by_their_error(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher = ServiceBusPublisher(
+        cast(ServiceBusClient, None), "events", service=CloudEvents("/t"), partitioned=False, senders=3
+    )
+    monkeypatch.setattr(publisher, "_senders", Topic(ServiceBusServerBusyError(message="johndoe"), None))
+    for _ in range(2):
+        await publish(publisher, [publishable("a", 1), publishable("a", 2)], [publishable("b", 1)])
+    sends = {
+        "messaging.system": "servicebus",
+        "messaging.operation.name": "send",
+        "messaging.destination.name": "events",
+    }
+    failed = sends | {"error.type": "ServiceBusServerBusyError"}
+    assert recorded.points("messaging.client.sent.messages") == [(failed, 3), (sends, 3)]
+    assert recorded.points("messaging.client.operation.duration") == [(failed, 1), (sends, 1)]
+    assert 0.02 <= recorded.measured("messaging.client.operation.duration") < 30
+    assert recorded.points("outbox.batch.events") == [({}, 1)]
+    assert recorded.measured("outbox.batch.events") == 3
+
+
+def test_the_gauges_of_the_relay_are_reported_as_they_were_set(recorded: Recorded) -> None:
+    gauges.relay(backlog=12, oldest_waiting_seconds=61, average_waiting_seconds=20.5, ttl_used=0.25)
+    values = [12, 61, 20.5, 0.25]
+    names = ("backlog", "oldest_waiting", "average_waiting", "ttl_used")
+    assert [recorded.gauge(f"outbox.relay.{name}") for name in names] == values
 
 
 class FakeTime:
