@@ -17,9 +17,9 @@ from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.receiver import Handle, Receiver
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.kernel.clock import SYSTEM, using
-from cosmos_outbox.outbox.cloud_events import CloudEvents
 from cosmos_outbox.outbox.errors import NotDelivered
 from cosmos_outbox.outbox.feed import OutboxEvent, TtlGuard
+from cosmos_outbox.outbox.publisher import CloudEvents
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from cosmos_outbox.servicebus.senders import Limits

@@ -159,6 +159,7 @@ def _record_writes(
     """The records of requests, and what takes the place of the records of deleted aggregates.
 
     Rule erased_not_removed: whether there is such a record need not be known, so that no read can be too old.
+    Records of reactions stay, so that no message makes the aggregate anew (``erased_keeps_records``).
     """
     states = {each.aggregate.key: each.changes.state for each in changed}
     made = [
