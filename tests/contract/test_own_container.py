@@ -414,6 +414,7 @@ async def test_a_call_that_can_never_be_right_sends_nothing(refusing: World, wha
     ("document", "message"),
     [
         ({"id": "outbox-fence"}, "under the id outbox-fence"),
+        ({"id": "outbox-fence-token"}, "under the id outbox-fence-token"),
         ({"id": ""}, "the id of a document must be"),
         ({"id": None}, "the id of a document must be"),
         ({"id": "a/b"}, "without /"),
@@ -435,7 +436,7 @@ async def test_a_document_that_the_store_or_the_feed_cannot_take_is_refused(
         await refusing.run(lambda tx: tx.create(refusing.document("a") | document))
 
 
-@pytest.mark.parametrize("item_id", ["", "a/b", "..", "outbox-fence", "x" * 1024])
+@pytest.mark.parametrize("item_id", ["", "a/b", "..", "outbox-fence", "outbox-fence-token", "x" * 1024])
 async def test_a_deletion_or_patch_by_an_id_that_no_document_can_have_is_refused(
     refusing: World, item_id: str
 ) -> None:

@@ -98,9 +98,9 @@ async def test_where_no_refusal_has_a_token_a_document_of_the_outbox_gives_one(
     await server.faults.clear()
     assert etag == (await world.read("b-1"))["_etag"]
     assert await sequences(world) == [1, 2]
-    fence = await world.read("outbox-fence")
+    fence = await world.read("outbox-fence-token")
     assert {name: value for name, value in fence.items() if not name.startswith("_")} == {
-        "id": "outbox-fence",
+        "id": "outbox-fence-token",
         "tenantId": "acme",
         "bookingId": "b-1",
         "type": "outbox-fence",

@@ -31,7 +31,17 @@ from cosmos_outbox.cosmos.aggregates.documents import (
     sealed,
 )
 from cosmos_outbox.cosmos.store.container import Write
-from cosmos_outbox.cosmos.store.partition_key import FENCE, Item, Key, PartitionKeyPaths, at, meet, parts, put
+from cosmos_outbox.cosmos.store.partition_key import (
+    FENCE,
+    FENCE_TOKEN,
+    Item,
+    Key,
+    PartitionKeyPaths,
+    at,
+    meet,
+    parts,
+    put,
+)
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import Unpublishable
 from cosmos_outbox.outbox.event import ENVELOPE, Timestamp
@@ -89,9 +99,9 @@ def check_id(item_id: Any) -> None:
             f"the id of a document must be a text of 1 to {_LONGEST_ID} bytes without / \\ ? #, and not . or ..: give "
             "it such an id"
         )
-    if item_id == FENCE:
+    if item_id in (FENCE, FENCE_TOKEN):
         raise Unpublishable(
-            f"the outbox stores a document of its own under the id {FENCE}: put something before it"
+            f"the outbox stores a document of its own under the id {item_id}: put something before it"
         )
 
 
