@@ -19,6 +19,7 @@ change of a source shows, such as an entry that somebody removed.
 """
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -37,6 +38,10 @@ S = TypeVar("S")
 
 EVERY = timedelta(hours=23)
 """How long after its beginning the next walk is due: less than a day, since its timer comes each hour."""
+
+MOST_GONE = 20
+"""So many entries a daily walk deletes, since their sources are gone. More at once are rather a source that answers for
+another one, or was emptied by mistake: they are left, and only a rebuild, which somebody asks for, deletes them."""
 
 WHOLE_EVERY = timedelta(days=60)
 """How often all is compared: :doc:`docs/operate/costs.md` says what it costs."""
@@ -136,13 +141,18 @@ class Healing(Generic[S]):
     def _walk(
         self, progress: WalkProgress, blocked: Collection[AggregateKey], *, source_wins: bool = False
     ) -> Walk:
-        sources, held = self.sources, frozenset(blocked)
-        young_from = None if progress.on_demand else self.inbox.clock() - self.young
+        sources = self.sources
+        asked = progress.on_demand
+        bounds = _Bounds(
+            frozenset(blocked),
+            None if asked else self.inbox.clock() - self.young,
+            math.inf if asked else MOST_GONE - progress.counts.gone,
+        )
 
         async def compare_source(key: AggregateKey, found: Found[S]) -> Result:
             if source_wins:
                 return await self._force(key)
-            return await self._compare(key, found, await self.inbox.entries.read(key), held, young_from)
+            return await self._compare(key, found, await self.inbox.entries.read(key), bounds)
 
         async def compare_entry(key: AggregateKey, read: VersionedEntry[S]) -> Result:
             if source_wins:
@@ -150,7 +160,7 @@ class Healing(Generic[S]):
             found = await self.inbox.source.read(key)
             if found is not None and sources is not None:
                 return Result.RIGHT  # it was compared when the sources were listed, or has been made since
-            return await self._compare(key, found, read, held, young_from)
+            return await self._compare(key, found, read, bounds)
 
         legs: dict[Side, Leg[Any]] = {}
         if sources is not None:
@@ -173,8 +183,7 @@ class Healing(Generic[S]):
         key: AggregateKey,
         found: Found[S] | None,
         read: VersionedEntry[S] | None,
-        blocked: Collection[AggregateKey],
-        young_from: datetime | None,
+        bounds: "_Bounds",
     ) -> Result:
         """Both may be old reads: what they show to be wrong is looked at behind a fence before anything is written."""
         entry = None if read is None else read.entry
@@ -187,12 +196,19 @@ class Healing(Generic[S]):
         right = entry is not None and (entry.deleted or _is_shown(entry, found))
         if entry is not None and entry.other_form and found and found.sequence == entry.last_sequence:
             return await self._heal(key)  # nothing is missing in it, so no event is waited for
-        if right or key in blocked:
+        if right or key in bounds.blocked:
             await self._mark(key, read, blocked=not right)
             return Result.RIGHT if right else Result.BLOCKED
-        changed_at = found.changed_at if found else None
-        is_young = young_from is not None and changed_at is not None and changed_at >= young_from
-        return Result.YOUNG if is_young else await self._heal(key)
+        if found is None:
+            return await self._delete(key, bounds)
+        return Result.YOUNG if bounds.is_young(found) else await self._heal(key)
+
+    async def _delete(self, key: AggregateKey, bounds: "_Bounds") -> Result:
+        """Heal an entry whose source is gone, as far as the walk may."""
+        if not bounds.lets_one_go():
+            return Result.FAILED
+        healed = await self._heal(key)
+        return Result.GONE if healed is Result.HEALED else healed
 
     async def _heal(self, key: AggregateKey) -> Result:
         result = await self.inbox.heal(key)
@@ -219,6 +235,36 @@ class Healing(Generic[S]):
         stamp = Stamp(self.inbox.clock(), None)
         await self.inbox.entries.put(key, entry, stamp, over=None if read is None else read.version)
         return Result.HEALED
+
+
+@dataclass
+class _Bounds:
+    """What a walk leaves alone."""
+
+    blocked: Collection[AggregateKey]
+    young_from: datetime | None
+    """A source that was changed since then is young; None: none is."""
+    gone_left: float
+    """How many entries may still be deleted."""
+
+    def is_young(self, found: Found[Any]) -> bool:
+        """Whether a difference from this source is left alone."""
+        return (
+            self.young_from is not None
+            and found.changed_at is not None
+            and found.changed_at >= self.young_from
+        )
+
+    def lets_one_go(self) -> bool:
+        """Whether one entry more may be deleted."""
+        self.gone_left -= 1
+        if self.gone_left == -1:
+            _log.error(
+                "more than %d entries have no source any more: the walk leaves the others. Look at the source. If they "
+                "are gone, run cosmos-outbox rebuild; where entries were deleted wrongly, with --source-wins",
+                MOST_GONE,
+            )
+        return self.gone_left >= 0
 
 
 def _is_ahead(key: AggregateKey, entry: Entry[S], newest: Found[S] | None) -> bool:

@@ -55,6 +55,7 @@ class Result(StrEnum):
     """It was right, in another form."""
     BLOCKED = "blocked"
     AHEAD = "ahead"
+    GONE = "gone"
     FAILED = "failed"
 
 
@@ -69,10 +70,13 @@ class Counts:
     blocked: int = 0
     ahead: int = 0
     failed: int = 0
+    gone: int = 0
+    """Of those that were healed: entries that became deleted ones, since their sources are gone."""
 
     def plus(self, side: Side, results: Sequence[Result]) -> "Counts":
         """With a page more."""
         more = Counter(each.value for each in results) + Counter({side.value: len(results)})
+        more[Result.HEALED.value] += more[Result.GONE.value]
         return Counts(**{name: number + more[name] for name, number in asdict(self).items()})
 
 

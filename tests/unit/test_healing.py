@@ -10,7 +10,7 @@ import pytest
 from cosmos_outbox.inbox.decision import Because
 from cosmos_outbox.inbox.entry import Entry, Found
 from cosmos_outbox.inbox.errors import StoreAway
-from cosmos_outbox.inbox.healing import EVERY, OVERLAP, WHOLE_EVERY, YOUNG, Healing
+from cosmos_outbox.inbox.healing import EVERY, MOST_GONE, OVERLAP, WHOLE_EVERY, YOUNG, Healing
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.walk import CLAIM, MANY, Counts, Side, WalkProgress
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -118,6 +118,39 @@ async def test_an_entry_whose_source_is_gone_or_deleted_becomes_a_deleted_one() 
         entry = world.entries.of(key)
         assert entry is not None
         assert entry.deleted
+
+
+async def test_a_walk_deletes_few_entries_and_a_rebuild_all(caplog: pytest.LogCaptureFixture) -> None:
+    """A source that answers for another one empties no read model."""
+    world = World()
+    world.entries.page_size = 100
+    keys = [world.has(f"k{number}", 1, None) for number in range(MOST_GONE + 5)]
+
+    def deleted() -> int:
+        return sum(entry is not None and entry.deleted for entry in map(world.entries.of, keys))
+
+    counts = await world.walked()
+    assert (counts.gone, counts.failed, deleted()) == (MOST_GONE, 5, MOST_GONE)
+    assert caplog.text.count("entries have no source any more") == 1
+    assert (await world.rebuilt()).gone == 5
+    assert deleted() == len(keys)
+    for key in keys:
+        world.source.change(key, Found(1, (1,), OLD))
+    assert (await world.rebuilt(source_wins=True)).healed == len(keys)
+    assert deleted() == 0
+
+
+async def test_a_walk_that_goes_on_deletes_no_more_for_it() -> None:
+    world = World()
+    world.entries.page_size = 100
+    for number in range(10):
+        world.has(f"k{number}", 1, None)
+    begun = WalkProgress(NOON, 0, side=Side.ENTRIES, counts=Counts(gone=MOST_GONE - 3))
+    await world.entries.save_progress(begun.document(), over=None)
+    await world.healing.run(seconds=10)
+    progress = await world.progress()
+    assert progress.last_counts is not None
+    assert (progress.last_counts.gone, progress.last_counts.failed) == (MOST_GONE, 7)
 
 
 @pytest.mark.parametrize("event_id", [None, "a/3/Changed"])
@@ -351,7 +384,7 @@ async def test_where_sources_are_not_listed_each_walk_compares_every_entry() -> 
     world = World()
     behind, gone = world.has("a", 1, 2), world.has("b", 1, None)
     world.healing = replace(world.healing, sources=None, gone_after=timedelta())
-    assert await world.walked() == Counts(entries=2, healed=2)
+    assert await world.walked() == Counts(entries=2, healed=2, gone=1)
     assert world.sequence(behind) == 2
     assert (await world.walked()).entries == 1
     assert world.entries.of(gone) == Entry(1, None, None)
