@@ -19,6 +19,7 @@ from cosmos_changefeed.errors import FeedRangeGone
 from cosmos_changefeed.feed import FeedPage, FeedReader
 from cosmos_changefeed.lease import EpkRange, Lease
 from cosmos_changefeed.lease_store import LeaseStore
+from cosmos_changefeed.splitting import without_parents
 
 NOTHING_CHECKPOINTED = 1
 """The lag of a lease before its first checkpoint: the true lag is not known."""
@@ -126,7 +127,7 @@ async def estimate_lag(
     """
     reader = await FeedReader.open(monitored)
     store = LeaseStore(leases, monitored=reader.identity, prefix=lease_prefix)
-    found = await store.all()
+    found = without_parents(await store.all())
     missing = await _missing(found, store, reader)
     lags = await asyncio.gather(*(_lag_of(lease, reader, session_token, samples) for lease in found))
     return FeedLag(list(lags), missing)

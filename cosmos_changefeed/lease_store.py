@@ -21,7 +21,6 @@ from cosmos_changefeed.clock import SYSTEM, Clock
 from cosmos_changefeed.errors import LeaseLost, LeasesUnusable
 from cosmos_changefeed.feed import ContainerIdentity
 from cosmos_changefeed.lease import Lease
-from cosmos_changefeed.splitting import without_parents
 
 LOCK_SECONDS = 30
 """How long one instance may take to create the leases (.NET: ``BootstrapperCore.DefaultLockTime``)."""
@@ -56,12 +55,12 @@ class LeaseStore:
         return f"{self._prefix}..{token}"
 
     async def all(self) -> list[Lease]:
-        """Every lease of this processor, of all owners, but what a split has left (:func:`without_parents`)."""
+        """Every lease of this processor, of all owners."""
         documents = self._container.query_items(
             "SELECT * FROM c WHERE STARTSWITH(c.id, @prefix)",
             parameters=[{"name": "@prefix", "value": self.lease_id("")}],
         )
-        return without_parents([Lease.from_document(document) async for document in documents])
+        return [Lease.from_document(document) async for document in documents]
 
     async def create(self, lease: Lease) -> bool:
         """Store a new lease; False when the lease is stored already."""

@@ -26,7 +26,7 @@ from cosmos_changefeed.mending import LeaseMender
 from cosmos_changefeed.options import ProcessorOptions
 from cosmos_changefeed.partition_worker import PartitionWorker, Shared
 from cosmos_changefeed.pulse import Pulse
-from cosmos_changefeed.splitting import successors
+from cosmos_changefeed.splitting import successors, without_parents
 
 INITIALIZATION_POLL_SECONDS = 0.5
 RELEASE_SECONDS = 2.0
@@ -235,7 +235,9 @@ class ChangeFeedProcessor:
 
     async def _take_share(self) -> None:
         async with self._taking:
-            leases = await self._store.all()
+            stored = await self._store.all()
+            leases = without_parents(stored)
+            await self._delete_parents([each for each in stored if each not in leases])
             left_over = [each for each in leases if each.owner == self._instance_name]
             for lease in left_over + leases_to_take(
                 leases,
@@ -246,6 +248,16 @@ class ChangeFeedProcessor:
                 await self._try_to_acquire(lease)
             if self._mender is not None:
                 await self._mender.look(leases)
+
+    async def _delete_parents(self, parents: Sequence[Lease]) -> None:
+        """Delete what a split has left. That it fails was reported when the split was followed."""
+        for lease in parents:
+            try:
+                await self._store.delete(lease)
+            except Exception as error:  # noqa: BLE001 - nobody works on the lease, so nothing waits for this
+                _log.debug(
+                    "lease %s: its parts have leases, and it cannot be deleted: %s", lease.token, error
+                )
 
     async def _try_to_acquire(self, lease: Lease) -> None:
         try:

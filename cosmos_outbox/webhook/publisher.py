@@ -277,6 +277,10 @@ class WebhookPublisher:
                     await asyncio.sleep(pause)
                 if self._stopped is not None and monotonic() < self._asked_again_at:
                     return self._stopped
+                if (
+                    monotonic() >= page.until
+                ):  # a kept connection takes the request before any time-out can come
+                    return _LATE
                 posted, page.asked = monotonic(), True
                 self._tries.begins(request.id)
                 return await self._post(event, request)

@@ -62,9 +62,7 @@ def read_by_the_app() -> set[str]:
     ]
     of_triggers = {text for key, text in bindings if key.lower().endswith("connection")}
     settings = ROOT / "cosmos_outbox" / "settings"
-    source = "".join(
-        (settings / name).read_text() for name in ("environment.py", "transports.py", "webhook.py")
-    )
+    source = "".join((settings / name).read_text() for name in ("environment.py", "transports.py"))
     names = {each.setting for each in contact_service.names.all.values()}
     names |= {
         each.setting for of in contact_service.subscribers for each in (of.subscription, of.container) if each
