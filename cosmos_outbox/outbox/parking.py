@@ -139,14 +139,14 @@ class Parking:
     async def _tend(self, marker: Marker, too_old: datetime) -> bool:
         """Rule ``timer-heals``: an aggregate in whose way no refused event stands is replayed. False: it goes on.
 
-        So is one whose receiver fails, for ever, when its pause is over: as if an operator came by then.
+        So is one whose receiver fails, when its pause is over, as if an operator came by then; too old, its event is
+        discarded like any other, since it may hold personal data.
         """
         try:
+            is_free = marker.in_the_way is None
             if marker.refusal is not None and marker.refusal.passing:
-                if self.clock() < tried_again_at(marker.refusal):
-                    return True
-                return (await self._replay(marker.aggregate, SHARE_SECONDS)).done
-            if marker.in_the_way is None or await self._discard_by_age(marker, too_old):
+                is_free = self.clock() >= tried_again_at(marker.refusal)
+            if (marker.in_the_way and await self._discard_by_age(marker, too_old)) or is_free:
                 return (await self._replay(marker.aggregate, SHARE_SECONDS)).done
         except (NotParked, BeingReplayed, NotInTheWay):
             _log.debug("%s is tended by others", marker.aggregate)
