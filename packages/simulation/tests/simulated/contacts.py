@@ -38,8 +38,6 @@ _AT_ONCE_AGAIN = 0.2
 """Of the changes that were acknowledged."""
 _READS = 0.2
 """Of what clients want of a contact that there is."""
-_SCAN = 4_000
-"""So often its name is in what another version scans: more than a Storage queue takes."""
 _PAGES = (2, 5, 100)
 _FINAL = {404, 409, 410, 412, 413, 415, 422}
 """No repetition changes these."""
@@ -226,10 +224,7 @@ async def act_as_another_version(others: Others, contact: str) -> None:
             item = await container.read_item(contact, contact)
             if not item["data"]["deleted"]:
                 outcome = "unknown"
-                changes = operations(item, name)
-                if others.large and int(name[-1], 16) % 2:
-                    changes[1][1][0]["data"]["scan"] = name * _SCAN
-                await container.execute_item_batch(changes, contact)
+                await container.execute_item_batch(operations(item, name), contact)
                 outcome = "acknowledged"
     body = {"id": contact, "email": value_of(name, "email")} if outcome == "acknowledged" else None
     others.history.add([Answered(at=others.time(), operation=name, number=1, outcome=outcome, body=body)])

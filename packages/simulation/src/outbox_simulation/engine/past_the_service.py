@@ -9,7 +9,6 @@ from uuid import UUID
 
 from azure.core.exceptions import AzureError
 
-from cosmos_outbox.settings.transports import StorageQueue
 from outbox_simulation.engine.deployment import Deployment
 from outbox_simulation.engine.subject import ActAsOthers, Others
 from outbox_simulation.judging.records import Poisoned
@@ -38,9 +37,8 @@ class PastTheService:
             ground = self._ground
             feed = self._deployment.settings.cosmos_container
             others = Others(
-                ground.loop.time, chance, ground.history, lambda: self._deployment.container(feed),
-                large=isinstance(self._deployment.settings.transport, StorageQueue),
-            )  # fmt: skip
+                ground.loop.time, chance, ground.history, lambda: self._deployment.container(feed)
+            )
             await self._others(others, chance.choice(sorted(self._known)))
             return
         name, aggregates = str(UUID(int=chance.getrandbits(128), version=4)), sorted(self._known)

@@ -194,8 +194,6 @@ class Others:
     history: History
     feed: Callable[[], AbstractAsyncContextManager[ContainerProxy]]
     """The container that the aggregates are in."""
-    large: bool = False
-    """Whether some of their events are larger than a message of the transport."""
 
 
 ActAsOthers = Callable[[Others, str], Awaitable[None]]
