@@ -1,4 +1,4 @@
-"""A command works for the service that it is told; an operator's command works on the store itself.
+"""A command works for the service that ``--service`` names; an operator's command works on the store itself.
 
 The service is named by the call, by the environment, or by the project that the command stands in. An operator's
 command reads the service's settings: so it works while no app runs, and needs the rights of the app. Each failure is
@@ -37,7 +37,7 @@ class CannotDo(Exception):
 
 
 def add_argument(parser: argparse.ArgumentParser) -> None:
-    """Let a command be told its service: ``--service MODULE``."""
+    """Add the option ``--service MODULE``."""
     parser.add_argument(
         "--service",
         metavar="MODULE",
@@ -47,7 +47,7 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
-    """Let a command be told the service's settings: ``--settings FILE``."""
+    """Add the option ``--settings FILE``."""
     parser.add_argument(
         "--settings",
         type=Path,
@@ -57,12 +57,12 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def settings(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Mapping[str, str]:
-    """The settings that the command is told. Raises Misconfigured."""
+    """The settings in the environment and in ``--settings``. Raises Misconfigured."""
     return {**(_values(arguments.settings) if arguments.settings else {}), **environment}
 
 
 def service(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Service:
-    """The service that the command is told, which publishes events. Raises Misconfigured."""
+    """The service that ``--service`` names, which publishes events. Raises Misconfigured."""
     found = any_service(arguments, environment)
     if not isinstance(found, Service):
         raise Misconfigured(
@@ -73,7 +73,7 @@ def service(arguments: argparse.Namespace, environment: Mapping[str, str] = os.e
 
 
 def any_service(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> AnyService:
-    """The service that the command is told, also one that only subscribes. Raises Misconfigured."""
+    """The service that ``--service`` names, also one that only subscribes. Raises Misconfigured."""
     name = arguments.service or environment.get(SETTING) or _of_the_project(Path("pyproject.toml"))
     if not name:
         raise Misconfigured(
@@ -117,7 +117,7 @@ def _values(file: Path) -> Mapping[str, str]:
 
 
 def parser(name: str, description: str, *, done: str, attention: str) -> argparse.ArgumentParser:
-    """The parser of ``cosmos-outbox NAME``, which knows ``--service`` and ``--settings``, and tells the exit codes."""
+    """The parser of ``cosmos-outbox NAME``, which knows ``--service`` and ``--settings``, and lists the exit codes."""
     made = argparse.ArgumentParser(
         prog=f"cosmos-outbox {name}",
         description=description,
@@ -135,7 +135,7 @@ def run(
     environment: Mapping[str, str],
 ) -> int:
     """Do the work of a command for a service that publishes, and return the exit code."""
-    return _run(made, lambda told, given: service(told, given).wire(given), work, argv, environment)
+    return _run(made, lambda options, given: service(options, given).wire(given), work, argv, environment)
 
 
 def run_any(
@@ -145,7 +145,7 @@ def run_any(
     environment: Mapping[str, str],
 ) -> int:
     """As :func:`run`, also for a service that only subscribes."""
-    return _run(made, lambda told, given: any_service(told, given).wire(given), work, argv, environment)
+    return _run(made, lambda options, given: any_service(options, given).wire(given), work, argv, environment)
 
 
 def _run(
@@ -156,7 +156,7 @@ def _run(
     environment: Mapping[str, str],
 ) -> int:
     arguments = made.parse_args(argv)
-    logging.basicConfig(level=logging.CRITICAL)  # the last line tells a failure once
+    logging.basicConfig(level=logging.CRITICAL)  # the last line reports a failure once
     logging.getLogger("azure").setLevel(logging.CRITICAL)
 
     async def begin() -> int:
@@ -183,12 +183,12 @@ def _failed(made: argparse.ArgumentParser, error: object, code: int) -> int:
 
 
 def say(line: str) -> None:
-    """One line of what the command tells."""
+    """One line of the command's output."""
     print(line, flush=True)
 
 
 def say_json(view: Mapping[str, Any]) -> None:
-    """What the command tells, for programs: the JSON of the operators' calls."""
+    """The command's output for programs: the JSON of the operators' calls."""
     print(json.dumps(view, indent=2), flush=True)
 
 
@@ -204,7 +204,7 @@ P = TypeVar("P", bound=Paged)
 
 
 async def all_pages(page: Callable[[int, str | None], Awaitable[P]]) -> AsyncIterator[P]:
-    """Each page of a list, from the first to the last. ``page`` is told a size and the token of the page before."""
+    """Each page of a list, from the first to the last. ``page`` takes a size and the token of the page before."""
     token: str | None = None
     while True:
         got = await page(_AT_ONCE, token)
@@ -215,7 +215,7 @@ async def all_pages(page: Callable[[int, str | None], Awaitable[P]]) -> AsyncIte
 
 
 def aggregate(service: Service, kind: str, name: str) -> AggregateKey:
-    """The aggregate that a command is told: TYPE, or its plural, and ID. Raises CannotDo."""
+    """The aggregate of the arguments: TYPE, or its plural, and ID. Raises CannotDo."""
     known = operator_names(service)
     for each in known:
         if kind in (each.aggregate_type, each.path):
