@@ -26,10 +26,13 @@ help: ## list the targets
 venv: ## make .venv and install what run, test and lint need
 	@scripts/bootstrap
 
+# A shell passes on no variable whose name has a dot, such as AzureWebJobs.relay.Disabled: "env" gets these by name.
+DOTTED = $(foreach name,$(filter AzureWebJobs.%,$(.VARIABLES)),'$(name)=$(subst ','\'',$(value $(name)))')
+
 # "exec": make's child is the stack itself, so that the stack gets the Ctrl-C and make prints no error about it.
 run: ## start the local Azure and the app (APP=examples/orders: another one); Ctrl-C stops
 	@scripts/bootstrap run
-	@PYTHONPATH=. exec $(BIN) -m devstack --app "$(APP)" $(ARGS)
+	@exec env PYTHONPATH=. $(DOTTED) $(BIN) -m devstack --app "$(APP)" $(ARGS)
 
 PYTEST = $(BIN) -m pytest -p tests.support.processes --processes $(JOBS)
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from cosmos_outbox.cli import init
 from cosmos_outbox.http.request import MAX_BODY_BYTES
 from cosmos_outbox.settings.transports import servicebus_of
 from infra.bootstrap import DIRECTORY
@@ -95,6 +96,16 @@ def test_the_host_takes_in_no_body_that_is_longer_by_far_than_what_the_app_takes
         IN_AZURE["FUNCTIONS_REQUEST_BODY_SIZE_LIMIT"].strip("'"),
     }
     assert limits == {str(2 * MAX_BODY_BYTES)}
+
+
+def test_every_sample_of_a_function_app_has_what_its_host_reads(tmp_path: Path) -> None:
+    """Also the sample of a service that ``cosmos-outbox init`` writes."""
+    assert init.main(["bookings", "--into", str(tmp_path / "bookings")]) == 0
+    apps = [*(ROOT / "examples").glob("*/function_app.py"), tmp_path / "bookings" / "function_app.py"]
+    assert len(apps) > 2
+    for app in apps:
+        sample = json.loads((app.parent / "local.settings.sample.json").read_text())["Values"]
+        assert set(sample) >= OF_THE_HOST | LOCAL_ONLY, app
 
 
 def test_the_app_reads_the_settings_of_bicep_as_those_of_the_sample_with_an_identity() -> None:

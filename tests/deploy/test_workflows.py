@@ -1,8 +1,10 @@
 """CI, azd, the emulators and the editors name only files and targets that exist."""
 
 import json
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,29 @@ def test_make_has_every_target_that_ci_and_the_documentation_name() -> None:
     }
     assert {"lint", "test", "emulators-up", "test-emulators"} <= named
     assert named <= targets
+
+
+def test_make_run_passes_settings_with_a_dot_on() -> None:
+    """From the environment, which a shell drops them from, and from make's own arguments."""
+    shown = (
+        "import os; print(*sorted(f'{n}={v}' for n, v in os.environ.items() if n.startswith('AzureWebJobs')))"
+    )
+    ended = subprocess.run(
+        [
+            "make",
+            "--silent",
+            "run",
+            f'BIN={sys.executable} -c "{shown}"',
+            "AzureWebJobs.tend_parked.Disabled=true",
+        ],
+        cwd=ROOT,
+        env={**os.environ, "AzureWebJobs.relay.Disabled": "it's true"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert ended.stdout == "AzureWebJobs.relay.Disabled=it's true AzureWebJobs.tend_parked.Disabled=true\n"
 
 
 def test_azd_finds_the_template_and_the_app_that_it_publishes_to() -> None:
