@@ -19,12 +19,27 @@ param cosmosCapacity string = 'serverless'
 @description('Autoscale only: the most RU/s that the database uses, in steps of 1000. A tenth of it is always billed.')
 param cosmosMaxThroughput int = 1000
 
+@description('Regions of Cosmos DB, the one that takes writes first. Empty: location alone.')
+param cosmosRegions array = []
+
+@description('Another of these regions takes the writes by itself when the first is lost, and what it does not have is lost.')
+param cosmosAutomaticFailover bool = false
+
+@description('The name of another account, such as one that was restored. Empty: the account of this deployment.')
+param cosmosAccountName string = ''
+
+@description('The emergency brake: nothing in the container of aggregates and events expires.')
+param emergencyBrake bool = false
+
 @allowed(['servicebus', 'storagequeue'])
 @description('What events are sent over. Storage queues keep no order and drop no duplicates: the inbox does both.')
 param transport string = 'servicebus'
 
 @description('A queue with sessions in place of the topic, for a service with one subscriber. Empty: a topic.')
 param serviceBusQueue string = ''
+
+@description('The topic. Another name makes another topic, and leaves the one before.')
+param serviceBusTopic string = 'contact-events'
 
 @allowed(['functions', 'containers'])
 @description('Where relay and subscriber run. Containers: in Container Apps, and a function app answers HTTP unless apiImage does.')
@@ -47,6 +62,15 @@ param maximumReplicas int = 3
 @allowed(['Standard', 'Premium'])
 @description('Private networking needs Premium.')
 param serviceBusSku string = 'Standard'
+
+@allowed([1, 2, 4, 8, 16])
+@description('Premium only: messaging units.')
+param messagingUnits int = 1
+
+@minValue(1024)
+@maxValue(102400)
+@description('Premium only: the largest message, in KB.')
+param largestMessageKB int = 1024
 
 @description('Standard only. The relay then sends one message at a time: a partitioned topic with duplicate detection takes no batches.')
 param topicPartitioned bool = false
@@ -85,11 +109,21 @@ param parkedMaxAgeSeconds int = 1728000
 @maxValue(2147483647)
 param shedLoadAfterSeconds int = 0
 
+@description('The relay is paused: nothing is sent, and events wait.')
+param relayPaused bool = false
+
+@description('The subscriber is stopped: messages wait in its subscription.')
+param subscriberStopped bool = false
+
+@description('More settings of the apps, or other values than here: [{ name: \'RELAY_MAX_ITEMS\', value: \'500\' }]')
+param settings array = []
+
 @allowed(['3.11', '3.12', '3.13', '3.14'])
-@description('The version of Python on Flex Consumption.')
+@description('The version of Python on Flex Consumption. Another one needs a new publish at once.')
 param pythonVersion string = '3.12'
 
 @allowed([512, 2048, 4096])
+@description('Memory of an instance.')
 param instanceMemoryMB int = 2048
 
 @minValue(1)
@@ -142,8 +176,21 @@ param periodicBackupRedundancy string = 'Local'
 @description('Gives who deploys the two roles that preflight needs: reading the data of Cosmos DB, owning the data of Service Bus.')
 param grantPreflight bool = false
 
-@description('Who gets the alerts. Empty: the alerts are made, and tell nobody.')
-param alertEmail string = ''
+@description('No deletion of Cosmos DB and Service Bus, before somebody takes their locks away. Needs User Access Administrator.')
+param deleteLocks bool = false
+
+@description('A record of each request to Cosmos DB, and with Premium of who sends and receives. They may cost more than the requests.')
+param dataPlaneLogs bool = false
+
+@minValue(0)
+@description('A mail when the resource group costs more in a month, in the currency of the invoice. 0: no budget.')
+param monthlyBudget int = 0
+
+@description('The first day of the month in which the budget is made, such as 2026-03-01. It cannot be changed later.')
+param budgetStart string = ''
+
+@description('Who gets the alerts. Empty: the alerts are made, and nobody gets a mail.')
+param alertEmail string
 
 @description('The folder in which the alerts find docs/, with a slash at its end, such as https://github.com/contoso/outbox/blob/main/')
 param docsUrl string = ''
@@ -170,14 +217,20 @@ param alertParkedContacts int = 0
 param alertSetAsideMessages int = 0
 
 @minValue(0)
-
-@minValue(0)
 @description('Seconds: alert when an aggregate has been due for longer.')
 param alertDeadlineSeconds int = 600
 
 @minValue(0)
 @description('Alert when the topic has had more dead letters at once in five minutes.')
 param alertDeadLetters int = 0
+
+@minValue(0)
+@description('Alert when the topic holds more bytes: it takes 5 GiB.')
+param alertTopicBytes int = 4000000000
+
+@minValue(0)
+@description('Alert when more messages than this have waited for an hour, in all subscriptions of the topic: nobody may read one.')
+param alertUnreadMessages int = 1000
 
 @allowed([15, 30, 45, 60])
 @description('Minutes: alert when nobody has reported on the relay for so long.')
@@ -199,6 +252,12 @@ var inContainers = hosting == 'containers'
 var inFunctions = !inContainers || empty(apiImage)
 var workersAreThere = inContainers && !empty(workerImage)
 
+// What does not run while an operator does not want it to.
+var stoppedFunctions = concat(
+  relayPaused ? ['relay', 'tend_parked'] : [],
+  subscriberStopped ? ['contact_directory'] : []
+)
+
 var preflightPrincipalId = grantPreflight ? deployer().objectId : ''
 
 // The contact service's own names: another service has others here, and in the two lists of functions.
@@ -212,7 +271,6 @@ var directorySearchedBy = ['name', 'lastName', 'email', 'company', 'city', 'coun
 var directorySortedBy = ['name', 'email', 'company', 'city', 'country', 'created', 'changed']
 var setAsideContainerName = 'set-aside'
 var claimContainerName = 'claims'
-var topicName = 'contact-events'
 var subscriptionName = 'contact-directory'
 
 // The functions that a container does in their place. The timers beside them do no harm to one another.
@@ -257,7 +315,7 @@ var otherFunctions = [
 ]
 
 module identity 'modules/identity.bicep' = {
-  name: 'identity'
+  name: 'identity-${resourceToken}'
   params: {
     name: 'id-${resourceToken}'
     location: location
@@ -266,7 +324,7 @@ module identity 'modules/identity.bicep' = {
 }
 
 module monitoring 'modules/monitoring.bicep' = {
-  name: 'monitoring'
+  name: 'monitoring-${resourceToken}'
   params: {
     resourceToken: resourceToken
     location: location
@@ -276,7 +334,7 @@ module monitoring 'modules/monitoring.bicep' = {
 }
 
 module network 'modules/network.bicep' = if (privateNetworking) {
-  name: 'network'
+  name: 'network-${resourceToken}'
   params: {
     name: 'vnet-${resourceToken}'
     location: location
@@ -285,7 +343,7 @@ module network 'modules/network.bicep' = if (privateNetworking) {
 }
 
 module storage 'modules/storage.bicep' = {
-  name: 'storage'
+  name: 'storage-${resourceToken}'
   params: {
     name: 'st${resourceToken}'
     location: location
@@ -297,13 +355,18 @@ module storage 'modules/storage.bicep' = {
 }
 
 module cosmos 'modules/cosmos.bicep' = {
-  name: 'cosmos'
+  name: 'cosmos-${resourceToken}'
   params: {
-    name: 'cosmos-${resourceToken}'
+    name: empty(cosmosAccountName) ? 'cosmos-${resourceToken}' : cosmosAccountName
     location: location
     tags: tags
     capacity: cosmosCapacity
     maxThroughput: cosmosMaxThroughput
+    regions: empty(cosmosRegions) ? [location] : cosmosRegions
+    automaticFailover: cosmosAutomaticFailover
+    nothingExpires: emergencyBrake
+    deleteLock: deleteLocks
+    dataPlaneLogs: dataPlaneLogs
     zoneRedundant: zoneRedundant
     backup: cosmosBackup
     periodicBackupRedundancy: periodicBackupRedundancy
@@ -326,13 +389,17 @@ module cosmos 'modules/cosmos.bicep' = {
 }
 
 module serviceBus 'modules/servicebus.bicep' = if (overServiceBus) {
-  name: 'servicebus'
+  name: 'servicebus-${resourceToken}'
   params: {
     name: 'sb-${resourceToken}'
     location: location
     tags: tags
     sku: serviceBusSku
-    topicName: topicName
+    messagingUnits: messagingUnits
+    largestMessageKB: largestMessageKB
+    deleteLock: deleteLocks
+    dataPlaneLogs: dataPlaneLogs
+    topicName: serviceBusTopic
     topicPartitioned: topicPartitioned
     subscriptionName: subscriptionName
     duplicateDetectionWindow: duplicateDetectionWindow
@@ -347,7 +414,7 @@ module serviceBus 'modules/servicebus.bicep' = if (overServiceBus) {
 }
 
 module storageQueues 'modules/storagequeues.bicep' = if (!overServiceBus) {
-  name: 'storagequeues'
+  name: 'storagequeues-${resourceToken}'
   params: {
     accountName: storage.outputs.name
     principalId: identity.outputs.principalId
@@ -357,7 +424,7 @@ module storageQueues 'modules/storagequeues.bicep' = if (!overServiceBus) {
 }
 
 module storageEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) {
-  name: 'storage-endpoint'
+  name: 'storage-endpoint-${resourceToken}'
   params: {
     name: 'pe-blob-${resourceToken}'
     location: location
@@ -371,9 +438,9 @@ module storageEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking)
 }
 
 module cosmosEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) {
-  name: 'cosmos-endpoint'
+  name: 'cosmos-endpoint-${resourceToken}'
   params: {
-    name: 'pe-cosmos-${resourceToken}'
+    name: 'pe-${cosmos.outputs.name}'
     location: location
     tags: tags
     serviceId: cosmos.outputs.id
@@ -385,7 +452,7 @@ module cosmosEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) 
 }
 
 module queueEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking && !overServiceBus) {
-  name: 'queue-endpoint'
+  name: 'queue-endpoint-${resourceToken}'
   params: {
     name: 'pe-queue-${resourceToken}'
     location: location
@@ -399,7 +466,7 @@ module queueEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking &&
 }
 
 module serviceBusEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking && overServiceBus) {
-  name: 'servicebus-endpoint'
+  name: 'servicebus-endpoint-${resourceToken}'
   params: {
     name: 'pe-servicebus-${resourceToken}'
     location: location
@@ -416,7 +483,7 @@ var serviceBusSettings = overServiceBus ? {
   SERVICEBUS__fullyQualifiedNamespace: serviceBus!.outputs.fullyQualifiedNamespace
   SERVICEBUS__credential: 'managedidentity'
   SERVICEBUS__clientId: identity.outputs.clientId
-  SERVICEBUS_TOPIC: topicName
+  SERVICEBUS_TOPIC: serviceBusTopic
   SERVICEBUS_QUEUE: serviceBusQueue
   SERVICEBUS_SUBSCRIPTION: subscriptionName
   SERVICEBUS_TOPIC_PARTITIONED: string(topicPartitioned)
@@ -487,10 +554,10 @@ var openPaths = [
   '/api/dead-letters/*'
 ]
 
-var commonSettings = union(appSettings, serviceBusSettings, storageQueueSettings)
+var commonSettings = union(appSettings, serviceBusSettings, storageQueueSettings, toObject(settings, each => each.name, each => each.value))
 
 module app 'modules/functions.bicep' = if (inFunctions) {
-  name: 'app'
+  name: 'app-${resourceToken}'
   params: {
     name: 'func-${resourceToken}'
     planName: 'plan-${resourceToken}'
@@ -498,8 +565,8 @@ module app 'modules/functions.bicep' = if (inFunctions) {
     tags: union(tags, { 'azd-service-name': 'app' })
     identityId: identity.outputs.id
     packageContainerUrl: storage.outputs.appPackageUrl
-    appSettings: union(commonSettings, hostSettings)
-    disabledFunctions: workersAreThere ? workerFunctions : separateRelay ? relayFunctions : []
+    appSettings: union(hostSettings, commonSettings)
+    disabledFunctions: union(stoppedFunctions, workersAreThere ? workerFunctions : separateRelay ? relayFunctions : [])
     alwaysReady: !workersAreThere && !separateRelay && relayAlwaysReady > 0 ? [{ name: 'function:relay', instanceCount: relayAlwaysReady }] : []
     pythonVersion: pythonVersion
     instanceMemoryMB: instanceMemoryMB
@@ -514,7 +581,7 @@ module app 'modules/functions.bicep' = if (inFunctions) {
 }
 
 module relay 'modules/functions.bicep' = if (separateRelay && !workersAreThere) {
-  name: 'relay'
+  name: 'relay-${resourceToken}'
   params: {
     name: 'func-relay-${resourceToken}'
     planName: 'plan-relay-${resourceToken}'
@@ -522,8 +589,8 @@ module relay 'modules/functions.bicep' = if (separateRelay && !workersAreThere) 
     tags: union(tags, { 'azd-service-name': 'relay' })
     identityId: identity.outputs.id
     packageContainerUrl: storage.outputs.relayPackageUrl
-    appSettings: union(commonSettings, hostSettings)
-    disabledFunctions: otherFunctions
+    appSettings: union(hostSettings, commonSettings)
+    disabledFunctions: union(stoppedFunctions, otherFunctions)
     alwaysReady: relayAlwaysReady > 0 ? [{ name: 'function:relay', instanceCount: relayAlwaysReady }] : []
     pythonVersion: pythonVersion
     instanceMemoryMB: instanceMemoryMB
@@ -538,7 +605,7 @@ module relay 'modules/functions.bicep' = if (separateRelay && !workersAreThere) 
 }
 
 module containers 'modules/containers.bicep' = if (inContainers) {
-  name: 'containers'
+  name: 'containers-${resourceToken}'
   params: {
     name: 'cae-${resourceToken}'
     registryName: 'cr${resourceToken}'
@@ -552,7 +619,7 @@ module containers 'modules/containers.bicep' = if (inContainers) {
 }
 
 module relayContainer 'modules/container-app.bicep' = if (workersAreThere && empty(relaySchedule)) {
-  name: 'relay-container'
+  name: 'relay-container-${resourceToken}'
   params: {
     name: 'ca-relay-${resourceToken}'
     location: location
@@ -567,13 +634,14 @@ module relayContainer 'modules/container-app.bicep' = if (workersAreThere && emp
     livenessPath: '/healthz'
     readinessPath: '/readyz'
     ingress: false
+    stopped: relayPaused
     minimumReplicas: zoneRedundant ? 2 : 1
     maximumReplicas: maximumReplicas
   }
 }
 
 module relayJob 'modules/container-job.bicep' = if (workersAreThere && !empty(relaySchedule)) {
-  name: 'relay-job'
+  name: 'relay-job-${resourceToken}'
   params: {
     name: 'caj-relay-${resourceToken}'
     location: location
@@ -583,12 +651,13 @@ module relayJob 'modules/container-job.bicep' = if (workersAreThere && !empty(re
     registryServer: containers!.outputs.registryServer
     image: workerImage
     appSettings: commonSettings
+    paused: relayPaused
     schedule: relaySchedule
   }
 }
 
 module subscriberContainer 'modules/container-app.bicep' = if (workersAreThere) {
-  name: 'subscriber-container'
+  name: 'subscriber-container-${resourceToken}'
   params: {
     name: 'ca-sub-${resourceToken}'
     location: location
@@ -603,13 +672,14 @@ module subscriberContainer 'modules/container-app.bicep' = if (workersAreThere) 
     livenessPath: '/healthz'
     readinessPath: '/readyz'
     ingress: false
+    stopped: subscriberStopped
     minimumReplicas: zoneRedundant ? 2 : 1
     maximumReplicas: maximumReplicas
   }
 }
 
 module apiContainer 'modules/container-app.bicep' = if (inContainers && !empty(apiImage)) {
-  name: 'api-container'
+  name: 'api-container-${resourceToken}'
   params: {
     name: 'ca-api-${resourceToken}'
     location: location
@@ -624,13 +694,14 @@ module apiContainer 'modules/container-app.bicep' = if (inContainers && !empty(a
     livenessPath: ''
     readinessPath: '/readyz'
     ingress: true
+    stopped: false
     minimumReplicas: zoneRedundant ? 2 : 1
     maximumReplicas: maximumReplicas
   }
 }
 
 module alerts 'modules/alerts.bicep' = {
-  name: 'alerts'
+  name: 'alerts-${resourceToken}'
   params: {
     resourceToken: resourceToken
     location: location
@@ -639,8 +710,10 @@ module alerts 'modules/alerts.bicep' = {
     insightsId: monitoring.outputs.insightsId
     cosmosId: cosmos.outputs.id
     serviceBusId: overServiceBus ? serviceBus!.outputs.id : ''
-    topicName: empty(serviceBusQueue) ? topicName : serviceBusQueue
+    topicName: empty(serviceBusQueue) ? serviceBusTopic : serviceBusQueue
     email: alertEmail
+    monthlyBudget: monthlyBudget
+    budgetStart: budgetStart
     docsUrl: docsUrl
     oldestWaitingSeconds: alertOldestWaitingSeconds
     ttlUsedPercent: alertTtlUsedPercent
@@ -652,6 +725,8 @@ module alerts 'modules/alerts.bicep' = {
     noReportMinutes: alertNoReportMinutes
     failedRequests: alertFailedRequests
     deadLetters: alertDeadLetters
+    topicBytes: alertTopicBytes
+    unreadMessages: alertUnreadMessages
     throttledRequests: alertThrottledRequests
   }
 }
@@ -674,7 +749,7 @@ output COSMOS_EFFECTS_CONTAINER string = effectsContainer
 output COSMOS_CLAIM_CONTAINER string = claimContainerName
 output SERVICEBUS__fullyQualifiedNamespace string = overServiceBus ? serviceBus!.outputs.fullyQualifiedNamespace : ''
 output SERVICEBUS_NAMESPACE_NAME string = overServiceBus ? serviceBus!.outputs.name : ''
-output SERVICEBUS_TOPIC string = topicName
+output SERVICEBUS_TOPIC string = serviceBusTopic
 output SERVICEBUS_QUEUE string = serviceBusQueue
 output SERVICEBUS_TOPIC_PARTITIONED string = string(topicPartitioned)
 output SERVICEBUS_SUBSCRIPTION string = subscriptionName

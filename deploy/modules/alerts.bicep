@@ -14,8 +14,12 @@ param serviceBusId string
 @description('The topic, or the queue in its place.')
 param topicName string
 
-@description('Empty: the alerts are made, and tell nobody.')
+@description('Empty: the alerts are made, and nobody gets a mail.')
 param email string
+
+@description('0: no budget.')
+param monthlyBudget int
+param budgetStart string
 
 @description('The folder of the documentation, with a slash at its end.')
 param docsUrl string
@@ -33,6 +37,8 @@ param deadlines bool
 param noReportMinutes int
 param failedRequests int
 param deadLetters int
+param topicBytes int
+param unreadMessages int
 param throttledRequests int
 
 var page = '${docsUrl}docs/operate/README.md'
@@ -115,7 +121,32 @@ var metricAlerts = [
     namespace: 'Microsoft.ServiceBus/namespaces'
     metric: 'DeadletteredMessages'
     aggregation: 'Maximum'
+    window: 'PT5M'
     threshold: deadLetters
+    dimensions: [{ name: 'EntityName', operator: 'Include', values: [topicName] }]
+  }
+  {
+    name: 'topic-size'
+    title: 'The topic fills up'
+    severity: 1
+    scope: serviceBusId
+    namespace: 'Microsoft.ServiceBus/namespaces'
+    metric: 'Size'
+    aggregation: 'Maximum'
+    window: 'PT5M'
+    threshold: topicBytes
+    dimensions: [{ name: 'EntityName', operator: 'Include', values: [topicName] }]
+  }
+  {
+    name: 'unread'
+    title: 'Messages wait, and nobody may read them'
+    severity: 2
+    scope: serviceBusId
+    namespace: 'Microsoft.ServiceBus/namespaces'
+    metric: 'ActiveMessages'
+    aggregation: 'Minimum'
+    window: 'PT1H'
+    threshold: unreadMessages
     dimensions: [{ name: 'EntityName', operator: 'Include', values: [topicName] }]
   }
   {
@@ -126,6 +157,7 @@ var metricAlerts = [
     namespace: 'Microsoft.ServiceBus/namespaces'
     metric: 'ThrottledRequests'
     aggregation: 'Total'
+    window: 'PT5M'
     threshold: throttledRequests
     dimensions: []
   }
@@ -137,6 +169,7 @@ var metricAlerts = [
     namespace: 'Microsoft.DocumentDB/databaseAccounts'
     metric: 'TotalRequests'
     aggregation: 'Count'
+    window: 'PT5M'
     threshold: throttledRequests
     dimensions: [{ name: 'StatusCode', operator: 'Include', values: ['429'] }]
   }
@@ -208,7 +241,7 @@ resource metricRules 'Microsoft.Insights/metricAlerts@2018-03-01' = [for alert i
     enabled: true
     scopes: [alert.scope]
     evaluationFrequency: 'PT5M'
-    windowSize: 'PT5M'
+    windowSize: alert.window
     criteria: {
       'odata.type': 'Microsoft.Azure.Monitor.SingleResourceMultipleMetricCriteria'
       allOf: [
@@ -228,6 +261,36 @@ resource metricRules 'Microsoft.Insights/metricAlerts@2018-03-01' = [for alert i
     actions: empty(email) ? [] : [{ actionGroupId: operators.id, webHookProperties: { runbook: '${page}#${alert.name}' } }]
   }
 }]
+
+resource budget 'Microsoft.Consumption/budgets@2023-11-01' = if (monthlyBudget > 0) {
+  name: 'budget-${resourceToken}'
+  properties: {
+    category: 'Cost'
+    amount: monthlyBudget
+    timeGrain: 'Monthly'
+    timePeriod: {
+      startDate: budgetStart
+    }
+    notifications: {
+      actual: {
+        enabled: true
+        operator: 'GreaterThan'
+        threshold: 100
+        thresholdType: 'Actual'
+        contactEmails: empty(email) ? [] : [email]
+        contactRoles: ['Owner']
+      }
+      forecast: {
+        enabled: true
+        operator: 'GreaterThan'
+        threshold: 100
+        thresholdType: 'Forecasted'
+        contactEmails: empty(email) ? [] : [email]
+        contactRoles: ['Owner']
+      }
+    }
+  }
+}
 
 // The same figures over time. The workbook's file names resources by placeholders.
 resource workbook 'Microsoft.Insights/workbooks@2023-06-01' = {

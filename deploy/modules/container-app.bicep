@@ -23,6 +23,9 @@ param readinessPath string
 @description('Whether it is called from outside.')
 param ingress bool
 
+@description('Nothing runs: without a rule nothing starts it again.')
+param stopped bool
+
 @minValue(1)
 param minimumReplicas int
 param maximumReplicas int
@@ -93,9 +96,9 @@ resource app 'Microsoft.App/containerApps@2025-07-01' = {
         }
       ]
       scale: {
-        minReplicas: minimumReplicas
+        minReplicas: stopped ? 0 : minimumReplicas
         maxReplicas: max(minimumReplicas, maximumReplicas)
-        rules: [
+        rules: stopped ? [] : [
           {
             name: 'busy'
             custom: {

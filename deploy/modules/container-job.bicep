@@ -10,6 +10,9 @@ param image string
 param appSettings object
 
 
+@description('It runs, and does nothing.')
+param paused bool
+
 @description('Five fields, in UTC, such as */5 * * * *')
 param schedule string
 
@@ -47,7 +50,7 @@ resource job 'Microsoft.App/jobs@2025-07-01' = {
         {
           name: 'main'
           image: image
-          command: ['python', '-m', 'cosmos_outbox', 'relay', '--once']
+          command: paused ? ['true'] : ['python', '-m', 'cosmos_outbox', 'relay', '--once']
           env: map(items(appSettings), setting => { name: setting.key, value: setting.value })
           resources: {
             cpu: json('0.5')

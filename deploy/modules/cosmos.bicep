@@ -28,6 +28,15 @@ param effectsContainerName string
 param principalId string
 param zoneRedundant bool
 
+@description('The one that takes writes first.')
+param regions string[]
+param automaticFailover bool
+
+@description('The emergency brake.')
+param nothingExpires bool
+param deleteLock bool
+param dataPlaneLogs bool
+
 @allowed(['Periodic', 'Continuous7Days', 'Continuous30Days'])
 param backup string
 
@@ -52,13 +61,13 @@ resource account 'Microsoft.DocumentDB/databaseAccounts@2024-11-15' = {
   kind: 'GlobalDocumentDB'
   properties: {
     databaseAccountOfferType: 'Standard'
-    locations: [
-      {
-        locationName: location
-        failoverPriority: 0
-        isZoneRedundant: zoneRedundant
-      }
-    ]
+    locations: [for (region, index) in regions: {
+      locationName: region
+      failoverPriority: index
+      isZoneRedundant: zoneRedundant
+    }]
+    enableAutomaticFailover: automaticFailover
+    enableMultipleWriteLocations: false
     consistencyPolicy: {
       defaultConsistencyLevel: 'Session'
     }
@@ -107,7 +116,7 @@ resource contacts 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers
         kind: 'Hash'
         version: 2
       }
-      defaultTtl: -1
+      defaultTtl: nothingExpires ? null : -1
       indexingPolicy: {
         indexingMode: 'consistent'
         automatic: true
@@ -309,19 +318,26 @@ resource preflightAccess 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignmen
   }
 }
 
-// Who changed a container or its TTL. A record for each request (DataPlaneRequests) would cost more than the requests.
+// Nobody deletes the account, or anything in it but documents, by a mistake.
+resource lock 'Microsoft.Authorization/locks@2020-05-01' = if (deleteLock) {
+  name: 'no-deletion'
+  scope: account
+  properties: {
+    level: 'CanNotDelete'
+  }
+}
+
+// Who changed a container or its TTL; and who reads and writes documents, if somebody pays for it.
 resource diagnostics 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
   name: 'control-plane'
   scope: account
   properties: {
     workspaceId: workspaceId
     logAnalyticsDestinationType: 'Dedicated'
-    logs: [
-      {
-        category: 'ControlPlaneRequests'
-        enabled: true
-      }
-    ]
+    logs: [for category in concat(['ControlPlaneRequests'], dataPlaneLogs ? ['DataPlaneRequests'] : []): {
+      category: category
+      enabled: true
+    }]
   }
 }
 

@@ -6,6 +6,10 @@ param tags object
 
 @allowed(['Standard', 'Premium'])
 param sku string
+param messagingUnits int
+param largestMessageKB int
+param deleteLock bool
+param dataPlaneLogs bool
 param topicName string
 param topicPartitioned bool
 param subscriptionName string
@@ -35,7 +39,7 @@ resource namespace 'Microsoft.ServiceBus/namespaces@2024-01-01' = {
   name: name
   location: location
   tags: tags
-  sku: premium ? { name: 'Premium', tier: 'Premium', capacity: 1 } : { name: 'Standard', tier: 'Standard' }
+  sku: premium ? { name: 'Premium', tier: 'Premium', capacity: messagingUnits } : { name: 'Standard', tier: 'Standard' }
   properties: {
     disableLocalAuth: true
     minimumTlsVersion: '1.2'
@@ -53,6 +57,7 @@ resource topic 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' = if (isTopic
     supportOrdering: true
     enableBatchedOperations: true
     maxSizeInMegabytes: 5120
+    maxMessageSizeInKilobytes: premium ? largestMessageKB : null
   }
 }
 
@@ -66,6 +71,7 @@ resource queue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = if (!isTopi
     enablePartitioning: topicPartitioned
     enableBatchedOperations: true
     maxSizeInMegabytes: 5120
+    maxMessageSizeInKilobytes: premium ? largestMessageKB : null
     requiresSession: true
     maxDeliveryCount: maxDeliveryCount
     deadLetteringOnMessageExpiration: true
@@ -147,18 +153,25 @@ resource preflightAccess 'Microsoft.Authorization/roleAssignments@2022-04-01' = 
   }
 }
 
-// Who changed a topic, a subscription or a queue.
+// Nobody deletes the topic, or a subscription with its messages, by a mistake.
+resource lock 'Microsoft.Authorization/locks@2020-05-01' = if (deleteLock) {
+  name: 'no-deletion'
+  scope: namespace
+  properties: {
+    level: 'CanNotDelete'
+  }
+}
+
+// Who changed a topic, a subscription or a queue; and who sends and receives, which Premium alone knows.
 resource diagnostics 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
   name: 'management'
   scope: namespace
   properties: {
     workspaceId: workspaceId
-    logs: [
-      {
-        category: 'OperationalLogs'
-        enabled: true
-      }
-    ]
+    logs: [for category in concat(['OperationalLogs'], dataPlaneLogs && premium ? ['RuntimeAuditLogs'] : []): {
+      category: category
+      enabled: true
+    }]
   }
 }
 

@@ -105,7 +105,6 @@ def test_the_defaults_are_those_that_were_asked_for() -> None:
 
 
 def test_without_an_address_nobody_is_told_and_the_alerts_are_there() -> None:
-    assert MAIN.defaults()["alertEmail"] == ""
     assert "= if (!empty(email)) {" in MODULE.declaration("resource", "operators").text
     for resource in ("logRules", "metricRules"):
         rule = MODULE.declaration("resource", resource)

@@ -18,17 +18,18 @@ DEPLOY_MD, COSTS_MD = ((OPERATIONS / name).read_text() for name in ("deploy.md",
 TIMES = "\N{MULTIPLICATION SIGN}"
 
 
-def test_every_parameter_is_documented_with_its_default() -> None:
+def test_every_parameter_is_described_and_the_page_gives_its_default() -> None:
+    """In the template; the page has what there is more to say about, and the alarms' page the thresholds."""
+    declared = re.findall(r"((?:^@.*\n)*)^param (\w+)", MAIN.text, re.MULTILINE)
+    assert [name for decorators, name in declared if "@description('" not in decorators] == []
     table = DEPLOY_MD.partition("## Parameters")[2].partition("\n\nThe app's identity")[0]
     rows = [line.split("|")[1:4] for line in table.splitlines() if line.startswith("| `")]
     documented: dict[str, str] = {}
     for names, defaults, _ in rows:
         values = [value.strip(" `") for value in defaults.split(",")]
         documented.update(zip(re.findall(r"`(\w+)`", names), values, strict=True))
-    assert set(documented) == set(MAIN.names("param"))
-    for name, default in MAIN.defaults().items():
-        if name != "location":
-            assert documented[name] == default, name
+    assert len(documented) > 5
+    assert {name: MAIN.defaults()[name] for name in documented} == documented
 
 
 def test_the_outputs_that_the_documents_and_workflows_use_are_there() -> None:

@@ -1,0 +1,162 @@
+"""What an operator does by hand outlives the next deployment, and the page says how to see that it worked."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.deploy import bicep
+from tests.deploy.bicep import MAIN
+from tests.deploy.test_bicep import parameters
+from tests.support.paths import ROOT
+
+PAGES = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("README.md")]
+OPERATE = ROOT / "docs" / "operate"
+CHANGES = re.compile(
+    r"\baz (?:[\w-]+ )*?(?:create|update|set|delete|restore|register|failover-priority-change)\b"
+    r"|\w\.Disabled="
+)
+"""A command that changes something in Azure, or a setting that does."""
+
+KEPT_BY = {
+    "README.md": {"subscriberStopped", "messagingUnits", "otherSubscriptions"},
+    "deploy.md": {"serviceBusTopic", "deleteLocks"},
+    "emergency-brake.md": {"emergencyBrake"},
+    "pausing.md": {"relayPaused"},
+    "preflight.md": {"grantPreflight"},
+    "recipes.md": {"largestMessageKB"},
+    "regions.md": {"cosmosRegions", "cosmosAutomaticFailover"},
+    "restore.md": {"cosmosAccountName", "emergencyBrake"},
+    "slow-writers.md": {"shedLoadAfterSeconds"},
+}
+"""The parameters on each page that has the reader change what ``deploy/`` declares."""
+
+
+def sections(page: Path) -> Iterator[tuple[str, str]]:
+    for text in re.split(r"^## ", page.read_text(), flags=re.MULTILINE):
+        yield f"{page.relative_to(ROOT)}, {text.splitlines()[0]}", text
+
+
+def test_a_command_that_changes_something_is_followed_by_how_to_see_it() -> None:
+    changing = [(name, text) for page in PAGES for name, text in sections(page) if CHANGES.search(text)]
+    assert len(changing) > 8
+    assert [name for name, text in changing if not re.search(r"[Ii]t\s+worked\s+when|Afterwards", text)] == []
+
+
+def test_a_page_that_changes_what_the_template_declares_names_the_parameter() -> None:
+    assert {page.name for page in OPERATE.glob("*.md") if CHANGES.search(page.read_text())} <= set(KEPT_BY)
+    for name, wanted in KEPT_BY.items():
+        named = set(re.findall(r"`(\w+)(?:=[^`]+)?`", (OPERATE / name).read_text()))
+        assert wanted <= named, name
+        assert wanted <= MAIN.names("param"), name
+
+
+def test_a_paused_relay_and_a_stopped_subscriber_stay_so() -> None:
+    """The functions that the page switches off are those that the parameter does, in each app."""
+    page = (OPERATE / "pausing.md").read_text()
+    stopped = MAIN.declaration("var", "stoppedFunctions").text
+    paused = re.findall(r"relayPaused \? \[(.*?)\]", stopped)[0]
+    assert set(re.findall(r"AzureWebJobs\.(\w+)\.Disabled=true", page)) == set(bicep.Bicep(paused).words())
+    assert "subscriberStopped ? ['contact_directory']" in stopped
+    for app in ("app", "relay"):
+        off = MAIN.declaration("module", app).properties()["disabledFunctions"]
+        assert off.startswith("union(stoppedFunctions, "), app
+    assert MAIN.declaration("module", "relayContainer").properties()["stopped"] == "relayPaused"
+    assert MAIN.declaration("module", "subscriberContainer").properties()["stopped"] == "subscriberStopped"
+    assert MAIN.declaration("module", "relayJob").properties()["paused"] == "relayPaused"
+    container = bicep.read("modules/container-app.bicep").text
+    assert "minReplicas: stopped ? 0 : minimumReplicas" in container
+    assert "rules: stopped ? [] : [" in container, "a rule would start it again"
+    job = bicep.read("modules/container-job.bicep").declaration("resource", "job").properties()
+    assert job["command"].startswith("paused ? ['true'] : ")
+
+
+@pytest.mark.parametrize(
+    ("module", "resource", "line"),
+    [
+        ("servicebus", "namespace", "capacity: messagingUnits"),
+        ("servicebus", "topic", "maxMessageSizeInKilobytes: premium ? largestMessageKB : null"),
+        ("servicebus", "queue", "maxMessageSizeInKilobytes: premium ? largestMessageKB : null"),
+        ("cosmos", "contacts", "defaultTtl: nothingExpires ? null : -1"),
+        ("cosmos", "account", "locations: [for (region, index) in regions: {"),
+        ("cosmos", "account", "enableAutomaticFailover: automaticFailover"),
+        ("cosmos", "account", "enableMultipleWriteLocations: false"),
+    ],
+)
+def test_what_an_operator_changes_is_no_constant(module: str, resource: str, line: str) -> None:
+    assert line in bicep.read(f"modules/{module}.bicep").declaration("resource", resource).text
+
+
+def test_parameters_reach_the_modules_that_declare_what_they_change() -> None:
+    cosmos, servicebus = (MAIN.declaration("module", name).properties() for name in ("cosmos", "serviceBus"))
+    assert cosmos["nothingExpires"] == "emergencyBrake"
+    assert cosmos["regions"] == "empty(cosmosRegions) ? [location] : cosmosRegions"
+    assert cosmos["automaticFailover"] == "cosmosAutomaticFailover"
+    assert "empty(cosmosAccountName) ? 'cosmos-${resourceToken}' : cosmosAccountName" in (
+        MAIN.declaration("module", "cosmos").text
+    )
+    assert servicebus["topicName"] == "serviceBusTopic"
+    for name in ("messagingUnits", "largestMessageKB"):
+        assert servicebus[name] == name
+    for each in ("cosmos", "serviceBus"):
+        given = MAIN.declaration("module", each).properties()
+        assert (given["deleteLock"], given["dataPlaneLogs"]) == ("deleteLocks", "dataPlaneLogs")
+    common = MAIN.declaration("var", "commonSettings").text
+    assert common.rstrip().endswith("toObject(settings, each => each.name, each => each.value))"), "they win"
+
+
+@pytest.mark.parametrize(
+    ("module", "locked", "logs"),
+    [
+        ("cosmos", "account", ("ControlPlaneRequests", "dataPlaneLogs ? ['DataPlaneRequests']")),
+        ("servicebus", "namespace", ("OperationalLogs", "dataPlaneLogs && premium ? ['RuntimeAuditLogs']")),
+    ],
+)
+def test_data_has_a_delete_lock_and_logs_of_both_planes(
+    module: str, locked: str, logs: tuple[str, str]
+) -> None:
+    read = bicep.read(f"modules/{module}.bicep")
+    lock = read.declaration("resource", "lock")
+    assert "= if (deleteLock) {" in lock.text
+    assert (lock.properties()["scope"], lock.properties()["level"]) == (locked, "CanNotDelete")
+    assert all(each in read.declaration("resource", "diagnostics").text for each in logs)
+
+
+def test_production_asks_who_gets_the_alerts_and_locks_its_data() -> None:
+    """Who deploys it by hand is asked for what neither the file nor the template gives."""
+    given = parameters("production.parameters.json")
+    assert "alertEmail" not in given
+    assert "alertEmail" not in MAIN.defaults()
+    assert given["deleteLocks"] is True
+
+
+def test_a_budget_is_made_once_for_the_resource_group() -> None:
+    alerts = bicep.read("modules/alerts.bicep")
+    budget = alerts.declaration("resource", "budget")
+    assert "= if (monthlyBudget > 0) {" in budget.text
+    assert budget.properties()["startDate"] == "budgetStart", "Azure refuses another start later"
+    assert "'Actual'" in budget.text
+    assert "'Forecasted'" in budget.text
+
+
+def test_each_nested_deployment_has_a_name_of_its_environment() -> None:
+    """Two environments in one resource group are deployed at the same time."""
+    names = re.findall(r"^module \w+ '[^']+' = .*\{\n  name: (.+)$", MAIN.text, re.MULTILINE)
+    assert len(names) == len(MAIN.names("module"))
+    assert [name for name in names if not name.endswith("-${resourceToken}'")] == []
+    assert "uniqueString(resourceGroup().id, environmentName)" in MAIN.text
+
+
+def test_the_topics_size_and_messages_that_nobody_reads_are_watched() -> None:
+    text = bicep.read("modules/alerts.bicep").declaration("var", "metricAlerts").text
+    found = {
+        name: (metric, how, window)
+        for name, metric, how, window in re.findall(
+            r"name: '([\w-]+)'\n.*?metric: '(\w+)'\n +aggregation: '(\w+)'\n +window: '(\w+)'",
+            text,
+            re.DOTALL,
+        )
+    }
+    assert found["topic-size"] == ("Size", "Maximum", "PT5M")
+    assert found["unread"] == ("ActiveMessages", "Minimum", "PT1H"), "a backlog that is worked off is none"
