@@ -196,7 +196,7 @@ class PartitionWorker:
                 return
 
     async def _renew(self) -> None:
-        interval = self._options.renew_interval
+        interval = self._until_renewal()
         while True:
             await asyncio.sleep(interval)
             try:
@@ -211,7 +211,11 @@ class PartitionWorker:
                     raise LeaseLost(self.lease.token, "the lease could not be renewed in time") from error
                 interval = min(self._options.renew_interval, max(self._remaining() / 4, 0.1))
             else:
-                interval = self._options.renew_interval
+                interval = self._until_renewal()
+
+    def _until_renewal(self) -> float:
+        """Counted from the question, as the lease is: its answer may have come late."""
+        return self._remaining() - self._options.expiration_interval + self._options.renew_interval
 
     def _remaining(self) -> float:
         return self._written_at + self._options.expiration_interval - self._shared.clock.monotonic()

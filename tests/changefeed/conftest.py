@@ -18,9 +18,13 @@ async def containers(cosmos_server: Service) -> AsyncIterator[Containers]:
 
 
 @pytest.fixture
-async def memory() -> AsyncIterator[InMemory]:
-    """Containers of a Cosmos in memory, in virtual time: an hour passes in a moment."""
-    async with in_memory() as made:
+async def memory(request: pytest.FixtureRequest) -> AsyncIterator[InMemory]:
+    """Containers of a Cosmos in memory, in virtual time: an hour passes in a moment.
+
+    They have as many physical partitions as the test's module says in ``PARTITIONS``.
+    """
+    partitions = getattr(request, "param", None) or getattr(request.module, "PARTITIONS", None)
+    async with in_memory(partitions) as made:
         yield made
 
 

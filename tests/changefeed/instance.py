@@ -15,7 +15,7 @@ from azure.cosmos.aio import CosmosClient
 
 from cosmos_changefeed import ChangeFeedContext, ChangeFeedProcessor
 from devstack.settings import COSMOS_KEY
-from tests.changefeed.support import MENDING
+from tests.changefeed.support import SHORT_LEASES
 
 
 async def main(endpoint: str, database_name: str, name: str, file: Path) -> None:
@@ -43,7 +43,7 @@ async def main(endpoint: str, database_name: str, name: str, file: Path) -> None
             database.get_container_client("leases"),
             handle,
             instance_name=name,
-            options=MENDING,
+            options=SHORT_LEASES,
         ):
             await stop.wait()
 

@@ -33,8 +33,8 @@ FAST = ProcessorOptions(
 SHORT_LEASES = replace(FAST, expiration_interval=2.0)
 """For tests in which a lease is to expire: on a slow machine those of the living do too."""
 
-MENDING = replace(SHORT_LEASES, mend_leases=True)
-"""As the relay worker: makes leases again that were missing for as long as a lease lasts."""
+USUAL = ProcessorOptions(start=StartFrom.beginning())
+"""In virtual time: leases of 60 s are renewed after 17 s; a poll each 5 s, a look for leases each 13 s."""
 
 
 @dataclass
@@ -45,6 +45,7 @@ class Containers:
     database: str
     monitored: ContainerProxy
     leases: ContainerProxy
+    clock: Clock
 
     async def write(self, partition_key: str, sequence: int) -> None:
         await self.monitored.create_item(
@@ -64,14 +65,14 @@ class Containers:
 
 
 @contextlib.asynccontextmanager
-async def containers_at(endpoint: str, name: str = "") -> AsyncIterator[Containers]:
-    """In a database of that name, or of a random one; it is deleted in the end."""
-    name = name or f"feed-{uuid.uuid4().hex[:8]}"
+async def containers_at(endpoint: str, clock: Clock = SYSTEM) -> AsyncIterator[Containers]:
+    """In a database of its own; it is deleted in the end."""
+    name = f"feed-{uuid.uuid4().hex[:8]}"
     async with CosmosClient(endpoint, COSMOS_KEY) as client:
         database = await client.create_database(name)
         monitored = await database.create_container("items", PartitionKey("/partitionKey"))
         leases = await database.create_container("leases", PartitionKey("/id"))
-        yield Containers(endpoint, name, monitored, leases)
+        yield Containers(endpoint, name, monitored, leases, clock)
         await client.delete_database(name)
 
 
@@ -126,7 +127,6 @@ class Recorder:
         prefix: str = "",
         options: ProcessorOptions = FAST,
         handler: TwoSteps[Changes] | None = None,
-        clock: Clock = SYSTEM,
     ) -> ChangeFeedProcessor:
         """With another ``handler`` it calls this one itself."""
         return ChangeFeedProcessor(
@@ -137,5 +137,5 @@ class Recorder:
             lease_prefix=prefix,
             options=options,
             on_error=self.on_error,
-            clock=clock,
+            clock=containers.clock,
         )

@@ -7,41 +7,35 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
+from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from cosmos_changefeed import ChangeFeedProcessor
 from cosmos_changefeed.balancing import leases_to_take
 from cosmos_changefeed.lease import Lease
 from cosmos_changefeed.lease_store import LeaseStore
 from devstack.testing import Service, eventually, running
+from tests.changefeed.in_memory import InMemory
 from tests.changefeed.support import FAST, Containers, Recorder, containers_at
 from tests.support.paths import ROOT
 
 PARTITIONS = 8
-KEYS = [f"key {number}" for number in range(24)]
+KEYS = [f"key {number}" for number in range(12)]
 AFTER_SPLIT_OF_3 = {"0", "1", "2", "4", "5", "6", "7", "8", "9"}
 """While a split is followed the parent and one child may be owned: so many, but not these."""
 
 
-@pytest.fixture(scope="module")
-def cosmos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A Cosmos whose containers have eight physical partitions."""
-    folder = tmp_path_factory.mktemp("cosmos") / "data"
-    arguments = ["--partitions", str(PARTITIONS), "--faults"]
-    with running(Service("cosmos", folder, *arguments)) as service:
-        yield service
-
-
 @pytest.fixture
-async def containers(cosmos: Service) -> AsyncIterator[Containers]:
-    async with containers_at(cosmos.address) as made:
-        yield made
+async def containers(tmp_path: Path) -> AsyncIterator[Containers]:
+    """Of eight physical partitions too, over sockets."""
+    with running(Service("cosmos", tmp_path / "data", f"--partitions={PARTITIONS}")) as service:
+        async with containers_at(service.address) as made:
+            yield made
 
 
 def shares(processors: list[ChangeFeedProcessor]) -> list[int]:
@@ -50,14 +44,14 @@ def shares(processors: list[ChangeFeedProcessor]) -> list[int]:
 
 @pytest.mark.long
 async def test_one_two_and_four_instances_share_evenly_and_so_do_those_that_are_left(
-    containers: Containers,
+    memory: InMemory,
 ) -> None:
     recorder = Recorder()
     running_now: list[ChangeFeedProcessor] = []
     async with contextlib.AsyncExitStack() as stack:
 
         async def add() -> None:
-            processor = recorder.processor(containers, name=f"instance {len(running_now)}", options=FAST)
+            processor = recorder.processor(memory, name=f"instance {len(running_now)}", options=FAST)
             running_now.append(await stack.enter_async_context(processor))
 
         await add()
@@ -76,29 +70,29 @@ async def test_one_two_and_four_instances_share_evenly_and_so_do_those_that_are_
     assert recorder.complaints == []
 
 
-async def test_every_item_comes_once_whatever_its_partition(containers: Containers) -> None:
+async def test_every_item_comes_once_whatever_its_partition(memory: InMemory) -> None:
     recorder = Recorder()
     for key in KEYS:
-        await containers.write(key, 1)
+        await memory.write(key, 1)
 
-    async with recorder.processor(containers):
+    async with recorder.processor(memory):
         await eventually(lambda: len(recorder.items) == len(KEYS))
 
     assert sorted(recorder.ids) == sorted(f"{key}-1" for key in KEYS)
     assert len({context.lease_token for _, context in recorder.batches}) > 1
 
 
-async def test_two_instances_that_start_at_once_create_the_leases_once(containers: Containers) -> None:
+async def test_two_instances_that_start_at_once_create_the_leases_once(memory: InMemory) -> None:
     one, other = Recorder(), Recorder()
     processors = [
-        one.processor(containers, name="one"),
-        other.processor(containers, name="other"),
+        one.processor(memory, name="one"),
+        other.processor(memory, name="other"),
     ]
 
     await asyncio.gather(*(processor.start() for processor in processors))
     await eventually(lambda: shares(processors) == [4, 4])
 
-    assert len(await containers.lease_documents()) == PARTITIONS + 1
+    assert len(await memory.lease_documents()) == PARTITIONS + 1
     await asyncio.gather(*(processor.stop() for processor in processors))
     assert one.complaints == other.complaints == []
 
@@ -211,7 +205,7 @@ async def leave_all_leases_to(containers: Containers, owner: str, *, renewed: da
 
 
 async def test_the_leases_of_a_dead_instance_are_taken_at_the_first_look_after_they_expired(
-    containers: Containers, monkeypatch: pytest.MonkeyPatch
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counted in looks, which a busy machine makes later but not more: one is made each acquire interval."""
     looks: list[tuple[datetime, int]] = []
@@ -222,29 +216,17 @@ async def test_the_leases_of_a_dead_instance_are_taken_at_the_first_look_after_t
         return taken
 
     monkeypatch.setattr("cosmos_changefeed.processor.leases_to_take", looked)
-    expired = datetime.now(UTC) + timedelta(seconds=3)
-    await leave_all_leases_to(
-        containers, "dead", renewed=expired - timedelta(seconds=FAST.expiration_interval)
-    )
+    expired = memory.clock.now() + timedelta(seconds=3)
+    await leave_all_leases_to(memory, "dead", renewed=expired - timedelta(seconds=FAST.expiration_interval))
     looks.clear()
 
-    async with Recorder().processor(containers, name="survivor") as survivor:
+    async with Recorder().processor(memory, name="survivor") as survivor:
         await eventually(lambda: len(survivor.owned_leases) == PARTITIONS)
 
     before = sum(taken for now, taken in looks if now <= expired)
     first, *_ = [taken for now, taken in looks if now > expired]
     assert before <= PARTITIONS // 2, "more than its share, while the other may be alive"
     assert first == PARTITIONS - before
-
-
-async def split(containers: Containers, partition: str) -> None:
-    """The administrative call of devstack's Cosmos."""
-    body = {"database": containers.database, "container": "items", "range": partition}
-    async with (
-        aiohttp.ClientSession(containers.endpoint) as session,
-        session.post("/_devstack/split", json=body) as answer,
-    ):
-        assert answer.status < 300, await answer.text()
 
 
 async def lease_tokens(containers: Containers) -> set[str]:
@@ -256,28 +238,28 @@ async def has_leases(containers: Containers, tokens: set[str]) -> bool:
     return await lease_tokens(containers) == tokens
 
 
-async def split_twice_while_writing(containers: Containers, writer: Writer) -> None:
+async def split_twice_while_writing(memory: InMemory, writer: Writer) -> None:
     await writer.wait_for(3)
     for partition in ("0", "5"):
-        before = await lease_tokens(containers)
-        await split(containers, partition)
-        children = await eventually(partial(children_of, containers, before, partition))
+        before = await lease_tokens(memory)
+        memory.split(partition)
+        children = await eventually(partial(children_of, memory, before, partition))
         assert len(children) == 2
         await writer.wait_for(3)
 
 
 @pytest.mark.long
 async def test_a_split_under_load_with_two_instances_loses_nothing_and_keeps_the_order(
-    containers: Containers,
+    memory: InMemory,
 ) -> None:
     """A lease that is stolen in the middle of a batch repeats the batch, so here there may be repeats."""
     recorder = Recorder()
     async with (
-        recorder.processor(containers, name="one"),
-        recorder.processor(containers, name="other"),
+        recorder.processor(memory, name="one"),
+        recorder.processor(memory, name="other"),
     ):
-        async with Writer(containers).writing() as writer:
-            await split_twice_while_writing(containers, writer)
+        async with Writer(memory).writing() as writer:
+            await split_twice_while_writing(memory, writer)
         await eventually(lambda: len(set(recorder.ids)) == writer.rounds * len(KEYS))
 
     first_seen = {key: without_repeats(found) for key, found in sequences_by_key(recorder).items()}
@@ -303,18 +285,18 @@ async def children_of(containers: Containers, before: set[str], partition: str) 
 
 
 async def test_after_a_split_the_leases_cover_the_range_of_the_parent_and_are_shared(
-    containers: Containers,
+    memory: InMemory,
 ) -> None:
     recorder = Recorder()
     for key in KEYS:
-        await containers.write(key, 1)
-    async with recorder.processor(containers, name="one") as one:
+        await memory.write(key, 1)
+    async with recorder.processor(memory, name="one") as one:
         await eventually(lambda: len(recorder.items) == len(KEYS))
-        parent = (await containers.lease_documents())["..3"]
-        await split(containers, "3")
+        parent = (await memory.lease_documents())["..3"]
+        memory.split("3")
         await eventually(lambda: one.owned_leases == AFTER_SPLIT_OF_3)
 
-    leases = (await containers.lease_documents()).values()
+    leases = (await memory.lease_documents()).values()
     children = [each for each in leases if each.get("LeaseToken") not in {None, *map(str, range(PARTITIONS))}]
     children.sort(key=lambda lease: str(lease["FeedRange"]["Range"]["min"]))
     assert [each["LeaseToken"] for each in children] == ["8", "9"]
@@ -325,7 +307,7 @@ async def test_after_a_split_the_leases_cover_the_range_of_the_parent_and_are_sh
 
 
 async def test_a_lease_that_a_split_deleted_is_not_written_again(
-    containers: Containers, monkeypatch: pytest.MonkeyPatch
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is nobody to give it back to: the write would only take the time of a stop."""
     release, released = LeaseStore.release, []
@@ -335,38 +317,43 @@ async def test_a_lease_that_a_split_deleted_is_not_written_again(
         await release(store, lease)
 
     monkeypatch.setattr(LeaseStore, "release", noted)
-    async with Recorder().processor(containers) as processor:
+    async with Recorder().processor(memory) as processor:
         await eventually(lambda: len(processor.owned_leases) == PARTITIONS)
-        await split(containers, "3")
+        memory.split("3")
         await eventually(lambda: processor.owned_leases == AFTER_SPLIT_OF_3)
 
     assert set(released) == AFTER_SPLIT_OF_3
 
 
 async def test_a_split_whose_parent_could_not_be_deleted_is_followed_at_the_next_look(
-    cosmos: Service, containers: Containers
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorder = Recorder()
-    async with recorder.processor(containers) as processor:
+    recorder, delete = Recorder(), LeaseStore.delete
+
+    async def refused(*_: object) -> None:
+        monkeypatch.setattr(LeaseStore, "delete", delete)
+        raise CosmosHttpResponseError(status_code=400, message="refused")
+
+    async with recorder.processor(memory) as processor:
         await eventually(lambda: len(processor.owned_leases) == PARTITIONS)
-        await cosmos.faults.add("refuse", operation="delete", container="leases", count=1)
-        await split(containers, "3")
-        await eventually(partial(has_leases, containers, AFTER_SPLIT_OF_3))
+        monkeypatch.setattr(LeaseStore, "delete", refused)
+        memory.split("3")
+        await eventually(partial(has_leases, memory, AFTER_SPLIT_OF_3))
         await eventually(lambda: processor.owned_leases == AFTER_SPLIT_OF_3)
         assert [token for token, _ in recorder.errors] == ["3"]
 
 
-async def test_a_split_while_no_instance_runs_is_followed_by_the_next(containers: Containers) -> None:
+async def test_a_split_while_no_instance_runs_is_followed_by_the_next(memory: InMemory) -> None:
     first, second = Recorder(), Recorder()
     for key in KEYS:
-        await containers.write(key, 1)
-    async with first.processor(containers):
+        await memory.write(key, 1)
+    async with first.processor(memory):
         await eventually(lambda: len(first.items) == len(KEYS))
     for key in KEYS:
-        await containers.write(key, 2)
-    await split(containers, "2")
+        await memory.write(key, 2)
+    memory.split("2")
 
-    async with second.processor(containers, name="b"):
+    async with second.processor(memory, name="b"):
         await eventually(lambda: len(second.items) == len(KEYS))
 
     assert sorted(second.ids) == sorted(f"{key}-2" for key in KEYS)

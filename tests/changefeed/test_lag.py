@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -24,49 +23,49 @@ async def lag(containers: Containers) -> dict[str, int]:
     return {each.lease_token: each.lag for each in estimated.leases}
 
 
-async def test_without_leases_there_is_no_lag_to_tell(containers: Containers) -> None:
-    estimated = await estimate_lag(containers.monitored, containers.leases)
+async def test_without_leases_there_is_no_lag_to_tell(memory: InMemory) -> None:
+    estimated = await estimate_lag(memory.monitored, memory.leases)
     assert (estimated.leases, estimated.missing) == ([], ["0"])
 
 
-async def test_before_the_first_checkpoint_the_lag_is_one(containers: Containers) -> None:
+async def test_before_the_first_checkpoint_the_lag_is_one(memory: InMemory) -> None:
     recorder = Recorder()
     recorder.go_on.clear()
     for sequence in range(5):
-        await containers.write("a", sequence)
-    async with recorder.processor(containers):
+        await memory.write("a", sequence)
+    async with recorder.processor(memory):
         await eventually(lambda: recorder.batches)
-        assert await lag(containers) == {"0": 1}
+        assert await lag(memory) == {"0": 1}
         recorder.go_on.set()
         await eventually(lambda: recorder.items)
 
 
 async def test_the_lag_is_the_number_of_transactions_that_are_not_checkpointed(
-    containers: Containers,
+    memory: InMemory,
 ) -> None:
     recorder = Recorder()
-    await containers.write("a", 0)
-    async with recorder.processor(containers, name="owner"):
+    await memory.write("a", 0)
+    async with recorder.processor(memory, name="owner"):
         await eventually(lambda: recorder.items)
-        await eventually(lambda: is_zero(containers))
-        [estimated] = (await estimate_lag(containers.monitored, containers.leases)).leases
+        await eventually(lambda: is_zero(memory))
+        [estimated] = (await estimate_lag(memory.monitored, memory.leases)).leases
         assert estimated.owner == "owner"
         assert estimated.waiting_since is None
         assert estimated.feed_range is not None
-        assert estimated.feed_range.holds(await effective_key(containers.monitored, "a"))
+        assert estimated.feed_range.holds(await effective_key(memory.monitored, "a"))
         handled = estimated
-    before = int(time.time())
+    before = int(memory.clock.now().timestamp())
     for sequence in range(1, 4):
-        await containers.write("a", sequence)
-    await containers.monitored.execute_item_batch(
+        await memory.write("a", sequence)
+    await memory.monitored.execute_item_batch(
         [("create", ({"id": f"b{number}", "partitionKey": "b"},)) for number in range(3)], "b"
     )
 
     # Three writes and one transaction of three.
-    assert await lag(containers) == {"0": 4}
-    [behind] = (await estimate_lag(containers.monitored, containers.leases)).leases
+    assert await lag(memory) == {"0": 4}
+    [behind] = (await estimate_lag(memory.monitored, memory.leases)).leases
     assert behind.waiting_since is not None
-    assert before <= behind.waiting_since.timestamp() <= time.time()
+    assert before <= behind.waiting_since.timestamp() <= memory.clock.now().timestamp()
     assert behind.position is not None
     assert behind.position == handled.position
     assert handled.newest is not None
@@ -81,7 +80,7 @@ async def is_zero(containers: Containers) -> bool:
 async def handled_and_stopped(memory: InMemory) -> LeaseLag:
     recorder = Recorder()
     await memory.write("a", 0)
-    async with recorder.processor(memory, clock=memory.clock):
+    async with recorder.processor(memory):
         await eventually(lambda: recorder.items)
         await eventually(lambda: is_zero(memory))
     [found] = (await estimate_lag(memory.monitored, memory.leases)).leases

@@ -1,7 +1,7 @@
 """A lease whose partition was split while nothing ran has one lag, measured in the partitions that took its place."""
 
-from collections.abc import AsyncIterator, Iterator
-from datetime import UTC, datetime
+import itertools
+from collections.abc import Iterator
 from operator import attrgetter
 
 import pytest
@@ -9,24 +9,12 @@ import pytest
 from cosmos_changefeed import LeaseLag, estimate_lag, physical_partitions
 from cosmos_changefeed.feed import FeedReader, identify
 from cosmos_changefeed.lease import EpkRange
-from devstack.testing import Service, eventually, running
-from tests.changefeed.support import Containers, Recorder, containers_at
+from devstack.testing import eventually
+from tests.changefeed.in_memory import InMemory
+from tests.changefeed.support import Containers, Recorder
 
 KEYS = [f"key {number}" for number in range(12)]
-
-
-@pytest.fixture(scope="module")
-def cosmos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A Cosmos with two physical partitions, which the tests split."""
-    folder = tmp_path_factory.mktemp("cosmos") / "data"
-    with running(Service("cosmos", folder, "--faults", "--partitions=2")) as service:
-        yield service
-
-
-@pytest.fixture
-async def containers(cosmos: Service) -> AsyncIterator[Containers]:
-    async with containers_at(cosmos.address) as made:
-        yield made
+PARTITIONS = 2
 
 
 async def lags(containers: Containers) -> list[LeaseLag]:
@@ -49,38 +37,34 @@ async def nothing_waits(containers: Containers) -> bool:
     return all(each.lag == 0 for each in await lags(containers))
 
 
-async def test_the_lag_of_a_split_range_is_the_sum_of_its_children(
-    cosmos: Service, containers: Containers
-) -> None:
-    await processed(containers)
-    await cosmos.faults.split(containers.database, "items", "0")
-    assert [(each.lease_token, each.lag, each.waiting_since) for each in await lags(containers)] == [
+async def test_the_lag_of_a_split_range_is_the_sum_of_its_children(memory: InMemory) -> None:
+    await processed(memory)
+    memory.split("0")
+    assert [(each.lease_token, each.lag, each.waiting_since) for each in await lags(memory)] == [
         ("0", 0, None),
         ("1", 0, None),
     ]
 
-    before = int(datetime.now(UTC).timestamp())
+    before = int(memory.clock.now().timestamp())
     for key in KEYS:
-        await containers.write(key, 2)
+        await memory.write(key, 2)
 
-    split, whole = await lags(containers)
+    split, whole = await lags(memory)
     assert split.lag + whole.lag == len(KEYS)
     assert min(split.lag, whole.lag) > 0
     assert split.waiting_since is not None
     assert split.waiting_since.timestamp() >= before
 
 
-async def test_the_oldest_change_of_all_children_says_since_when_the_range_waits(
-    cosmos: Service, containers: Containers
-) -> None:
-    await processed(containers)
+async def test_the_oldest_change_of_all_children_says_since_when_the_range_waits(memory: InMemory) -> None:
+    await processed(memory)
     for key in KEYS:
-        await containers.write(key, 2)
-    [whole, _] = await lags(containers)
-    children = await cosmos.faults.split(containers.database, "items", "0")
-    await cosmos.faults.split(containers.database, "items", children[0])  # grandchildren
+        await memory.write(key, 2)
+    [whole, _] = await lags(memory)
+    children = memory.split("0")
+    memory.split(children[0])  # grandchildren
 
-    [split, _] = await lags(containers)
+    [split, _] = await lags(memory)
 
     assert whole.waiting_since is not None
     assert split.waiting_since == whole.waiting_since
@@ -88,41 +72,38 @@ async def test_the_oldest_change_of_all_children_says_since_when_the_range_waits
     assert split.lag >= whole.lag
 
 
-async def test_a_split_before_the_first_checkpoint(cosmos: Service, containers: Containers) -> None:
+async def test_a_split_before_the_first_checkpoint(memory: InMemory) -> None:
     recorder = Recorder()
     recorder.go_on.clear()
-    await containers.write(KEYS[0], 1)
-    processor = recorder.processor(containers)
+    await memory.write(KEYS[0], 1)
+    processor = recorder.processor(memory)
     await processor.start()
     await eventually(lambda: recorder.batches)
     await processor.stop(drain=False)
-    await cosmos.faults.split(containers.database, "items", "0")
-    await cosmos.faults.split(containers.database, "items", "1")
+    memory.split("0")
+    memory.split("1")
 
-    found = await lags(containers)
+    found = await lags(memory)
 
     assert [each.lag for each in found] == [1, 1]
     assert sorted(each.waiting_since is None for each in found) == [False, True]
 
 
-@pytest.mark.parametrize("lag", [{"seconds": 30.0}, {"seconds": 30.0, "share": 0.5}, {"versions": 1}])
-async def test_a_split_range_is_measured_by_replicas_that_lag(
-    cosmos: Service, containers: Containers, lag: dict[str, float]
-) -> None:
+@pytest.mark.parametrize(
+    "lags", [itertools.repeat(True), itertools.cycle([True, False])], ids=["always", "at times"]
+)
+async def test_a_split_range_is_measured_by_replicas_that_lag(memory: InMemory, lags: Iterator[bool]) -> None:
     """An old read shows too little; it must not show nothing at all, or an error."""
-    await processed(containers)
-    await cosmos.faults.split(containers.database, "items", "0")
+    await processed(memory)
+    memory.split("0")
     for key in KEYS:
-        await containers.write(key, 2)
-    for container in ("items", "leases"):
-        await cosmos.faults.add("lag", container=container, count=None, forSeconds=30.0, **lag)
-    try:
-        for _ in range(5):
-            estimated = await estimate_lag(containers.monitored, containers.leases)
-            assert {each.lease_token for each in estimated.leases} <= {"0", "1"}
-    finally:
-        await cosmos.faults.clear()
-    await eventually(lambda: all_wait(containers))
+        await memory.write(key, 2)
+    memory.troubles.lag = lambda _: 600 if next(lags) else None
+    for _ in range(5):
+        estimated = await estimate_lag(memory.monitored, memory.leases)
+        assert {each.lease_token for each in estimated.leases} <= {"0", "1"}
+    memory.troubles.lag = lambda _: None
+    await eventually(lambda: all_wait(memory))
 
 
 async def all_wait(containers: Containers) -> bool:
@@ -130,7 +111,7 @@ async def all_wait(containers: Containers) -> bool:
 
 
 async def test_a_partition_that_is_split_while_the_partitions_are_asked_has_its_halves_told(
-    cosmos: Service, containers: Containers
+    memory: InMemory,
 ) -> None:
     """A relay that starts at that moment would else end."""
 
@@ -143,14 +124,14 @@ async def test_a_partition_that_is_split_while_the_partitions_are_asked_has_its_
                 self.splits -= 1
                 [whole] = [
                     each
-                    for each in await physical_partitions(containers.monitored)
+                    for each in await physical_partitions(memory.monitored)
                     if each.feed_range == found[0]
                 ]
-                await cosmos.faults.split(containers.database, "items", whole.id)
+                memory.split(whole.id)
             return found
 
-    reader = SplitMeanwhile(containers.monitored, await identify(containers.monitored))
-    before = len(await physical_partitions(containers.monitored))
+    reader = SplitMeanwhile(memory.monitored, await identify(memory.monitored))
+    before = len(await physical_partitions(memory.monitored))
     found = await reader.partitions()
     assert len(found) == before + 2
-    assert found == await physical_partitions(containers.monitored)
+    assert found == await physical_partitions(memory.monitored)

@@ -1,7 +1,6 @@
 """The lease documents of one instance: their content, the conditions of each write, and the refused ones."""
 
 import asyncio
-import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -12,7 +11,8 @@ from cosmos_changefeed import ChangeFeedProcessor, Clock, LeasesUnusable
 from cosmos_changefeed.feed import identify
 from devstack.settings import COSMOS_KEY
 from devstack.testing import Service, eventually
-from tests.changefeed.support import FAST, Containers, Recorder
+from tests.changefeed.in_memory import InMemory
+from tests.changefeed.support import USUAL, Containers, Recorder
 
 
 async def checkpointed(containers: Containers) -> bool:
@@ -45,12 +45,12 @@ async def test_the_lease_container_holds_what_the_dotnet_processor_would_write(
     assert before <= datetime.fromisoformat(lease["timestamp"]) <= datetime.now(UTC)
 
 
-async def test_a_stop_gives_the_lease_back(containers: Containers) -> None:
-    async with Recorder().processor(containers) as processor:
+async def test_a_stop_gives_the_lease_back(memory: InMemory) -> None:
+    async with Recorder().processor(memory) as processor:
         await eventually(lambda: processor.owned_leases == {"0"})
-        assert (await containers.lease_documents())["..0"]["Owner"] == "a"
+        assert (await memory.lease_documents())["..0"]["Owner"] == "a"
 
-    assert (await containers.lease_documents())["..0"]["Owner"] is None
+    assert (await memory.lease_documents())["..0"]["Owner"] is None
 
 
 async def test_a_lease_that_a_dotnet_processor_left_is_taken_over(containers: Containers) -> None:
@@ -83,64 +83,62 @@ async def test_a_lease_that_a_dotnet_processor_left_is_taken_over(containers: Co
         await eventually(lambda: recorder.ids == ["a-2"])
 
 
-async def test_the_lease_is_renewed_while_a_handler_takes_long(containers: Containers) -> None:
+async def test_the_lease_is_renewed_while_a_handler_takes_long(memory: InMemory) -> None:
     recorder, rival = Recorder(), Recorder()
     recorder.go_on.clear()
-    await containers.write("a", 1)
-    options = replace(FAST, expiration_interval=0.8, renew_interval=0.2)
+    await memory.write("a", 1)
 
     async with (
-        recorder.processor(containers, options=options),
-        rival.processor(containers, name="rival", options=options),
+        recorder.processor(memory, options=USUAL),
+        rival.processor(memory, name="rival", options=USUAL),
     ):
         await eventually(lambda: recorder.batches)
-        begun = time.monotonic()
-        await eventually(lambda: time.monotonic() - begun > 1.6)
+        await asyncio.sleep(2 * USUAL.expiration_interval)
         recorder.go_on.set()
         await eventually(lambda: recorder.ids == ["a-1"])
 
     assert rival.batches == []
 
 
-async def test_a_lease_that_another_took_is_given_up_at_once(containers: Containers) -> None:
+async def test_a_lease_that_another_took_is_given_up_at_once(memory: InMemory) -> None:
     recorder = Recorder()
     recorder.go_on.clear()
-    await containers.write("a", 1)
+    await memory.write("a", 1)
 
-    async with recorder.processor(containers) as processor:
+    async with recorder.processor(memory) as processor:
         await eventually(lambda: recorder.batches)
-        lease = (await containers.lease_documents())["..0"]
+        lease = (await memory.lease_documents())["..0"]
         future = datetime.now(UTC).replace(year=2100).isoformat()
-        await containers.leases.replace_item(lease["id"], {**lease, "Owner": "thief", "timestamp": future})
+        await memory.leases.replace_item(lease["id"], {**lease, "Owner": "thief", "timestamp": future})
         await eventually(lambda: recorder.cancelled)
         await eventually(lambda: not processor.owned_leases)
 
-    stolen = (await containers.lease_documents())["..0"]
+    stolen = (await memory.lease_documents())["..0"]
     assert (stolen["Owner"], stolen["ContinuationToken"]) == ("thief", None)
 
 
-async def test_a_lease_document_that_was_deleted_ends_its_worker(containers: Containers) -> None:
+async def test_a_lease_document_that_was_deleted_ends_its_worker(memory: InMemory) -> None:
     recorder = Recorder()
 
-    async with recorder.processor(containers) as processor:
+    async with recorder.processor(memory) as processor:
         await eventually(lambda: processor.owned_leases)
-        lease = (await containers.lease_documents())["..0"]
-        await containers.leases.delete_item(lease["id"], lease["id"])
+        lease = (await memory.lease_documents())["..0"]
+        await memory.leases.delete_item(lease["id"], lease["id"])
         await eventually(lambda: not processor.owned_leases)
 
 
 async def test_a_lease_that_cannot_be_used_is_reported_and_keeps_no_other_from_being_taken(
-    containers: Containers,
+    memory: InMemory,
 ) -> None:
     """An old lease names its partition without its range, and the partition is gone."""
-    async with Recorder().processor(containers):
-        lease = (await containers.lease_documents())["..0"]
+    async with Recorder().processor(memory):
+        lease = (await memory.lease_documents())["..0"]
     orphan = {"id": lease["id"].replace("..0", "..7"), "LeaseToken": "7", "Owner": None, "properties": {}}
-    await containers.leases.create_item(orphan)
+    await memory.leases.create_item(orphan)
     recorder = Recorder()
-    await containers.write("a", 1)
+    await memory.write("a", 1)
 
-    async with recorder.processor(containers):
+    async with recorder.processor(memory):
         await eventually(lambda: recorder.ids == ["a-1"])
         await eventually(lambda: recorder.errors)
 
@@ -157,7 +155,7 @@ async def test_a_lock_left_by_a_crash_does_not_block_for_ever(containers: Contai
     await containers.write("a", 1)
     ahead = timedelta()
     clock = Clock(now=lambda: datetime.now(UTC) + ahead)
-    processor = recorder.processor(containers, clock=clock)
+    processor = recorder.processor(replace(containers, clock=clock))
 
     starting = asyncio.create_task(processor.start())
     await eventually(lambda: hasattr(processor, "_store"))
@@ -171,21 +169,21 @@ async def test_a_lock_left_by_a_crash_does_not_block_for_ever(containers: Contai
     assert ".lock" not in await containers.lease_documents()
 
 
-async def test_a_lease_container_with_another_partition_key_is_refused(containers: Containers) -> None:
-    processor = ChangeFeedProcessor(containers.monitored, containers.monitored, Recorder(), instance_name="a")
+async def test_a_lease_container_with_another_partition_key_is_refused(memory: InMemory) -> None:
+    processor = ChangeFeedProcessor(memory.monitored, memory.monitored, Recorder(), instance_name="a")
 
     with pytest.raises(LeasesUnusable, match="partition key /id"):
         await processor.start()
 
 
-async def test_leases_of_another_mode_are_refused(containers: Containers) -> None:
-    async with Recorder().processor(containers):
-        lease = (await containers.lease_documents())["..0"]
-    current = (await containers.lease_documents())["..0"]
-    await containers.leases.replace_item(lease["id"], {**current, "Mode": "Full-Fidelity Feed"})
+async def test_leases_of_another_mode_are_refused(memory: InMemory) -> None:
+    async with Recorder().processor(memory):
+        lease = (await memory.lease_documents())["..0"]
+    current = (await memory.lease_documents())["..0"]
+    await memory.leases.replace_item(lease["id"], {**current, "Mode": "Full-Fidelity Feed"})
 
     with pytest.raises(LeasesUnusable, match="Full-Fidelity Feed"):
-        await Recorder().processor(containers).start()
+        await Recorder().processor(memory).start()
 
 
 async def test_the_host_in_the_names_of_leases_is_in_lower_case_as_dotnet_writes_it(

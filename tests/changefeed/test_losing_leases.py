@@ -22,7 +22,7 @@ ONE_LOOK = replace(FAST, acquire_interval=10**6, expiration_interval=10**6, rene
 
 
 async def held_lease(memory: InMemory) -> tuple[LeaseStore, Lease]:
-    async with Recorder().processor(memory, clock=memory.clock):
+    async with Recorder().processor(memory):
         pass
     store = await memory.lease_store()
     [lease] = await store.all()
@@ -114,7 +114,7 @@ async def test_whose_lease_was_taken_during_a_batch_gives_up_at_its_end_and_touc
     recorder = Recorder()
     recorder.go_on.clear()
     await memory.write("a", 1)
-    async with recorder.processor(memory, options=ONE_LOOK, clock=memory.clock) as processor:
+    async with recorder.processor(memory, options=ONE_LOOK) as processor:
         await eventually(lambda: recorder.batches)
         store = await memory.lease_store()
         [lease] = await store.all()
@@ -132,7 +132,7 @@ async def test_whose_lease_was_taken_during_a_batch_gives_up_at_its_end_and_touc
 async def test_a_lease_that_was_taken_before_a_stop_is_left_to_its_new_owner(memory: InMemory) -> None:
     """The instance has not noticed: that is no error."""
     recorder = Recorder()
-    async with recorder.processor(memory, options=ONE_LOOK, clock=memory.clock) as processor:
+    async with recorder.processor(memory, options=ONE_LOOK) as processor:
         await eventually(lambda: processor.owned_leases)
         store = await memory.lease_store()
         [lease] = await store.all()
@@ -148,7 +148,7 @@ async def test_a_lease_that_cannot_be_given_back_is_told_and_ends_the_stop_all_t
         raise ServiceRequestError("the store is away")
 
     recorder = Recorder()
-    async with recorder.processor(memory, options=ONE_LOOK, clock=memory.clock) as processor:
+    async with recorder.processor(memory, options=ONE_LOOK) as processor:
         await eventually(lambda: processor.owned_leases)
         monkeypatch.setattr(LeaseStore, "release", refused)
     assert [(token, str(error)) for token, error in recorder.errors] == [("0", "the store is away")]
@@ -158,7 +158,7 @@ async def test_a_lease_that_cannot_be_given_back_is_told_and_ends_the_stop_all_t
 async def test_the_halves_of_a_split_are_taken_at_once(memory: InMemory) -> None:
     """The next look for leases may be far."""
     recorder = Recorder()
-    async with recorder.processor(memory, options=ONE_LOOK, clock=memory.clock) as processor:
+    async with recorder.processor(memory, options=ONE_LOOK) as processor:
         await eventually(lambda: processor.owned_leases == {"0"})
         memory.split("0")
         began = memory.clock.monotonic()
@@ -171,13 +171,13 @@ async def test_an_old_lease_without_a_range_is_taken_over_with_that_of_its_parti
 ) -> None:
     first, second = Recorder(), Recorder()
     await memory.write("a", 1)
-    async with first.processor(memory, clock=memory.clock):
+    async with first.processor(memory):
         await eventually(lambda: first.ids == ["a-1"])
     document = (await memory.lease_documents())["..0"]
     without = {name: value for name, value in document.items() if name not in {"FeedRange", "LeaseToken"}}
     await memory.leases.replace_item(document["id"], {**without, "PartitionId": "0"})
     await memory.write("a", 2)
-    async with second.processor(memory, clock=memory.clock):
+    async with second.processor(memory):
         await eventually(lambda: second.ids == ["a-2"])
     assert second.errors == []
     assert (await memory.lease_documents())["..0"]["FeedRange"] == {"Range": {"min": "", "max": "FF"}}
@@ -190,14 +190,14 @@ async def test_a_split_that_could_not_be_followed_leaves_the_lease_to_whoever_lo
         raise ValueError("it cannot be deleted")
 
     recorder, heir = Recorder(), Recorder()
-    async with recorder.processor(memory, options=ONE_LOOK, clock=memory.clock) as processor:
+    async with recorder.processor(memory, options=ONE_LOOK) as processor:
         await eventually(lambda: processor.owned_leases)
         monkeypatch.setattr(LeaseStore, "delete", refused)
         memory.split("0")
         await eventually(lambda: recorder.errors)
         await eventually(partial(is_free, memory, "..0"))
         monkeypatch.undo()
-        async with heir.processor(memory, name="heir", options=ONE_LOOK, clock=memory.clock):
+        async with heir.processor(memory, name="heir", options=ONE_LOOK):
             await memory.write("a", 1)
             await eventually(lambda: heir.ids == ["a-1"])
     assert [(token, str(error)) for token, error in recorder.errors] == [("0", "it cannot be deleted")]
@@ -231,7 +231,7 @@ async def test_what_is_being_given_back_is_taken_by_no_look_of_the_same_instance
     monkeypatch.setattr(LeaseStore, "release", released_late)
     monkeypatch.setattr(LeaseStore, "delete", refused_once)
     recorder = Recorder()
-    async with recorder.processor(memory, options=FAST, clock=memory.clock) as processor:
+    async with recorder.processor(memory, options=FAST) as processor:
         await eventually(lambda: processor.owned_leases)
         memory.split("0")
         await eventually(lambda: processor.owned_leases == {"1", "2"})
@@ -259,7 +259,7 @@ async def test_a_lease_that_arrives_during_a_stop_is_given_back_and_nothing_is_d
 
     monkeypatch.setattr(LeaseStore, "acquire", answered_late)
     recorder = Recorder()
-    processor = recorder.processor(memory, options=ONE_LOOK, clock=memory.clock)
+    processor = recorder.processor(memory, options=ONE_LOOK)
     await processor.start()
     await eventually(lambda: processor.owned_leases)
     memory.split("0")
@@ -295,7 +295,7 @@ async def test_a_lease_that_the_first_look_takes_during_a_stop_is_given_back(
     monkeypatch.setattr(LeaseStore, "acquire", answered_late)
     recorder = Recorder()
     await memory.write("a", 1)
-    async with recorder.processor(memory, clock=memory.clock):
+    async with recorder.processor(memory):
         await asked.wait()
     assert (await memory.lease_documents())["..0"]["Owner"] is None
     assert (recorder.batches, recorder.errors) == ([], [])
@@ -312,7 +312,7 @@ async def test_a_stop_ends_a_look_for_leases_that_does_not_end_by_itself(
         return []
 
     monkeypatch.setattr(LeaseStore, "all", unanswered)
-    processor = Recorder().processor(memory, clock=memory.clock)
+    processor = Recorder().processor(memory)
     await processor.start()
     await looking.wait()
     began = memory.clock.monotonic()

@@ -1,9 +1,8 @@
 """Lease documents that somebody deletes are made again, and nothing is lost, whatever else fails meanwhile."""
 
 import asyncio
-import time
+import random
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -14,26 +13,15 @@ from cosmos_changefeed.feed import FeedReader
 from cosmos_changefeed.lease import EpkRange, Lease
 from cosmos_changefeed.lease_store import LeaseStore
 from cosmos_changefeed.mending import LeaseMender
-from devstack.testing import Service, eventually, running
+from devstack.testing import eventually
+from outbox_simulation.engine.http import SentRequest
 from tests.changefeed.in_memory import InMemory
-from tests.changefeed.support import MENDING, Containers, Recorder, containers_at
+from tests.changefeed.support import USUAL, Containers, Recorder
 
 KEYS = [f"key {number}" for number in range(12)]
-QUICK = replace(MENDING, expiration_interval=0.8, renew_interval=0.2)
-
-
-@pytest.fixture(scope="module")
-def cosmos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A Cosmos with four physical partitions, which the tests split and break."""
-    folder = tmp_path_factory.mktemp("cosmos") / "data"
-    with running(Service("cosmos", folder, "--faults", "--partitions=4")) as service:
-        yield service
-
-
-@pytest.fixture
-async def containers(cosmos: Service) -> AsyncIterator[Containers]:
-    async with containers_at(cosmos.address) as made:
-        yield made
+PARTITIONS = 4
+MENDING = replace(USUAL, mend_leases=True)
+"""As the relay worker: makes leases again that were missing for as long as a lease lasts."""
 
 
 async def write_all(containers: Containers, sequence: int) -> None:
@@ -61,21 +49,21 @@ def shares(*processors: ChangeFeedProcessor) -> list[int]:
 
 
 async def test_leases_deleted_while_two_instances_run_are_made_again_and_nothing_is_lost(
-    containers: Containers, caplog: pytest.LogCaptureFixture
+    memory: InMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
     recorder = Recorder()
     async with (
-        recorder.processor(containers, name="one", options=QUICK) as one,
-        recorder.processor(containers, name="other", options=QUICK) as other,
+        recorder.processor(memory, name="one", options=MENDING) as one,
+        recorder.processor(memory, name="other", options=MENDING) as other,
     ):
         await eventually(lambda: shares(one, other) == [2, 2])
-        await write_all(containers, 1)
+        await write_all(memory, 1)
         await eventually(lambda: has_all(recorder, 1))
-        await containers.delete_leases()
-        await write_all(containers, 2)
+        await memory.delete_leases()
+        await write_all(memory, 2)
         await eventually(lambda: has_all(recorder, 1, 2))
         await eventually(lambda: shares(one, other) == [2, 2])
-        await write_all(containers, 3)
+        await write_all(memory, 3)
         await eventually(lambda: has_all(recorder, 3))
         assert (one.missing_ranges, other.missing_ranges) == ([], [])
 
@@ -84,16 +72,16 @@ async def test_leases_deleted_while_two_instances_run_are_made_again_and_nothing
 
 
 async def test_a_lease_that_is_missing_at_the_start_is_made_again_though_the_leases_were_made_once(
-    containers: Containers,
+    memory: InMemory,
 ) -> None:
     first, second = Recorder(), Recorder()
-    async with first.processor(containers):
-        await write_all(containers, 1)
+    async with first.processor(memory):
+        await write_all(memory, 1)
         await eventually(lambda: has_all(first, 1))
-    await containers.delete_leases("..2")
-    await write_all(containers, 2)
+    await memory.delete_leases("..2")
+    await write_all(memory, 2)
 
-    async with second.processor(containers, options=QUICK) as processor:
+    async with second.processor(memory, options=MENDING) as processor:
         await eventually(lambda: processor.missing_ranges)
         await eventually(lambda: has_all(second, 2))
 
@@ -103,125 +91,120 @@ async def test_a_lease_that_is_missing_at_the_start_is_made_again_though_the_lea
     assert again != set(KEYS)
 
 
-async def test_a_split_of_a_partition_whose_lease_is_gone(cosmos: Service, containers: Containers) -> None:
+async def test_a_split_of_a_partition_whose_lease_is_gone(memory: InMemory) -> None:
     """The parent's lease is deleted and nobody is left to write the children's."""
     first, second = Recorder(), Recorder()
-    async with first.processor(containers):
-        await write_all(containers, 1)
+    async with first.processor(memory):
+        await write_all(memory, 1)
         await eventually(lambda: has_all(first, 1))
-    children = await cosmos.faults.split(containers.database, "items", "2")
-    await containers.delete_leases("..2")
-    await write_all(containers, 2)
+    children = memory.split("2")
+    await memory.delete_leases("..2")
+    await write_all(memory, 2)
 
-    async with second.processor(containers, options=QUICK):
+    async with second.processor(memory, options=MENDING):
         await eventually(lambda: has_all(second, 2))
-        assert await lease_names(containers) == {"..0", "..1", "..3", *(f"..{each}" for each in children)}
+        assert await lease_names(memory) == {"..0", "..1", "..3", *(f"..{each}" for each in children)}
 
 
-async def test_a_split_is_followed_and_not_mended(
-    cosmos: Service, containers: Containers, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_split_is_followed_and_not_mended(memory: InMemory, caplog: pytest.LogCaptureFixture) -> None:
     """The children's leases start where the parent's stood: nothing comes twice."""
     recorder = Recorder()
-    async with recorder.processor(containers, options=QUICK) as processor:
-        await write_all(containers, 1)
+    async with recorder.processor(memory, options=MENDING) as processor:
+        await write_all(memory, 1)
         await eventually(lambda: has_all(recorder, 1))
-        await cosmos.faults.split(containers.database, "items", "0")
+        memory.split("0")
         await eventually(lambda: len(processor.owned_leases) == 5)
-        begun = time.monotonic()
-        await eventually(lambda: time.monotonic() - begun > 2 * QUICK.expiration_interval)
-        await write_all(containers, 2)
+        await asyncio.sleep(2 * MENDING.expiration_interval)
+        await write_all(memory, 2)
         await eventually(lambda: has_all(recorder, 2))
 
     assert len(recorder.items) == 2 * len(KEYS)
     assert "missing" not in caplog.text
 
 
-@pytest.mark.parametrize("kind", ["drop-after-commit", "fail-before-commit", "retry-with"])
-async def test_a_lease_is_made_again_although_the_first_attempts_fail(
-    cosmos: Service, containers: Containers, kind: str
-) -> None:
+@pytest.mark.parametrize("kind", ["lost_after", "lost_before", "retry_with"])
+async def test_a_lease_is_made_again_although_the_first_attempts_fail(memory: InMemory, kind: str) -> None:
     recorder = Recorder()
-    async with recorder.processor(containers, options=QUICK) as processor:
+    async with recorder.processor(memory, options=MENDING) as processor:
         await eventually(lambda: len(processor.owned_leases) == 4)
-        await cosmos.faults.add(kind, operation="create", container="leases", count=3)
-        await containers.delete_leases()
-        await eventually(partial(is_met, cosmos))
-        await write_all(containers, 1)
+        memory.troubles.creations += [kind] * 3
+        await memory.delete_leases()
+        await eventually(lambda: not memory.troubles.creations)
+        await write_all(memory, 1)
         await eventually(lambda: has_all(recorder, 1))
 
 
 async def test_an_instance_that_dies_while_it_makes_leases_again_is_followed_by_another(
-    cosmos: Service, containers: Containers
+    memory: InMemory,
 ) -> None:
     first, second = Recorder(), Recorder()
-    dying = first.processor(containers, name="dying", options=QUICK)
+    dying = first.processor(memory, name="dying", options=MENDING)
     await dying.start()
     await eventually(lambda: len(dying.owned_leases) == 4)
-    await cosmos.faults.add("slow", operation="create", container="leases", count=1, seconds=1.0)
-    await containers.delete_leases()
-    await eventually(partial(is_met, cosmos))
+    memory.troubles.creations.append("silent")
+    await memory.delete_leases()
+    await eventually(lambda: not memory.troubles.creations)
     assert dying._balancer is not None
     dying._balancer.cancel()  # inside the first creation
     await dying.stop(drain=False)
-    await write_all(containers, 1)
-    assert len(await lease_names(containers)) < 4
+    await write_all(memory, 1)
+    assert len(await lease_names(memory)) < 4
 
-    async with second.processor(containers, name="next", options=QUICK):
+    async with second.processor(memory, name="next", options=MENDING):
         await eventually(lambda: has_all(second, 1))
-    assert await lease_names(containers) == {"..0", "..1", "..2", "..3"}
+    assert await lease_names(memory) == {"..0", "..1", "..2", "..3"}
 
 
-async def is_met(cosmos: Service) -> bool:
-    return await cosmos.faults.pending() == []
-
-
-async def test_leases_are_deleted_while_replicas_of_the_leases_lag(
-    cosmos: Service, containers: Containers
-) -> None:
+async def test_leases_are_deleted_while_replicas_of_the_leases_lag(memory: InMemory) -> None:
     recorder = Recorder()
     async with (
-        recorder.processor(containers, name="one", options=QUICK) as one,
-        recorder.processor(containers, name="other", options=QUICK) as other,
+        recorder.processor(memory, name="one", options=MENDING) as one,
+        recorder.processor(memory, name="other", options=MENDING) as other,
     ):
         await eventually(lambda: shares(one, other) == [2, 2])
-        await cosmos.faults.add("lag", container="leases", seconds=1.5, share=0.5, count=None, forSeconds=4.0)
-        await containers.delete_leases()
-        await write_all(containers, 1)
-        await write_all(containers, 2)
+        chance, began = random.Random(1), memory.clock.monotonic()
+
+        def lag(request: SentRequest) -> float | None:
+            lags = "/colls/leases/" in request.path and memory.clock.monotonic() < began + 240
+            return 90 if lags and chance.random() < 0.5 else None
+
+        memory.troubles.lag = lag
+        await memory.delete_leases()
+        await write_all(memory, 1)
+        await write_all(memory, 2)
         await eventually(lambda: has_all(recorder, 1, 2))
-        await cosmos.faults.clear()
 
     assert first_seen(recorder) == {key: [1, 2] for key in KEYS}
 
 
-async def test_a_gap_that_was_not_there_at_every_look_is_left_alone(containers: Containers) -> None:
+async def test_a_gap_that_was_not_there_at_every_look_is_left_alone(memory: InMemory) -> None:
     """One query for the leases may miss those that a split writes meanwhile."""
-    async with Recorder().processor(containers):
+    async with Recorder().processor(memory):
         pass
-    reader = await FeedReader.open(containers.monitored)
-    store = LeaseStore(containers.leases, monitored=reader.identity, prefix="")
+    reader = await FeedReader.open(memory.monitored)
+    store = LeaseStore(memory.leases, monitored=reader.identity, prefix="")
     everything = await store.all()
     without = [each for each in everything if each.token != "2"]
-    await containers.delete_leases("..2")
+    await memory.delete_leases("..2")
     now = 100.0
     mender = LeaseMender(reader, store, patience=10, clock=Clock(monotonic=lambda: now))
 
     for step, leases in ((0, without), (9, without), (11, everything), (12, without), (21, without)):
         now = 100.0 + step
         await mender.look(leases)
-        assert await lease_names(containers) == {"..0", "..1", "..3"}
+        assert await lease_names(memory) == {"..0", "..1", "..3"}
 
     now = 122.0
     await mender.look(without)
-    assert await lease_names(containers) == {"..0", "..1", "..2", "..3"}
+    assert await lease_names(memory) == {"..0", "..1", "..2", "..3"}
     assert mender.missing == []
 
 
+@pytest.mark.parametrize("memory", [1], indirect=True)
 async def test_without_a_processor_a_lease_is_made_again_after_a_second_look_and_not_before(
     memory: InMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with Recorder().processor(memory, clock=memory.clock):
+    async with Recorder().processor(memory):
         pass
     mend = partial(mend_leases, memory.monitored, memory.leases, patience=60, clock=memory.clock)
     began = memory.clock.monotonic()
@@ -236,28 +219,28 @@ async def test_without_a_processor_a_lease_is_made_again_after_a_second_look_and
     assert "lease 0 was missing, so nothing of its partition was delivered; it is made again" in caplog.text
 
 
-async def test_a_lease_that_is_there_keeps_its_checkpoint(containers: Containers) -> None:
+async def test_a_lease_that_is_there_keeps_its_checkpoint(memory: InMemory) -> None:
     """Even a look that saw no lease at all changes none."""
     recorder = Recorder()
-    async with recorder.processor(containers):
-        await write_all(containers, 1)
+    async with recorder.processor(memory):
+        await write_all(memory, 1)
         await eventually(lambda: has_all(recorder, 1))
-    before = await containers.lease_documents()
-    reader = await FeedReader.open(containers.monitored)
-    store = LeaseStore(containers.leases, monitored=reader.identity, prefix="")
+    before = await memory.lease_documents()
+    reader = await FeedReader.open(memory.monitored)
+    store = LeaseStore(memory.leases, monitored=reader.identity, prefix="")
     mender = LeaseMender(reader, store, patience=0)
 
     await mender.look([])
     await mender.look([])
 
-    assert await containers.lease_documents() == before
+    assert await memory.lease_documents() == before
 
 
-async def test_a_lease_of_an_old_version_covers_the_partition_that_it_names(containers: Containers) -> None:
-    async with Recorder().processor(containers):
+async def test_a_lease_of_an_old_version_covers_the_partition_that_it_names(memory: InMemory) -> None:
+    async with Recorder().processor(memory):
         pass
-    reader = await FeedReader.open(containers.monitored)
-    store = LeaseStore(containers.leases, monitored=reader.identity, prefix="")
+    reader = await FeedReader.open(memory.monitored)
+    store = LeaseStore(memory.leases, monitored=reader.identity, prefix="")
     leases = [replace(each, feed_range=None) for each in await store.all() if each.token != "3"]
     [last] = [each.feed_range for each in await reader.partitions() if each.id == "3"]
     mender = LeaseMender(reader, store, patience=10)
@@ -268,12 +251,12 @@ async def test_a_lease_of_an_old_version_covers_the_partition_that_it_names(cont
     assert isinstance(last, EpkRange)
 
 
-async def test_all_documents_deleted_the_marker_too(containers: Containers) -> None:
+async def test_all_documents_deleted_the_marker_too(memory: InMemory) -> None:
     recorder = Recorder()
-    async with recorder.processor(containers, options=QUICK) as processor:
+    async with recorder.processor(memory, options=MENDING) as processor:
         await eventually(lambda: len(processor.owned_leases) == 4)
-        await containers.delete_leases(".info", "..0", "..1", "..2", "..3")
-        async with recorder.processor(containers, name="late", options=QUICK):
-            await write_all(containers, 1)
+        await memory.delete_leases(".info", "..0", "..1", "..2", "..3")
+        async with recorder.processor(memory, name="late", options=MENDING):
+            await write_all(memory, 1)
             await eventually(lambda: has_all(recorder, 1))
         await asyncio.wait_for(processor.stop(), 5)

@@ -32,7 +32,7 @@ async def test_where_the_service_does_not_name_a_partition_a_start_fails_and_mak
 
     monkeypatch.setattr(FeedReader, "read", nameless)
     with pytest.raises(LeasesUnusable, match="did not tell which partition"):
-        await Recorder().processor(memory, clock=memory.clock).start()
+        await Recorder().processor(memory).start()
     assert await memory.lease_documents() == {}
 
 
@@ -77,7 +77,7 @@ async def test_a_lease_that_cannot_be_deleted_after_a_split_is_not_taken_again(
     names = [f"k{number}" for number in range(20)]
     for name in names:
         await memory.write(name, 1)
-    async with recorder.processor(memory, clock=memory.clock):
+    async with recorder.processor(memory):
         await eventually(lambda: recorder.has(20))
         memory.split("0")
         for name in names:

@@ -46,7 +46,7 @@ async def test_a_wake_by_key_finds_the_change_and_leaves_nothing_behind(
         monkeypatch.setattr("cosmos_changefeed.processor.effective_key", away)
     memory.split("0")
     recorder = Recorder()
-    async with recorder.processor(memory, options=SELDOM, clock=memory.clock) as processor:
+    async with recorder.processor(memory, options=SELDOM) as processor:
         await eventually(lambda: len(processor.owned_leases) == 2)
         await asyncio.sleep(5)
         for number in range(3):
@@ -70,7 +70,7 @@ async def test_a_stop_ends_a_wake_that_waits_for_the_place_of_its_key(
 
     monkeypatch.setattr("cosmos_changefeed.processor.effective_key", unanswered)
     memory.split("0")
-    async with Recorder().processor(memory, options=SELDOM, clock=memory.clock) as processor:
+    async with Recorder().processor(memory, options=SELDOM) as processor:
         await eventually(lambda: len(processor.owned_leases) == 2)
         processor.wake("a")
         await asyncio.sleep(1)
@@ -80,7 +80,7 @@ async def test_a_stop_ends_a_wake_that_waits_for_the_place_of_its_key(
 
 
 async def test_the_task_of_a_lease_that_was_lost_is_kept_by_nobody(memory: InMemory) -> None:
-    async with Recorder().processor(memory, options=FAST, clock=memory.clock) as processor:
+    async with Recorder().processor(memory, options=FAST) as processor:
         await eventually(lambda: processor.owned_leases)
         [supervisor] = tasks("lease 0")
         await memory.delete_leases()
@@ -110,7 +110,7 @@ async def test_a_page_that_fails_as_it_is_forgotten_is_no_error_that_nobody_look
         await memory.write("a", sequence)
     steps = TwoSteps(prepare, recorder)
     options = replace(FAST, max_items=1)
-    async with recorder.processor(memory, options=options, handler=steps, clock=memory.clock):
+    async with recorder.processor(memory, options=options, handler=steps):
         await eventually(lambda: prepared == ["a-0", "a-1"])
         recorder.failures = 1
         recorder.go_on.set()

@@ -8,7 +8,8 @@ import pytest
 from cosmos_changefeed import Changes, Handler, TwoSteps
 from cosmos_changefeed.feed import FeedPage, FeedReader
 from devstack.testing import eventually
-from tests.changefeed.support import FAST, Containers, Recorder
+from tests.changefeed.in_memory import InMemory
+from tests.changefeed.support import FAST, Recorder
 
 ONE_BY_ONE = replace(FAST, max_items=1)
 
@@ -29,14 +30,14 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 
 async def test_a_page_is_read_while_the_one_before_is_handled(
-    containers: Containers, read: list[list[str]]
+    memory: InMemory, read: list[list[str]]
 ) -> None:
     recorder = Recorder()
     recorder.go_on.clear()
     for sequence in range(3):
-        await containers.write("a", sequence)
+        await memory.write("a", sequence)
 
-    async with recorder.processor(containers, options=ONE_BY_ONE):
+    async with recorder.processor(memory, options=ONE_BY_ONE):
         await eventually(lambda: ["a-1"] in read)
         assert [ids for ids, _ in recorder.batches] == [["a-0"]]
         assert ["a-2"] not in read, "one page ahead, and no further"
@@ -47,39 +48,39 @@ async def test_a_page_is_read_while_the_one_before_is_handled(
 
 
 async def test_after_a_failure_the_page_that_was_read_ahead_is_forgotten(
-    containers: Containers, read: list[list[str]]
+    memory: InMemory, read: list[list[str]]
 ) -> None:
     recorder = Recorder(failures=2)
     for sequence in range(2):
-        await containers.write("a", sequence)
+        await memory.write("a", sequence)
 
-    async with recorder.processor(containers, options=ONE_BY_ONE):
+    async with recorder.processor(memory, options=ONE_BY_ONE):
         await eventually(lambda: recorder.ids == ["a-0", "a-1"])
 
     assert [ids for ids, _ in recorder.batches] == [["a-0"], ["a-0"], ["a-0"], ["a-1"]]
 
 
 async def test_what_is_written_while_the_last_page_is_handled_does_not_wait_for_the_next_poll(
-    containers: Containers, read: list[list[str]]
+    memory: InMemory, read: list[list[str]]
 ) -> None:
     """An empty page that was read ahead says nothing of the time since."""
     recorder = Recorder()
     recorder.go_on.clear()
-    await containers.write("a", 0)
+    await memory.write("a", 0)
 
-    async with recorder.processor(containers, options=replace(FAST, poll_interval=60)):
+    async with recorder.processor(memory, options=replace(FAST, poll_interval=60)):
         await eventually(lambda: [] in read)
-        await containers.write("a", 1)
+        await memory.write("a", 1)
         recorder.go_on.set()
         await eventually(lambda: recorder.ids == ["a-0", "a-1"])
 
 
-async def test_a_stop_ends_a_read_that_is_under_way(containers: Containers) -> None:
+async def test_a_stop_ends_a_read_that_is_under_way(memory: InMemory) -> None:
     recorder = Recorder()
     recorder.go_on.clear()
-    await containers.write("a", 0)
-    await containers.write("a", 1)
-    processor = recorder.processor(containers, options=ONE_BY_ONE)
+    await memory.write("a", 0)
+    await memory.write("a", 1)
+    processor = recorder.processor(memory, options=ONE_BY_ONE)
     async with processor:
         await eventually(lambda: recorder.batches)
         await processor.stop(drain=False)
@@ -117,15 +118,15 @@ class Preparer:
 
 
 async def test_a_page_is_prepared_while_the_one_before_is_handled_and_handled_after_it(
-    containers: Containers,
+    memory: InMemory,
 ) -> None:
     recorder = Recorder()
     recorder.go_on.clear()
     preparer = Preparer(recorder)
     for sequence in range(3):
-        await containers.write("a", sequence)
+        await memory.write("a", sequence)
 
-    async with recorder.processor(containers, options=ONE_BY_ONE, handler=preparer.steps):
+    async with recorder.processor(memory, options=ONE_BY_ONE, handler=preparer.steps):
         await eventually(lambda: preparer.batches == [["a-0"], ["a-1"]])
         assert [ids for ids, _ in recorder.batches] == [["a-0"]]
         recorder.go_on.set()
@@ -135,14 +136,14 @@ async def test_a_page_is_prepared_while_the_one_before_is_handled_and_handled_af
 
 
 async def test_a_page_that_could_not_be_prepared_is_prepared_again_and_skipped_by_nothing(
-    containers: Containers,
+    memory: InMemory,
 ) -> None:
     recorder = Recorder()
     preparer = Preparer(recorder, failures=3)
     for sequence in range(2):
-        await containers.write("a", sequence)
+        await memory.write("a", sequence)
 
-    async with recorder.processor(containers, options=ONE_BY_ONE, handler=preparer.steps):
+    async with recorder.processor(memory, options=ONE_BY_ONE, handler=preparer.steps):
         await eventually(lambda: recorder.ids == ["a-0", "a-1"])
 
     assert [str(error) for _, error in recorder.errors] == ["it cannot be prepared"] * 3
@@ -150,15 +151,15 @@ async def test_a_page_that_could_not_be_prepared_is_prepared_again_and_skipped_b
 
 
 async def test_a_page_that_is_being_prepared_is_forgotten_when_the_one_before_fails(
-    containers: Containers,
+    memory: InMemory,
 ) -> None:
     recorder = Recorder()
     recorder.go_on.clear()
     preparer = Preparer(recorder, stands_at="a-1")
     for sequence in range(2):
-        await containers.write("a", sequence)
+        await memory.write("a", sequence)
 
-    async with recorder.processor(containers, options=ONE_BY_ONE, handler=preparer.steps):
+    async with recorder.processor(memory, options=ONE_BY_ONE, handler=preparer.steps):
         await eventually(lambda: preparer.batches == [["a-0"], ["a-1"]])
         recorder.failures = 1
         recorder.go_on.set()
@@ -169,14 +170,14 @@ async def test_a_page_that_is_being_prepared_is_forgotten_when_the_one_before_fa
     assert [ids for ids, _ in recorder.batches] == [["a-0"], ["a-0"], ["a-1"]]
 
 
-async def test_a_stop_ends_a_preparation_and_lets_the_running_handler_end(containers: Containers) -> None:
+async def test_a_stop_ends_a_preparation_and_lets_the_running_handler_end(memory: InMemory) -> None:
     recorder = Recorder()
     recorder.go_on.clear()
     preparer = Preparer(recorder, stands_at="a-1")
     for sequence in range(2):
-        await containers.write("a", sequence)
+        await memory.write("a", sequence)
 
-    processor = recorder.processor(containers, options=ONE_BY_ONE, handler=preparer.steps)
+    processor = recorder.processor(memory, options=ONE_BY_ONE, handler=preparer.steps)
     await processor.start()
     await eventually(lambda: preparer.batches == [["a-0"], ["a-1"]])
     stopping = asyncio.create_task(processor.stop())
@@ -187,14 +188,14 @@ async def test_a_stop_ends_a_preparation_and_lets_the_running_handler_end(contai
     assert preparer.cancelled == 1
 
 
-async def test_a_lost_lease_ends_a_preparation_that_is_waited_for(containers: Containers) -> None:
+async def test_a_lost_lease_ends_a_preparation_that_is_waited_for(memory: InMemory) -> None:
     recorder = Recorder()
     preparer = Preparer(recorder, stands_at="a-1")
     for sequence in range(2):
-        await containers.write("a", sequence)
+        await memory.write("a", sequence)
 
-    async with recorder.processor(containers, options=ONE_BY_ONE, handler=preparer.steps):
+    async with recorder.processor(memory, options=ONE_BY_ONE, handler=preparer.steps):
         await eventually(lambda: recorder.ids == ["a-0"])
         await eventually(lambda: preparer.batches == [["a-0"], ["a-1"]])
-        await containers.delete_leases()
+        await memory.delete_leases()
         await eventually(lambda: preparer.cancelled == 1)

@@ -7,15 +7,11 @@ from dataclasses import replace
 import pytest
 from azure.core.exceptions import ServiceRequestError
 
-from cosmos_changefeed import ProcessorOptions, StartFrom
 from cosmos_changefeed.lease import Lease
 from cosmos_changefeed.lease_store import LeaseStore
 from devstack.testing import eventually
 from tests.changefeed.in_memory import InMemory
-from tests.changefeed.support import Recorder
-
-USUAL = ProcessorOptions(start=StartFrom.beginning())
-"""Leases that expire after 60 s are renewed after 17 s; a poll each 5 s, a look for leases each 13 s."""
+from tests.changefeed.support import USUAL, Recorder
 
 
 def seconds() -> float:
@@ -52,7 +48,7 @@ async def test_a_lease_that_cannot_be_renewed_is_given_up_when_it_expires_and_tr
     recorder.go_on.clear()
     await memory.write("a", 1)
     asked = away("renew")
-    async with recorder.processor(memory, options=USUAL, clock=memory.clock):
+    async with recorder.processor(memory, options=USUAL):
         await eventually(lambda: recorder.batches)
         acquired = seconds()
         await eventually(lambda: recorder.cancelled)
@@ -63,11 +59,63 @@ async def test_a_lease_that_cannot_be_renewed_is_given_up_when_it_expires_and_tr
     assert told[: len(asked)] == [("0", "the store is away")] * len(asked)
 
 
+async def test_a_lease_whose_renewal_is_not_answered_is_given_up_when_it_expires(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder()
+    recorder.go_on.clear()
+    await memory.write("a", 1)
+    async with recorder.processor(memory, options=USUAL):
+        await eventually(lambda: recorder.batches)
+        acquired = seconds()
+        monkeypatch.setattr(memory.troubles, "silent", True)
+        await eventually(lambda: recorder.cancelled)
+        assert seconds() - acquired == pytest.approx(60, abs=0.5)
+        monkeypatch.undo()
+        recorder.go_on.set()
+        await eventually(lambda: recorder.ids == ["a-1"])
+
+
+async def test_a_lease_counts_from_the_question_for_it_and_not_from_a_late_answer(
+    memory: InMemory, away: Callable[[str], list[float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others take the lease by the time that is written in it."""
+    recorder, acquire, asked = Recorder(), LeaseStore.acquire, list[float]()
+    recorder.go_on.clear()
+    await memory.write("a", 1)
+
+    async def answered_late(store: LeaseStore, lease: Lease, owner: str) -> Lease:
+        asked.append(seconds())
+        acquired = await acquire(store, lease, owner)
+        await asyncio.sleep(45)
+        return acquired
+
+    monkeypatch.setattr(LeaseStore, "acquire", answered_late)
+    away("renew")
+    async with recorder.processor(memory, options=replace(USUAL, acquire_interval=10**4)):
+        await eventually(lambda: recorder.cancelled)
+        assert seconds() - asked[0] == pytest.approx(60, abs=0.5)
+        recorder.go_on.set()
+
+
+async def test_a_stop_does_not_wait_for_a_cosmos_that_does_not_answer(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processor = Recorder().processor(memory, options=USUAL)
+    await processor.start()
+    await eventually(lambda: processor.owned_leases)
+    monkeypatch.setattr(memory.troubles, "silent", True)
+    began = seconds()
+    await processor.stop(drain=False)
+    assert seconds() - began < 10
+    monkeypatch.undo()
+
+
 async def test_a_lease_that_is_renewed_is_kept_for_as_long_as_a_handler_takes(memory: InMemory) -> None:
     recorder = Recorder()
     recorder.go_on.clear()
     await memory.write("a", 1)
-    async with recorder.processor(memory, options=USUAL, clock=memory.clock):
+    async with recorder.processor(memory, options=USUAL):
         await eventually(lambda: recorder.batches)
         await pass_time(600)
         recorder.go_on.set()
@@ -82,18 +130,18 @@ async def test_the_leases_of_a_crashed_instance_are_its_own_at_once_when_it_star
     await leave_to("a", memory)
     await memory.write("a", 1)
     rival, again = Recorder(), Recorder()
-    async with rival.processor(memory, name="rival", options=USUAL, clock=memory.clock):
+    async with rival.processor(memory, name="rival", options=USUAL):
         await pass_time(40)
         assert rival.batches == []
         began = seconds()
-        async with again.processor(memory, name="a", options=USUAL, clock=memory.clock):
+        async with again.processor(memory, name="a", options=USUAL):
             await eventually(lambda: again.ids == ["a-1"])
             assert seconds() - began < 2
 
 
 async def leave_to(owner: str, memory: InMemory) -> None:
     """As an instance that died right after it acquired all leases."""
-    async with Recorder().processor(memory, clock=memory.clock):
+    async with Recorder().processor(memory):
         pass
     store = await memory.lease_store()
     for lease in await store.all():
@@ -104,7 +152,7 @@ async def test_the_loop_that_takes_leases_tells_that_it_fails_and_that_it_goes_o
     memory: InMemory, away: Callable[[str], list[float]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = Recorder()
-    async with recorder.processor(memory, options=USUAL, clock=memory.clock) as processor:
+    async with recorder.processor(memory, options=USUAL) as processor:
         taking, *_ = processor.pulses
         await pass_time(100)
         assert (taking.failed, taking.silent_seconds < 14) == (False, True)
@@ -118,7 +166,7 @@ async def test_the_loop_that_takes_leases_tells_that_it_fails_and_that_it_goes_o
 
 
 async def test_the_loop_of_a_lease_shows_that_it_goes_round_though_nothing_changes(memory: InMemory) -> None:
-    async with Recorder().processor(memory, options=USUAL, clock=memory.clock) as processor:
+    async with Recorder().processor(memory, options=USUAL) as processor:
         await eventually(lambda: processor.owned_leases)
         await pass_time(100)
         _, reading = processor.pulses
@@ -128,7 +176,7 @@ async def test_the_loop_of_a_lease_shows_that_it_goes_round_though_nothing_chang
 async def test_a_missing_lease_is_told_while_it_is_missing_and_made_again(memory: InMemory) -> None:
     recorder = Recorder()
     options = replace(USUAL, mend_leases=True)
-    async with recorder.processor(memory, options=options, clock=memory.clock) as processor:
+    async with recorder.processor(memory, options=options) as processor:
         await eventually(lambda: processor.owned_leases)
         await memory.delete_leases()
         await eventually(lambda: not processor.owned_leases)
@@ -145,7 +193,7 @@ async def test_a_stop_waits_for_no_poll(memory: InMemory, changes: int) -> None:
     for sequence in range(changes):
         await memory.write("a", sequence)
     options = replace(USUAL, poll_interval=10_000)
-    async with recorder.processor(memory, options=options, clock=memory.clock) as processor:
+    async with recorder.processor(memory, options=options) as processor:
         await eventually(lambda: processor.owned_leases)
         await pass_time(5)
         assert len(recorder.ids) == changes

@@ -3,53 +3,54 @@
 import asyncio
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cosmos_changefeed import EpkRange, effective_key
 from cosmos_changefeed.feed import FeedPage
-from devstack.testing import Service, eventually, running
-from tests.changefeed.support import FAST, Containers, Recorder, containers_at
+from devstack.testing import eventually
+from tests.changefeed.in_memory import InMemory
+from tests.changefeed.support import FAST, Recorder
 
-SELDOM = replace(FAST, poll_interval=600.0)
-"""A poll that no test lives to see."""
+SELDOM = replace(
+    FAST, poll_interval=10**5, acquire_interval=10**5, expiration_interval=10**6, renew_interval=10**5
+)
+"""A poll that no test lives to see, though its time is virtual."""
 
 
-async def test_a_change_is_delivered_at_once_when_the_processor_is_woken(containers: Containers) -> None:
+async def test_a_change_is_delivered_at_once_when_the_processor_is_woken(memory: InMemory) -> None:
     recorder = Recorder()
-    await containers.write("a", 0)
-    async with recorder.processor(containers, options=SELDOM) as processor:
+    await memory.write("a", 0)
+    async with recorder.processor(memory, options=SELDOM) as processor:
         await eventually(lambda: recorder.ids == ["a-0"])
         for sequence in range(1, 6):
-            await containers.write("a", sequence)
+            await memory.write("a", sequence)
             processor.wake()
             await eventually(partial(recorder.has, sequence + 1))
     assert recorder.ids == [f"a-{sequence}" for sequence in range(6)]
     assert recorder.complaints == []
 
 
-async def test_a_wake_while_a_batch_is_handled_is_not_lost(containers: Containers) -> None:
+async def test_a_wake_while_a_batch_is_handled_is_not_lost(memory: InMemory) -> None:
     recorder = Recorder()
-    async with recorder.processor(containers, options=SELDOM) as processor:
+    async with recorder.processor(memory, options=SELDOM) as processor:
         await eventually(lambda: processor.owned_leases)
         recorder.go_on.clear()
-        await containers.write("a", 0)
+        await memory.write("a", 0)
         processor.wake()
         await eventually(lambda: recorder.batches)
-        await containers.write("a", 1)
+        await memory.write("a", 1)
         processor.wake()
         recorder.go_on.set()
         await eventually(lambda: recorder.ids == ["a-0", "a-1"])
 
 
-async def test_many_wakes_are_few_reads(containers: Containers) -> None:
+async def test_many_wakes_are_few_reads(memory: InMemory) -> None:
     recorder = Recorder()
-    async with recorder.processor(containers, options=SELDOM) as processor:
+    async with recorder.processor(memory, options=SELDOM) as processor:
         await eventually(lambda: processor.owned_leases)
         [worker] = processor._workers.values()
         reads, read = 0, worker._shared.reader.read
@@ -63,28 +64,22 @@ async def test_many_wakes_are_few_reads(containers: Containers) -> None:
         for _ in range(1000):
             processor.wake()
         await eventually(lambda: reads)
-        await containers.write("a", 0)
+        await memory.write("a", 0)
         processor.wake()
         await eventually(lambda: recorder.ids == ["a-0"])
         await asyncio.sleep(0)
     assert reads <= 4, "one or two for the thousand, and those of the item"
 
 
-PARTITIONS = 20
+SPLIT = 8
+of_many_partitions = pytest.mark.parametrize("memory", [SPLIT], indirect=True)
 
 
-@pytest.fixture
-async def split(tmp_path: Path) -> AsyncIterator[Containers]:
-    service = Service("cosmos", tmp_path / "data", f"--partitions={PARTITIONS}")
-    with running(service):
-        async with containers_at(service.address) as made:
-            yield made
-
-
-async def test_a_commit_costs_reads_of_the_lease_that_has_its_key_and_of_no_other(split: Containers) -> None:
+@of_many_partitions
+async def test_a_commit_costs_reads_of_the_lease_that_has_its_key_and_of_no_other(memory: InMemory) -> None:
     recorder = Recorder()
-    async with recorder.processor(split, options=SELDOM) as processor:
-        await eventually(lambda: len(processor.owned_leases) == PARTITIONS)
+    async with recorder.processor(memory, options=SELDOM) as processor:
+        await eventually(lambda: len(processor.owned_leases) == SPLIT)
         reads = Counter[str]()
         reader = next(iter(processor._workers.values()))._shared.reader
         read = reader.read
@@ -95,40 +90,41 @@ async def test_a_commit_costs_reads_of_the_lease_that_has_its_key_and_of_no_othe
 
         await eventually(lambda: all(worker.position for worker in processor._workers.values()))
         reader.read = counted  # type: ignore[method-assign]
-        keys = [uuid.uuid4().hex for _ in range(10)]
+        keys = [uuid.uuid4().hex for _ in range(5)]
         for number, key in enumerate(keys):
-            await split.write(key, 0)
+            await memory.write(key, 0)
             processor.wake(key)
             await eventually(partial(recorder.has, number + 1))
             await eventually(lambda: not any(worker._handling for worker in processor._workers.values()))
         assert set(recorder.ids) == {f"{key}-0" for key in keys}
         assert reads.total() <= 4 * len(keys), "of each: what it finds, and a look or two for more"
-        places = [await effective_key(split.monitored, key) for key in keys]
+        places = [await effective_key(memory.monitored, key) for key in keys]
         ranges = [worker._feed_range for worker in processor._workers.values()]
         assert set(reads) == {each.min for each in ranges if any(map(each.holds, places))}
         for number in range(3):  # without a key: all of them
             before = reads.total()
             processor.wake()
-            await eventually(lambda: reads.total() >= before + PARTITIONS, what=f"{number}")  # noqa: B023 - awaited here
+            await eventually(lambda: reads.total() >= before + SPLIT, what=f"{number}")  # noqa: B023 - awaited here
 
 
+@of_many_partitions
 async def test_where_a_key_has_no_known_place_every_lease_is_looked_at(
-    split: Containers, monkeypatch: pytest.MonkeyPatch
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def away(*_: object) -> str:
         raise OSError("away")
 
     monkeypatch.setattr("cosmos_changefeed.processor.effective_key", away)
     recorder = Recorder()
-    async with recorder.processor(split, options=SELDOM) as processor:
-        await eventually(lambda: len(processor.owned_leases) == PARTITIONS)
+    async with recorder.processor(memory, options=SELDOM) as processor:
+        await eventually(lambda: len(processor.owned_leases) == SPLIT)
         for number in range(3):
-            await split.write(f"key-{number}", 0)
+            await memory.write(f"key-{number}", 0)
             processor.wake(f"key-{number}")
             await eventually(partial(recorder.has, number + 1))
 
 
 async def test_a_processor_that_was_not_started_or_has_no_lease_is_woken_for_nothing(
-    containers: Containers,
+    memory: InMemory,
 ) -> None:
-    Recorder().processor(containers).wake()
+    Recorder().processor(memory).wake()

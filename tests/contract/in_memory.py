@@ -145,7 +145,7 @@ _ports = count(20_000)
 
 
 @contextmanager
-def cosmos_in_memory(loop: MemoryLoop) -> Iterator[CosmosInMemory]:
+def cosmos_in_memory(loop: MemoryLoop, partitions: int | None = None) -> Iterator[CosmosInMemory]:
     """An account of one test's own: whatever client the test makes sends its requests there."""
     sdk_clock.install()
     port = next(_ports)
@@ -153,7 +153,9 @@ def cosmos_in_memory(loop: MemoryLoop) -> Iterator[CosmosInMemory]:
         clock = opened.enter_context(_clocks(loop))
         patch = opened.enter_context(pytest.MonkeyPatch.context())  # a test may undo its own
         endpoint = f"https://cosmos.invalid:{port}/"
-        account = opened.enter_context(cosmos_account(clock=clock, chance=random.Random(), endpoint=endpoint))
+        account = opened.enter_context(
+            cosmos_account(clock=clock, chance=random.Random(), endpoint=endpoint, partitions=partitions)
+        )
         store = SimulatedStore(loop, account, chance=random.Random(), trace=RunTrace(loop.time))
         before = AioHttpTransport.open
 
