@@ -140,9 +140,6 @@ param httpConcurrency int = 16
 @description('Instances of the relay that never go away: with 0 the first event after a quiet time waits for a cold start.')
 param relayAlwaysReady int = 0
 
-@description('Two function apps with the same code: one answers HTTP, one relays. Each has its own instances in any case.')
-param separateRelay bool = false
-
 @description('The container of the records of a subscriber with effects, for a service that has one: the name in its declaration. Empty: none is made.')
 param effectsContainer string = ''
 
@@ -274,54 +271,95 @@ var claimContainerName = 'claims'
 var subscriptionName = 'contact-directory'
 
 // The functions that a container does in their place. The timers beside them do no harm to one another.
-var workerFunctions = ['contact_directory', 'relay']
+var triggeredFunctions = ['contact_directory', 'relay']
 
-// The names of the functions in function_app.py that one of two apps leaves to the other.
-var relayFunctions = ['relay']
-var otherFunctions = [
+// Two apps have the same code: one answers callers, the other works and answers operators. These are the functions of
+// function_app.py that one alone has; health, problems and paths that nobody has are answered by both.
+var callersFunctions = [
+  'create_contact'
+  'delete_contact'
+  'get_contact'
+  'get_docs'
+  'get_docs_file'
+  'get_openapi'
+  'list_contacts'
+  'patch_contact'
+  'put_contact'
+  'search_directory'
+]
+var workersFunctions = [
   'apply_set_aside'
   'collect_dead_letters'
   'contact_directory'
-  'create_contact'
-  'delete_contact'
   'discard_parked'
   'discard_set_aside'
-  'get_contact'
   'get_dependencies'
-  'get_docs'
-  'get_docs_file'
   'get_instance'
-  'get_openapi'
   'get_operations_page'
   'get_parked'
-  'get_problem'
   'get_relay'
   'get_set_aside'
   'get_subscriber'
-  'health'
-  'list_contacts'
   'list_events'
   'list_parked'
   'list_set_aside'
-  'patch_contact'
-  'put_contact'
+  'relay'
   'replay_parked'
-  'search_directory'
-  'walk_contact_directory'
   'tend_parked'
-  'unrouted'
+  'walk_contact_directory'
   'watch_contact_directory'
   'watch_relay'
 ]
 
-module identity 'modules/identity.bicep' = {
-  name: 'identity-${resourceToken}'
+// One identity each, with the least rights: what is broken into can do no more than it does.
+module apiIdentity 'modules/identity.bicep' = {
+  name: 'identity-api-${resourceToken}'
   params: {
-    name: 'id-${resourceToken}'
+    name: 'id-api-${resourceToken}'
     location: location
     tags: tags
   }
 }
+
+module workersIdentity 'modules/identity.bicep' = if (inFunctions) {
+  name: 'identity-workers-${resourceToken}'
+  params: {
+    name: 'id-workers-${resourceToken}'
+    location: location
+    tags: tags
+  }
+}
+
+module relayIdentity 'modules/identity.bicep' = if (workersAreThere) {
+  name: 'identity-relay-${resourceToken}'
+  params: {
+    name: 'id-relay-${resourceToken}'
+    location: location
+    tags: tags
+  }
+}
+
+module subscriberIdentity 'modules/identity.bicep' = if (workersAreThere) {
+  name: 'identity-subscriber-${resourceToken}'
+  params: {
+    name: 'id-subscriber-${resourceToken}'
+    location: location
+    tags: tags
+  }
+}
+
+var workers = inFunctions ? [workersIdentity!.outputs.principalId] : []
+var senders = concat(workers, workersAreThere ? [relayIdentity!.outputs.principalId] : [])
+var receivers = concat(workers, workersAreThere ? [subscriberIdentity!.outputs.principalId] : [])
+var principals = union([apiIdentity.outputs.principalId], senders, receivers)
+
+// The containers in which each writes; it reads them all. Who reads a newest state writes there too, in vain.
+var apiWrites = [containerName, claimContainerName]
+var relayWrites = [containerName, leaseContainerName, parkedContainerName]
+var subscriberWrites = concat(
+  [containerName, parkedContainerName, directoryContainerName, setAsideContainerName],
+  empty(effectsContainer) ? [] : [effectsContainer]
+)
 
 module monitoring 'modules/monitoring.bicep' = {
   name: 'monitoring-${resourceToken}'
@@ -329,7 +367,7 @@ module monitoring 'modules/monitoring.bicep' = {
     resourceToken: resourceToken
     location: location
     tags: tags
-    principalId: identity.outputs.principalId
+    principalIds: principals
   }
 }
 
@@ -342,15 +380,41 @@ module network 'modules/network.bicep' = if (privateNetworking) {
   }
 }
 
-module storage 'modules/storage.bicep' = {
+// Of each app a storage account for its Functions host, and a third for the code of both, which neither can write.
+module storage 'modules/storage.bicep' = if (inFunctions) {
   name: 'storage-${resourceToken}'
   params: {
     name: 'st${resourceToken}'
     location: location
     tags: tags
-    principalId: identity.outputs.principalId
+    hosts: [apiIdentity.outputs.principalId]
     sku: storageSku
     publicNetworkAccess: privateNetworking ? 'Disabled' : 'Enabled'
+  }
+}
+
+module workersStorage 'modules/storage.bicep' = if (inFunctions || !overServiceBus) {
+  name: 'workers-storage-${resourceToken}'
+  params: {
+    name: 'stw${resourceToken}'
+    location: location
+    tags: tags
+    hosts: workers
+    sku: storageSku
+    publicNetworkAccess: privateNetworking ? 'Disabled' : 'Enabled'
+  }
+}
+
+module packages 'modules/packages.bicep' = if (inFunctions) {
+  name: 'packages-${resourceToken}'
+  params: {
+    name: 'stp${resourceToken}'
+    location: location
+    tags: tags
+    sku: storageSku
+    apiPrincipalId: apiIdentity.outputs.principalId
+    workersPrincipalId: workersIdentity!.outputs.principalId
+    publisherPrincipalId: deployer().objectId
   }
 }
 
@@ -381,7 +445,12 @@ module cosmos 'modules/cosmos.bicep' = {
     setAsideContainerName: setAsideContainerName
     effectsContainerName: effectsContainer
     claimContainerName: claimContainerName
-    principalId: identity.outputs.principalId
+    access: concat(
+      [{ principalId: apiIdentity.outputs.principalId, writes: apiWrites }],
+      map(workers, principalId => { principalId: principalId, writes: union(relayWrites, subscriberWrites) }),
+      workersAreThere ? [{ principalId: relayIdentity!.outputs.principalId, writes: relayWrites }] : [],
+      workersAreThere ? [{ principalId: subscriberIdentity!.outputs.principalId, writes: subscriberWrites }] : []
+    )
     readerPrincipalId: preflightPrincipalId
     workspaceId: monitoring.outputs.workspaceId
     publicNetworkAccess: privateNetworking ? 'Disabled' : 'Enabled'
@@ -406,7 +475,8 @@ module serviceBus 'modules/servicebus.bicep' = if (overServiceBus) {
     maxDeliveryCount: maxDeliveryCount
     otherSubscriptions: otherSubscriptions
     queueName: serviceBusQueue
-    principalId: identity.outputs.principalId
+    senders: senders
+    receivers: receivers
     ownerPrincipalId: preflightPrincipalId
     workspaceId: monitoring.outputs.workspaceId
     publicNetworkAccess: privateNetworking ? 'Disabled' : 'Enabled'
@@ -416,25 +486,41 @@ module serviceBus 'modules/servicebus.bicep' = if (overServiceBus) {
 module storageQueues 'modules/storagequeues.bicep' = if (!overServiceBus) {
   name: 'storagequeues-${resourceToken}'
   params: {
-    accountName: storage.outputs.name
-    principalId: identity.outputs.principalId
+    accountName: workersStorage!.outputs.name
+    senders: senders
+    receivers: receivers
     ownQueues: [subscriptionName]
     otherQueues: otherSubscriptions
   }
 }
 
-module storageEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) {
+module storageEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking && inFunctions) {
   name: 'storage-endpoint-${resourceToken}'
   params: {
     name: 'pe-blob-${resourceToken}'
     location: location
     tags: tags
-    serviceId: storage.outputs.id
+    serviceId: storage!.outputs.id
     groupId: 'blob'
     zoneName: 'privatelink.blob.${environment().suffixes.storage}'
     networkId: network!.outputs.networkId
     subnetId: network!.outputs.endpointSubnetId
   }
+}
+
+module workersStorageEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking && inFunctions) {
+  name: 'workers-storage-endpoint-${resourceToken}'
+  params: {
+    name: 'pe-workers-blob-${resourceToken}'
+    location: location
+    tags: tags
+    serviceId: workersStorage!.outputs.id
+    groupId: 'blob'
+    zoneName: 'privatelink.blob.${environment().suffixes.storage}'
+    networkId: network!.outputs.networkId
+    subnetId: network!.outputs.endpointSubnetId
+  }
+  dependsOn: [storageEndpoint] // the same DNS zone
 }
 
 module cosmosEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) {
@@ -457,7 +543,7 @@ module queueEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking &&
     name: 'pe-queue-${resourceToken}'
     location: location
     tags: tags
-    serviceId: storage.outputs.id
+    serviceId: workersStorage!.outputs.id
     groupId: 'queue'
     zoneName: 'privatelink.queue.${environment().suffixes.storage}'
     networkId: network!.outputs.networkId
@@ -481,8 +567,6 @@ module serviceBusEndpoint 'modules/private-endpoint.bicep' = if (privateNetworki
 
 var serviceBusSettings = overServiceBus ? {
   SERVICEBUS__fullyQualifiedNamespace: serviceBus!.outputs.fullyQualifiedNamespace
-  SERVICEBUS__credential: 'managedidentity'
-  SERVICEBUS__clientId: identity.outputs.clientId
   SERVICEBUS_TOPIC: serviceBusTopic
   SERVICEBUS_QUEUE: serviceBusQueue
   SERVICEBUS_SUBSCRIPTION: subscriptionName
@@ -491,27 +575,15 @@ var serviceBusSettings = overServiceBus ? {
 } : {}
 
 var storageQueueSettings = !overServiceBus ? {
-  STORAGEQUEUE__queueServiceUri: storage.outputs.queueEndpoint
-  STORAGEQUEUE__credential: 'managedidentity'
-  STORAGEQUEUE__clientId: identity.outputs.clientId
+  STORAGEQUEUE__queueServiceUri: workersStorage!.outputs.queueEndpoint
   STORAGEQUEUE_QUEUES: join(concat([subscriptionName], map(otherSubscriptions, each => each.name)), ',')
   SERVICEBUS_SUBSCRIPTION: subscriptionName // the name of its queue
 } : {}
-
-// What the Functions host reads, in a function app.
-var hostSettings = {
-  FUNCTIONS_REQUEST_BODY_SIZE_LIMIT: '131072'
-  AzureWebJobsStorage__accountName: storage.outputs.name
-  AzureWebJobsStorage__credential: 'managedidentity'
-  AzureWebJobsStorage__clientId: identity.outputs.clientId
-}
 
 // What every app has, in Functions or in a container. The names are those of cosmos_outbox/settings/ and of infra/bootstrap.py; "__" parts them from the
 // fields of an identity.
 var appSettings = {
   COSMOS__accountEndpoint: cosmos.outputs.endpoint
-  COSMOS__credential: 'managedidentity'
-  COSMOS__clientId: identity.outputs.clientId
   COSMOS_DATABASE: databaseName
   COSMOS_CONTAINER: containerName
   COSMOS_LEASE_CONTAINER: leaseContainerName
@@ -531,30 +603,61 @@ var appSettings = {
   RELAY_MAX_ITEMS: '1000'
   RELAY_POLL_DELAY_MS: '500'
   APPLICATIONINSIGHTS_CONNECTION_STRING: monitoring.outputs.connectionString
-  APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'ClientId=${identity.outputs.clientId};Authorization=AAD'
 }
 
-// An operator has the admin key and no token; the health of the app, its pages and its document are open anyway.
+// The health of the app, its pages and its document are open.
 var openPaths = [
   '/api/health'
-  '/api/operations'
   '/api/openapi.json'
   '/api/docs'
   '/api/docs/*'
   '/api/problems/*'
-  '/api/relay'
-  '/api/dependencies'
-  '/api/instance'
-  '/api/events/*'
-  '/api/parked'
-  '/api/parked/*'
-  '/api/subscriber'
-  '/api/set-aside'
-  '/api/set-aside/*'
-  '/api/dead-letters/*'
 ]
 
-var commonSettings = union(appSettings, serviceBusSettings, storageQueueSettings, toObject(settings, each => each.name, each => each.value))
+// Who it is, of the API, the workers' app, the relay and the subscriber.
+var identitySettings = map(
+  [
+    apiIdentity.outputs.clientId
+    inFunctions ? workersIdentity!.outputs.clientId : ''
+    workersAreThere ? relayIdentity!.outputs.clientId : ''
+    workersAreThere ? subscriberIdentity!.outputs.clientId : ''
+  ],
+  clientId => union(
+    {
+      COSMOS__credential: 'managedidentity'
+      COSMOS__clientId: clientId
+      APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'ClientId=${clientId};Authorization=AAD'
+    },
+    overServiceBus ? {
+      SERVICEBUS__credential: 'managedidentity'
+      SERVICEBUS__clientId: clientId
+    } : {
+      STORAGEQUEUE__credential: 'managedidentity'
+      STORAGEQUEUE__clientId: clientId
+    }
+  )
+)
+
+// What the Functions host reads, of the API and of the workers' app.
+var hostSettings = map(
+  [
+    { account: inFunctions ? storage!.outputs.name : '', clientId: apiIdentity.outputs.clientId }
+    { account: inFunctions ? workersStorage!.outputs.name : '', clientId: inFunctions ? workersIdentity!.outputs.clientId : '' }
+  ],
+  host => {
+    FUNCTIONS_REQUEST_BODY_SIZE_LIMIT: '131072'
+    AzureWebJobsStorage__accountName: host.account
+    AzureWebJobsStorage__credential: 'managedidentity'
+    AzureWebJobsStorage__clientId: host.clientId
+  }
+)
+
+var ownSettings = toObject(settings, each => each.name, each => each.value)
+var commonSettings = map(identitySettings, who => union(appSettings, serviceBusSettings, storageQueueSettings, who, ownSettings))
+var apiSettings = commonSettings[0]
+var workersSettings = commonSettings[1]
+var relaySettings = commonSettings[2]
+var subscriberSettings = commonSettings[3]
 
 module app 'modules/functions.bicep' = if (inFunctions) {
   name: 'app-${resourceToken}'
@@ -562,12 +665,12 @@ module app 'modules/functions.bicep' = if (inFunctions) {
     name: 'func-${resourceToken}'
     planName: 'plan-${resourceToken}'
     location: location
-    tags: union(tags, { 'azd-service-name': 'app' })
-    identityId: identity.outputs.id
-    packageContainerUrl: storage.outputs.appPackageUrl
-    appSettings: union(hostSettings, commonSettings)
-    disabledFunctions: union(stoppedFunctions, workersAreThere ? workerFunctions : separateRelay ? relayFunctions : [])
-    alwaysReady: !workersAreThere && !separateRelay && relayAlwaysReady > 0 ? [{ name: 'function:relay', instanceCount: relayAlwaysReady }] : []
+    tags: tags
+    identityId: apiIdentity.outputs.id
+    packageContainerUrl: packages!.outputs.apiUrl
+    appSettings: union(hostSettings[0], apiSettings)
+    disabledFunctions: workersFunctions
+    alwaysReady: []
     pythonVersion: pythonVersion
     instanceMemoryMB: instanceMemoryMB
     maximumInstanceCount: maximumInstanceCount
@@ -580,18 +683,19 @@ module app 'modules/functions.bicep' = if (inFunctions) {
   }
 }
 
-module relay 'modules/functions.bicep' = if (separateRelay && !workersAreThere) {
-  name: 'relay-${resourceToken}'
+// Operators have the admin key and no token, so nobody signs in here.
+module workersApp 'modules/functions.bicep' = if (inFunctions) {
+  name: 'workers-app-${resourceToken}'
   params: {
-    name: 'func-relay-${resourceToken}'
-    planName: 'plan-relay-${resourceToken}'
+    name: 'func-workers-${resourceToken}'
+    planName: 'plan-workers-${resourceToken}'
     location: location
-    tags: union(tags, { 'azd-service-name': 'relay' })
-    identityId: identity.outputs.id
-    packageContainerUrl: storage.outputs.relayPackageUrl
-    appSettings: union(hostSettings, commonSettings)
-    disabledFunctions: union(stoppedFunctions, otherFunctions)
-    alwaysReady: relayAlwaysReady > 0 ? [{ name: 'function:relay', instanceCount: relayAlwaysReady }] : []
+    tags: tags
+    identityId: workersIdentity!.outputs.id
+    packageContainerUrl: packages!.outputs.workersUrl
+    appSettings: union(hostSettings[1], workersSettings)
+    disabledFunctions: union(callersFunctions, stoppedFunctions, workersAreThere ? triggeredFunctions : [])
+    alwaysReady: !workersAreThere && relayAlwaysReady > 0 ? [{ name: 'function:relay', instanceCount: relayAlwaysReady }] : []
     pythonVersion: pythonVersion
     instanceMemoryMB: instanceMemoryMB
     maximumInstanceCount: maximumInstanceCount
@@ -611,7 +715,7 @@ module containers 'modules/containers.bicep' = if (inContainers) {
     registryName: 'cr${resourceToken}'
     location: location
     tags: tags
-    principalId: identity.outputs.principalId
+    principalIds: principals
     workspaceId: monitoring.outputs.workspaceId
     zoneRedundant: zoneRedundant
     subnetId: privateNetworking ? network!.outputs.containerSubnetId : ''
@@ -624,12 +728,12 @@ module relayContainer 'modules/container-app.bicep' = if (workersAreThere && emp
     name: 'ca-relay-${resourceToken}'
     location: location
     tags: tags
-    identityId: identity.outputs.id
+    identityId: relayIdentity!.outputs.id
     environmentId: containers!.outputs.environmentId
     registryServer: containers!.outputs.registryServer
     image: workerImage
     command: ['python', '-m', 'cosmos_outbox', 'relay', '--probes', '0.0.0.0:8080']
-    appSettings: commonSettings
+    appSettings: relaySettings
     port: 8080
     livenessPath: '/healthz'
     readinessPath: '/readyz'
@@ -646,11 +750,11 @@ module relayJob 'modules/container-job.bicep' = if (workersAreThere && !empty(re
     name: 'caj-relay-${resourceToken}'
     location: location
     tags: tags
-    identityId: identity.outputs.id
+    identityId: relayIdentity!.outputs.id
     environmentId: containers!.outputs.environmentId
     registryServer: containers!.outputs.registryServer
     image: workerImage
-    appSettings: commonSettings
+    appSettings: relaySettings
     paused: relayPaused
     schedule: relaySchedule
   }
@@ -662,12 +766,12 @@ module subscriberContainer 'modules/container-app.bicep' = if (workersAreThere) 
     name: 'ca-sub-${resourceToken}'
     location: location
     tags: tags
-    identityId: identity.outputs.id
+    identityId: subscriberIdentity!.outputs.id
     environmentId: containers!.outputs.environmentId
     registryServer: containers!.outputs.registryServer
     image: workerImage
     command: ['python', '-m', 'cosmos_outbox', 'subscriber', '--probes', '0.0.0.0:8080']
-    appSettings: commonSettings
+    appSettings: subscriberSettings
     port: 8080
     livenessPath: '/healthz'
     readinessPath: '/readyz'
@@ -684,12 +788,12 @@ module apiContainer 'modules/container-app.bicep' = if (inContainers && !empty(a
     name: 'ca-api-${resourceToken}'
     location: location
     tags: tags
-    identityId: identity.outputs.id
+    identityId: apiIdentity.outputs.id
     environmentId: containers!.outputs.environmentId
     registryServer: containers!.outputs.registryServer
     image: apiImage
     command: []
-    appSettings: commonSettings
+    appSettings: apiSettings
     port: 8000
     livenessPath: ''
     readinessPath: '/readyz'
@@ -734,7 +838,9 @@ module alerts 'modules/alerts.bicep' = {
 // Names as azd and docs/operate/deploy.md use them; the COSMOS and SERVICEBUS ones are what preflight reads.
 output FUNCTION_APP_NAME string = inFunctions ? app!.outputs.name : ''
 output FUNCTION_APP_URL string = inFunctions ? app!.outputs.url : apiContainer!.outputs.url
-output RELAY_APP_NAME string = separateRelay && !workersAreThere ? relay!.outputs.name : ''
+output WORKERS_APP_NAME string = inFunctions ? workersApp!.outputs.name : ''
+output WORKERS_APP_URL string = inFunctions ? workersApp!.outputs.url : ''
+output PACKAGES_ACCOUNT string = inFunctions ? packages!.outputs.name : ''
 output REGISTRY_SERVER string = inContainers ? containers!.outputs.registryServer : ''
 output TRANSPORT string = transport
 output COSMOS__accountEndpoint string = cosmos.outputs.endpoint
@@ -753,7 +859,7 @@ output SERVICEBUS_TOPIC string = serviceBusTopic
 output SERVICEBUS_QUEUE string = serviceBusQueue
 output SERVICEBUS_TOPIC_PARTITIONED string = string(topicPartitioned)
 output SERVICEBUS_SUBSCRIPTION string = subscriptionName
-output STORAGEQUEUE__queueServiceUri string = overServiceBus ? '' : storage.outputs.queueEndpoint
+output STORAGEQUEUE__queueServiceUri string = overServiceBus ? '' : workersStorage!.outputs.queueEndpoint
 output EVENT_TTL_SECONDS string = string(eventTtlSeconds)
 output APP_PYTHON_VERSION string = pythonVersion
-output APP_PRINCIPAL_ID string = identity.outputs.principalId
+output API_PRINCIPAL_ID string = apiIdentity.outputs.principalId

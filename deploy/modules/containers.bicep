@@ -4,7 +4,7 @@ param name string
 param registryName string
 param location string
 param tags object
-param principalId string
+param principalIds string[]
 param workspaceId string
 param zoneRedundant bool
 
@@ -25,7 +25,7 @@ resource registry 'Microsoft.ContainerRegistry/registries@2023-07-01' = {
   }
 }
 
-resource puller 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+resource pullers 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for principalId in principalIds: {
   name: guid(registry.id, principalId, acrPull)
   scope: registry
   properties: {
@@ -33,7 +33,7 @@ resource puller 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
     principalId: principalId
     principalType: 'ServicePrincipal'
   }
-}
+}]
 
 // 'azure-monitor' needs no key of the workspace; 'log-analytics' would.
 resource managed 'Microsoft.App/managedEnvironments@2025-07-01' = {

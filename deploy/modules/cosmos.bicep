@@ -25,7 +25,9 @@ param directorySearchedBy string[]
 param directorySortedBy string[]
 param setAsideContainerName string
 param effectsContainerName string
-param principalId string
+
+@description('Who reads all, and the containers in which each writes: [{ principalId, writes }].')
+param access array
 param zoneRedundant bool
 
 @description('The one that takes writes first.')
@@ -53,6 +55,7 @@ param publicNetworkAccess string
 var serverless = capacity == 'serverless'
 var dataReader = '00000000-0000-0000-0000-000000000001'
 var dataContributor = '00000000-0000-0000-0000-000000000002'
+var grants = flatten(map(access, each => map(each.writes, container => { principalId: each.principalId, container: container })))
 
 resource account 'Microsoft.DocumentDB/databaseAccounts@2024-11-15' = {
   name: name
@@ -61,8 +64,8 @@ resource account 'Microsoft.DocumentDB/databaseAccounts@2024-11-15' = {
   kind: 'GlobalDocumentDB'
   properties: {
     databaseAccountOfferType: 'Standard'
-    locations: [for (region, index) in regions: {
-      locationName: region
+    locations: [for index in range(0, length(regions)): {
+      locationName: regions[index]
       failoverPriority: index
       isZoneRedundant: zoneRedundant
     }]
@@ -297,16 +300,30 @@ resource effects 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@
   }
 }
 
-// On the database: it holds these containers and nothing else. It allows no change of containers or throughput.
-resource dataAccess 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2024-11-15' = {
+// All read the database, which holds these containers and nothing else; each writes in its own containers. No role allows
+// a change of containers or throughput. One after the other: the account takes no two changes at once.
+@batchSize(1)
+resource reading 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2024-11-15' = [for each in access: {
   parent: account
-  name: guid(account.id, databaseName, principalId, dataContributor)
+  name: guid(account.id, databaseName, each.principalId, dataReader)
   properties: {
-    roleDefinitionId: '${account.id}/sqlRoleDefinitions/${dataContributor}'
-    principalId: principalId
+    roleDefinitionId: '${account.id}/sqlRoleDefinitions/${dataReader}'
+    principalId: each.principalId
     scope: '${account.id}/dbs/${database.name}'
   }
-}
+}]
+
+@batchSize(1)
+resource writing 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2024-11-15' = [for each in grants: {
+  parent: account
+  name: guid(account.id, databaseName, each.container, each.principalId, dataContributor)
+  properties: {
+    roleDefinitionId: '${account.id}/sqlRoleDefinitions/${dataContributor}'
+    principalId: each.principalId
+    scope: '${account.id}/dbs/${database.name}/colls/${each.container}'
+  }
+  dependsOn: [reading, contacts, leases, parked, claims, directory, setAside, effects]
+}]
 
 resource preflightAccess 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2024-11-15' = if (!empty(readerPrincipalId)) {
   parent: account
@@ -316,6 +333,7 @@ resource preflightAccess 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignmen
     principalId: readerPrincipalId
     scope: '${account.id}/dbs/${database.name}'
   }
+  dependsOn: [writing]
 }
 
 // Nobody deletes the account, or anything in it but documents, by a mistake.

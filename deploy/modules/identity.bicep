@@ -1,4 +1,4 @@
-// One identity of the app's own: its rights outlive a function app that is deleted and made again.
+// An identity that belongs to no app: its rights outlive one that is deleted and made again.
 param name string
 param location string
 param tags object

@@ -2,7 +2,7 @@
 param resourceToken string
 param location string
 param tags object
-param principalId string
+param principalIds string[]
 
 var monitoringMetricsPublisher = '3913510d-42f4-4e42-8a64-420c390055eb'
 
@@ -30,7 +30,7 @@ resource insights 'Microsoft.Insights/components@2020-02-02' = {
   }
 }
 
-resource publisher 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+resource publishers 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for principalId in principalIds: {
   name: guid(insights.id, principalId, monitoringMetricsPublisher)
   scope: insights
   properties: {
@@ -38,7 +38,7 @@ resource publisher 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
     principalId: principalId
     principalType: 'ServicePrincipal'
   }
-}
+}]
 
 output connectionString string = insights.properties.ConnectionString
 output insightsId string = insights.id

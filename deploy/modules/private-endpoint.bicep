@@ -36,7 +36,7 @@ resource zone 'Microsoft.Network/privateDnsZones@2024-06-01' = {
 
 resource link 'Microsoft.Network/privateDnsZones/virtualNetworkLinks@2024-06-01' = {
   parent: zone
-  name: name
+  name: last(split(networkId, '/')) // one link, also of two endpoints
   location: 'global'
   tags: tags
   properties: {

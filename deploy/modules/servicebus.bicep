@@ -20,7 +20,9 @@ param otherSubscriptions array
 @description('A queue in place of the topic, for the app alone; empty: there is a topic.')
 param queueName string
 
-param principalId string
+@description('Who sends: the relay. The API does not.')
+param senders string[]
+param receivers string[]
 
 @description('Who may own the data, for preflight; empty: nobody.')
 param ownerPrincipalId string
@@ -91,7 +93,7 @@ resource subscriber 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-0
   }
 }
 
-resource sender 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (isTopic) {
+resource topicSenders 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for principalId in senders: if (isTopic) {
   name: guid(topic.id, principalId, dataSender)
   scope: topic
   properties: {
@@ -99,9 +101,9 @@ resource sender 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (isTop
     principalId: principalId
     principalType: 'ServicePrincipal'
   }
-}
+}]
 
-resource receiver 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (isTopic) {
+resource subscriptionReceivers 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for principalId in receivers: if (isTopic) {
   name: guid(subscriber.id, principalId, dataReceiver)
   scope: subscriber
   properties: {
@@ -109,13 +111,23 @@ resource receiver 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (isT
     principalId: principalId
     principalType: 'ServicePrincipal'
   }
-}
+}]
 
-resource queueRoles 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for role in [dataSender, dataReceiver]: if (!isTopic) {
-  name: guid(queue.id, principalId, role)
+resource queueSenders 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for principalId in senders: if (!isTopic) {
+  name: guid(queue.id, principalId, dataSender)
   scope: queue
   properties: {
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', role)
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', dataSender)
+    principalId: principalId
+    principalType: 'ServicePrincipal'
+  }
+}]
+
+resource queueReceivers 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for principalId in receivers: if (!isTopic) {
+  name: guid(queue.id, principalId, dataReceiver)
+  scope: queue
+  properties: {
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', dataReceiver)
     principalId: principalId
     principalType: 'ServicePrincipal'
   }

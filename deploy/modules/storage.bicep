@@ -1,8 +1,10 @@
-// The Functions host's own storage and the packages of code: no key opens it.
+// A Functions host's own storage, for keys and locks; where there are queues, also these. No key opens it.
 param name string
 param location string
 param tags object
-param principalId string
+
+@description('Who owns its blobs: a Functions host, which makes containers of its own.')
+param hosts string[]
 param sku string
 
 @allowed(['Enabled', 'Disabled'])
@@ -32,23 +34,7 @@ resource account 'Microsoft.Storage/storageAccounts@2024-01-01' = {
   }
 }
 
-resource blobs 'Microsoft.Storage/storageAccounts/blobServices@2024-01-01' = {
-  parent: account
-  name: 'default'
-}
-
-resource appPackage 'Microsoft.Storage/storageAccounts/blobServices/containers@2024-01-01' = {
-  parent: blobs
-  name: 'app-package'
-}
-
-resource relayPackage 'Microsoft.Storage/storageAccounts/blobServices/containers@2024-01-01' = {
-  parent: blobs
-  name: 'relay-package'
-}
-
-// On the account: the host makes containers of its own for locks and keys.
-resource blobOwner 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+resource blobOwners 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for principalId in hosts: {
   name: guid(account.id, principalId, storageBlobDataOwner)
   scope: account
   properties: {
@@ -56,10 +42,8 @@ resource blobOwner 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
     principalId: principalId
     principalType: 'ServicePrincipal'
   }
-}
+}]
 
 output queueEndpoint string = account.properties.primaryEndpoints.queue
 output id string = account.id
 output name string = account.name
-output appPackageUrl string = '${account.properties.primaryEndpoints.blob}${appPackage.name}'
-output relayPackageUrl string = '${account.properties.primaryEndpoints.blob}${relayPackage.name}'

@@ -84,7 +84,10 @@ def settings(transport: str = "servicebus", *, host: bool = True) -> dict[str, s
     chosen = {"servicebus": "serviceBusSettings", "storagequeue": "storageQueueSettings"}[transport]
     of_transport = MAIN.declaration("var", chosen).properties()
     of_host = MAIN.declaration("var", "hostSettings").properties() if host else {}
-    return MAIN.declaration("var", "appSettings").properties() | of_transport | of_host
+    other = {"servicebus": "STORAGEQUEUE", "storagequeue": "SERVICEBUS"}[transport]
+    who = MAIN.declaration("var", "identitySettings").properties()
+    known = {name: value for name, value in who.items() if not name.startswith(f"{other}__")}
+    return MAIN.declaration("var", "appSettings").properties() | of_transport | known | of_host
 
 
 def evaluated(expressions: Mapping[str, str], **parameters: str) -> dict[str, str]:
@@ -101,5 +104,6 @@ def evaluated(expressions: Mapping[str, str], **parameters: str) -> dict[str, st
         elif expression.startswith("join("):
             [found[name]] = MAIN.declaration("var", "subscriptionName").words()
         else:
-            found[name] = f"made-up-{name}" if "." in expression else expression
+            made_up = "." in expression or expression == "clientId"
+            found[name] = f"made-up-{name}" if made_up else expression
     return found

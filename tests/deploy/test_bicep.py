@@ -211,14 +211,37 @@ def test_the_subscriptions_of_other_services_are_as_the_apps_own() -> None:
     assert {**own, "name": ""} == {**others, "name": ""}
 
 
+BY_BOTH = {"get_problem", "health", "unrouted"}
+"""The functions that callers and operators need alike."""
+
+
 def test_two_apps_share_the_functions_out_without_rest() -> None:
-    relay, others = (MAIN.declaration("var", name).words() for name in ("relayFunctions", "otherFunctions"))
-    named, there = {*relay, *others}, set(functions())
-    assert not there - named, f"deploy/main.bicep: add {sorted(there - named)} to otherFunctions"
+    callers, workers = (
+        MAIN.declaration("var", f"{whose}Functions").words() for whose in ("callers", "workers")
+    )
+    named, there = {*callers, *workers}, set(functions()) - BY_BOTH
+    assert not there - named, f"deploy/main.bicep: add {sorted(there - named)} to one of the apps"
     unknown = named - there
     assert not unknown, f"deploy/main.bicep: remove {sorted(unknown)}: function_app.py has no such functions"
-    assert len(relay) + len(others) == len(named), "deploy/main.bicep: a function is named twice"
-    assert set(re.findall(r"'function:(\w+)'", MAIN.text)) == set(relay)
+    assert len(callers) + len(workers) == len(named), "deploy/main.bicep: a function is named twice"
+    off = {
+        app: MAIN.declaration("module", app).properties()["disabledFunctions"]
+        for app in ("app", "workersApp")
+    }
+    assert off["app"] == "workersFunctions"
+    assert off["workersApp"].startswith("union(callersFunctions, ")
+    assert set(re.findall(r"'function:(\w+)'", MAIN.declaration("module", "workersApp").text)) == {"relay"}
+
+
+def test_no_call_of_an_operator_is_answered_by_the_app_of_callers() -> None:
+    callers = {*MAIN.declaration("var", "callersFunctions").words()} | BY_BOTH
+    levels = {
+        name: str(function.get_trigger().get_dict_repr()["authLevel"].value)  # type: ignore[union-attr]  # it has one
+        for name, function in functions().items()
+        if function.is_http_function()
+    }
+    assert callers <= set(levels), "what no request starts works in the other app"
+    assert {name for name, level in levels.items() if level == "admin"}.isdisjoint(callers)
 
 
 def parameters(name: str) -> Mapping[str, Any]:
@@ -282,7 +305,7 @@ def test_the_instances_of_both_apps_are_bounded_by_the_parameters() -> None:
     scale = bicep.read("modules/functions.bicep").declaration("resource", "site").properties()
     assert scale["maximumInstanceCount"] == "maximumInstanceCount"
     assert scale["perInstanceConcurrency"] == "httpConcurrency"
-    for app in ("app", "relay"):
+    for app in ("app", "workersApp"):
         given = MAIN.declaration("module", app).properties()
         assert given["maximumInstanceCount"] == "maximumInstanceCount"
         assert given["httpConcurrency"] == "httpConcurrency"
@@ -290,17 +313,19 @@ def test_the_instances_of_both_apps_are_bounded_by_the_parameters() -> None:
 
 def test_only_the_app_that_answers_http_lets_browsers_in() -> None:
     assert MAIN.declaration("module", "app").properties()["allowedOrigins"] == "allowedOrigins"
-    assert MAIN.declaration("module", "relay").properties()["allowedOrigins"] == "[]"
+    assert MAIN.declaration("module", "workersApp").properties()["allowedOrigins"] == "[]"
     site = bicep.read("modules/functions.bicep").declaration("resource", "site").properties()
     assert site["allowedOrigins"] == "allowedOrigins"
 
 
 def test_who_signs_in_is_asked_for_everywhere_but_where_operators_and_probes_come() -> None:
-    """A path that is open here is guarded by the admin key, or holds no data."""
+    """A path that is open here holds no data."""
     open_paths = MAIN.declaration("var", "openPaths").words()
+    workers = {*MAIN.declaration("var", "workersFunctions").words()}
     routes = {
         f"/api/{trigger['route']}": str(trigger["authLevel"].value)
-        for function in functions().values()
+        for name, function in functions().items()
+        if name not in workers
         for trigger in (binding.get_dict_repr() for binding in function.get_bindings())
         if trigger["type"] == "httpTrigger"
     }
@@ -320,7 +345,9 @@ def test_platform_authentication_is_on_as_long_as_there_is_a_client_id() -> None
     assert properties["unauthenticatedClientAction"] == "Return401"
     assert properties["excludedPaths"] == "openPaths"
     assert MAIN.declaration("module", "app").properties()["signInClientId"] == "signInClientId"
-    assert MAIN.declaration("module", "relay").properties()["signInClientId"] == "", "it answers no call"
+    assert MAIN.declaration("module", "workersApp").properties()["signInClientId"] == "", (
+        "operators have keys"
+    )
 
 
 def test_production_has_the_service_bus_that_private_networking_needs() -> None:

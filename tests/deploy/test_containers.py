@@ -145,9 +145,9 @@ def test_the_functions_that_a_container_replaces_are_those_that_messages_and_cha
         for each in function_app.app(contact_service).get_functions()
         if str(getattr(each.get_trigger(), "type", "")) in {"cosmosDBTrigger", "serviceBusTrigger"}
     }
-    assert {*MAIN.declaration("var", "workerFunctions").words()} == triggered
-    disabled = MAIN.declaration("module", "app").properties()["disabledFunctions"]
-    assert "(stoppedFunctions, workersAreThere ? workerFunctions :" in disabled, "until then they work"
+    assert {*MAIN.declaration("var", "triggeredFunctions").words()} == triggered
+    disabled = MAIN.declaration("module", "workersApp").properties()["disabledFunctions"]
+    assert "workersAreThere ? triggeredFunctions :" in disabled, "until then they work"
 
 
 @pytest.mark.parametrize("host", [True, False])
@@ -180,8 +180,9 @@ def test_a_queue_of_service_bus_takes_the_place_of_topic_and_subscription() -> N
     assert {k: v for k, v in queue.items() if k not in only} == {
         k: v for k, v in (topic | subscriber).items() if k not in only
     }
-    assert "[for role in [dataSender, dataReceiver]: if (!isTopic)" in module.text
     conditions = dict(re.findall(r"^resource (\w+) '[^']+' = (.*)$", module.text, re.MULTILINE))
+    assert "if (!isTopic)" in conditions["queueSenders"]
+    assert "if (!isTopic)" in conditions["queueReceivers"]
     without = {name for name, condition in conditions.items() if "isTopic" not in condition}
     assert without == {"namespace", "preflightAccess", "lock", "diagnostics"}, (
         "all else belongs to one of the two"
@@ -204,6 +205,9 @@ def test_without_the_parameters_nothing_of_it_is_made() -> None:
         "storageQueues": "!overServiceBus",
         "serviceBus": "overServiceBus",
         "app": "inFunctions",
+        "workersApp": "inFunctions",
+        "relayIdentity": "workersAreThere",
+        "subscriberIdentity": "workersAreThere",
     }.items():
         assert f"' = if ({condition}) {{" in MAIN.declaration("module", module).text, module
 

@@ -22,7 +22,7 @@ def test_every_parameter_is_described_and_the_page_gives_its_default() -> None:
     """In the template; the page has what there is more to say about, and the alarms' page the thresholds."""
     declared = re.findall(r"((?:^@.*\n)*)^param (\w+)", MAIN.text, re.MULTILINE)
     assert [name for decorators, name in declared if "@description('" not in decorators] == []
-    table = DEPLOY_MD.partition("## Parameters")[2].partition("\n\nThe app's identity")[0]
+    table = DEPLOY_MD.partition("## Parameters")[2].partition("\n\n## Identities")[0]
     rows = [line.split("|")[1:4] for line in table.splitlines() if line.startswith("| `")]
     documented: dict[str, str] = {}
     for names, defaults, _ in rows:
@@ -39,9 +39,9 @@ def test_the_outputs_that_the_documents_and_workflows_use_are_there() -> None:
     used = {
         name
         for text in texts
-        for name in re.findall(r"\$\{?((?:FUNCTION_APP|RELAY_APP|COSMOS|SERVICEBUS)_\w+)", text)
+        for name in re.findall(r"\$\{?((?:FUNCTION_APP|WORKERS_APP|COSMOS|SERVICEBUS)_\w+)", text)
     }
-    assert {"FUNCTION_APP_NAME", "FUNCTION_APP_URL", "RELAY_APP_NAME"} <= used
+    assert {"FUNCTION_APP_NAME", "FUNCTION_APP_URL", "WORKERS_APP_NAME"} <= used
     assert used <= set(MAIN.names("output"))
     assert all(name[0].isupper() for name in MAIN.names("output")), (
         "the documents restore the case of the first letter"
@@ -96,7 +96,7 @@ def test_the_lines_of_the_cost_table_add_up_to_its_total() -> None:
     costs = {name: (defaults, production) for name, _, defaults, production in rows[2:]}
     hours, records = 730, 4 + 2 * 3 + 3 + 4
     ready = 2 * 2.628 * 4
-    groups = 1 + sum(not function.is_http_function() for function in functions().values())
+    groups = 2 + sum(not function.is_http_function() for function in functions().values())
     logs = {file.stem for file in (ROOT / "deploy" / "alerts").glob("*.kql")} - {
         "deadlines",
     }
@@ -112,7 +112,7 @@ def test_the_lines_of_the_cost_table_add_up_to_its_total() -> None:
         "always ready": ("", f"{2 * groups * ready:.2f}"),
         "Application Insights": (monitor, monitor),
         "alerts": (alerts, alerts),
-        "private endpoints": ("", f"{3 * hours * 0.01 + 3 * 0.5:.2f}"),
+        "private endpoints": ("", f"{4 * hours * 0.01 + 3 * 0.5:.2f}"),
         "together": ("", ""),
     }
     defaults = sum(float(cost) for name, (cost, _) in costs.items() if cost and name != "together")
@@ -124,15 +124,15 @@ def test_the_lines_of_the_cost_table_add_up_to_its_total() -> None:
     )
     assert costs["together"] == (f"{defaults:.2f}", f"{least:.2f} to {most:.2f}")
     assert f"an instance: 2 GB {TIMES} 2.628 M s {TIMES} 0.000004 = {ready:.2f}" in table
-    assert f"each of {groups - 1} other functions: {2 * groups}" in table
+    assert f"each of {groups - 2} other functions: {2 * groups}" in table
     assert f"{TIMES} {records} records" in table
 
 
 def test_the_instances_are_those_of_the_template_and_of_the_functions() -> None:
-    """HTTP is one group on Flex Consumption, and each other function is one of its own."""
+    """HTTP is one group of each app on Flex Consumption, and each other function is one of its own."""
     timers = [name for name, each in functions().items() if "timerTrigger" in str(each)]
     most = int(MAIN.defaults()["maximumInstanceCount"])
-    assert f"at most {2 * most + len(timers)} instances" in " ".join(DEPLOY_MD.split())
+    assert f"at most {3 * most + len(timers)} instances" in " ".join(DEPLOY_MD.split())
 
 
 def test_the_smoke_test_passes_when_an_event_goes_all_the_way(tmp_path: Path) -> None:

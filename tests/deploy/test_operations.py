@@ -59,9 +59,8 @@ def test_a_paused_relay_and_a_stopped_subscriber_stay_so() -> None:
     paused = re.findall(r"relayPaused \? \[(.*?)\]", stopped)[0]
     assert set(re.findall(r"AzureWebJobs\.(\w+)\.Disabled=true", page)) == set(bicep.Bicep(paused).words())
     assert "subscriberStopped ? ['contact_directory']" in stopped
-    for app in ("app", "relay"):
-        off = MAIN.declaration("module", app).properties()["disabledFunctions"]
-        assert off.startswith("union(stoppedFunctions, "), app
+    off = MAIN.declaration("module", "workersApp").properties()["disabledFunctions"]
+    assert "stoppedFunctions, " in off
     assert MAIN.declaration("module", "relayContainer").properties()["stopped"] == "relayPaused"
     assert MAIN.declaration("module", "subscriberContainer").properties()["stopped"] == "subscriberStopped"
     assert MAIN.declaration("module", "relayJob").properties()["paused"] == "relayPaused"
@@ -79,7 +78,7 @@ def test_a_paused_relay_and_a_stopped_subscriber_stay_so() -> None:
         ("servicebus", "topic", "maxMessageSizeInKilobytes: premium ? largestMessageKB : null"),
         ("servicebus", "queue", "maxMessageSizeInKilobytes: premium ? largestMessageKB : null"),
         ("cosmos", "contacts", "defaultTtl: nothingExpires ? null : -1"),
-        ("cosmos", "account", "locations: [for (region, index) in regions: {"),
+        ("cosmos", "account", "locations: [for index in range(0, length(regions)): {"),
         ("cosmos", "account", "enableAutomaticFailover: automaticFailover"),
         ("cosmos", "account", "enableMultipleWriteLocations: false"),
     ],
@@ -102,8 +101,14 @@ def test_parameters_reach_the_modules_that_declare_what_they_change() -> None:
     for each in ("cosmos", "serviceBus"):
         given = MAIN.declaration("module", each).properties()
         assert (given["deleteLock"], given["dataPlaneLogs"]) == ("deleteLocks", "dataPlaneLogs")
-    common = MAIN.declaration("var", "commonSettings").text
-    assert common.rstrip().endswith("toObject(settings, each => each.name, each => each.value))"), "they win"
+    assert (
+        "toObject(settings, each => each.name, each => each.value)"
+        in MAIN.declaration("var", "ownSettings").text
+    )
+    assert MAIN.declaration("var", "commonSettings").text.rstrip().endswith("who, ownSettings))"), "they win"
+    for app, number in (("app", "0], apiSettings"), ("workersApp", "1], workersSettings")):
+        merged = MAIN.declaration("module", app).properties()["appSettings"]
+        assert merged == f"union(hostSettings[{number})", "also over what the host reads"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,109 @@
+"""Each identity of a deployment may write where its code writes, and nowhere else."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from application.directory import Search
+from cosmos_outbox.cosmos.store.transport import NotingTransport
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.idempotency import KeyedRequest
+from cosmos_outbox.worker import subscriber as subscriber_worker
+from devstack.testing import Service, eventually
+from infra.bootstrap import wire
+from tests.contract.test_idle_costs import kind_of
+from tests.deploy.bicep import MAIN
+from tests.support.contacts import DETAILS, ORIGIN
+from tests.support.deployed import Deployed, deployed, relaying
+from tests.support.use_cases import contacts_of
+
+pytestmark = pytest.mark.needs_a_socket("requests are looked at on their way")
+
+
+def allowed(identity: str) -> set[str]:
+    """The containers in which an identity may write."""
+    names = re.findall(
+        r"\b\w+ContainerName\b|\bcontainerName\b", MAIN.declaration("var", f"{identity}Writes").text
+    )
+    return {word for name in names for word in MAIN.declaration("var", name).words()}
+
+
+class Written(set[str]):
+    """The containers in which something was to be written, in vain or not."""
+
+    def taken(self) -> set[str]:
+        """Those since the last call."""
+        found = {*self}
+        self.clear()
+        return found
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> Written:
+    found, send = Written(), NotingTransport.send
+
+    async def noted(transport: Any, request: Any, **options: Any) -> Any:
+        container = re.search(r"/colls/([^/]+)/docs", request.url)
+        if container and kind_of(request) == "write":
+            found.add(container[1])
+        return await send(transport, request, **options)
+
+    monkeypatch.setattr(NotingTransport, "send", noted)
+    return found
+
+
+@pytest.fixture
+async def service(cosmos_server: Service, servicebus_server: Service) -> AsyncIterator[Deployed]:
+    async with deployed(cosmos_server, servicebus_server) as made:
+        yield made
+
+
+async def test_each_writes_only_where_its_identity_may(service: Deployed, written: Written) -> None:
+    application = service.application
+    contacts, outbox = contacts_of(application), application.outbox
+
+    def request() -> KeyedRequest:
+        return KeyedRequest("ada", uuid4().hex, "a")
+
+    again = request()
+    for _ in range(2):
+        receipt, _ = await contacts.create_once(DETAILS, ORIGIN, again)
+    contact = receipt.aggregate.id
+    await contacts.revise(contact, lambda now: now.model_copy(update={"description": "!"}), ORIGIN)
+    await contacts.revise_once(contact, lambda now: now, ORIGIN, request())
+    await contacts.read(contact, ORIGIN, newest=True)
+    await contacts.page(10, None, ORIGIN)
+    await application.directory.search(Search({}), 10, None)
+    await application.read_model.shows(AggregateKey("contact", str(contact)), 0)
+    await outbox.observer.oldest_waiting_seconds()
+    other = (await contacts.create(DETAILS, ORIGIN)).aggregate.id
+    await contacts.delete_once(other, ORIGIN, request())
+    await outbox.check()
+    assert written.taken() == allowed("api")
+
+    bad = {"id": "made-by-hand", "partitionKey": str(contact), "type": "domainEvent", "ttl": 600}
+    await outbox.feed.create_item({**bad, "aggregateType": "contact", "data": {}})
+    written.clear()
+    async with relaying(service.environment):
+
+        async def parked() -> bool:
+            return bool((await outbox.parking.page(10, None, discarded=False)).items)
+
+        await eventually(parked)
+        await eventually(lambda: service.topic.receive(str(other), 1))
+        await outbox.parking.upkeep()
+        await outbox.observer.watch()
+    assert written.taken() <= allowed("relay")
+
+    stop = asyncio.Event()
+    subscribing = asyncio.create_task(subscriber_worker.run(wire(service.environment), stop))
+    await eventually(lambda: application.read_model.shows(AggregateKey("contact", str(other)), 2))
+    await application.healing.run(seconds=10)
+    await application.subscriber.watch()
+    stop.set()
+    await subscribing
+    assert written.taken() <= allowed("subscriber")
