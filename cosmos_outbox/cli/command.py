@@ -21,6 +21,7 @@ from cosmos_outbox.inbox.errors import InboxError, StoreAway
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import OutboxError, Throttled, Unavailable
 from cosmos_outbox.settings.errors import InfraError, Misconfigured
+from cosmos_outbox.telemetry.correlation import on_one_line, tag_log_lines
 from cosmos_outbox.wiring.located import AnyService, AnyWired, located, operator_names
 from cosmos_outbox.wiring.service import Service, Wired
 
@@ -156,8 +157,7 @@ def _run(
     environment: Mapping[str, str],
 ) -> int:
     arguments = made.parse_args(argv)
-    logging.basicConfig(level=logging.CRITICAL)  # the last line reports a failure once
-    logging.getLogger("azure").setLevel(logging.CRITICAL)
+    log_to_stderr(logging.CRITICAL)
 
     async def begin() -> int:
         wired = wire(arguments, settings(arguments, environment))
@@ -178,17 +178,29 @@ def _failed(made: argparse.ArgumentParser, error: object, code: int) -> int:
     line = " ".join(str(error).split())
     away = isinstance(error, Unavailable | Throttled | StoreAway)
     hint = ". Run the same command again; cosmos-outbox preflight says what is in its way" if away else ""
-    print(f"{made.prog.rpartition(' ')[2]}: {line}{hint}", file=sys.stderr)
+    say_error(f"{made.prog.rpartition(' ')[2]}: {line}{hint}")
     return code
 
 
-def say(line: str) -> None:
-    """One line of the command's output."""
-    print(line, flush=True)
+def log_to_stderr(level: int, line: str = "%(message)s") -> None:
+    """Log from this level on, a line for each record; the SDKs nothing, since the last line reports a failure once."""
+    logging.basicConfig(level=level, format=line)
+    logging.getLogger("azure").setLevel(logging.CRITICAL)
+    tag_log_lines()
+
+
+def say(line: str, end: str = "\n") -> None:
+    """Print one line. What others have stored, and stands in it, steers no terminal and begins no second line."""
+    print(on_one_line(line), end=end, flush=True)
+
+
+def say_error(line: str) -> None:
+    """As :func:`say`, to the standard error."""
+    print(on_one_line(line), file=sys.stderr)
 
 
 def say_json(view: Mapping[str, Any]) -> None:
-    """The command's output for programs: the JSON of the operators' calls."""
+    """The command's output for programs: the JSON of the operators' calls, in which every such character is escaped."""
     print(json.dumps(view, indent=2), flush=True)
 
 

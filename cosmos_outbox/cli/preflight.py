@@ -10,7 +10,6 @@ import asyncio
 import logging
 import os
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
@@ -36,14 +35,14 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
     arguments = _parser().parse_args(argv)
     try:
         values = command.settings(arguments, environment)
-        logging.getLogger("azure").setLevel(logging.CRITICAL)  # preflight's own line tells a failure once
+        command.log_to_stderr(logging.WARNING)
         findings = asyncio.run(_check(_plan(values, arguments)))
     except Misconfigured as error:
-        print(f"preflight: {error}", file=sys.stderr)
+        command.say_error(f"preflight: {error}")
         return COULD_NOT_CHECK
     for finding in findings:
-        print(finding)
-    print(summary(findings))
+        command.say(str(finding))
+    command.say(summary(findings))
     return exit_code(findings)
 
 

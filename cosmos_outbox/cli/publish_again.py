@@ -13,7 +13,6 @@ import asyncio
 import logging
 import math
 import os
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -132,14 +131,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error("--since must be before --to")
     span = Span(math.floor(arguments.since), math.ceil(arguments.to), arguments.aggregate)
     plan = RepublishingPlan(span, arguments.run or new_id(), arguments.dry_run)
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("azure").setLevel(logging.CRITICAL)  # the last line tells a failure once
+    command.log_to_stderr(logging.WARNING, "%(asctime)s %(levelname)s %(message)s")
     progress = RepublishingProgress()
     _say(f"run {plan.run}: events that were stored from {_text(span.since)} until before {_text(span.to)}")
     try:
         asyncio.run(_run_wired(command.service(arguments), plan, progress))
     except Misconfigured as error:
-        print(f"publish-again: {error}", file=sys.stderr)
+        command.say_error(f"publish-again: {error}")
         return CUT_OFF
     except (NotForwardedYet, OutboxError) as error:
         return _cut_off(str(error), plan, progress)
@@ -215,10 +213,9 @@ def _summary(plan: RepublishingPlan, progress: RepublishingProgress) -> str:
 
 
 def _cut_off(reason: str, plan: RepublishingPlan, progress: RepublishingProgress) -> int:
-    print(
+    command.say_error(
         f"publish-again: cut off after {_summary(plan, progress)}: {reason}. To go on, run the same command with "
-        f"--run {plan.run}: what the topic still knows of this run is not delivered twice",
-        file=sys.stderr,
+        f"--run {plan.run}: what the topic still knows of this run is not delivered twice"
     )
     return CUT_OFF
 
@@ -228,4 +225,4 @@ def _text(seconds: int) -> str:
 
 
 def _say(line: str) -> None:
-    print(f"publish-again: {line}", flush=True)
+    command.say(f"publish-again: {line}")

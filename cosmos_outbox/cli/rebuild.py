@@ -105,17 +105,17 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
     arguments = parser.parse_args(argv)
     if arguments.id and arguments.source_wins:
         parser.error("--source-wins is for all entries: leave --id out")
-    logging.basicConfig(level=logging.ERROR, format="%(message)s")
+    command.log_to_stderr(logging.ERROR)
     in_place = sys.stdout.isatty()
 
     def report(progress: WalkProgress) -> None:
-        print(in_a_line(progress), end="\r" if in_place and progress.side else "\n", flush=True)
+        command.say(in_a_line(progress), end="\r" if in_place and progress.side else "\n")
 
     try:
         service = command.any_service(arguments, environment)
         if arguments.id:
             asyncio.run(heal(environment, service, arguments.name, arguments.id))
-            print(f"{len(arguments.id)} are as their sources")
+            command.say(f"{len(arguments.id)} are as their sources")
             return 0
         work = rebuild(
             environment,
@@ -126,18 +126,17 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
         )
         ended = asyncio.run(work)
     except Misconfigured as error:
-        print(f"rebuild: {error}", file=sys.stderr)
+        command.say_error(f"rebuild: {error}")
         return 2
     except InboxError as error:
         goes_on = "" if arguments.source_wins else ": it goes on from here"
         hint = f". Run the same command again{goes_on}" if isinstance(error, StoreAway) else ""
-        print(f"rebuild: {error}{hint}", file=sys.stderr)
+        command.say_error(f"rebuild: {error}{hint}")
         return 1
     if ended.side is not None:
-        print(
+        command.say_error(
             "rebuild: another rebuild is at it, or an answer of the store was lost. Run the same command again when no "
-            "other one runs",
-            file=sys.stderr,
+            "other one runs"
         )
         return 1
     counts = ended.last_counts

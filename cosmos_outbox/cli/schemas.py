@@ -8,7 +8,6 @@ Exit code 0: written; 2: the service cannot be loaded, or two of its events have
 import argparse
 import json
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
         if not file.exists() or file.read_text() != text:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
-            print(f"wrote {file}")
+            command.say(f"wrote {file}")
 
 
 def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
@@ -48,7 +47,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
     try:
         files = contract(command.service(arguments, environment))
     except (Misconfigured, ValueError) as error:
-        print(f"schemas: {error}", file=sys.stderr)
+        command.say_error(f"schemas: {error}")
         return UNUSABLE
     write(arguments.folder, files)
     return DONE

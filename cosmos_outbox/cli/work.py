@@ -8,7 +8,6 @@ import asyncio
 import logging
 import os
 import signal
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
@@ -52,7 +51,7 @@ def relay_main(argv: Sequence[str] | None = None) -> int:
             await relay.run(wired, stop, arguments.probes)
             return ALL
         drained = await draining.drain(wired, stop, arguments.probes, task)
-        print(f"relay: {drained}", flush=True)
+        command.say(f"relay: {drained}")
         return ALL if drained.whole else NOT_ALL
 
     return _run("relay", work)
@@ -92,7 +91,7 @@ def _run(name: str, work: Callable[[asyncio.Event], Awaitable[int]]) -> int:
     try:
         return asyncio.run(until_told())
     except Misconfigured as error:
-        print(f"{name}: {error}", file=sys.stderr)
+        command.say_error(f"{name}: {error}")
         return UNUSABLE
 
 
