@@ -19,6 +19,7 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.errors import NotInTheWay, NotParked, OutboxError
 from cosmos_outbox.outbox.feed import Notice, TtlGuard
+from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.relay import Relay
 from devstack.testing import Service
@@ -109,6 +110,29 @@ class Story:
 
     async def listed(self) -> list[Any]:
         return [one for one in (await self.lot.page(100, None)).items if one.aggregate == self.key]
+
+
+@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
+async def test_what_a_lost_answer_has_removed_is_not_counted_again(cosmos_server: Service) -> None:
+    """Of four parked events two are removed, and the SDK repeats that write: two wait all the same."""
+    async with (
+        contacts_database(cosmos_server) as database,
+        CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client,
+    ):
+        container = Failing(client, database.id, PARKED)
+        container.fate = Fate(Loss.REPEATED, 0)
+        lot, key = (
+            CosmosParkingLot(container, "t", ParkedDocuments(EVENTS), ttl_seconds=600),
+            contact_key("a"),
+        )
+        events = [read(event_document("a", sequence)) for sequence in (1, 2, 3, 4)]
+        await lot.park(Marker(key).block(events[0], "refused", [], NOON), events)
+        marker = await lot.store((await lot.markers([key]))[key].claimed("replay", NOON))
+        delivered = [parked for parked, _ in await lot.waiting(key, 2)]
+        container.fate = Fate(Loss.REPEATED, 1)
+        after = await lot.settle(marker, delivered, lambda newest: newest)
+        assert (after.blocked, after.waiting) == (True, 2)
+        assert [parked.sequence for parked, _ in await lot.waiting(key, 9)] == [3, 4]
 
 
 @pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)

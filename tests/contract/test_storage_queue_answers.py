@@ -20,6 +20,14 @@ from devstack.testing import eventually
 from tests.support.publishing import event, publish
 from tests.support.serving import serving
 
+TAKEN = (
+    b"<?xml version='1.0'?><QueueMessagesList><QueueMessage><MessageId>1</MessageId>"
+    b"<InsertionTime>Sun, 01 Mar 2026 12:00:00 GMT</InsertionTime>"
+    b"<ExpirationTime>Fri, 31 Dec 9999 23:59:59 GMT</ExpirationTime><PopReceipt>r</PopReceipt>"
+    b"<TimeNextVisible>Sun, 01 Mar 2026 12:00:00 GMT</TimeNextVisible></QueueMessage></QueueMessagesList>"
+)
+"""What the service answers when the queue has the message."""
+
 
 class Answering(BaseHTTPRequestHandler):
     """Answers each request alike."""
@@ -43,7 +51,7 @@ class Answering(BaseHTTPRequestHandler):
         queue = self.path.partition("?")[0].split("/")[2]
         self.sent.append(queue)
         status, code = (404, "QueueNotFound") if queue == self.missing else (self.status, self.code)
-        body = self.body
+        body = None if queue == self.missing else self.body
         if body is None:
             body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>no</Message></Error>".encode()
         self.send_response(status)
@@ -131,9 +139,11 @@ async def test_an_answer_that_does_not_come_in_time_leaves_the_event_unknown() -
     assert (outcome.accepted, outcome.why) == (0, Hindrance.TOO_SLOW)
 
 
-async def test_an_event_is_accepted_only_when_each_queue_has_it() -> None:
+@pytest.mark.parametrize("status", [400, 201])
+async def test_an_event_is_accepted_only_when_each_queue_has_it(status: int) -> None:
     """What may come right by itself counts before what never does: else the event would be parked."""
-    kind = answering(400, "MessageTooLarge", missing="missing")
+    kind = answering(status, "MessageTooLarge", missing="missing")
+    kind.body = TAKEN if status == 201 else None
     with serving(kind) as address:
         [outcome] = await outcomes(address, 1, queues=("there", "missing"))
     assert isinstance(outcome, Unknown)

@@ -1,18 +1,22 @@
 """A discarding that loses a race is decided anew, a few times; the upkeep leaves alone what others have to do."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from uuid import UUID
 
 import pytest
 
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox.errors import ConcurrentChange, PreconditionFailed
-from cosmos_outbox.outbox.feed import Notice
+from cosmos_outbox.outbox.feed import AsDelivered, FeedEvent, Notice
 from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.parking import MAX_AGE_SECONDS, Parking
 from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedState
+from cosmos_outbox.outbox.replay import Replay
+from cosmos_outbox.outbox.republish import Republishing, RepublishingProgress, Span, Window
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.contacts import NOON
 from tests.support.fake_parking_lot import FakeParkingLot
@@ -69,6 +73,48 @@ async def test_a_discarding_that_loses_every_race_says_so_and_changes_nothing() 
     left = await lot.get(event.id)
     assert left is not None
     assert left.state is ParkedState.IN_THE_WAY
+
+
+@dataclass
+class _Slow(FakeParkingLot):
+    """Its answers take time."""
+
+    seconds: float = 0.0
+    passed: float = 0.0
+
+    async def waiting(self, aggregate: AggregateKey, limit: int) -> Sequence[tuple[ParkedEvent, FeedEvent]]:
+        self.passed += self.seconds
+        return await super().waiting(aggregate, limit)
+
+    async def markers(self, aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, Marker]:
+        self.passed += self.seconds
+        return await super().markers(aggregates)
+
+
+async def test_a_replay_sends_no_longer_than_its_claim_lasts() -> None:
+    """The claim lasts for 90 s, of which the reading of what waits takes 80."""
+    lot, topic = _Slow(), BusPublisher()
+    await _parked(lot)
+    lot.seconds = 80.0
+    with using(replace(SYSTEM, monotonic=lambda: 0.0)):
+        replay = Replay(lot, topic, clock=lambda: NOON + timedelta(seconds=lot.passed))
+        await replay(CONTACT)
+    assert topic.until == 5.0, "5 s before the claim runs out, since clocks differ"
+
+
+async def test_a_republishing_counts_its_reading_from_the_beginning() -> None:
+    """Rule ``fresh-reading``: the reading of the markers takes 40 s, and may be used for 60."""
+    lot, topic, event = _Slow(seconds=40.0), BusPublisher(), read(event_document("a", 1))
+
+    class OneEvent:
+        async def window(self, span: Span) -> Window:
+            return Window([event], span.to)
+
+    with using(replace(SYSTEM, monotonic=lambda: lot.passed)):
+        work = Republishing(OneEvent(), lot, AsDelivered(), topic, UUID(int=1), 60.0, patience_seconds=0.0)
+        progress = RepublishingProgress()
+        assert [_ async for _ in work.publish(Span(0, 1), progress)] == [1]
+    assert (progress.published, topic.until) == (1, 60.0)
 
 
 @dataclass

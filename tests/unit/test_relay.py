@@ -14,7 +14,7 @@ from cosmos_outbox.outbox.errors import NotDelivered, PreconditionFailed, Unavai
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, TtlGuard, Unread, in_order
 from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.publisher import AggregateEvents, Failing, Guarantees, Outcome, Refused, Unknown
-from cosmos_outbox.outbox.relay import Forwarded, Relay
+from cosmos_outbox.outbox.relay import AcceptedEvents, Forwarded, Relay
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.any_document import nested
 from tests.support.contacts import NOON
@@ -230,6 +230,14 @@ class Offered(BusPublisher):
     async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
         self.offered += [group.aggregate.id for group in page]
         return await super().publish(page, until)
+
+
+def test_events_of_two_aggregates_with_one_id_are_two() -> None:
+    """An event's id is unique within its aggregate."""
+    first = event("a", 1)
+    namesake, accepted = replace(event("b", 1), id=first.id), AcceptedEvents()
+    accepted.add([first])
+    assert accepted.without([first, namesake]) == [namesake]
 
 
 async def test_nothing_is_sent_on_a_reading_of_the_markers_that_is_too_old() -> None:
