@@ -252,12 +252,12 @@ class Retrier:
         self, aggregate: AggregateKey | None, before: Record | None = None, until: float = math.inf
     ) -> list[RecordState]:
         """Try what waits of an aggregate, the lowest first, up to one that cannot be applied (``timer-in-order``)."""
-        records = [each async for each in self.set_aside.waiting(aggregate)]
+        found = [(_order(each), each.id) async for each in self.set_aside.waiting(aggregate)]
         states: list[RecordState] = []
-        for each in sorted(records, key=_order):
-            if monotonic() >= until or (before is not None and _order(each) >= _order(before)):
+        for order, record_id in sorted(found):
+            if monotonic() >= until or (before is not None and order >= _order(before)):
                 break
-            record = await self._open(each.id)
+            record = await self._open(record_id)
             if record is None:
                 continue
             state = await self._try(record)

@@ -158,7 +158,7 @@ class Parking:
         """Discard the event in the way when it is too old; False when it is to be left alone."""
         if marker.blocked_since is None or marker.blocked_since > too_old:
             return False
-        for event, _ in await self.lot.waiting(marker.aggregate, 1):
+        for event in await self.lot.list_waiting(marker.aggregate, 1):
             if event.event_id == marker.in_the_way:
                 if event.parked_at > too_old:
                     return False

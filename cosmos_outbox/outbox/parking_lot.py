@@ -79,7 +79,7 @@ class ParkingLot(Protocol):
         """The markers of these aggregates, each as new as this call. Rule ``fence-before-free``."""
 
     async def list_blocked(self) -> Sequence[Marker]:
-        """The markers of all parked aggregates, perhaps as they were some time ago."""
+        """The markers of all parked aggregates, perhaps as they were some time ago: to be shown, not to be stored."""
 
     async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> Collection[str]:
         """Park events, in order, of an aggregate that is blocked. Those that are parked already are left alone.
@@ -123,10 +123,16 @@ class ParkingLot(Protocol):
         """Some documents that belong to no aggregate and were parked before this time."""
 
     async def page(self, size: int, continuation_token: str | None, *, discarded: bool = False) -> ParkedPage:
-        """A page of parked events, or of the discarded ones, oldest first. Raises UnknownContinuation."""
+        """A page of parked events, or of the discarded ones, oldest first, without their documents.
+
+        Raises UnknownContinuation.
+        """
 
     async def get(self, parking_id: str) -> ParkedEvent | None:
         """One parked or discarded event; None when there is none under the id, which is proven."""
 
     async def waiting(self, aggregate: AggregateKey, limit: int) -> Sequence[tuple[ParkedEvent, FeedEvent]]:
         """An aggregate's first parked events, in order, as they are sent."""
+
+    async def list_waiting(self, aggregate: AggregateKey, limit: int) -> Sequence[ParkedEvent]:
+        """The same, without their documents."""

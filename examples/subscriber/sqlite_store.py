@@ -32,6 +32,8 @@ CREATE TABLE IF NOT EXISTS documents (
 CREATE INDEX IF NOT EXISTS documents_that_expire ON documents (expires_at) WHERE expires_at IS NOT NULL;
 CREATE INDEX IF NOT EXISTS documents_by_state ON documents
     (kind, json_extract(document, '$.state'), json_extract(document, '$.aggregateId'));
+CREATE INDEX IF NOT EXISTS documents_by_last_try ON documents
+    (kind, json_extract(document, '$.state'), json_extract(document, '$.tried'), id);
 """
 _PAGE = 100
 
@@ -89,7 +91,7 @@ class File:
         where: str,
         given: Mapping[str, Any],
         order: str,
-        most: int = -1,
+        most: int,
         shown: str = "document",
     ) -> list[tuple[Any, str]]:
         """The first documents, with their versions. Raises StoreAway."""
@@ -244,7 +246,8 @@ _STATE, _OWNER, _SET_ASIDE_AT = (
 )
 _WAITING, _OPEN = f"{_STATE} = 'waiting'", f"{_STATE} IN ('waiting', 'refused')"
 _OF_ONE = f"{_WAITING} AND {_OWNER} = :id AND json_extract(document, '$.aggregateType') = :type"
-_TRIED = "json_extract(document, '$.tried')"
+_KEYS = {"id": "id", "setAsideAt": _SET_ASIDE_AT, "tried": "json_extract(document, '$.tried')"}
+"""What records are listed by, by the field that shows it."""
 _SHOWN = "json_remove(document, '$.body', '$.properties')"
 
 
@@ -264,7 +267,8 @@ class SqliteSetAside(store.SetAside):
 
     async def waiting(self, aggregate: store.AggregateKey | None = None) -> AsyncIterator[store.Record]:
         given = aggregate._asdict() if aggregate else {}
-        for record in await self._select(_OF_ONE if aggregate else _WAITING, _TRIED, given):
+        found = self._all(_OF_ONE, "id", given) if aggregate else self._all(_WAITING, "tried", given)
+        async for record in found:
             yield record
 
     async def older(self, than: datetime) -> AsyncIterator[store.Record]:
@@ -272,23 +276,23 @@ class SqliteSetAside(store.SetAside):
             f"{_OPEN} AND {_SET_ASIDE_AT} < :than",
             {"than": than.isoformat()},
         )
-        for record in await self._select(where, "id", given):
+        async for record in self._all(where, "id", given):
             yield record
 
     async def page(self, size: int, continuation_token: str | None) -> store.RecordPage:
-        scope, at, last = f"{self._kind}/open", "", ""
+        scope, after = f"{self._kind}/open", ["", ""]
         if continuation_token:
-            at, last = json.loads(store.unseal(scope, continuation_token))
-        where = f"{_OPEN} AND ({_SET_ASIDE_AT}, id) > (:at, :last)"
-        found = await self._select(where, f"{_SET_ASIDE_AT}, id", {"at": at, "last": last}, size + 1)
+            after = json.loads(store.unseal(scope, continuation_token))
+        found = await self._select(_OPEN, "setAsideAt", {}, size + 1, after)
         if len(found) <= size:
-            return store.RecordPage(found, None)
-        end = json.dumps([found[size - 1].set_aside_at.isoformat(), found[size - 1].id])
-        return store.RecordPage(found[:size], store.seal(scope, end))
+            return store.RecordPage([record for record, _ in found], None)
+        return store.RecordPage(
+            [record for record, _ in found[:size]], store.seal(scope, json.dumps(found[size - 1][1]))
+        )
 
     async def count(self, state: store.RecordState) -> int:
         where, given = f"{_STATE} = :state", {"state": state.value}
-        [(number, _)] = await self.file.select(self._kind, where, given, "1", shown="json_quote(count(*))")
+        [(number, _)] = await self.file.select(self._kind, where, given, "1", 1, "json_quote(count(*))")
         return int(number)
 
     async def get(self, record_id: str) -> store.Record:
@@ -320,11 +324,23 @@ class SqliteSetAside(store.SetAside):
         }
         return await self.file.put(self._kind, record.id, document, over, seconds)
 
+    async def _all(self, where: str, key: str, given: Mapping[str, Any]) -> AsyncIterator[store.Record]:
+        """Page by page: there may be very many. What is changed during the walk may come again at its new place."""
+        after = ["", ""]
+        while found := await self._select(where, key, given, _PAGE, after):
+            for record, _ in found:
+                yield record
+            after = found[-1][1]
+
     async def _select(
-        self, where: str, order: str, given: Mapping[str, Any], most: int = -1
-    ) -> list[store.Record]:
-        found = await self.file.select(self._kind, where, given, order, most, _SHOWN)
-        return [store.record_of(*each) for each in found]
+        self, where: str, key: str, given: Mapping[str, Any], most: int, after: Sequence[str] = ("", "")
+    ) -> list[tuple[store.Record, list[str]]]:
+        """The first records behind a place, each with its own: its key and its id."""
+        by = _KEYS[key]
+        where = f"{where} AND {by} >= :key AND ({by} > :key OR id > :after)"
+        places = {"key": after[0], "after": after[1]}
+        found = await self.file.select(self._kind, where, {**given, **places}, f"{by}, id", most, _SHOWN)
+        return [(store.record_of(*each), [each[0][key], each[0]["id"]]) for each in found]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -13,11 +13,11 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox.cosmos.relay import parking_lot
-from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
+from cosmos_outbox.cosmos.relay.parked_documents import PARTITION, ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
-from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using, utc_now
 from cosmos_outbox.outbox.errors import (
@@ -784,6 +784,55 @@ async def test_what_the_store_does_not_take_again_is_parked_without_its_content_
         with pytest.raises(NotDelivered, match="could not be parked: the store refuses a request"):
             await world.feed(large(1, "c"), event(2, "b"))
         assert world.sent("b") == [event(1, "b")["id"], event(2, "b")["id"]]
+
+
+class Noting(Container):
+    """Notes the fields of what is read by queries."""
+
+    fields: frozenset[str] = frozenset()
+
+    async def page(
+        self,
+        query: str,
+        parameters: Mapping[str, Any],
+        size: int,
+        continuation: str | None,
+        *,
+        partition_key: Key | None = None,
+    ) -> tuple[list[Item], str | None]:
+        page = await super().page(query, parameters, size, continuation, partition_key=partition_key)
+        self.fields = self.fields.union(*page[0])
+        return page
+
+
+async def test_what_lists_or_counts_parked_events_reads_no_document(cosmos_server: Service) -> None:
+    """An event may have megabytes, and a marker thousands of ids."""
+    async with (
+        contacts_database(cosmos_server) as database,
+        CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client,
+    ):
+        container = Noting(client, database.id, PARKED)
+        lot = CosmosParkingLot(container, "test", ParkedDocuments(EVENTS), ttl_seconds=60)
+        await World(lot, BusPublisher(limit=1000)).feed(
+            large(1), event(2), event(3), poison_document(None, lsn=1)
+        )
+        namesake = read({**event(1), "aggregateType": "order", "id": "another"})
+        assert namesake.aggregate == AggregateKey("order", A.id)
+        await lot.park(Marker(namesake.aggregate).block(namesake, "refused", [], NOON), [namesake])
+        marker = await lot.store((await lot.markers([A]))[A].claimed("replay", NOON))
+        [first, second, _] = [parked for parked, _ in await lot.waiting(A, 10)]
+        container.fields = frozenset()
+
+        assert len((await lot.page(100, None)).items) == 5
+        assert {each.aggregate for each in await lot.list_blocked()} == {A, namesake.aggregate}
+        assert [each.sequence for each in await lot.list_waiting(A, 2)] == [1, 2]
+        assert len(await lot.alone_since_before(utc_now() + timedelta(hours=1))) == 1
+        marker = await lot.settle(marker, [first], lambda newest: newest)
+        await container.execute(PARTITION, [Write.delete(second.id)])
+        recounted = await lot.recount(marker)
+        assert (recounted.blocked, recounted.waiting) == (True, 1)
+        assert {"eventId", "waiting"} <= container.fields
+        assert container.fields.isdisjoint({"document", "discarded", "passed"})
 
 
 class Picky(Failing):

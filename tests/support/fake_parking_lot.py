@@ -108,6 +108,9 @@ class FakeParkingLot:
         mine.sort(key=lambda one: self.parked[one.id].place)
         return [(one, self.parked[one.id].event) for one in mine[:limit]]
 
+    async def list_waiting(self, aggregate: AggregateKey, limit: int) -> Sequence[ParkedEvent]:
+        return [replace(one, document={}) for one, _ in await self.waiting(aggregate, limit)]
+
     def _check(self, marker: Marker) -> None:
         newest = self.stored.get(marker.aggregate)
         if (newest.version if newest else "") != marker.version:

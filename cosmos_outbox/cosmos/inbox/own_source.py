@@ -84,7 +84,7 @@ class OwnSource(Generic[S]):
         while True:
             items, continuation = await self.container.page_behind(token, query, parameters, 2, continuation)
             found += items
-            if continuation is None:
+            if continuation is None or len(found) > 1:
                 return one(key, found)
 
     def _found(self, item: Item | None) -> Found[S] | None:

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from cosmos_outbox.cosmos.inbox.entries import store_away
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write, of_fields
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.partition_key import KEEP_FOR_EVER, Item
 from cosmos_outbox.inbox.errors import NotSetAside, RecordChanged
@@ -21,16 +21,17 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, utc_now
 from cosmos_outbox.lists import continuation
 
-_OPEN = "SELECT * FROM c WHERE ARRAY_CONTAINS(@states, c.state) ORDER BY c.setAsideAt"
-_WAITING = "SELECT * FROM c WHERE c.state = @state ORDER BY c.triedAt"
-_OF_ONE = "SELECT * FROM c WHERE c.state = @state AND c.aggregateId = @id AND c.aggregateType = @type"
-_OLDER = "SELECT * FROM c WHERE ARRAY_CONTAINS(@states, c.state) AND c.setAsideAt < @then"
-_COUNT = "SELECT VALUE COUNT(1) FROM c WHERE c.state = @state"
 _LISTED = (
     "id", "state", "reason", "setAsideAt", "messageId", "enqueuedNumber", "eventId", "aggregateType", "aggregateId",
     "action", "sequence", "attempts", "_etag",
 )  # fmt: skip
 """All but the message itself: a hundred of them may have many megabytes."""
+_RECORDS = of_fields(_LISTED, "SELECT * FROM c WHERE ")
+_OPEN = f"{_RECORDS}ARRAY_CONTAINS(@states, c.state) ORDER BY c.setAsideAt"
+_WAITING = f"{_RECORDS}c.state = @state ORDER BY c.triedAt"
+_OF_ONE = f"{_RECORDS}c.state = @state AND c.aggregateId = @id AND c.aggregateType = @type"
+_OLDER = f"{_RECORDS}ARRAY_CONTAINS(@states, c.state) AND c.setAsideAt < @then"
+_COUNT = "SELECT VALUE COUNT(1) FROM c WHERE c.state = @state"
 _STATES = [state.value for state in RecordState if state.is_open]
 _PAGE = 100
 
@@ -72,7 +73,7 @@ class CosmosSetAside:
         try:
             await self.container.fence(self.subscription)
             found = await self.container.first(
-                _listed(_OF_ONE), _waiting_of(aggregate), 1, partition_key=self.subscription
+                _OF_ONE, _waiting_of(aggregate), 1, partition_key=self.subscription
             )
         except StoreFailed as error:
             raise store_away(error.failure) from error
@@ -101,7 +102,7 @@ class CosmosSetAside:
         token = continuation.unseal(self.scope, continuation_token) if continuation_token else None
         try:
             items, token = await self.container.page(
-                _listed(_OPEN), {"@states": _STATES}, size, token, partition_key=self.subscription
+                _OPEN, {"@states": _STATES}, size, token, partition_key=self.subscription
             )
         except StoreFailed as error:
             if continuation_token and error.failure.kind is Kind.INVALID:
@@ -151,7 +152,7 @@ class CosmosSetAside:
         while True:
             try:
                 items, token = await self.container.page(
-                    _listed(query), parameters, _PAGE, token, partition_key=self.subscription
+                    query, parameters, _PAGE, token, partition_key=self.subscription
                 )
             except StoreFailed as error:
                 raise store_away(error.failure) from error
@@ -172,11 +173,6 @@ class CosmosSetAside:
 
 def _waiting_of(aggregate: AggregateKey) -> dict[str, Any]:
     return {"@state": RecordState.WAITING.value, "@id": aggregate.id, "@type": aggregate.type}
-
-
-def _listed(query: str) -> str:
-    fields = ", ".join(f"{name}: c.{name}" for name in _LISTED)
-    return query.replace("*", f"VALUE {{{fields}}}", 1)
 
 
 def _record(item: Item) -> Record:

@@ -21,6 +21,12 @@ from cosmos_outbox.outbox.parking_lot import Discarding, ParkedEvent, ParkedStat
 BLOCKED, FREE = "parkedAggregate", "freedAggregate"
 """The ``type`` of the marker of a parked aggregate, and of one that was parked lately."""
 
+MARKER_FIELDS = (
+    "id", "aggregateType", "aggregateId", "blockedBy", "reason", "blockedSince", "attempts", "attemptedAt", "passing",
+    "stands", "replay", "replayUntil", "accepted", "tail", "waiting",
+)  # fmt: skip
+"""All but the ids of events, which may be thousands, and the version: such a marker can be shown, and not stored."""
+
 _MOST_IDS = 5_000
 """So that a marker stays far below the 2 MB that an item may have."""
 
@@ -80,7 +86,7 @@ class MarkerDocuments:
         assert key is not None, "a marker names its aggregate"
         return Marker(
             key,
-            version=item["_etag"],
+            version=item.get("_etag", ""),
             blocked_since=_time(item["blockedSince"]),
             refusal=_refusal(item),
             stands=item["stands"],
@@ -89,8 +95,8 @@ class MarkerDocuments:
             accepted=item["accepted"],
             tail=item["tail"],
             waiting=item["waiting"],
-            discarded=_times(item["discarded"]),
-            passed=_times(item["passed"]),
+            discarded=_times(item.get("discarded", {})),
+            passed=_times(item.get("passed", {})),
         )
 
     def _not_expired(self, ids: Mapping[str, datetime], now: datetime) -> dict[str, str]:
@@ -130,6 +136,12 @@ PARTITION = "parked"
 """Of the parking lot: all of it."""
 
 EVENT, DISCARDED = "parkedEvent", "discardedEvent"
+EVENT_FIELDS = (
+    "id", "type", "eventId", "aggregateType", "aggregateId", "action", "sequence", "reason", "parkedAt", "notice",
+    "discardedAt", "discardReason",
+)  # fmt: skip
+"""All but the document: a hundred of them may have many megabytes."""
+
 _BATCH, _BATCH_BYTES = 40, 900_000
 """The most events in one transaction, and the most bytes; a single event may have more."""
 
@@ -228,7 +240,7 @@ class ParkedDocuments:
             attempted_at=refused.at if refused else None,
             discarding=_discarding(item),
             is_notice=bool(item.get("notice")),
-            document=item["document"],
+            document=item.get("document", {}),
         )
 
     def feed_event(self, parked: ParkedEvent) -> FeedEvent:

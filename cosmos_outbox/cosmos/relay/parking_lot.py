@@ -18,7 +18,9 @@ from cosmos_outbox.cosmos.relay.parked_documents import (
     BLOCKED,
     DISCARDED,
     EVENT,
+    EVENT_FIELDS,
     FREE,
+    MARKER_FIELDS,
     PARTITION,
     MarkerDocuments,
     ParkedDocuments,
@@ -26,7 +28,7 @@ from cosmos_outbox.cosmos.relay.parked_documents import (
     marker_id,
     named,
 )
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write, of_fields
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.partition_key import Item
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -65,14 +67,22 @@ class ParkedPartition:
         except StoreFailed as error:
             raise error.failure.passing() from error
 
-    async def read_many(self, ids: Sequence[str]) -> list[Item]:
-        """Those of the items that are there, in any order."""
+    async def read_many(self, ids: Sequence[str], fields: Sequence[str] = ()) -> list[Item]:
+        """Those of the items that are there, in any order; of each these fields alone, where any are named."""
         found: list[Item] = []
         for start in range(0, len(ids), _IDS_AT_ONCE):
             names = {f"@id{number}": each for number, each in enumerate(ids[start : start + _IDS_AT_ONCE])}
             query = f"SELECT * FROM c WHERE c.id IN ({', '.join(names)})"  # noqa: S608 - only names of parameters
+            query = of_fields(fields, query) if fields else query
             found += [item async for item in self.query(query, names)]
         return found
+
+    async def count(self, query: str, parameters: Mapping[str, Any]) -> int:
+        """The result of a query that counts."""
+        try:
+            return await self.container.count(query, parameters, partition_key=self.partition_key)
+        except StoreFailed as error:
+            raise error.failure.passing() from error
 
     async def query(
         self, query: str, parameters: Mapping[str, Any], *, size: int = ITEMS_AT_ONCE
@@ -103,9 +113,14 @@ class ParkedPartition:
 
 
 _MARKERS = "SELECT * FROM c WHERE ARRAY_CONTAINS(@types, c.type)"
-_EVENTS = "SELECT * FROM c WHERE c.type = @type ORDER BY c.parkedAt"
-_WAITING = "SELECT * FROM c WHERE c.type = @type AND c.aggregateId = @aggregateId ORDER BY c.position"
-_ALONE = "SELECT * FROM c WHERE c.type = @type AND c.aggregateType = null AND c.parkedAt < @at"
+_LISTED_MARKERS = of_fields(MARKER_FIELDS, _MARKERS)
+_LISTED = of_fields(EVENT_FIELDS, "SELECT * FROM c WHERE c.type = @type ")
+_EVENTS = f"{_LISTED}ORDER BY c.parkedAt"
+_ALONE = f"{_LISTED}AND c.aggregateType = null AND c.parkedAt < @at"
+_OF_ONE = "FROM c WHERE c.type = @type AND c.aggregateType = @aggregateType AND c.aggregateId = @aggregateId"
+_WAITING = f"SELECT * {_OF_ONE} ORDER BY c.position"
+_LISTED_WAITING = of_fields(EVENT_FIELDS, _WAITING)
+_COUNT = f"SELECT VALUE COUNT(1) {_OF_ONE}"
 
 FEW_AGGREGATES, FEW_MARKERS = 20, 500
 """Up to so many aggregates are asked for by name; up to so many markers are read at once for more aggregates."""
@@ -150,7 +165,7 @@ class CosmosParkingLot:
 
     async def list_blocked(self) -> Sequence[Marker]:
         """The markers of all parked aggregates."""
-        items = self._partition.query(_MARKERS, {"@types": [BLOCKED]})
+        items = self._partition.query(_LISTED_MARKERS, {"@types": [BLOCKED]})
         return [self._markers.marker(item) async for item in items]
 
     async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> Collection[str]:
@@ -184,7 +199,7 @@ class CosmosParkingLot:
                 if error.failure.kind not in CHANGED:
                     raise error.failure.passing() from error
             await self._must_be_at(marker)
-            parked = {item["id"] for item in await self._partition.read_many([item["id"] for item in new])}
+            parked = await self._still_there([item["id"] for item in new])
             new = [item for item in new if item["id"] not in parked]
         raise _changed()
 
@@ -216,13 +231,16 @@ class CosmosParkingLot:
                 return await self._put(after, *map(Write.delete, ids))
             except StoreFailed as error:
                 marker = await self._read_still_replayed(marker, error)
-                ids = [item["id"] for item in await self._partition.read_many(ids)]
+                ids = await self._still_there(ids)
         raise _changed()
+
+    async def _still_there(self, ids: Sequence[str]) -> list[str]:
+        return [item["id"] for item in await self._partition.read_many(ids, ["id"])]
 
     async def recount(self, marker: Marker) -> Marker:
         """Count anew what waits, which somebody removed by hand. Raises PreconditionFailed."""
         for _ in range(_RACES):
-            count = len([item async for item in self._of(marker.aggregate)])
+            count = await self._partition.count(_COUNT, _of(marker.aggregate))
             try:
                 return await self._put(_freed_at_zero(replace(marker, waiting=count)))
             except StoreFailed as error:
@@ -287,7 +305,7 @@ class CosmosParkingLot:
         token = continuation.unseal(scope, continuation_token) if continuation_token else None
         items, token = await self._partition.page(_EVENTS, {"@type": listed}, size, token)
         owners = {owner for item in items if (owner := named(item))}
-        found = await self._partition.read_many([marker_id(owner) for owner in owners])
+        found = await self._partition.read_many([marker_id(owner) for owner in owners], MARKER_FIELDS)
         markers = {marker.aggregate: marker for marker in map(self._markers.marker, found)}
         events = [
             self._documents.event(item, markers.get(owner) if owner else None)
@@ -310,20 +328,20 @@ class CosmosParkingLot:
 
     async def waiting(self, aggregate: AggregateKey, limit: int) -> Sequence[tuple[ParkedEvent, FeedEvent]]:
         """An aggregate's first parked events, in order."""
-        found: list[tuple[ParkedEvent, FeedEvent]] = []
-        async for item in self._of(aggregate, size=limit):
-            parked = self._documents.event(item, None)
-            found.append((parked, self._documents.feed_event(parked)))
+        parked = await self._first(_WAITING, aggregate, limit)
+        return [(each, self._documents.feed_event(each)) for each in parked]
+
+    async def list_waiting(self, aggregate: AggregateKey, limit: int) -> Sequence[ParkedEvent]:
+        """As :meth:`waiting`, without the documents."""
+        return await self._first(_LISTED_WAITING, aggregate, limit)
+
+    async def _first(self, query: str, aggregate: AggregateKey, limit: int) -> list[ParkedEvent]:
+        found: list[ParkedEvent] = []
+        async for item in self._partition.query(query, _of(aggregate), size=limit):
+            found.append(self._documents.event(item, None))
             if len(found) == limit:
                 break
         return found
-
-    async def _of(self, aggregate: AggregateKey, *, size: int = ITEMS_AT_ONCE) -> AsyncIterator[Item]:
-        """The parked items of an aggregate, in order."""
-        of_it = {"@type": EVENT, "@aggregateId": aggregate.id}
-        async for item in self._partition.query(_WAITING, of_it, size=size):
-            if named(item) == aggregate:  # aggregates of two types may have one id
-                yield item
 
     async def _put(self, marker: Marker, *writes: Write) -> Marker:
         """Store the marker over its version, with other writes. Raises StoreFailed."""
@@ -331,6 +349,10 @@ class CosmosParkingLot:
         first = Write.replace(item, marker.version) if marker.version else Write.create(item)
         version, *_ = await self._partition.write(first, *writes)
         return replace(marker, version=version)
+
+
+def _of(aggregate: AggregateKey) -> Item:
+    return {"@type": EVENT, "@aggregateType": aggregate.type, "@aggregateId": aggregate.id}
 
 
 def _counted(marker: Marker, more: int) -> Marker:

@@ -167,6 +167,11 @@ def order_by(*paths: str, down: bool) -> str:
     return f"ORDER BY {', '.join(f'{path} DESC' if down else path for path in paths)}"
 
 
+def of_fields(fields: Sequence[str], query: str) -> str:
+    """A query for whole items, for these fields of them alone."""
+    return query.replace("*", ", ".join(f"c.{name}" for name in fields), 1)
+
+
 def named(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The parameters of a query in the SDK's form."""
     return [{"name": name, "value": value} for name, value in parameters.items()]

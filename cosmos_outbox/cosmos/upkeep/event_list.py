@@ -101,8 +101,8 @@ class EventList:
             Throttled, Unavailable, Misconfigured: the store cannot be asked.
         """
         marker = (await self.lot.markers([aggregate])).get(aggregate, Marker(aggregate))
-        waiting = await self.lot.waiting(aggregate, MOST_PARKED) if marker.blocked else []
-        parked = {each.event_id: each for each, _ in waiting}
+        waiting = await self.lot.list_waiting(aggregate, MOST_PARKED) if marker.blocked else []
+        parked = {each.event_id: each for each in waiting}
         try:
             key, stored = await self._query_stored(aggregate)
         except StoreFailed as error:

@@ -5,12 +5,14 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cosmos_outbox import EntryForm, Named, TolerantReader, store
 from cosmos_outbox.errors import StoreAway
 from cosmos_outbox.testing import SubscriberStoreContract
+from examples.subscriber import sqlite_store
 from examples.subscriber.sqlite_store import SqliteFile, SqliteStore
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -81,6 +83,37 @@ async def test_what_was_removed_is_in_no_file_any_more(tmp_path: Path) -> None:
 
 def holding(folder: Path, text: bytes) -> list[Path]:
     return [each for each in folder.iterdir() if text in each.read_bytes()]
+
+
+async def test_records_are_read_a_page_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are, and though each is tried while they are listed."""
+    monkeypatch.setattr(sqlite_store, "_PAGE", 2)
+    async with opened(tmp_path / "store.db") as made:
+        records, asked = made.set_aside("s", 600), list[int]()
+        for number in range(5):
+            await records.add(record(number))
+        select = made.file.select
+
+        async def noted(*arguments: Any) -> Any:
+            found = await select(*arguments)
+            asked.append(len(found))
+            return found
+
+        monkeypatch.setattr(made.file, "select", noted)
+        assert [each.enqueued_number async for each in records.waiting(KEY)] == [*range(5)]
+        assert [each.enqueued_number async for each in records.older(NOON + timedelta(1))] == [*range(5)]
+        tried = list[int]()
+        async for each in records.waiting():
+            if each.enqueued_number not in tried:
+                await records.change(each, store.RecordState.WAITING, "", attempts=1)
+                tried.append(each.enqueued_number)
+        assert sorted(tried) == [*range(5)]
+        assert max(asked) == 2
+
+
+def record(number: int) -> store.Record:
+    waiting = store.RecordState.WAITING
+    return store.Record(f"{number:032}", waiting, "", NOON, f"m-{number}", number, None, KEY, None, None)
 
 
 async def test_a_file_that_cannot_be_used_is_a_store_that_is_away(tmp_path: Path) -> None:
