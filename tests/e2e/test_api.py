@@ -116,30 +116,30 @@ def contact(**fields: Any) -> str:
     return json.dumps(DETAILS_JSON | fields)
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
-        ("GET", "contacts/1", 404),
-        ("PATCH", "contacts/1", 404),
-        ("DELETE", f"contacts/{NOBODY}", 404),
-        ("GET", f"contacts/{NOBODY}", 404),
-        ("GET", "people", 404),
-        ("GET", f"contacts/{NOBODY}/events", 404),
-        ("POST", f"contacts/{NOBODY}", 405),
-        ("DELETE", "contacts", 405),
-        ("TRACE", "contacts", 405),
-        ("TRACE", "people", 404),
-        ("GET", "contacts/a%0Ab", 404),
-        ("GET", "a%0Ab", 404),
-        ("DELETE", "a%0Ab/c", 404),
-    ],
-)
+MISSING = [
+    ("GET", "contacts/1", 404),
+    ("PATCH", "contacts/1", 404),
+    ("DELETE", f"contacts/{NOBODY}", 404),
+    ("GET", f"contacts/{NOBODY}", 404),
+    ("GET", "people", 404),
+    ("GET", f"contacts/{NOBODY}/events", 404),
+    ("POST", f"contacts/{NOBODY}", 405),
+    ("DELETE", "contacts", 405),
+    ("TRACE", "contacts", 405),
+    ("TRACE", "people", 404),
+    ("GET", "contacts/a%0Ab", 404),
+    ("GET", "a%0Ab", 404),
+    ("DELETE", "a%0Ab/c", 404),
+]
+
+
 async def test_a_missing_path_or_contact_is_a_problem_document(
-    shared_stack: Stack, http: aiohttp.ClientSession, method: str, path: str, status: int
+    shared_stack: Stack, http: aiohttp.ClientSession
 ) -> None:
-    url = URL(f"{shared_stack.url}/{path}", encoded=True)
-    async with http.request(method, url, json=None if method == "TRACE" else {}) as answer:
-        await assert_problem(answer, status, None)
+    for method, path, status in MISSING:
+        url = URL(f"{shared_stack.url}/{path}", encoded=True)
+        async with http.request(method, url, json=None if method == "TRACE" else {}) as answer:
+            await assert_problem(answer, status, None)
 
 
 async def test_a_body_that_is_longer_by_far_is_refused_by_the_host_before_it_has_come(

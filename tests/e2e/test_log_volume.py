@@ -11,7 +11,7 @@ from devstack.testing import eventually
 from tests.e2e.conftest import Stack
 from tests.support.emulators import Gap
 
-CONTACTS, CHANGES, PROPERTIES = 10, 6, 2
+CONTACTS, CHANGES, PROPERTIES = 4, 3, 2
 LINE = re.compile(r"[\d:.]+ (\w+)  (.*)")
 LONGEST_LINE = 400
 

@@ -12,7 +12,7 @@ from tests.e2e.conftest import SUBSCRIBER, Stack, stack
 
 pytestmark = pytest.mark.own_stack  # Microsoft's emulator has no partitioned entities
 
-CONTACTS, CHANGES = 6, 4
+CONTACTS, CHANGES = 3, 2
 
 
 @pytest.fixture(scope="module")

@@ -2,66 +2,64 @@
 
 import asyncio
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from devstack.testing import Process, eventually
-from tests.e2e.conftest import Stack, stack
-from tests.e2e.test_relay_worker import create, leases, service, settings, worker
+from cosmos_outbox.cli.main import main
+from devstack.testing import Process, Service, eventually
+from tests.e2e.conftest import stack
+from tests.e2e.test_relay_worker import create, leases, leases_of, service, settings
 from tests.support import command
+from tests.support.deployed import deployed, relaying
 from tests.support.paths import ROOT
+from tests.support.use_cases import contacts_of
 
 pytestmark = pytest.mark.own_stack
 
 ALL = "all is forwarded that was stored at the start"
 
 
-async def once(started: Stack, *arguments: str) -> command.Ended:
-    environment = settings(started) | {"PATH": "/usr/bin:/bin"}
+async def once(environment: Mapping[str, str], *arguments: str) -> command.Ended:
     return await asyncio.to_thread(
-        command.run_command, "relay", "--once", *arguments, environment=environment
+        command.run_command,
+        "relay",
+        "--once",
+        *arguments,
+        environment={**environment, "PATH": "/usr/bin:/bin"},
     )
 
 
-async def is_relayed(started: Stack) -> bool:
-    """Whether somebody has the lease."""
-    return [each["Owner"] is not None for each in await leases(started)] == [True]
-
-
-async def test_it_ends_when_all_is_forwarded_whether_there_is_much_or_nothing(tmp_path: Path) -> None:
-    with stack(tmp_path) as started:
-        # A host that ends while it gets its lease may leave it behind, until it expires.
-        await eventually(lambda: is_relayed(started))
-        assert started.functions.terminate() == 0
-
-        nothing = await once(started)
+async def test_it_ends_when_all_is_forwarded_whether_there_is_much_or_nothing(
+    cosmos_server: Service, servicebus_server: Service
+) -> None:
+    async with deployed(cosmos_server, servicebus_server) as there:
+        nothing = await once(there.environment)
         assert (nothing.code, nothing.out) == (
             0, f"relay: {ALL}; 0 event(s) forwarded by this relay\n"
         )  # fmt: skip
 
-        async with service(started) as contacts:
-            ids = [await create(contacts) for _ in range(30)]
-            backlog = await once(started)
-            assert (backlog.code, backlog.out) == (0, f"relay: {ALL}; 30 event(s) forwarded by this relay\n")
-            assert await started.sequences(str(ids[29]), 1) == [1]
-            [lease] = await leases(started)
-            assert lease["Owner"] is None
+        ids = [await create(contacts_of(there.application)) for _ in range(10)]
+        backlog = await once(there.environment)
+        assert (backlog.code, backlog.out) == (0, f"relay: {ALL}; 10 event(s) forwarded by this relay\n")
+        assert len(await there.topic.receive(str(ids[9]), 1)) == 1
+        assert [lease["Owner"] for lease in await leases_of(there.database)] == [None]
 
-            again = await once(started)
-            assert (again.code, "0 event(s)" in again.out) == (0, True)
+        again = await once(there.environment)
+        assert (again.code, "0 event(s)" in again.out) == (0, True)
 
 
-async def test_it_waits_for_what_another_relay_forwards(tmp_path: Path) -> None:
-    with stack(tmp_path) as started:
-        assert started.functions.terminate() == 0
-        log = tmp_path / "worker.log"
-        async with service(started) as contacts:
-            with worker(started, log):
-                first = await create(contacts)
-                assert await started.sequences(str(first), 1) == [1]
-                await create(contacts)
-                done = await once(started)
+async def test_it_waits_for_what_another_relay_forwards(
+    cosmos_server: Service, servicebus_server: Service
+) -> None:
+    async with deployed(cosmos_server, servicebus_server) as there:
+        contacts = contacts_of(there.application)
+        async with relaying(there.environment):
+            first = await create(contacts)
+            assert len(await there.topic.receive(str(first), 1)) == 1
+            await create(contacts)
+            done = await once(there.environment)
     assert done.code == 0
     assert done.out.startswith(f"relay: {ALL}; ")
     assert "1 lease(s) held by others" in done.out
@@ -74,16 +72,17 @@ async def test_a_broker_that_is_away_ends_it_with_another_code_and_a_reason(tmp_
         async with service(started) as contacts:
             await create(contacts)
         assert started.servicebus.terminate() == 0
-        done = await once(started, "--for", "15")
+        done = await once(settings(started), "--for", "15")
         assert done.code == 1
         assert done.out.startswith("relay: events wait: 15 s are over. ")
         assert "Service Bus cannot be reached" in done.out
         assert "Run the command again" in done.out
 
         started.servicebus.start()
-        assert (await once(started)).code == 0
+        assert (await once(settings(started))).code == 0
 
 
+@pytest.mark.long  # tests/contract/test_running.py stops one without a process
 async def test_told_to_stop_it_says_that_events_wait_and_the_next_one_goes_on(tmp_path: Path) -> None:
     with stack(tmp_path) as started:
         assert started.functions.terminate() == 0
@@ -98,7 +97,7 @@ async def test_told_to_stop_it_says_that_events_wait_and_the_next_one_goes_on(tm
         assert process.terminate() == 1
         assert "the relay was told to stop" in log.read_text()
         started.servicebus.start()
-        assert (await once(started)).code == 0
+        assert (await once(settings(started))).code == 0
 
 
 @pytest.mark.long
@@ -118,7 +117,7 @@ async def test_for_a_time_it_goes_on_until_the_time_is_over(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "soon", "nan", "999999"])
-def test_a_time_that_is_none_is_refused(text: str) -> None:
-    done = command.run_command("relay", "--for", text, environment={})
-    assert done.code == 2
-    assert "is no time" in done.err
+def test_a_time_that_is_none_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["relay", "--for", text])
+    assert "is no time" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import aiohttp
 import pytest
-from azure.cosmos.aio import CosmosClient
+from azure.cosmos.aio import CosmosClient, DatabaseProxy
 
 from devstack.testing import Process, eventually
 from infra.bootstrap import wire
@@ -65,8 +65,12 @@ async def create(contacts: Contacts) -> UUID:
 
 async def leases(started: Stack) -> list[dict[str, Any]]:
     async with CosmosClient.from_connection_string(started.cosmos.connection_string) as client:
-        container = client.get_database_client(started.database).get_container_client(LEASES)
-        return [item async for item in container.read_all_items() if "LeaseToken" in item]
+        return await leases_of(client.get_database_client(started.database))
+
+
+async def leases_of(database: DatabaseProxy) -> list[dict[str, Any]]:
+    container = database.get_container_client(LEASES)
+    return [item async for item in container.read_all_items() if "LeaseToken" in item]
 
 
 async def test_a_worker_relays_stops_at_once_and_a_functions_host_goes_on(tmp_path: Path) -> None:

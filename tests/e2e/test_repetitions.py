@@ -1,33 +1,15 @@
-"""A repeated change stores nothing, and docs/use/client.js does what it says."""
+"""docs/use/client.js does what it says."""
 
 import asyncio
 import json
 import shutil
 from pathlib import Path
-from typing import Any
-
-import aiohttp
 
 from tests.e2e.conftest import Stack
 from tests.support.paths import ROOT
 from tests.typescript.test_types import program
 
 CLIENT = ROOT / "docs" / "use" / "client.js"
-
-
-async def patched(http: aiohttp.ClientSession, url: str, patch: dict[str, Any], **headers: str) -> str:
-    async with http.patch(url, json=patch, headers=headers) as answer:
-        assert answer.status == 200
-        return answer.headers["ETag"]
-
-
-async def test_a_repeated_patch_stores_nothing_when_nobody_came_in_between(
-    shared_stack: Stack, http: aiohttp.ClientSession
-) -> None:
-    contact = await shared_stack.create(http)
-    url = f"{shared_stack.url}/contacts/{contact['id']}"
-    first = await patched(http, url, {"description": "mine"})
-    assert await patched(http, url, {"description": "mine"}) == first
 
 
 async def test_the_client_of_the_page_repeats_merges_and_turns_pages(

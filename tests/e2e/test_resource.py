@@ -165,57 +165,55 @@ JSON = {"Content-Type": "application/json"}
 NOWHERE = "/tasks/0f8fad5b-d9cb-469f-a165-70867728950e"
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "sent", "status", "fields"),
-    [
-        ("POST", "/tasks", {"json": {}}, 400, ["title"]),
-        ("POST", "/tasks", {"json": TASK | {"place": {"room": "", "x": 1}}}, 400, ["place.room", "place.x"]),
-        ("POST", "/tasks", {"json": TASK | {"id": "7"}}, 400, ["id"]),
-        ("POST", "/tasks", {"json": []}, 400, ["body"]),
-        ("POST", "/tasks", {"content": b"{", "headers": JSON}, 400, ["body"]),
-        ("POST", "/tasks", {"content": b'{"title": "a", "title": "b"}', "headers": JSON}, 400, ["body"]),
-        ("POST", "/tasks", {"content": b" " * 65_537, "headers": JSON}, 413, ["body"]),
-        ("POST", "/tasks", {"content": b" " * 500_000, "headers": JSON}, 413, ["body"]),
-        ("POST", "/tasks", {"content": b"{}", "headers": {"Content-Type": "text/plain"}}, 415, ["Content-Type"]),
-        ("POST", "/tasks", {"json": TASK, "headers": {"If-Match": '"1"'}}, 400, ["If-Match"]),
-        ("POST", "/tasks", {"json": TASK, "headers": {"Idempotency-Key": "a b"}}, 400, ["Idempotency-Key"]),
-        ("PATCH", NOWHERE, {"json": {"note": "x"}, "headers": {"Idempotency-Key": "a b"}}, 400, ["Idempotency-Key"]),
-        ("PATCH", NOWHERE, {"json": {"note": "x"}, "headers": {"Idempotency-Key": "k"}}, 404, []),
-        ("DELETE", NOWHERE, {"headers": {"Idempotency-Key": "k"}}, 404, []),
-        ("GET", NOWHERE, {"headers": {"If-Match": '"1"'}}, 400, ["If-Match"]),
-        ("PATCH", NOWHERE, {"json": {"note": "x"}, "headers": {"If-Match": "1"}}, 400, ["If-Match"]),
-        ("PATCH", NOWHERE, {"content": b"x"}, 415, ["Content-Type"]),
-        ("PUT", NOWHERE, {"json": TASK}, 404, []),
-        ("PUT", "/tasks/7", {"json": TASK}, 404, []),
-        ("PUT", NOWHERE, {"json": TASK, "headers": {"If-None-Match": "*"}}, 404, []),
-        ("PUT", NOWHERE, {"json": TASK, "headers": {"Idempotency-Key": "k"}}, 404, []),
-        ("PUT", NOWHERE, {"content": b"{}", "headers": {"Content-Type": "text/plain"}}, 415, ["Content-Type"]),
-        ("POST", f"{NOWHERE}/give", {"json": {}}, 400, ["name"]),
-        ("GET", "/tasks?pageSize=0", {}, 400, ["pageSize"]),
-        ("GET", "/tasks?pageSize=101", {}, 400, ["pageSize"]),
-        ("GET", "/tasks?continuation=x", {}, 400, ["continuation"]),
-        ("GET", "/tasks?continuationToken=forged", {}, 400, ["continuationToken"]),
-        ("GET", NOWHERE, {}, 404, []),
-        ("PATCH", NOWHERE, {"json": {"note": "x"}}, 404, []),
-        ("DELETE", NOWHERE, {}, 404, []),
-        ("POST", f"{NOWHERE}/finish", {}, 404, []),
-        ("GET", "/tasks/7", {}, 404, []),
-        ("DELETE", "/tasks/7", {}, 404, []),
-    ],
-)  # fmt: skip
-async def test_what_cannot_be_done_is_refused_and_says_why(
-    api: httpx.AsyncClient, method: str, path: str, sent: dict[str, Any], status: int, fields: list[str]
-) -> None:
-    headers = sent.get("headers", {}) | {"x-correlation-id": "ticket-7"}
-    answer = await api.request(method, path, **{**sent, "headers": headers})
-    assert answer.status_code == status, answer.text
-    assert answer.headers["Content-Type"] == "application/problem+json"
-    assert answer.headers["x-correlation-id"] == answer.json()["correlationId"] == "ticket-7"
-    assert [error["field"] for error in answer.json()["errors"]] == fields
-    if status == 415:
-        name, kinds = ("Accept-Patch", "application/json, application/merge-patch+json") if method == "PATCH" else (
-            "Accept", "application/json")  # fmt: skip
-        assert answer.headers[name] == kinds
+REFUSED: list[tuple[str, str, dict[str, Any], int, list[str]]] = [
+    ("POST", "/tasks", {"json": {}}, 400, ["title"]),
+    ("POST", "/tasks", {"json": TASK | {"place": {"room": "", "x": 1}}}, 400, ["place.room", "place.x"]),
+    ("POST", "/tasks", {"json": TASK | {"id": "7"}}, 400, ["id"]),
+    ("POST", "/tasks", {"json": []}, 400, ["body"]),
+    ("POST", "/tasks", {"content": b"{", "headers": JSON}, 400, ["body"]),
+    ("POST", "/tasks", {"content": b'{"title": "a", "title": "b"}', "headers": JSON}, 400, ["body"]),
+    ("POST", "/tasks", {"content": b" " * 65_537, "headers": JSON}, 413, ["body"]),
+    ("POST", "/tasks", {"content": b" " * 500_000, "headers": JSON}, 413, ["body"]),
+    ("POST", "/tasks", {"content": b"{}", "headers": {"Content-Type": "text/plain"}}, 415, ["Content-Type"]),
+    ("POST", "/tasks", {"json": TASK, "headers": {"If-Match": '"1"'}}, 400, ["If-Match"]),
+    ("POST", "/tasks", {"json": TASK, "headers": {"Idempotency-Key": "a b"}}, 400, ["Idempotency-Key"]),
+    ("PATCH", NOWHERE, {"json": {"note": "x"}, "headers": {"Idempotency-Key": "a b"}}, 400, ["Idempotency-Key"]),
+    ("PATCH", NOWHERE, {"json": {"note": "x"}, "headers": {"Idempotency-Key": "k"}}, 404, []),
+    ("DELETE", NOWHERE, {"headers": {"Idempotency-Key": "k"}}, 404, []),
+    ("GET", NOWHERE, {"headers": {"If-Match": '"1"'}}, 400, ["If-Match"]),
+    ("PATCH", NOWHERE, {"json": {"note": "x"}, "headers": {"If-Match": "1"}}, 400, ["If-Match"]),
+    ("PATCH", NOWHERE, {"content": b"x"}, 415, ["Content-Type"]),
+    ("PUT", NOWHERE, {"json": TASK}, 404, []),
+    ("PUT", "/tasks/7", {"json": TASK}, 404, []),
+    ("PUT", NOWHERE, {"json": TASK, "headers": {"If-None-Match": "*"}}, 404, []),
+    ("PUT", NOWHERE, {"json": TASK, "headers": {"Idempotency-Key": "k"}}, 404, []),
+    ("PUT", NOWHERE, {"content": b"{}", "headers": {"Content-Type": "text/plain"}}, 415, ["Content-Type"]),
+    ("POST", f"{NOWHERE}/give", {"json": {}}, 400, ["name"]),
+    ("GET", "/tasks?pageSize=0", {}, 400, ["pageSize"]),
+    ("GET", "/tasks?pageSize=101", {}, 400, ["pageSize"]),
+    ("GET", "/tasks?continuation=x", {}, 400, ["continuation"]),
+    ("GET", "/tasks?continuationToken=forged", {}, 400, ["continuationToken"]),
+    ("GET", NOWHERE, {}, 404, []),
+    ("PATCH", NOWHERE, {"json": {"note": "x"}}, 404, []),
+    ("DELETE", NOWHERE, {}, 404, []),
+    ("POST", f"{NOWHERE}/finish", {}, 404, []),
+    ("GET", "/tasks/7", {}, 404, []),
+    ("DELETE", "/tasks/7", {}, 404, []),
+]  # fmt: skip
+
+
+async def test_what_cannot_be_done_is_refused_and_says_why(api: httpx.AsyncClient) -> None:
+    for method, path, sent, status, fields in REFUSED:
+        headers, what = sent.get("headers", {}) | {"x-correlation-id": "ticket-7"}, (method, path, sent)
+        answer = await api.request(method, path, **{**sent, "headers": headers})
+        assert answer.status_code == status, (what, answer.text)
+        assert answer.headers["Content-Type"] == "application/problem+json", what
+        assert answer.headers["x-correlation-id"] == answer.json()["correlationId"] == "ticket-7", what
+        assert [error["field"] for error in answer.json()["errors"]] == fields, what
+        if status == 415:
+            name, kinds = ("Accept-Patch", "application/json, application/merge-patch+json") if method == "PATCH" else (
+                "Accept", "application/json")  # fmt: skip
+            assert answer.headers[name] == kinds, what
 
 
 async def test_what_was_read_is_edited_and_sent_back(api: httpx.AsyncClient) -> None:
@@ -294,23 +292,21 @@ async def test_an_answer_is_lost_and_its_repetition_throttled_and_a_key_tells_wh
         assert (other.status_code, other.json()["title"]) == (422, "Idempotency key reused")
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "allowed"),
-    [
-        ("PUT", "/tasks", "GET, HEAD, POST"),
-        ("DELETE", "/tasks", "GET, HEAD, POST"),
-        ("OPTIONS", "/tasks", "GET, HEAD, POST"),
-        ("POST", NOWHERE, "DELETE, GET, HEAD, PATCH, PUT"),
-        ("PROPFIND", NOWHERE, "DELETE, GET, HEAD, PATCH, PUT"),
-        ("GET", f"{NOWHERE}/finish", "POST"),
-    ],
-)
-async def test_a_method_that_a_path_does_not_take_is_told_those_that_it_takes(
-    api: httpx.AsyncClient, method: str, path: str, allowed: str
-) -> None:
-    answer = await api.request(method, path)
-    assert (answer.status_code, answer.headers["Allow"]) == (405, allowed)
-    assert answer.headers["Content-Type"] == "application/problem+json"
+ALLOWED = [
+    ("PUT", "/tasks", "GET, HEAD, POST"),
+    ("DELETE", "/tasks", "GET, HEAD, POST"),
+    ("OPTIONS", "/tasks", "GET, HEAD, POST"),
+    ("POST", NOWHERE, "DELETE, GET, HEAD, PATCH, PUT"),
+    ("PROPFIND", NOWHERE, "DELETE, GET, HEAD, PATCH, PUT"),
+    ("GET", f"{NOWHERE}/finish", "POST"),
+]
+
+
+async def test_a_method_that_a_path_does_not_take_is_told_those_that_it_takes(api: httpx.AsyncClient) -> None:
+    for method, path, allowed in ALLOWED:
+        answer = await api.request(method, path)
+        assert (answer.status_code, answer.headers["Allow"]) == (405, allowed), (method, path)
+        assert answer.headers["Content-Type"] == "application/problem+json", (method, path)
 
 
 async def test_a_repeated_creation_gets_the_first_answer(api: httpx.AsyncClient) -> None:

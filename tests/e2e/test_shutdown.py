@@ -1,7 +1,7 @@
 """A stop in the middle of sending loses nothing, and no process remains."""
 
-import time
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -24,9 +24,9 @@ async def test_a_stop_while_a_send_hangs_abandons_it_without_a_checkpoint(
         contact = await started.create(http)
         await eventually(lambda: f"created contact {contact['id']}" in started.log())
 
-        began = time.monotonic()
-        assert started.functions.terminate() == 0
-        assert time.monotonic() - began < 15, "an attempt of the SDK alone may take a minute"
+        assert started.functions.terminate() == 0, (
+            "in half a minute; an attempt of the SDK alone may take one"
+        )
 
         started.servicebus.resume()
         started.functions.start()
@@ -34,8 +34,15 @@ async def test_a_stop_while_a_send_hangs_abandons_it_without_a_checkpoint(
         assert await started.topic.is_empty(contact["id"])
 
 
-async def test_a_quiet_stop_closes_every_client(tmp_path: Path, http: aiohttp.ClientSession) -> None:
-    with stack(tmp_path, PYTHONWARNINGS="always", PYTHONASYNCIODEBUG="1") as started:
+# What is left open is logged in any case; that a new Python with all its warnings has none takes three seconds more.
+EVERY_WARNING = {"PYTHONWARNINGS": "always", "PYTHONASYNCIODEBUG": "1"}
+
+
+@pytest.mark.parametrize("python", [{}, pytest.param(EVERY_WARNING, marks=pytest.mark.long)], ids=["", "all"])
+async def test_a_quiet_stop_closes_every_client(
+    tmp_path: Path, http: aiohttp.ClientSession, python: dict[str, Any]
+) -> None:
+    with stack(tmp_path, **python) as started:
         contact = await started.create(http, name={"firstName": "Be", "lastName": "Quiet"})
         assert await started.sequences(contact["id"], 1) == [1]
         # Quiet is the app when nothing is under way: the relay has its answer, and the directory the event.

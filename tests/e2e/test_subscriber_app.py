@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import os
-import signal
 import sqlite3
 import sys
 from collections.abc import AsyncIterator
@@ -17,11 +15,12 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
 from cosmos_outbox.kernel.clock import utc_now
-from devstack.testing import Service, eventually, running
+from devstack.testing import Process, Service, eventually, running
 from tests.support.azure import Topic
 from tests.support.paths import ROOT
 
 APP = Path(__file__).parent / "apps" / "subscriber"
+APP_MODULE = "tests.e2e.apps.subscriber.function_app"
 
 
 @dataclass
@@ -93,15 +92,11 @@ async def test_what_a_function_app_has_applied_a_worker_goes_on_with(world: Worl
         assert answers == {
             "health": 200, "subscriber": 200, "set-aside": 200, "letters/set-aside": 200, "relay": 404
         }  # fmt: skip
-    worker = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "cosmos_outbox", "subscriber", "--service", "tests.e2e.apps.subscriber.function_app",
-        cwd=ROOT, env={**os.environ, **world.settings}, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+    command = [sys.executable, "-m", "cosmos_outbox", "subscriber", "--service", APP_MODULE]
+    worker = Process("worker", tmp_path / "worker.log", command, world.settings, ROOT).start()
     await world.send("g1", 1, "Ada")
     await world.send("g1", 2, "Ada King")
     await eventually(lambda: world.guests() == {"g1": (2, "Ada King")})
     await eventually(lambda: world.letters() == [("g1", 1), ("g1", 2)])
-    worker.send_signal(signal.SIGTERM)
-    _, said = await worker.communicate()
-    assert worker.returncode == 0, said.decode()
-    assert b"Traceback" not in said
+    assert await asyncio.to_thread(worker.terminate) == 0, worker.log.read_text()
+    assert "Traceback" not in worker.log.read_text()

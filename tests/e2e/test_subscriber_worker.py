@@ -85,7 +85,7 @@ async def test_workers_apply_events_in_order_stop_at_once_and_take_over(
 ) -> None:
     log = tmp_path / "worker.log"
     async with service(settings) as application:
-        contacts = [(await contacts_of(application).create(DETAILS, ORIGIN)).aggregate.id for _ in range(5)]
+        contacts = [(await contacts_of(application).create(DETAILS, ORIGIN)).aggregate.id for _ in range(3)]
         with worker(settings, log) as first, worker(settings, log):
             await send(settings, *(described(each, number) for number in (1, 2, 3) for each in contacts))
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -42,7 +43,7 @@ async def test_nothing_expires_until_the_relay_has_forwarded_it(
             [at] = await stored()
             await eventually(lambda: time.time() > at + TTL_SECONDS + 1)
             assert await stored() == [at]
-            await application.outbox.observer.watch()
+            await replace(application.outbox.observer, mending_patience_seconds=0).watch()
         assert "nothing in the container expires, since its default TTL is off" in caplog.text
 
         stop = asyncio.Event()

@@ -26,8 +26,8 @@ class Deployed:
 
 
 @asynccontextmanager
-async def deployed(cosmos: Service, servicebus: Service) -> AsyncIterator[Deployed]:
-    """The service, wired with settings that lead to it."""
+async def deployed(cosmos: Service, servicebus: Service, **settings: str) -> AsyncIterator[Deployed]:
+    """The service, wired with settings that lead to it, and with ``settings``."""
     topic = Topic(servicebus)
     await topic.create(SUBSCRIPTION)
     async with contacts_database(cosmos) as database:
@@ -39,7 +39,7 @@ async def deployed(cosmos: Service, servicebus: Service) -> AsyncIterator[Deploy
             "SERVICEBUS_SUBSCRIPTION": SUBSCRIPTION,
             "RELAY_SEND_SECONDS": "5",
             "RELAY_POLL_DELAY_MS": "50",
-        }
+        } | settings
         application = wire(environment)
         async with application.outbox.resources:
             yield Deployed(environment, database, topic, application)
