@@ -29,7 +29,7 @@ from cosmos_outbox.inbox.errors import (
 from cosmos_outbox.inbox.event import Event, utc
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, MARGIN, Read, told
 from cosmos_outbox.inbox.set_aside import Delivery
-from cosmos_outbox.kernel.clock import monotonic, new_id, utc_now
+from cosmos_outbox.kernel.clock import monotonic, new_id, sleep, utc_now
 from cosmos_outbox.kernel.own_failures import own_failures
 
 EFFECT_SECONDS = 30.0
@@ -143,7 +143,7 @@ class EffectInbox:
     rules: EffectRules
     clock: Callable[[], datetime] = utc_now
     time: Callable[[], float] = monotonic
-    pause: Callable[[float], Awaitable[object]] = asyncio.sleep
+    pause: Callable[[float], Awaitable[object]] = sleep
 
     async def handle(self, event: Event) -> None:
         """Run the event's effect, unless its record shows what became of it. When this returns, the message is done.

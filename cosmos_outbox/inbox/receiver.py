@@ -36,7 +36,7 @@ from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState, SetAside
 from cosmos_outbox.inbox.streak import Streak
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.kernel.clock import monotonic, utc_now
+from cosmos_outbox.kernel.clock import monotonic, sleep, utc_now
 from cosmos_outbox.kernel.own_failures import own_failures
 
 WAIT_SECONDS = 45.0
@@ -85,7 +85,7 @@ class Receiver:
     set_aside: SetAside
     now: Callable[[], datetime] = utc_now
     time: Callable[[], float] = monotonic
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    sleep: Callable[[float], Awaitable[None]] = sleep
     streak: Streak = field(default_factory=Streak)
     check: Callable[[], Awaitable[object]] | None = None
     """Returns if store and source answer about an aggregate that nobody has. None: what looks like an outage is one."""

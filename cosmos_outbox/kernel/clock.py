@@ -2,8 +2,8 @@
 
 They are looked up when they are asked for, in the context of the task that asks. A task inherits its context from the
 task that began it, so ``using`` once, where an instance begins, gives that whole instance a clock and ids of its own.
-The event loop's own waits (``asyncio.sleep``, ``asyncio.timeout``) take a number of seconds, never a time: each time at
-which something ends is one of :func:`monotonic`.
+The event loop's own waits (``asyncio.timeout``, and ``asyncio.sleep`` where a pause is not of :func:`sleep`) take a
+number of seconds, never a time: each time at which something ends is one of :func:`monotonic`.
 
 Nothing binds :data:`SYSTEM` or one of its parts at import or as a default; :func:`utc_now` and :func:`monotonic` may be
 bound anywhere, since they look again at each call.
@@ -15,11 +15,12 @@ What guards a secret (a key, a nonce) is no luck: :func:`secret` gives it, by th
 for luck. Only a simulation, where nothing is to be guarded, draws it from its seed.
 """
 
+import asyncio
 import os
 import random
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -50,6 +51,8 @@ class Sources:
     """The machine's name, for people."""
     secret: Callable[[int], bytes] = os.urandom
     """So many bytes that nobody can foresee."""
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    """Waits for so many seconds, where a test's time may pass at once."""
 
 
 SYSTEM = Sources(_system_now, time.monotonic, uuid4, random.SystemRandom())
@@ -101,6 +104,11 @@ def randomness() -> random.Random:
 def secret(size: int) -> bytes:
     """So many bytes that nobody can foresee, for a key or a nonce."""
     return _sources.get().secret(size)
+
+
+async def sleep(seconds: float) -> None:
+    """Wait for so many seconds between two attempts at something."""
+    await _sources.get().sleep(seconds)
 
 
 def machine() -> str:

@@ -1,8 +1,8 @@
-"""What the tests of a service need: its own declaration over stores in memory, and on a local Azure.
+"""What the tests of a service need: its own declaration over a store in memory, and on a local Azure.
 
 ========================  ===========================================================================================
 ``raised``, ``stored``    an aggregate alone: the events of its changes, and what is read again after them
-``in_memory``             use cases, calls, read models and effects, in milliseconds: no Azure, no socket
+``in_memory``             use cases, calls, read models and effects, in milliseconds: no broker, no socket
 ``call``                  a call of a function app, beside ``in_memory``
 ``message``, ``Message``  a message of another team's event, or one that cannot be read
 ``LocalAzure``            the deployed code against a local Azure on free ports, with what the service declares in it
@@ -10,18 +10,17 @@
 ``eventually``            waits for a condition, with a deadline
 ========================  ===========================================================================================
 
-``LocalAzure``, ``Program`` and ``eventually`` need ``pip install 'cosmos-outbox[testing]'``; nothing
-deployed imports this package.
+All but the first, ``message`` and ``Message`` need ``pip install 'cosmos-outbox[testing]'``; nothing deployed
+imports this package.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cosmos_outbox.testing.documents import NotInMemory
     from cosmos_outbox.testing.functions import call
     from cosmos_outbox.testing.local import LocalAzure, Program, eventually
-    from cosmos_outbox.testing.memory import InMemory, InMemorySubscriber, in_memory
+    from cosmos_outbox.testing.memory import InMemory, InMemorySubscriber, NotInMemory, in_memory
     from cosmos_outbox.testing.messages import Message, message
     from cosmos_outbox.testing.raising import raised, stored
     from cosmos_outbox.testing.store_contract import SubscriberStoreContract
@@ -47,7 +46,7 @@ _HOME = {
     "InMemorySubscriber": "memory",
     "LocalAzure": "local",
     "Message": "messages",
-    "NotInMemory": "documents",
+    "NotInMemory": "memory",
     "Program": "local",
     "SubscriberStoreContract": "store_contract",
     "call": "functions",

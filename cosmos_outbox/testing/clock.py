@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -37,5 +38,10 @@ class Clock:
         """For :func:`cosmos_outbox.kernel.clock.using`: this time, and the same ids and luck for the same seed."""
         ids, luck = random.Random(f"ids {seed}"), random.Random(f"luck {seed}")  # noqa: S311 - to be foreseen
         return Sources(
-            self, self.monotonic, lambda: UUID(int=ids.getrandbits(128), version=4), luck, lambda: "test"
-        )
+            self, self.monotonic, lambda: UUID(int=ids.getrandbits(128), version=4), luck, lambda: "test",
+            sleep=self.sleep,
+        )  # fmt: skip
+
+    def sources(self) -> Sources:
+        """For the same: this time, with the ids and the luck of the system."""
+        return replace(self._real, now=self, monotonic=self.monotonic, sleep=self.sleep)

@@ -4,7 +4,6 @@ What waits there for a store, or pauses between two attempts, lets the test's cl
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from pydantic import BaseModel
@@ -12,6 +11,7 @@ from pydantic import BaseModel
 from cosmos_outbox.inbox.entry import Entry
 from cosmos_outbox.inbox.set_aside import Delivery, Record
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import using
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.testing.clock import Clock
 from cosmos_outbox.testing.messages import Message, message_of
@@ -40,6 +40,8 @@ class Deliveries:
         self.clock = clock
         self._delivered: set[str] = set()
         self._messages = 0
+        self._known: set[str] | None = None
+        """The records that were open after the last delivery; None: look again."""
 
     async def deliver(self, *given: OutboxEvent | Message, to: Subscribing | None = None) -> Sequence[Record]:
         """Deliver these events and messages, in this order; without any, what was stored and has not come yet.
@@ -48,7 +50,8 @@ class Deliveries:
         applied and were set aside, each with its reason. Raises StoreAway: an effect finds its service away for all
         (EffectAway), so that the message is not done, and comes again with the next call.
         """
-        before = {record.id for record in await self.set_aside(to)}
+        known = {record.id for record in await self.set_aside()} if self._known is None else self._known
+        self._known = None  # unless this ends well
         for each in given or [event for event in self._stored() if event.id not in self._delivered]:
             message = message_of(each) if isinstance(each, OutboxEvent) else each
             self._messages += 1
@@ -60,14 +63,19 @@ class Deliveries:
                     message.body,
                     message.properties,
                 )
-                await subscription.subscriber.receiver.receive(received)
+                with using(self.clock.sources()):
+                    await subscription.subscriber.receiver.receive(received)
             self._delivered.add(message.id)
-        return [record for record in await self.set_aside(to) if record.id not in before]
+        records = await self.set_aside()
+        self._known = {record.id for record in records}
+        return [record for record in records if record.id not in known]
 
     async def upkeep(self) -> None:
         """What the timers do: try again what was set aside. Raises StoreAway."""
-        for subscription in self._of(None):
-            await subscription.subscriber.retrier.run(seconds=_UPKEEP_SECONDS)
+        self._known = None
+        with using(self.clock.sources()):
+            for subscription in self._of(None):
+                await subscription.subscriber.retrier.run(seconds=_UPKEEP_SECONDS)
 
     async def entry(self, of: ReadModelOf[S] | ForeignReadModel[S], aggregate_id: str) -> Entry[S] | None:
         """The entry that a read model has of an aggregate; of a deleted one the ``state`` is None."""
@@ -93,16 +101,3 @@ class Deliveries:
     def _stored(self) -> Sequence[OutboxEvent]:
         """The events that can be delivered without being named."""
         return []
-
-
-def timed(subscription: Subscription, clock: Clock) -> Subscription:
-    """The same with the test's time."""
-    subscriber = subscription.subscriber
-    return replace(
-        subscription,
-        subscriber=replace(
-            subscriber,
-            receiver=replace(subscriber.receiver, now=clock, time=clock.monotonic, sleep=clock.sleep),
-            retrier=replace(subscriber.retrier, now=clock),
-        ),
-    )

@@ -1,6 +1,6 @@
 """What a store can do to its caller, on demand and at once: the caller gets what it would get after all attempts."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -18,7 +18,9 @@ class Faults:
     """Faults that are still to happen, in the order in which they were asked for."""
 
     _of_calls: list[OutboxError] = field(default_factory=list)
-    _of_writes: list[Callable[[Callable[[], object]], Exception]] = field(default_factory=list)
+    _of_writes: list[Callable[[Callable[[], Awaitable[object]]], Awaitable[Exception]]] = field(
+        default_factory=list
+    )
 
     @property
     def pending(self) -> int:
@@ -35,30 +37,37 @@ class Faults:
 
     def write_unavailable(self, times: int = 1) -> None:
         """The next writes raise Unavailable, and reads go on; nothing is stored."""
-        self._of_writes += [lambda _: Unavailable(_REASON)] * times
+        self._of_writes += [_instead(Unavailable(_REASON))] * times
 
     def answer_lost(self, *, stored: bool = True) -> None:
         """The next write raises OutcomeUnknown. ``stored``: whether it took place, which its caller cannot tell."""
 
-        def lose(write: Callable[[], object]) -> Exception:
+        async def lose(write: Callable[[], Awaitable[object]]) -> Exception:
             if stored:
-                write()
+                await write()
             return OutcomeUnknown(_REASON)
 
         self._of_writes.append(lose)
 
     def overtaken(self, times: int = 1) -> None:
         """The next writes find that another writer was faster: each at another version than it was read."""
-        self._of_writes += [lambda _: StoreFailed(Failure(Kind.STALE, _REASON))] * times
+        self._of_writes += [_instead(StoreFailed(Failure(Kind.STALE, _REASON)))] * times
 
     def meet_read(self) -> None:
         """For a store: raise what is next for a call."""
         if self._of_calls:
             raise self._of_calls.pop(0)
 
-    def meet_write(self, write: Callable[[], T]) -> T:
+    async def meet_write(self, write: Callable[[], Awaitable[T]]) -> T:
         """For a store: write, or raise what is next for a call or a write."""
         self.meet_read()
         if self._of_writes:
-            raise self._of_writes.pop(0)(write)
-        return write()
+            raise await self._of_writes.pop(0)(write)
+        return await write()
+
+
+def _instead(error: Exception) -> Callable[[object], Awaitable[Exception]]:
+    async def fail(_write: object) -> Exception:
+        return error
+
+    return fail

@@ -14,31 +14,24 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceB
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.preflight.plan import Needed, needed
 from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.servicebus.message import session_of
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.transports import SESSIONS, servicebus_of
+from cosmos_outbox.testing import containers  # first: it says how to install devstack
 from cosmos_outbox.testing.messages import Message
 from cosmos_outbox.wiring.reactions import ReactionOf
 from cosmos_outbox.wiring.service import Service
 from cosmos_outbox.wiring.subscribing import SubscriberService
-
-try:
-    from devstack import app_file, provision
-    from devstack.testing import Process, Stack, eventually
-    from devstack.testing.process import Begun
-    from devstack.testing.stack import run_beside
-except ModuleNotFoundError as error:
-    if error.name is None or not error.name.startswith("devstack"):
-        raise
-    raise ImportError("a local Azure needs devstack: pip install 'cosmos-outbox[testing]'") from error
+from devstack import app_file, provision
+from devstack.testing import Process, Stack, eventually
+from devstack.testing.process import Begun
+from devstack.testing.stack import run_beside
 
 __all__ = ["LocalAzure", "Program", "eventually"]
 
 READY_WITHIN_SECONDS = 40.0
 _POLL_SECONDS = 0.02
-_FOREVER = -1
 
 
 class Program(Process):
@@ -223,16 +216,16 @@ class LocalAzure(Stack):
         return self._topics[0]
 
     async def _make(self) -> None:
-        containers: dict[tuple[str, str], app_file.Container] = {}
+        made: dict[tuple[str, str], app_file.Container] = {}
         topics: dict[str, set[str]] = {}
         for service in self._services:
             for topic, subscription in _subscribed(service, self.settings):
                 topics.setdefault(topic, set(self._watch)).update(subscription)
-            containers |= {(each.database, each.name): each for each in _containers(service, self.settings)}
+            if isinstance(service, Service):  # the store of another is its own affair
+                declared = containers.of_service(service, self.settings).containers
+                made |= {(each.database, each.name): each for each in declared}
         self._topics = [*topics]
-        await provision.cosmos(
-            self.cosmos.connection_string, app_file.Cosmos(containers=[*containers.values()])
-        )
+        await provision.cosmos(self.cosmos.connection_string, app_file.Cosmos(containers=[*made.values()]))
         await provision.servicebus(
             self.servicebus.admin_connection_string,
             app_file.ServiceBus(topics=[_made_topic(name, sorted(each)) for name, each in topics.items()]),
@@ -248,25 +241,6 @@ def _subscribed(
     for each in service.subscribers:
         topic = settings.name(each.topic) if isinstance(each, ReactionOf) and each.topic else None
         yield topic or servicebus_of(settings).topic, {settings.name(each.subscription)}
-
-
-def _containers(
-    service: Service | SubscriberService, environment: Mapping[str, str]
-) -> Iterator[app_file.Container]:
-    if isinstance(service, SubscriberService):
-        return  # its store is its own affair
-    settings = service.settings(environment)
-    for need in needed(settings, service):
-        yield app_file.Container(
-            database=settings.cosmos_database, name=need.name, partition_key=[*need.paths.paths],
-            ttl=_ttl(need), composite_indexes=[list(each) for each in need.composite],
-        )  # fmt: skip
-
-
-def _ttl(need: Needed) -> int | None:
-    if need.own is not None:
-        return need.own.default_ttl
-    return _FOREVER if need.ttl_needed else None
 
 
 def _made_topic(name: str, subscriptions: Sequence[str]) -> app_file.Topic:

@@ -1,46 +1,53 @@
-"""A service over stores in memory: the same declaration and the same decisions, without Azure and without a socket.
+"""A service in memory: the declaration and the adapters that are deployed, over devstack's Cosmos DB without a socket.
 
-What a store alone can prove is not proven here: see :mod:`cosmos_outbox.testing.documents`. What is not there in memory
-(the relay, the operators' views) says so and names what has it.
+There is no broker: :meth:`Deliveries.deliver` brings the stored events to the subscribers. What sends says so, and
+names what has a broker.
 """
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, TypeVar, overload
+from functools import cache, partial
+from typing import Any, NoReturn, TypeVar, overload
 
 from pydantic import BaseModel
 
-from cosmos_outbox.cosmos.store.container import Write
+from cosmos_outbox.cosmos.inbox.store import CosmosDatabase, CosmosStore
+from cosmos_outbox.cosmos.store.container import Container, Write
 from cosmos_outbox.cosmos.store.partition_key import Item, Value
-from cosmos_outbox.outbox.aggregates import Aggregates
+from cosmos_outbox.kernel.clock import sources, use, using
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.unit_of_work import ETag
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.testing.clock import Clock
-from cosmos_outbox.testing.deliveries import Deliveries, timed
-from cosmos_outbox.testing.documents import Documents, MemoryContainer
+from cosmos_outbox.testing.cosmos import FaultyContainer, MemoryAccount, account, containers
+from cosmos_outbox.testing.deliveries import Deliveries
 from cosmos_outbox.testing.faults import Faults
 from cosmos_outbox.testing.publisher import api_in_memory
-from cosmos_outbox.testing.store import MemoryStore, StoreInMemory
-from cosmos_outbox.testing.wired import (
-    MemoryWired,
-    MemoryWiredSubscriber,
-    Subscribers,
-    outbox_in_memory,
-)
+from cosmos_outbox.wiring.outbox import Clients
 from cosmos_outbox.wiring.reactions import ReactionOf
 from cosmos_outbox.wiring.service import Service, Wired
-from cosmos_outbox.wiring.subscribing import ForeignEffect, SubscriberService, WiredSubscriber
+from cosmos_outbox.wiring.subscribing import ForeignReadModel, SubscriberService, WiredSubscriber
 
 S = TypeVar("S", bound=BaseModel)
 
 _NOWHERE = {
     "TRANSPORT": "servicebus",  # whatever the service declares: nothing is sent, and its settings are not asked for
-    "COSMOS": "AccountEndpoint=http://localhost:1/;AccountKey=bm93aGVyZQ==;",
     "SERVICEBUS": "Endpoint=sb://localhost;SharedAccessKeyName=nobody;SharedAccessKey=bm93aGVyZQ==",
 }
+
+
+class NotInMemory(NotImplementedError):
+    """What was asked for is not there in memory: a test that needs it runs on a local Azure (LocalAzure).
+
+    Example::
+
+        async with in_memory(service) as memory:
+            await service().aggregates.create(Booking.create(title="A table"), Origin("request-1"))
+            with pytest.raises(NotInMemory):
+                await service().outbox.relay.forward(memory.events)
+    """
 
 
 class InMemory(Deliveries):
@@ -54,40 +61,53 @@ class InMemory(Deliveries):
                 yield made
     """
 
-    def __init__(self, wired: Wired, documents: Documents, faults: Faults, clock: Clock) -> None:
+    def __init__(self, wired: Wired, stored: MemoryAccount, faults: Faults, clock: Clock) -> None:
         super().__init__(wired.subscriptions, clock)
         self.wired = wired
         self.faults = faults
         """What the store does to the service's next calls."""
-        self._documents = documents
+        self._stored_in = stored
 
     @property
     def events(self) -> Sequence[OutboxEvent]:
         """Every event that was stored, in the order of the transactions."""
-        read = (self.wired.outbox.events.event(item) for item in self._documents.written)
+        read = map(self.wired.outbox.events.event, self._items(expired=True))
         return [event for event in read if isinstance(event, OutboxEvent)]
 
     @property
     def documents(self) -> Sequence[Item]:
         """Every document that is stored now, the events among them."""
-        return list(self._documents.all())
+        return self._items()
 
     def read(self, item_id: str, partition_key: Value | Sequence[Value]) -> Item | None:
-        """A document as the service's own client would read it; None: there is none."""
-        return self._documents.read(item_id, self._documents.paths.key(partition_key))
+        """A document as it is stored; None: there is none."""
+        paths = self.wired.service.paths
+        key = paths.key(partition_key)
+        found = (each for each in self._items() if each["id"] == item_id and paths.of(each) == key)
+        return next(found, None)
 
-    def put(self, document: Mapping[str, Any]) -> ETag:
+    async def put(self, document: Mapping[str, Any]) -> ETag:
         """Store a document whatever is there, as somebody beside the service does. Returns its version."""
-        key = self._documents.paths.of(document)
+        paths = self.wired.service.paths
+        key = paths.of(document)
         if key is None:
-            raise ValueError(f"the document has no partition key at {', '.join(self._documents.paths.paths)}")
-        return self._documents.execute(key, [Write.upsert(dict(document))])[0]
+            raise ValueError(f"the document has no partition key at {', '.join(paths.paths)}")
+        container = self.wired.outbox.container(self.wired.settings.cosmos_container)
+        # not as the service's own call, which meets the faults
+        [version] = await Container.execute(container, key, [Write.upsert(dict(document))])
+        return version
 
     async def upkeep(self) -> None:
         """What the timers do: let happen what is due, by :attr:`clock`, then as in :class:`Deliveries`."""
         if self.wired.outbox.deadlines is not None:
-            await self.wired.outbox.deadlines.meet()
+            with using(self.clock.sources()):
+                await self.wired.outbox.deadlines.meet()
         await super().upkeep()
+
+    def _items(self, *, expired: bool = False) -> list[Item]:
+        settings = self.wired.settings
+        of = settings.cosmos_database, settings.cosmos_container
+        return self._stored_in.cosmos.items(*of, expired=expired)
 
     def _stored(self) -> Sequence[OutboxEvent]:
         return self.events
@@ -132,7 +152,7 @@ def in_memory(
     now: datetime | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> AbstractAsyncContextManager[InMemory | InMemorySubscriber]:
-    """A service of its own for one test: inside the block ``service()`` is over stores in memory.
+    """A service of its own for one test: inside the block ``service()`` is over a store in memory.
 
     ``now``: when the test's clock begins. ``environment``: settings on top of what the service declares.
 
@@ -161,21 +181,23 @@ def in_memory(
 async def _publishing(
     service: Service, clock: Clock, environment: Mapping[str, str]
 ) -> AsyncIterator[InMemory]:
-    given = {**_NOWHERE, **_unnamed(_names(service)), **environment}
-    documents, faults = Documents(service.paths, clock), Faults()
-    wired = service.wire(given)
-    own, source = MemoryContainer(documents, faults), MemoryContainer(documents)
-    outbox = outbox_in_memory(service, wired, own, clock)
-    subscribers = Subscribers(MemoryStore(clock), wired.settings, wired.resources, clock)
-    subscriptions = {  # the faults are those of the service's calls, and of its reactions, which change it
-        each.name: subscribers.of(each, own if isinstance(each, ReactionOf) else source, outbox.on_commit)
-        for each in service.subscribers
-    }
-    aggregates = Aggregates(outbox.open_unit_of_work, outbox.claims)
-    made = MemoryWired(service, wired.settings, outbox, aggregates, subscriptions)
-    async with made.resources:
-        with service.taken_from(made):
-            yield InMemory(made, documents, faults, clock)
+    given, faults = {**_NOWHERE, **_unnamed(_names(service)), **environment}, Faults()
+    with account(clock) as stored:
+        given["COSMOS"] = stored.connection_string
+        await stored.make(containers.of_service(service, given))
+        of_calls = service.settings(given).cosmos_container
+
+        def container(client: Any, database: str, name: str, **options: Any) -> Container:
+            if name != of_calls:
+                return Container(client, database, name, **options)
+            made = FaultyContainer(client, database, name, **options)
+            made.faults = faults
+            return made
+
+        wired = service.wire(given, Clients(stored.client, container, _no_broker, _no_broker))
+        async with wired.resources:
+            with service.taken_from(wired), _time_of(clock):
+                yield InMemory(wired, stored, faults, clock)
 
 
 @asynccontextmanager
@@ -185,24 +207,53 @@ async def _subscribing(
     names = [Named("SERVICEBUS_TOPIC", service.topic), *(each.subscription for each in service.subscribers)]
     given = {**_NOWHERE, **_unnamed(names), **environment}
     publisher: dict[str, Mapping[str, Any]] = {}
-    declared = replace(service, store=StoreInMemory(clock))
-    declared.subscribers.extend(service.subscribers)
-    wired = declared.wire(given)
-    store = wired.store
-    assert isinstance(store, MemoryStore), "it was opened in memory"
-    subscribers = Subscribers(store, wired.settings, wired.resources, clock)
-    subscriptions = {
-        each.name: subscribers.effect(each)
-        if isinstance(each, ForeignEffect)
-        else timed(replace(each, source=api_in_memory(each.source, publisher)).wire(wired), clock)
-        for each in service.subscribers
-    }
-    made = MemoryWiredSubscriber(
-        service, wired.settings, store, wired.check, wired.resources, given, made=subscriptions
+    with account(clock) as stored:
+        given["COSMOS"] = stored.connection_string
+        declared = replace(service, store=_Store(stored))
+        declared.subscribers.extend(
+            replace(each, source=api_in_memory(each.source, publisher))
+            if isinstance(each, ForeignReadModel)
+            else each
+            for each in service.subscribers
+        )
+        await stored.make(containers.of_subscriber(declared, _DATABASE.names(given)))
+        wired = declared.wire(given)
+        async with wired.resources:
+            with service.taken_from(wired), _time_of(clock):
+                yield InMemorySubscriber(wired, publisher, clock)
+
+
+_DATABASE = CosmosDatabase("memory", "set-aside")
+
+
+@dataclass(frozen=True)
+class _Store:
+    """A subscriber's store, whatever it declares."""
+
+    stored: MemoryAccount
+
+    def open(self, environment: Mapping[str, str], resources: AsyncExitStack) -> CosmosStore:
+        names = _DATABASE.names(environment)
+        client = self.stored.client(names.connection)
+        resources.push_async_callback(client.close)
+        return CosmosStore(names, cache(partial(Container, client, names.database)))
+
+
+def _no_broker(*_: object) -> NoReturn:
+    raise NotInMemory(
+        "there is no broker in memory: test it on a local Azure, with cosmos_outbox.testing.LocalAzure"
     )
-    async with made.resources:
-        with service.taken_from(made):
-            yield InMemorySubscriber(made, publisher, clock)
+
+
+@contextmanager
+def _time_of(clock: Clock) -> Iterator[None]:
+    """Until the block ends: a fixture may end in another context than it began in, so nothing is reset by a token."""
+    before = sources()
+    use(clock.sources())
+    try:
+        yield
+    finally:
+        use(before)
 
 
 def _names(service: Service) -> Iterator[Named]:

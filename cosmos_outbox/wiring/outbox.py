@@ -49,6 +49,7 @@ class Clients:
     """How a service reaches the store and the broker. Each is called when it is first needed, and opens nothing."""
 
     cosmos: Callable[[Connection, Credential | None], CosmosClient] = cosmos_client
+    container: Callable[..., Container] = Container
     publisher: Callable[[Settings, str, AsyncExitStack], Publisher] = transports.publisher
     queues: Callable[[SubscriberSettings, AsyncExitStack, str], Queues] = transports.queues
 
@@ -130,7 +131,9 @@ def wire_outbox(
     @functools.cache
     def container_of(name: str) -> Container:
         of_feed = name == settings.cosmos_container
-        return Container(client, settings.cosmos_database, name, paths=paths if of_feed else PARTITION_KEY)
+        return clients.container(
+            client, settings.cosmos_database, name, paths=paths if of_feed else PARTITION_KEY
+        )
 
     container = container_of(settings.cosmos_container)
     scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{settings.cosmos_container}"
@@ -142,7 +145,7 @@ def wire_outbox(
         return CosmosUnitOfWork(container, scope, origin, lifetimes, on_commit)
 
     claims = CosmosClaims(
-        Container(client, settings.cosmos_database, settings.cosmos_claim_container),
+        container_of(settings.cosmos_claim_container),
         settings.idempotency_ttl_seconds,
     )
     transactions = None

@@ -10,9 +10,9 @@ from azure.cosmos.aio import CosmosClient
 
 from cosmos_changefeed import FeedRangeGone, LeaseLag, effective_key, estimate_lag
 from cosmos_changefeed.feed import FeedPage, FeedReader
+from devstack.http_in_memory import SentRequest, StoreResponse
 from devstack.settings import COSMOS_KEY
 from devstack.testing import eventually
-from outbox_simulation.engine.http import SentRequest, StoreResponse
 from tests.changefeed.in_memory import InMemory
 from tests.changefeed.support import Containers, Recorder
 

@@ -23,7 +23,7 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.idempotency import Claims
 from cosmos_outbox.outbox.publisher import CloudEvents, Publisher
-from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork
+from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from cosmos_outbox.settings.connections import Connection
@@ -31,7 +31,6 @@ from cosmos_outbox.settings.transports import Webhook
 from cosmos_outbox.storagequeue.client import queue_service
 from cosmos_outbox.storagequeue.message import arrived
 from cosmos_outbox.storagequeue.publisher import StorageQueuePublisher
-from cosmos_outbox.testing.documents import MemoryContainer
 from cosmos_outbox.webhook.publisher import WebhookPublisher
 from devstack.testing import Service
 from outbox_simulation.engine.bus_publisher import BusPublisher
@@ -55,44 +54,11 @@ from tests.support.azure import (
 )
 from tests.support.contacts import ORIGIN
 from tests.support.feed import EVENTS
-from tests.support.memory import MemoryStore
 from tests.support.receiver import OK, Answer, Got, Receiver, receiving, says
 
 
-class Store(Protocol):
-    """An adapter of the unit of work, and a way to see which events it stored, in their order."""
-
-    @property
-    def claims(self) -> Claims: ...
-
-    def open(self, origin: Origin = ORIGIN) -> UnitOfWork: ...
-
-    def make_claims_short(self) -> None:
-        """From now on claims live for two seconds, which is less than the longest request."""
-
-    async def events(self, aggregate: AggregateKey) -> list[OutboxEvent]: ...
-
-
-class InMemoryStore:
-    """What the test kit ships: the library's adapter over a container in memory."""
-
-    def __init__(self) -> None:
-        self._store = MemoryStore()
-        self._claim_container = MemoryContainer()
-        self.claims: Claims = CosmosClaims(self._claim_container, 600)
-
-    def open(self, origin: Origin = ORIGIN) -> UnitOfWork:
-        return self._store(origin)
-
-    def make_claims_short(self) -> None:
-        self.claims = CosmosClaims(self._claim_container, 2)
-
-    async def events(self, aggregate: AggregateKey) -> list[OutboxEvent]:
-        return [event for event in self._store.events if event.aggregate == aggregate]
-
-
 class CosmosStore:
-    """The real adapter. ``container`` may be replaced by one that fails."""
+    """The adapter of the unit of work. ``container`` may be replaced by one that fails."""
 
     def __init__(self, container: Container, *names: str) -> None:
         self.container = container
@@ -104,6 +70,7 @@ class CosmosStore:
         self.claims: Claims = CosmosClaims(self.claim_container, 600)
 
     def make_claims_short(self) -> None:
+        """From now on claims live for two seconds, which is less than the longest request."""
         self.claims = CosmosClaims(self.claim_container, 2)
 
     def open(self, origin: Origin = ORIGIN) -> CosmosUnitOfWork:
@@ -120,7 +87,7 @@ class CosmosStore:
 
 
 @pytest.fixture
-async def cosmos_store(cosmos_server: Service) -> AsyncIterator[CosmosStore]:
+async def store(cosmos_server: Service) -> AsyncIterator[CosmosStore]:
     async with contacts_database(cosmos_server) as database:
         client = cosmos_client(Connection(cosmos_connection(cosmos_server)), None)
         yield CosmosStore(Container(client, database.id, CONTACTS), database.id, CONTACTS)
@@ -138,13 +105,6 @@ def batch_sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(batch, "size_in_bytes", noted)
     return sizes
-
-
-@pytest.fixture(params=["fake", "devstack"])
-def store(request: pytest.FixtureRequest, cosmos_server: Service) -> Store:
-    """A fake needs no database, and the server is shared."""
-    store: Store = InMemoryStore() if request.param == "fake" else request.getfixturevalue("cosmos_store")
-    return store
 
 
 class Broker(Protocol):

@@ -13,11 +13,11 @@ from cosmos_outbox.outbox.errors import Throttled, Unavailable
 from cosmos_outbox.outbox.idempotency import LONGEST_REQUEST_SECONDS, Claim
 from cosmos_outbox.settings.errors import Misconfigured
 from devstack.testing import eventually
-from tests.contract.conftest import CosmosStore, Store
+from tests.contract.conftest import CosmosStore
 from tests.support.emulators import Gap
 
 
-async def test_the_first_claim_decides_the_id_and_the_request(store: Store) -> None:
+async def test_the_first_claim_decides_the_id_and_the_request(store: CosmosStore) -> None:
     made = await store.claims.claim("key", "one")
     found = await store.claims.claim("key", "two")
     assert (made.fingerprint, made.lifetime_seconds, made.is_new) == ("one", 600, True)
@@ -26,13 +26,15 @@ async def test_the_first_claim_decides_the_id_and_the_request(store: Store) -> N
     assert (await store.claims.claim("another", "one")).aggregate_id != made.aggregate_id
 
 
-async def test_of_many_at_once_one_decides(store: Store) -> None:
+async def test_of_many_at_once_one_decides(store: CosmosStore) -> None:
     claims = await asyncio.gather(*(store.claims.claim("key", "f") for _ in range(10)))
     assert len({claim.aggregate_id for claim in claims}) == 1
     assert [claim.is_new for claim in claims].count(True) == 1
 
 
-async def test_a_claim_is_usable_for_the_longest_request_whether_it_was_made_or_found(store: Store) -> None:
+async def test_a_claim_is_usable_for_the_longest_request_whether_it_was_made_or_found(
+    store: CosmosStore,
+) -> None:
     for _ in range(2):
         before = asyncio.get_running_loop().time()
         claim = await store.claims.claim("key", "f")
@@ -41,7 +43,7 @@ async def test_a_claim_is_usable_for_the_longest_request_whether_it_was_made_or_
 
 
 async def test_a_claim_with_little_life_left_is_not_used_and_an_expired_one_is_made_anew(
-    store: Store,
+    store: CosmosStore,
 ) -> None:
     store.make_claims_short()
     first = await store.claims.claim("key", "f")
@@ -79,8 +81,8 @@ class Faulty(Container):
 
 
 @pytest.fixture
-async def faulty(cosmos_store: CosmosStore) -> Faulty:
-    container: Faulty = cosmos_store.claim_container  # type: ignore[assignment]  # it becomes one in the next line
+async def faulty(store: CosmosStore) -> Faulty:
+    container: Faulty = store.claim_container  # type: ignore[assignment]  # it becomes one in the next line
     container.__class__ = Faulty
     container.reads = []
     return container
@@ -173,10 +175,10 @@ async def test_the_age_of_an_item_is_the_time_since_it_was_written(faulty: Fault
 
 
 @pytest.mark.known_gap(Gap.SESSION_TOKEN_IGNORED)
-async def test_the_refusal_of_a_claim_makes_its_read_see_the_claim(cosmos_store: CosmosStore) -> None:
+async def test_the_refusal_of_a_claim_makes_its_read_see_the_claim(store: CosmosStore) -> None:
     """Another instance has no session of its own; the token of its refusal is what it reads with."""
-    made = await cosmos_store.claims.claim("key", "f")
-    elsewhere = Container(cosmos_store.container._client, *cosmos_store.claim_names)
+    made = await store.claims.claim("key", "f")
+    elsewhere = Container(store.container._client, *store.claim_names)
     await CosmosClaims(elsewhere, 600).claim("key", "f")
     assert elsewhere._sessions.get("key") is not None
     assert elsewhere.fences == 0
@@ -184,10 +186,10 @@ async def test_the_refusal_of_a_claim_makes_its_read_see_the_claim(cosmos_store:
 
 
 async def test_where_a_refusal_carries_no_token_a_fence_does(
-    cosmos_store: CosmosStore, monkeypatch: pytest.MonkeyPatch
+    store: CosmosStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await cosmos_store.claims.claim("key", "f")
-    elsewhere = Container(cosmos_store.container._client, *cosmos_store.claim_names)
+    await store.claims.claim("key", "f")
+    elsewhere = Container(store.container._client, *store.claim_names)
     await elsewhere.check()
 
     async def refused(item: Item) -> None:
@@ -200,8 +202,8 @@ async def test_where_a_refusal_carries_no_token_a_fence_does(
     assert elsewhere._sessions.get("key") is not None
 
 
-async def test_without_the_container_the_deployment_is_said_to_be_wrong(cosmos_store: CosmosStore) -> None:
-    missing = Container(cosmos_store.container._client, cosmos_store.names[0], "not-there")
+async def test_without_the_container_the_deployment_is_said_to_be_wrong(store: CosmosStore) -> None:
+    missing = Container(store.container._client, store.names[0], "not-there")
     with pytest.raises(Misconfigured, match=r"container not-there of database .* does not exist"):
         await CosmosClaims(missing, 600).claim("key", "f")
 

@@ -14,6 +14,7 @@ from azure.cosmos.aio import CosmosClient
 
 from application.directory import DirectoryEntry, Field, Search, entry_of, project
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
+from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
 from cosmos_outbox.cosmos.inbox.listing import CosmosItems
@@ -45,10 +46,9 @@ from domain.contact import Contact
 from domain.values import Company, ContactDetails, Name
 from infra.bootstrap import DIRECTORY as READ_MODEL
 from infra.directory import FORM, CosmosDirectory
-from tests.support.azure import CONTACTS, DIRECTORY, contacts_database
+from tests.support.azure import CLAIMS, CONTACTS, DIRECTORY, contacts_database
 from tests.support.contacts import DETAILS, LATER, ORIGIN
 from tests.support.feed import EVENTS
-from tests.support.memory import claims_in_memory
 from tests.support.reading import reader_of
 from tests.support.short_pages import shorten_pages
 from tests.support.use_cases import Contacts
@@ -116,7 +116,8 @@ def started(client: CosmosClient, database: str) -> Process:
     entries = CosmosEntries(listed, FORM, deleted_ttl_seconds=600)
     lifetimes = Lifetimes(events=600, requests=600)
     aggregates = Aggregates(
-        lambda origin: CosmosUnitOfWork(stored, "t", origin, lifetimes), claims_in_memory()
+        lambda origin: CosmosUnitOfWork(stored, "t", origin, lifetimes),
+        CosmosClaims(Container(client, database, CLAIMS), 600),
     )
     key = token_key(listed)
     return Process(

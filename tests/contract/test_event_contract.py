@@ -39,26 +39,26 @@ def check(message: ServiceBusReceivedMessage) -> str:
 
 
 async def test_the_events_of_a_contacts_life_fit_their_schemas(
-    cosmos_store: CosmosStore, servicebus_broker: ServiceBusBroker
+    store: CosmosStore, servicebus_broker: ServiceBusBroker
 ) -> None:
     contact = Contact.create(DETAILS, at=NOON)
-    async with cosmos_store.open() as work:
+    async with store.open() as work:
         work.add(contact)
         await work.commit()
-    async with cosmos_store.open() as work:
+    async with store.open() as work:
         stored = (await work.get(Contact, contact.aggregate_id)).aggregate
         jane = ContactDetails(
             name=Name(first_name="Jane", last_name="Roe"), email="j@contoso.com", description="x"
         )
         stored.revise(jane, at=NOON + timedelta(hours=1))
         await work.commit()
-    async with cosmos_store.open() as work:
+    async with store.open() as work:
         stored = (await work.get(Contact, contact.aggregate_id)).aggregate
         stored.delete(at=NOON + timedelta(days=1))
         await work.commit()
 
-    documents = [event.document for event in await cosmos_store.events(contact.key)]
-    originals = CosmosOriginals(cosmos_store.container, EVENTS)
+    documents = [event.document for event in await store.events(contact.key)]
+    originals = CosmosOriginals(store.container, EVENTS)
     await Relay(servicebus_broker.publisher, FakeParkingLot(), originals).forward(EVENTS.events(documents))
 
     received = await servicebus_broker.topic.receive(contact.aggregate_id, 6)

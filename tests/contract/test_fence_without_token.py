@@ -32,14 +32,14 @@ class Stripped(Container):
 
 
 async def test_where_no_answer_has_a_token_nothing_is_concluded_from_an_old_read(
-    cosmos_store: CosmosStore,
+    store: CosmosStore,
 ) -> None:
     """A contact that is there was answered 404, and a batch that was committed 412."""
 
     def service(store: CosmosStore) -> Contacts:
         return Contacts(Aggregates(store.open, store.claims), clock=lambda: LATER, new_id=uuid4)
 
-    contact_id = (await service(cosmos_store).create(DETAILS, ORIGIN)).aggregate.id
-    stripped = CosmosStore(Stripped(cosmos_store.container._client, *cosmos_store.names), *cosmos_store.names)
+    contact_id = (await service(store).create(DETAILS, ORIGIN)).aggregate.id
+    stripped = CosmosStore(Stripped(store.container._client, *store.names), *store.names)
     with pytest.raises(Unavailable, match="session token"):
         await service(stripped).delete(contact_id, ORIGIN)

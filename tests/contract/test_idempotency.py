@@ -28,7 +28,7 @@ from cosmos_outbox.outbox.unit_of_work import Receipt
 from devstack.testing import eventually
 from domain.contact import Contact
 from domain.values import Name
-from tests.contract.conftest import CosmosStore, Store
+from tests.contract.conftest import CosmosStore
 from tests.support.contacts import DETAILS, LATER, ORIGIN
 from tests.support.emulators import Gap
 from tests.support.use_cases import Contacts
@@ -37,15 +37,15 @@ JANE = Name(first_name="Jane", last_name="Doe")
 REQUEST = KeyedRequest("caller-1", "order-1", "a-body")
 
 
-def service(store: Store) -> Contacts:
+def service(store: CosmosStore) -> Contacts:
     return Contacts(Aggregates(store.open, store.claims), clock=lambda: LATER, new_id=uuid4)
 
 
-async def create(store: Store, request: KeyedRequest = REQUEST) -> tuple[Receipt[Contact], bool]:
+async def create(store: CosmosStore, request: KeyedRequest = REQUEST) -> tuple[Receipt[Contact], bool]:
     return await service(store).create_once(DETAILS, ORIGIN, request)
 
 
-async def one_contact(store: Store, *answers: tuple[Receipt[Contact], bool]) -> UUID:
+async def one_contact(store: CosmosStore, *answers: tuple[Receipt[Contact], bool]) -> UUID:
     """The id of the one contact that all these answers are about; it was created once."""
     [contact_id] = {receipt.aggregate.id for receipt, _ in answers}
     events = await store.events(AggregateKey("contact", str(contact_id)))
@@ -53,7 +53,7 @@ async def one_contact(store: Store, *answers: tuple[Receipt[Contact], bool]) -> 
     return contact_id
 
 
-async def test_a_repetition_gets_the_first_answer(store: Store) -> None:
+async def test_a_repetition_gets_the_first_answer(store: CosmosStore) -> None:
     first, replayed = await create(store)
     again, again_replayed = await create(store)
     assert (replayed, again_replayed) == (False, True)
@@ -64,7 +64,7 @@ async def test_a_repetition_gets_the_first_answer(store: Store) -> None:
 
 @pytest.mark.parametrize("other", [replace(REQUEST, key="order-2"), replace(REQUEST, caller="caller-2")])
 async def test_another_key_and_the_key_of_another_caller_is_another_contact(
-    store: Store, other: KeyedRequest
+    store: CosmosStore, other: KeyedRequest
 ) -> None:
     first, _ = await create(store)
     second, replayed = await create(store, other)
@@ -77,14 +77,16 @@ def test_no_two_callers_and_keys_have_one_claim() -> None:
     assert len({KeyedRequest(caller, key, "").key_digest for caller, key in pairs}) == len(pairs)
 
 
-async def test_another_body_under_the_same_key_is_refused(store: Store) -> None:
+async def test_another_body_under_the_same_key_is_refused(store: CosmosStore) -> None:
     first, _ = await create(store)
     with pytest.raises(IdempotencyKeyReused):
         await create(store, replace(REQUEST, fingerprint="another-body"))
     assert len(await store.events(first.aggregate.key)) == 1
 
 
-async def test_a_repetition_is_known_by_what_was_sent_and_not_by_what_was_understood(store: Store) -> None:
+async def test_a_repetition_is_known_by_what_was_sent_and_not_by_what_was_understood(
+    store: CosmosStore,
+) -> None:
     """A later version of the service may read the same body as another model."""
     first, _ = await create(store)
     understood = DETAILS.model_copy(update={"description": "a default of a later version"})
@@ -93,7 +95,7 @@ async def test_a_repetition_is_known_by_what_was_sent_and_not_by_what_was_unders
 
 
 async def test_a_contact_that_is_stored_without_a_record_is_not_taken_for_the_requests_own(
-    store: Store,
+    store: CosmosStore,
 ) -> None:
     """Nothing makes such a pair; should there be one, nobody is told that the request was answered."""
     stored = (await service(store).create(DETAILS, ORIGIN)).aggregate
@@ -108,7 +110,9 @@ async def test_a_contact_that_is_stored_without_a_record_is_not_taken_for_the_re
         await contacts.create_once(DETAILS, ORIGIN, REQUEST)
 
 
-async def test_the_first_answer_stays_what_it_was_but_claims_no_version_that_is_gone(store: Store) -> None:
+async def test_the_first_answer_stays_what_it_was_but_claims_no_version_that_is_gone(
+    store: CosmosStore,
+) -> None:
     first, _ = await create(store)
     await service(store).revise(
         first.aggregate.id, lambda details: details.model_copy(update={"name": JANE}), ORIGIN
@@ -120,7 +124,7 @@ async def test_the_first_answer_stays_what_it_was_but_claims_no_version_that_is_
 
 
 async def test_once_the_contact_is_deleted_its_first_answer_is_gone_and_the_contact_stays_deleted(
-    store: Store,
+    store: CosmosStore,
 ) -> None:
     first, _ = await create(store)
     await service(store).delete(first.aggregate.id, ORIGIN)
@@ -133,14 +137,16 @@ async def test_once_the_contact_is_deleted_its_first_answer_is_gone_and_the_cont
 
 @pytest.mark.known_gap(Gap.BATCH_NOT_ATOMIC)
 @pytest.mark.parametrize("count", [2, 3, 10])
-async def test_of_several_at_once_one_creates_and_the_others_get_its_answer(store: Store, count: int) -> None:
+async def test_of_several_at_once_one_creates_and_the_others_get_its_answer(
+    store: CosmosStore, count: int
+) -> None:
     answers = await asyncio.gather(*(create(store) for _ in range(count)))
     assert [replayed for _, replayed in answers].count(False) == 1
     await one_contact(store, *answers)
     assert all(receipt.aggregate.state == answers[0][0].aggregate.state for receipt, _ in answers)
 
 
-async def test_once_its_claim_has_expired_a_key_creates_anew(store: Store) -> None:
+async def test_once_its_claim_has_expired_a_key_creates_anew(store: CosmosStore) -> None:
     store.make_claims_short()
     first, _ = await create(store)
 
@@ -167,7 +173,7 @@ class Huge(Contact):
 
 
 async def test_a_request_that_is_refused_as_too_large_leaves_its_key_to_the_corrected_one(
-    store: Store,
+    store: CosmosStore,
 ) -> None:
     def huge(contact_id: UUID) -> Huge:
         return Huge.create(DETAILS, at=LATER, id=contact_id)
@@ -180,81 +186,78 @@ async def test_a_request_that_is_refused_as_too_large_leaves_its_key_to_the_corr
 
 
 async def test_what_is_stored_under_a_claim_is_not_larger_than_what_was_checked_before(
-    cosmos_store: CosmosStore, batch_sizes: list[int]
+    store: CosmosStore, batch_sizes: list[int]
 ) -> None:
     """Else a request of just the limit would be claimed, and refused as too large."""
-    await create(cosmos_store)
+    await create(store)
     checked, committed = batch_sizes
     assert committed <= checked
 
 
 async def test_a_request_that_nobody_could_read_leaves_its_key_to_the_corrected_one(
-    cosmos_store: CosmosStore,
+    store: CosmosStore,
 ) -> None:
     unreadable = DETAILS.model_copy(update={"description": "9999-12-31T24:00:00"})
     with pytest.raises(Unpublishable):
-        await service(cosmos_store).create_once(unreadable, ORIGIN, REQUEST)
-    _, replayed = await create(cosmos_store, replace(REQUEST, fingerprint="the corrected body"))
+        await service(store).create_once(unreadable, ORIGIN, REQUEST)
+    _, replayed = await create(store, replace(REQUEST, fingerprint="the corrected body"))
     assert not replayed
 
 
-async def test_what_is_stored_under_a_claim_lives_at_least_as_long(cosmos_store: CosmosStore) -> None:
+async def test_what_is_stored_under_a_claim_lives_at_least_as_long(store: CosmosStore) -> None:
     """Also where the setting was lowered, or events are kept for a shorter time than keys."""
-    cosmos_store.claims = CosmosClaims(cosmos_store.claim_container, 5000)
-    cosmos_store.lifetimes = Lifetimes(events=60, requests=600)
-    receipt, _ = await create(cosmos_store)
+    store.claims = CosmosClaims(store.claim_container, 5000)
+    store.lifetimes = Lifetimes(events=60, requests=600)
+    receipt, _ = await create(store)
     contact_id = str(receipt.aggregate.id)
-    record = await cosmos_store.container.read(request_id(contact_id), contact_id)
+    record = await store.container.read(request_id(contact_id), contact_id)
     assert record is not None
     assert record["ttl"] == 5000
-    await service(cosmos_store).delete(receipt.aggregate.id, ORIGIN)
-    tombstone = await cosmos_store.container.read(contact_id, contact_id)
+    await service(store).delete(receipt.aggregate.id, ORIGIN)
+    tombstone = await store.container.read(contact_id, contact_id)
     assert tombstone is not None
     assert tombstone["ttl"] == 600
 
 
-async def test_an_old_id_does_not_come_back_after_the_setting_was_lowered(cosmos_store: CosmosStore) -> None:
+async def test_an_old_id_does_not_come_back_after_the_setting_was_lowered(store: CosmosStore) -> None:
     """The claim lives by the setting before, and outlives the tombstone and the erased record of the setting now."""
-    receipt, _ = await create(cosmos_store)
-    cosmos_store.claims = CosmosClaims(cosmos_store.claim_container, 1)
-    cosmos_store.lifetimes = Lifetimes(events=1, requests=1)
+    receipt, _ = await create(store)
+    store.claims = CosmosClaims(store.claim_container, 1)
+    store.lifetimes = Lifetimes(events=1, requests=1)
     contact_id = str(receipt.aggregate.id)
-    again, replayed = await create(cosmos_store)
+    again, replayed = await create(store)
     assert (again.aggregate.state, replayed) == (receipt.aggregate.state, True)
-    await service(cosmos_store).delete(receipt.aggregate.id, ORIGIN)
+    await service(store).delete(receipt.aggregate.id, ORIGIN)
 
     async def gone() -> bool:
-        return await cosmos_store.container.read(contact_id, contact_id) is None
+        return await store.container.read(contact_id, contact_id) is None
 
     await eventually(gone)
     with pytest.raises(Unavailable, match="stores nothing"):
-        await create(cosmos_store)
-    assert await cosmos_store.container.read(contact_id, contact_id) is None
+        await create(store)
+    assert await store.container.read(contact_id, contact_id) is None
 
 
 async def test_a_claim_holds_neither_the_caller_nor_the_key_nor_the_contact(
-    cosmos_store: CosmosStore,
+    store: CosmosStore,
 ) -> None:
-    await create(cosmos_store, KeyedRequest("a-caller", "a-key", "a-body"))
-    items, _ = await cosmos_store.claim_container.page("SELECT * FROM c", {}, 10, None)
+    await create(store, KeyedRequest("a-caller", "a-key", "a-body"))
+    items, _ = await store.claim_container.page("SELECT * FROM c", {}, 10, None)
     text = str(items)
     for secret in ("a-caller", "a-key", "a-body", "johndoe", "John"):
         assert secret not in text
 
 
-async def test_nothing_of_a_deleted_contact_stays_for_ever(cosmos_store: CosmosStore) -> None:
-    receipt, _ = await create(cosmos_store)
-    cosmos_store.lifetimes = Lifetimes(events=1, requests=2)
+async def test_nothing_of_a_deleted_contact_stays_for_ever(store: CosmosStore) -> None:
+    receipt, _ = await create(store)
+    store.lifetimes = Lifetimes(events=1, requests=2)
     contact_id = str(receipt.aggregate.id)
-    await service(cosmos_store).delete(receipt.aggregate.id, ORIGIN)
+    await service(store).delete(receipt.aggregate.id, ORIGIN)
     for item_id in (contact_id, request_id(contact_id)):
-        assert await cosmos_store.container.read(item_id, contact_id) is not None
+        assert await store.container.read(item_id, contact_id) is not None
 
     async def gone() -> bool:
-        left = [
-            await cosmos_store.container.read(each, contact_id)
-            for each in (contact_id, request_id(contact_id))
-        ]
+        left = [await store.container.read(each, contact_id) for each in (contact_id, request_id(contact_id))]
         return left == [None, None]
 
     await eventually(gone)

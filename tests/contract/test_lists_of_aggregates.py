@@ -16,14 +16,14 @@ from cosmos_outbox.lists import continuation
 from cosmos_outbox.outbox.errors import Throttled, UnknownContinuation
 from cosmos_outbox.outbox.selection import Order, Selection
 from domain.contact import Contact
-from tests.contract.conftest import CosmosStore, Store
+from tests.contract.conftest import CosmosStore
 from tests.support.contacts import DETAILS, LATER, NOON
 
 SECONDS = 1.2
 """More than one second of the store's clock."""
 
 
-async def create(store: Store, at: datetime = NOON, **details: Any) -> UUID:
+async def create(store: CosmosStore, at: datetime = NOON, **details: Any) -> UUID:
     contact = Contact.create(DETAILS.model_copy(update=details), at=at)
     async with store.open() as work:
         work.add(contact)
@@ -31,13 +31,13 @@ async def create(store: Store, at: datetime = NOON, **details: Any) -> UUID:
     return contact.id
 
 
-async def change(store: Store, contact_id: UUID, text: str) -> None:
+async def change(store: CosmosStore, contact_id: UUID, text: str) -> None:
     async with store.open() as work:
         (await work.get(Contact, str(contact_id))).aggregate.describe(text, at=LATER)
         await work.commit()
 
 
-async def pages(store: Store, size: int, selection: Selection) -> AsyncIterator[Sequence[UUID]]:
+async def pages(store: CosmosStore, size: int, selection: Selection) -> AsyncIterator[Sequence[UUID]]:
     token = None
     while True:
         async with store.open() as work:
@@ -49,11 +49,11 @@ async def pages(store: Store, size: int, selection: Selection) -> AsyncIterator[
             return
 
 
-async def listed(store: Store, selection: Selection, size: int = 2) -> list[UUID]:
+async def listed(store: CosmosStore, selection: Selection, size: int = 2) -> list[UUID]:
     return [each async for page in pages(store, size, selection) for each in page]
 
 
-async def test_by_creation_the_oldest_or_the_newest_comes_first(store: Store) -> None:
+async def test_by_creation_the_oldest_or_the_newest_comes_first(store: CosmosStore) -> None:
     ages = (3, 1, 2, 1, 5, 4)
     made = [(NOON - timedelta(hours=age), await create(store, NOON - timedelta(hours=age))) for age in ages]
     wanted = [contact for _, contact in sorted((at, str(contact)) for at, contact in made)]
@@ -64,7 +64,7 @@ async def test_by_creation_the_oldest_or_the_newest_comes_first(store: Store) ->
 
 
 async def test_what_changes_between_two_pages_of_the_created_is_listed_once_and_new_ones_come(
-    store: Store,
+    store: CosmosStore,
 ) -> None:
     made = [await create(store, NOON + timedelta(minutes=number)) for number in range(5)]
     seen: list[UUID] = []
@@ -78,55 +78,51 @@ async def test_what_changes_between_two_pages_of_the_created_is_listed_once_and_
 
 
 async def test_what_changes_between_two_pages_of_the_changed_comes_again_at_the_newer_end(
-    cosmos_store: CosmosStore,
+    store: CosmosStore,
 ) -> None:
-    made = [await create(cosmos_store)]
+    made = [await create(store)]
     for _ in range(3):
         await asyncio.sleep(SECONDS)
-        made.append(await create(cosmos_store))
-    oldest, seen = pages(cosmos_store, 2, Selection(Order.CHANGED)), list[UUID]()
+        made.append(await create(store))
+    oldest, seen = pages(store, 2, Selection(Order.CHANGED)), list[UUID]()
     seen += await anext(oldest)
     await asyncio.sleep(SECONDS)
-    await change(cosmos_store, made[0], "x")
+    await change(store, made[0], "x")
     seen += [each async for page in oldest for each in page]
     assert seen == [*made, made[0]], "none is lost, and what changed comes again"
     newest = [made[0], made[3], made[2], made[1]]
-    assert await listed(cosmos_store, Selection(Order.NEWEST_CHANGED)) == newest
-    begun = pages(cosmos_store, 2, Selection(Order.NEWEST_CHANGED))
+    assert await listed(store, Selection(Order.NEWEST_CHANGED)) == newest
+    begun = pages(store, 2, Selection(Order.NEWEST_CHANGED))
     assert await anext(begun) == newest[:2]
-    await change(cosmos_store, made[1], "x")
+    await change(store, made[1], "x")
     assert [each async for page in begun for each in page] == [made[2]], "it is before the first page now"
 
 
 async def test_a_list_is_of_some_by_their_email_by_their_ids_and_by_when_they_changed(
-    cosmos_store: CosmosStore,
+    store: CosmosStore,
 ) -> None:
-    ann, bob, cid = [
-        await create(cosmos_store, email=f"{name}@example.com") for name in ("ann", "bob", "cid")
-    ]
-    same = await create(cosmos_store, NOON + timedelta(1), email="ann@example.com")
+    ann, bob, cid = [await create(store, email=f"{name}@example.com") for name in ("ann", "bob", "cid")]
+    same = await create(store, NOON + timedelta(1), email="ann@example.com")
     of_ann = {"email": "ann@example.com"}
-    assert await listed(cosmos_store, Selection(equal=of_ann), size=1) == [ann, same]
-    assert await listed(cosmos_store, Selection(equal={"email": "Ann@example.com"})) == []
+    assert await listed(store, Selection(equal=of_ann), size=1) == [ann, same]
+    assert await listed(store, Selection(equal={"email": "Ann@example.com"})) == []
     wanted = [str(bob), str(same), "0f8fad5b-d9cb-469f-a165-70867728950e"]
-    assert await listed(cosmos_store, Selection(ids=wanted), size=1) == [bob, same]
-    assert await listed(cosmos_store, Selection(ids=[str(ann), str(bob)], equal=of_ann)) == [ann]
-    assert await listed(cosmos_store, Selection(ids=[])) == []
+    assert await listed(store, Selection(ids=wanted), size=1) == [bob, same]
+    assert await listed(store, Selection(ids=[str(ann), str(bob)], equal=of_ann)) == [ann]
+    assert await listed(store, Selection(ids=[])) == []
     await asyncio.sleep(SECONDS)
-    await change(cosmos_store, cid, "x")
-    async with cosmos_store.open() as work:
+    await change(store, cid, "x")
+    async with store.open() as work:
         last = (await work.page(Contact, 1, None, Selection(Order.NEWEST_CHANGED))).items[0]
     assert last.id == cid
     since = datetime.now(NOON.tzinfo)
-    assert await listed(
-        cosmos_store, Selection(changed_since=since - timedelta(hours=1), ids=[str(cid)])
-    ) == [cid]
-    assert await listed(cosmos_store, Selection(changed_since=since + timedelta(hours=1))) == []
-    everyone = await listed(cosmos_store, Selection(changed_since=since - timedelta(hours=1)))
+    assert await listed(store, Selection(changed_since=since - timedelta(hours=1), ids=[str(cid)])) == [cid]
+    assert await listed(store, Selection(changed_since=since + timedelta(hours=1))) == []
+    everyone = await listed(store, Selection(changed_since=since - timedelta(hours=1)))
     assert {*everyone} == {ann, bob, cid, same}
 
 
-async def test_what_is_deleted_is_on_no_list(store: Store) -> None:
+async def test_what_is_deleted_is_on_no_list(store: CosmosStore) -> None:
     gone, here = await create(store), await create(store)
     async with store.open() as work:
         (await work.get(Contact, str(gone))).aggregate.delete(at=LATER)
@@ -142,7 +138,7 @@ FORGED = [
 ]  # fmt: skip
 
 
-async def test_a_token_that_somebody_made_for_the_list_is_refused(store: Store) -> None:
+async def test_a_token_that_somebody_made_for_the_list_is_refused(store: CosmosStore) -> None:
     await create(store)
     scope = 'test/["contact", "created", [], null, null]'
     async with store.open() as work:
@@ -154,7 +150,7 @@ async def test_a_token_that_somebody_made_for_the_list_is_refused(store: Store) 
 
 
 @pytest.mark.parametrize("key", ["7", '"x"', "-1", str(2**53 + 1), "null", "true"])
-async def test_a_token_of_a_time_that_no_store_has_is_refused(store: Store, key: str) -> None:
+async def test_a_token_of_a_time_that_no_store_has_is_refused(store: CosmosStore, key: str) -> None:
     await create(store)
     selection, scope = Selection(Order.CHANGED), 'test/["contact", "changed", [], null, null]'
     async with store.open() as work:
@@ -166,7 +162,7 @@ async def test_a_token_of_a_time_that_no_store_has_is_refused(store: Store, key:
             await work.page(Contact, 1, token, selection)
 
 
-async def test_a_token_is_of_one_order_and_one_choice(store: Store) -> None:
+async def test_a_token_is_of_one_order_and_one_choice(store: CosmosStore) -> None:
     for _ in range(2):
         await create(store)
     async with store.open() as work:
@@ -182,13 +178,13 @@ async def test_a_token_is_of_one_order_and_one_choice(store: Store) -> None:
 
 
 async def test_a_list_that_the_store_has_no_time_for_is_told_as_that(
-    cosmos_store: CosmosStore, monkeypatch: pytest.MonkeyPatch
+    store: CosmosStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def busy(*_: object) -> list[Item]:
         raise StoreFailed(Failure(Kind.THROTTLED, "on purpose"))
 
-    monkeypatch.setattr(cosmos_store.container, "select", busy)
-    async with cosmos_store.open() as work:
+    monkeypatch.setattr(store.container, "select", busy)
+    async with store.open() as work:
         with pytest.raises(Throttled):
             await work.page(Contact, 1, None)
 
@@ -197,7 +193,7 @@ EVIL = "'or'1=1@example.com"
 
 
 async def test_nothing_of_a_request_is_in_the_text_of_a_query(
-    cosmos_store: CosmosStore, monkeypatch: pytest.MonkeyPatch
+    store: CosmosStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
     query_items = ContainerProxy.query_items
@@ -208,9 +204,9 @@ async def test_nothing_of_a_request_is_in_the_text_of_a_query(
 
     monkeypatch.setattr(ContainerProxy, "query_items", noting)
     for _ in range(2):
-        await create(cosmos_store, email=EVIL)
+        await create(store, email=EVIL)
     chosen = Selection(Order.NEWEST_CREATED, {"email": EVIL}, ["' OR '1'='1"], NOON - timedelta(days=1))
-    assert await listed(cosmos_store, chosen) == []
-    assert len(await listed(cosmos_store, Selection(equal=chosen.equal), size=1)) == 2
+    assert await listed(store, chosen) == []
+    assert len(await listed(store, Selection(equal=chosen.equal), size=1)) == 2
     assert asked
     assert not [text for text in asked if "1=1" in text or "'" in text or '"' in text or "2026" in text]

@@ -26,8 +26,8 @@ class Lagging(Container):
 
 
 @pytest.fixture
-def source(cosmos_store: CosmosStore) -> OwnSource[Any]:
-    client, (database, name) = cosmos_store.container._client, cosmos_store.names
+def source(store: CosmosStore) -> OwnSource[Any]:
+    client, (database, name) = store.container._client, store.names
     feed = client.get_database_client(database).get_container_client(name)
     return OwnSource(
         Lagging(client, database, name), feed, SourceDocuments.of_library("thing"), lambda item: item["data"]
@@ -40,17 +40,17 @@ async def stored(store: CosmosStore, keys: Sequence[str]) -> None:
         await store.container.execute(key, [Write.create(thing)])
 
 
-async def test_what_no_list_shows_yet_is_found(cosmos_store: CosmosStore, source: OwnSource[Any]) -> None:
-    await stored(cosmos_store, ["a"])
+async def test_what_no_list_shows_yet_is_found(store: CosmosStore, source: OwnSource[Any]) -> None:
+    await stored(store, ["a"])
     found = await source.newest(THING)
     assert found is not None
     assert (found.sequence, found.state) == (3, {"lastSequence": 3, "n": 1})
 
 
 async def test_two_of_one_id_that_no_list_shows_yet_are_told(
-    cosmos_store: CosmosStore, source: OwnSource[Any]
+    store: CosmosStore, source: OwnSource[Any]
 ) -> None:
-    await stored(cosmos_store, ["a", "b"])
+    await stored(store, ["a", "b"])
     with pytest.raises(SourceBehind, match="two documents are thing t-1"):
         await source.newest(THING)
 

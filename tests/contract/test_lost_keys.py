@@ -77,56 +77,56 @@ def fragile(store: CosmosStore) -> Fragile:
 
 @pytest.mark.parametrize("old_reads", [0, 1, 2])
 async def test_a_crash_between_claim_and_transaction_leaves_the_id_to_the_repetition(
-    cosmos_store: CosmosStore, old_reads: int
+    store: CosmosStore, old_reads: int
 ) -> None:
-    first = instance(cosmos_store)
+    first = instance(store)
     fragile(first).before = [die]
     ids: list[UUID] = []
 
     class Noting:
         async def claim(self, key_digest: str, fingerprint: str) -> Claim:
-            claim = await cosmos_store.claims.claim(key_digest, fingerprint)
+            claim = await store.claims.claim(key_digest, fingerprint)
             ids.append(claim.aggregate_id)
             return claim
 
     first.claims = Noting()
     with pytest.raises(Died):
         await create(first)
-    second = instance(cosmos_store)
+    second = instance(store)
     fragile(second).old_reads = old_reads
     receipt, replayed = await create(second)
     assert (receipt.aggregate.id, replayed) == (ids[0], False)
-    await one_contact(cosmos_store, (receipt, replayed))
+    await one_contact(store, (receipt, replayed))
 
 
 @pytest.mark.known_gap(Gap.BATCH_NOT_ATOMIC)
 @pytest.mark.parametrize("old_reads", [0, 1, 2])
 @pytest.mark.parametrize("end", [die, lose_the_answer])
 async def test_a_creation_whose_answer_never_came_is_found_by_its_repetition(
-    cosmos_store: CosmosStore,
+    store: CosmosStore,
     monkeypatch: pytest.MonkeyPatch,
     end: Callable[[], Awaitable[None]],
     old_reads: int,
 ) -> None:
-    first = instance(cosmos_store)
+    first = instance(store)
     fragile(first).after = [end]
     monkeypatch.setattr(unit_of_work, "PATIENCE_SECONDS", 0.0)
     with pytest.raises((Died, OutcomeUnknown)):
         await create(first)
-    second = instance(cosmos_store)
+    second = instance(store)
     fragile(second).old_reads = old_reads
     receipt, replayed = await create(second)
     assert replayed
     assert receipt.etag is not None
-    await one_contact(cosmos_store, (receipt, replayed))
+    await one_contact(store, (receipt, replayed))
 
 
 @pytest.mark.known_gap(Gap.BATCH_NOT_ATOMIC)
 async def test_a_creation_whose_answer_was_lost_and_that_was_overtaken_by_its_repetition_is_one(
-    cosmos_store: CosmosStore,
+    store: CosmosStore,
 ) -> None:
     """The first process tries its transaction again and meets the repetition's contact."""
-    first, second = instance(cosmos_store), instance(cosmos_store)
+    first, second = instance(store), instance(store)
     overtaken: list[tuple[Receipt[Contact], bool]] = []
 
     async def overtake() -> None:
@@ -136,37 +136,37 @@ async def test_a_creation_whose_answer_was_lost_and_that_was_overtaken_by_its_re
     fragile(first).before = [overtake]
     answer = await create(first)
     assert (overtaken[0][1], answer[1]) == (False, True)
-    await one_contact(cosmos_store, answer, *overtaken)
+    await one_contact(store, answer, *overtaken)
 
 
-async def test_a_slow_request_sends_nothing_after_the_longest_request(cosmos_store: CosmosStore) -> None:
+async def test_a_slow_request_sends_nothing_after_the_longest_request(store: CosmosStore) -> None:
     """Its claim may have expired, and the contact and its tombstone too: the id would come back at sequence 1."""
 
     class Slow:
         async def claim(self, key_digest: str, fingerprint: str) -> Claim:
-            claim = await cosmos_store.claims.claim(key_digest, fingerprint)
+            claim = await store.claims.claim(key_digest, fingerprint)
             return replace(claim, usable_until=asyncio.get_running_loop().time() + 3.9)
 
-    store = instance(cosmos_store)
+    store = instance(store)
     store.claims = Slow()
     with pytest.raises(Unavailable, match="stores nothing") as caught:
         await create(store)
     assert not isinstance(caught.value, OutcomeUnknown)
-    assert await cosmos_store.events(AggregateKey("contact", "any")) == []
-    receipt, replayed = await create(cosmos_store)
+    assert await store.events(AggregateKey("contact", "any")) == []
+    receipt, replayed = await create(store)
     assert not replayed
-    await one_contact(cosmos_store, (receipt, replayed))
+    await one_contact(store, (receipt, replayed))
 
 
 async def test_a_lost_answer_is_not_asked_for_again_after_the_longest_request(
-    cosmos_store: CosmosStore,
+    store: CosmosStore,
 ) -> None:
     class AlmostLate:
         async def claim(self, key_digest: str, fingerprint: str) -> Claim:
-            claim = await cosmos_store.claims.claim(key_digest, fingerprint)
+            claim = await store.claims.claim(key_digest, fingerprint)
             return replace(claim, usable_until=asyncio.get_running_loop().time() + 4.05)
 
-    store = instance(cosmos_store)
+    store = instance(store)
     store.claims = AlmostLate()
     sent: list[float] = []
 
@@ -181,10 +181,10 @@ async def test_a_lost_answer_is_not_asked_for_again_after_the_longest_request(
 
 
 async def test_a_process_that_was_stopped_in_the_pause_before_a_repetition_sends_nothing_afterwards(
-    cosmos_store: CosmosStore, monkeypatch: pytest.MonkeyPatch
+    store: CosmosStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its claim may have expired meanwhile: another request has made another contact under the same key."""
-    store, sent, ahead = instance(cosmos_store), list[str](), 0.0
+    store, sent, ahead = instance(store), list[str](), 0.0
     sleep = asyncio.sleep
 
     async def lose() -> None:
@@ -205,25 +205,25 @@ async def test_a_process_that_was_stopped_in_the_pause_before_a_repetition_sends
 
 
 async def test_a_refusal_without_a_record_behind_it_is_no_answer_but_a_request_to_come_again(
-    cosmos_store: CosmosStore,
+    store: CosmosStore,
 ) -> None:
     """It cannot happen while every rule holds; whatever it is, it is not the caller's fault."""
-    receipt, _ = await create(cosmos_store)
+    receipt, _ = await create(store)
     contact_id = str(receipt.aggregate.id)
-    await cosmos_store.container.execute(contact_id, [Write.delete(request_id(contact_id))])
+    await store.container.execute(contact_id, [Write.delete(request_id(contact_id))])
     with pytest.raises(Unavailable, match="no record") as caught:
-        await create(cosmos_store)
+        await create(store)
     assert caught.value.retry_after_seconds > 0
 
 
 async def test_an_erased_record_holds_nothing_of_the_request_and_needs_no_read(
-    cosmos_store: CosmosStore,
+    store: CosmosStore,
 ) -> None:
-    receipt, _ = await create(cosmos_store)
+    receipt, _ = await create(store)
     contact_id = str(receipt.aggregate.id)
-    elsewhere = instance(cosmos_store)
+    elsewhere = instance(store)
     fragile(elsewhere).old_reads = 2
     await service(elsewhere).delete(receipt.aggregate.id, ORIGIN)
-    record = await cosmos_store.container.read(request_id(contact_id), contact_id)
+    record = await store.container.read(request_id(contact_id), contact_id)
     assert record is not None
     assert (record["data"], record["ttl"]) == ({"erased": True}, 600)

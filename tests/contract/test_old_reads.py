@@ -43,10 +43,10 @@ class Lagging(Container):
 
 
 @pytest.fixture
-def lagging(cosmos_store: CosmosStore) -> CosmosStore:
-    container = Lagging(cosmos_store.container._client, *cosmos_store.names)
+def lagging(store: CosmosStore) -> CosmosStore:
+    container = Lagging(store.container._client, *store.names)
     container.old = {}
-    return CosmosStore(container, *cosmos_store.names)
+    return CosmosStore(container, *store.names)
 
 
 def service(store: CosmosStore) -> Contacts:
@@ -70,23 +70,23 @@ async def remember(lagging: CosmosStore, store: CosmosStore, contact_id: UUID) -
 
 
 async def test_a_contact_that_was_just_made_elsewhere_can_be_changed_and_deleted(
-    cosmos_store: CosmosStore, lagging: CosmosStore
+    store: CosmosStore, lagging: CosmosStore
 ) -> None:
-    contact_id = (await create(cosmos_store)).aggregate.id
+    contact_id = (await create(store)).aggregate.id
     changed = await service(lagging).revise(contact_id, described("x"), ORIGIN)
     assert changed.aggregate.state.description == "x"
-    another = (await create(cosmos_store)).aggregate.id
+    another = (await create(store)).aggregate.id
     await service(lagging).delete(another, ORIGIN)
     with pytest.raises(AggregateNotFound):
-        await service(cosmos_store).delete(another, ORIGIN)
+        await service(store).delete(another, ORIGIN)
 
 
 async def test_the_newest_etag_is_not_refused_because_a_replica_does_not_know_it_yet(
-    cosmos_store: CosmosStore, lagging: CosmosStore
+    store: CosmosStore, lagging: CosmosStore
 ) -> None:
-    contact_id = (await create(cosmos_store)).aggregate.id
-    await remember(lagging, cosmos_store, contact_id)
-    newest = (await service(cosmos_store).revise(contact_id, described("one"), ORIGIN)).etag
+    contact_id = (await create(store)).aggregate.id
+    await remember(lagging, store, contact_id)
+    newest = (await service(store).revise(contact_id, described("one"), ORIGIN)).etag
     assert newest is not None
     receipt = await service(lagging).revise(contact_id, described("two"), ORIGIN, if_match=[newest])
     assert (receipt.aggregate.state.description, receipt.events) == ("two", 1)
@@ -95,10 +95,10 @@ async def test_the_newest_etag_is_not_refused_because_a_replica_does_not_know_it
 
 
 async def test_a_read_of_the_newest_state_finds_what_a_replica_does_not_know_yet(
-    cosmos_store: CosmosStore, lagging: CosmosStore
+    store: CosmosStore, lagging: CosmosStore
 ) -> None:
     """What ``Cache-Control: no-cache`` asks for: another team heals from such an answer."""
-    contact_id = (await create(cosmos_store)).aggregate.id
+    contact_id = (await create(store)).aggregate.id
     with pytest.raises(AggregateNotFound):
         await service(lagging).read(contact_id, ORIGIN)
     found = await service(lagging).read(contact_id, ORIGIN, newest=True)
@@ -106,21 +106,21 @@ async def test_a_read_of_the_newest_state_finds_what_a_replica_does_not_know_yet
 
 
 async def test_a_change_is_not_dropped_because_an_old_state_had_that_value_already(
-    cosmos_store: CosmosStore, lagging: CosmosStore
+    store: CosmosStore, lagging: CosmosStore
 ) -> None:
-    contact_id = (await service(cosmos_store).create(described("a")(DETAILS), ORIGIN)).aggregate.id
-    await remember(lagging, cosmos_store, contact_id)
-    await service(cosmos_store).revise(contact_id, described("b"), ORIGIN)
+    contact_id = (await service(store).create(described("a")(DETAILS), ORIGIN)).aggregate.id
+    await remember(lagging, store, contact_id)
+    await service(store).revise(contact_id, described("b"), ORIGIN)
     receipt = await service(lagging).revise(contact_id, described("a"), ORIGIN)
     assert (receipt.aggregate.state.description, receipt.aggregate.state.last_sequence) == ("a", 3)
 
 
 async def test_a_change_is_not_refused_because_of_an_old_state(
-    cosmos_store: CosmosStore, lagging: CosmosStore
+    store: CosmosStore, lagging: CosmosStore
 ) -> None:
-    contact_id = (await service(cosmos_store).create(DETAILS, ORIGIN)).aggregate.id
-    await remember(lagging, cosmos_store, contact_id)
-    await service(cosmos_store).revise(contact_id, described("agreed"), ORIGIN)
+    contact_id = (await service(store).create(DETAILS, ORIGIN)).aggregate.id
+    await remember(lagging, store, contact_id)
+    await service(store).revise(contact_id, described("agreed"), ORIGIN)
     seen: list[str | None] = []
 
     def only_if_agreed(details: ContactDetails) -> ContactDetails:
@@ -137,15 +137,15 @@ async def test_a_change_is_not_refused_because_of_an_old_state(
 
 
 async def test_an_old_etag_is_refused_on_a_lagging_replica_too(
-    cosmos_store: CosmosStore, lagging: CosmosStore
+    store: CosmosStore, lagging: CosmosStore
 ) -> None:
-    created = await create(cosmos_store)
+    created = await create(store)
     assert created.etag is not None
-    await remember(lagging, cosmos_store, created.aggregate.id)
-    await service(cosmos_store).revise(created.aggregate.id, described("one"), ORIGIN)
+    await remember(lagging, store, created.aggregate.id)
+    await service(store).revise(created.aggregate.id, described("one"), ORIGIN)
     with pytest.raises(PreconditionFailed):
         await service(lagging).revise(created.aggregate.id, described("two"), ORIGIN, if_match=[created.etag])
-    found = await service(cosmos_store).read(created.aggregate.id, ORIGIN)
+    found = await service(store).read(created.aggregate.id, ORIGIN)
     assert found.aggregate.state.description == "one"
 
 
@@ -251,9 +251,9 @@ def without_tokens(container: Container, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 async def test_a_fence_holds_where_a_refusal_carries_no_session_token(
-    cosmos_store: CosmosStore, monkeypatch: pytest.MonkeyPatch
+    store: CosmosStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    container = cosmos_store.container
+    container = store.container
     without_tokens(container, monkeypatch)
     await container.fence("p")
     assert container._sessions.get("p") is not None
@@ -263,11 +263,11 @@ async def test_a_fence_holds_where_a_refusal_carries_no_session_token(
 
 
 async def test_what_is_there_is_read_at_its_newest_also_where_a_refusal_carries_no_session_token(
-    cosmos_store: CosmosStore, lagging: CosmosStore, monkeypatch: pytest.MonkeyPatch
+    store: CosmosStore, lagging: CosmosStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    contact_id = (await create(cosmos_store)).aggregate.id
-    await remember(lagging, cosmos_store, contact_id)
-    await service(cosmos_store).revise(contact_id, described("newest"), ORIGIN)
+    contact_id = (await create(store)).aggregate.id
+    await remember(lagging, store, contact_id)
+    await service(store).revise(contact_id, described("newest"), ORIGIN)
     without_tokens(lagging.container, monkeypatch)
     item = await newest_item(lagging.container, AggregateKey("contact", str(contact_id)))
     assert item is not None
@@ -300,10 +300,10 @@ class BehindAProxy(Lagging):
 
 @pytest.mark.parametrize("throttled_fences", [0, 1])
 async def test_an_own_commit_is_recognized_on_a_lagging_replica_after_a_refusal_without_a_session_token(
-    cosmos_store: CosmosStore, lagging: CosmosStore, throttled_fences: int
+    store: CosmosStore, lagging: CosmosStore, throttled_fences: int
 ) -> None:
-    contact_id = (await create(cosmos_store)).aggregate.id
-    await remember(lagging, cosmos_store, contact_id)
+    contact_id = (await create(store)).aggregate.id
+    await remember(lagging, store, contact_id)
     lagging.container.__class__ = BehindAProxy
     assert isinstance(lagging.container, BehindAProxy)
     lagging.container.throttled_fences = throttled_fences
@@ -311,7 +311,7 @@ async def test_an_own_commit_is_recognized_on_a_lagging_replica_after_a_refusal_
     receipt = await service(lagging).revise(contact_id, described("ours"), ORIGIN)
 
     assert (receipt.aggregate.state.description, receipt.aggregate.state.last_sequence) == ("ours", 2)
-    events = await cosmos_store.events(receipt.aggregate.key)
+    events = await store.events(receipt.aggregate.key)
     assert [event.sequence for event in events] == [1, 2]
 
 

@@ -50,8 +50,8 @@ class Counting(Container):
 
 
 @pytest.fixture
-def container(cosmos_store: CosmosStore) -> Counting:
-    counting: Counting = cosmos_store.container  # type: ignore[assignment]  # it becomes one in the next line
+def container(store: CosmosStore) -> Counting:
+    counting: Counting = store.container  # type: ignore[assignment]  # it becomes one in the next line
     counting.__class__ = Counting
     return counting
 
@@ -89,17 +89,17 @@ def description(event: FeedEvent) -> Any:
 
 
 async def test_what_was_delivered_as_committed_is_not_read_again(
-    cosmos_store: CosmosStore, originals: CosmosOriginals, container: Counting
+    store: CosmosStore, originals: CosmosOriginals, container: Counting
 ) -> None:
-    event = delivered(await committed(cosmos_store, DATE))
+    event = delivered(await committed(store, DATE))
     assert await originals.verify([event]) == [event]
     assert container.reads == 0
 
 
 async def test_what_was_rewritten_is_read_again_and_published_as_committed(
-    cosmos_store: CosmosStore, originals: CosmosOriginals, container: Counting
+    store: CosmosStore, originals: CosmosOriginals, container: Counting
 ) -> None:
-    item = await committed(cosmos_store, DATE)
+    item = await committed(store, DATE)
     [event] = await originals.verify([delivered(rewritten(item))])
     assert description(event) == DATE
     assert (event.lsn, event.sequence) == (7, 1), "the place in the feed is the delivered one's"
@@ -113,9 +113,9 @@ async def test_what_was_rewritten_is_read_again_and_published_as_committed(
 
 
 async def test_what_was_read_is_kept_for_the_retries_of_its_page_and_forgotten_after(
-    cosmos_store: CosmosStore, originals: CosmosOriginals, container: Counting
+    store: CosmosStore, originals: CosmosOriginals, container: Counting
 ) -> None:
-    item = await committed(cosmos_store, DATE)
+    item = await committed(store, DATE)
     event, publisher = delivered(rewritten(item)), BusPublisher()
     publisher.fail_for.add(item["partitionKey"])
     relay = Relay(publisher, FakeParkingLot(), originals)
@@ -130,20 +130,20 @@ async def test_what_was_read_is_kept_for_the_retries_of_its_page_and_forgotten_a
 
 
 async def test_a_document_without_a_digest_is_read_again_and_published_as_read(
-    cosmos_store: CosmosStore, originals: CosmosOriginals
+    store: CosmosStore, originals: CosmosOriginals
 ) -> None:
-    item = await committed(cosmos_store, DATE)
+    item = await committed(store, DATE)
     old = {name: value for name, value in item.items() if name != "digest" and not name.startswith("_")}
-    await cosmos_store.container.execute(item["partitionKey"], [Write.upsert(old)])
+    await store.container.execute(item["partitionKey"], [Write.upsert(old)])
     [event] = await originals.verify([delivered(rewritten(old))])
     assert description(event) == DATE
     assert event.document["digest"] == digest(old), "should it be parked, it can be told from a rewritten one"
 
 
 async def test_a_broken_document_is_read_again_since_the_host_may_have_broken_it(
-    cosmos_store: CosmosStore, originals: CosmosOriginals
+    store: CosmosStore, originals: CosmosOriginals
 ) -> None:
-    item = await committed(cosmos_store, DATE)
+    item = await committed(store, DATE)
     broken = delivered(item | {"data": item["data"] | {"id": "2024-05-01T08:00:00Z"}})
     assert isinstance(broken, Poison)
     [event] = await originals.verify([broken])
@@ -152,9 +152,9 @@ async def test_a_broken_document_is_read_again_since_the_host_may_have_broken_it
 
 @pytest.mark.parametrize("kind", [Kind.PASSING, Kind.THROTTLED, Kind.DENIED, Kind.BEHIND, Kind.NO_CONTAINER])
 async def test_an_original_that_cannot_be_read_makes_its_aggregate_wait_and_no_other(
-    cosmos_store: CosmosStore, originals: CosmosOriginals, container: Counting, kind: Kind
+    store: CosmosStore, originals: CosmosOriginals, container: Counting, kind: Kind
 ) -> None:
-    item, other = await committed(cosmos_store, DATE), await committed(cosmos_store, "plain")
+    item, other = await committed(store, DATE), await committed(store, "plain")
     container.failures = [kind]
     publisher, lot = BusPublisher(), FakeParkingLot()
     relay = Relay(publisher, lot, originals)
@@ -168,17 +168,17 @@ async def test_an_original_that_cannot_be_read_makes_its_aggregate_wait_and_no_o
 
 
 async def test_an_old_read_is_no_proof_that_the_original_is_gone(
-    cosmos_store: CosmosStore, originals: CosmosOriginals, container: Counting
+    store: CosmosStore, originals: CosmosOriginals, container: Counting
 ) -> None:
-    item = await committed(cosmos_store, DATE)
+    item = await committed(store, DATE)
     container.stale = 1
     [event] = await originals.verify([delivered(rewritten(item))])
     assert description(event) == DATE
     originals.forget([event])
 
 
-async def test_a_consistent_read_writes_nothing(cosmos_store: CosmosStore, container: Counting) -> None:
-    item = await committed(cosmos_store, DATE)
+async def test_a_consistent_read_writes_nothing(store: CosmosStore, container: Counting) -> None:
+    item = await committed(store, DATE)
     key, before = item["partitionKey"], await container.read(item["id"], item["partitionKey"])
     assert await container.read(item["id"], key, consistent=True) == before
     assert await container.read("no-such-item", key, consistent=True) is None
@@ -186,10 +186,10 @@ async def test_a_consistent_read_writes_nothing(cosmos_store: CosmosStore, conta
 
 
 async def test_an_original_that_is_proven_gone_is_parked_as_unverified_and_never_sent(
-    cosmos_store: CosmosStore, originals: CosmosOriginals
+    store: CosmosStore, originals: CosmosOriginals
 ) -> None:
-    item = await committed(cosmos_store, DATE)
-    await cosmos_store.container.execute(item["partitionKey"], [Write.delete(item["id"])])
+    item = await committed(store, DATE)
+    await store.container.execute(item["partitionKey"], [Write.delete(item["id"])])
     publisher, lot = BusPublisher(), FakeParkingLot()
     await Relay(publisher, lot, originals).forward([delivered(rewritten(item))])
     assert publisher.sent == []
@@ -202,28 +202,28 @@ async def test_an_original_that_is_proven_gone_is_parked_as_unverified_and_never
 
 
 async def test_a_digest_that_does_not_fit_what_is_stored_is_parked_as_unverified(
-    cosmos_store: CosmosStore, originals: CosmosOriginals
+    store: CosmosStore, originals: CosmosOriginals
 ) -> None:
-    item = await committed(cosmos_store, "plain")
+    item = await committed(store, "plain")
     forged = {name: value for name, value in rewritten(item).items() if not name.startswith("_")}
-    await cosmos_store.container.execute(item["partitionKey"], [Write.upsert(forged)])
+    await store.container.execute(item["partitionKey"], [Write.upsert(forged)])
     [event] = await originals.verify([delivered(rewritten(item))])
     assert isinstance(event, Poison)
     assert "its digest does not fit" in event.reason
 
 
 async def test_a_parked_document_that_was_mended_in_the_store_is_sent_as_mended(
-    cosmos_store: CosmosStore, originals: CosmosOriginals
+    store: CosmosStore, originals: CosmosOriginals
 ) -> None:
-    item = await committed(cosmos_store, "plain")
+    item = await committed(store, "plain")
     system = {name for name in item if name.startswith("_")}
     broken = {name: value for name, value in item.items() if name not in system} | {"data": {"broken": 1}}
-    await cosmos_store.container.execute(item["partitionKey"], [Write.upsert(broken)])
+    await store.container.execute(item["partitionKey"], [Write.upsert(broken)])
     publisher, lot = BusPublisher(), FakeParkingLot()
     await Relay(publisher, lot, originals).forward([delivered(broken)])
     assert publisher.sent == []
     mended = {name: value for name, value in item.items() if name not in system}
-    await cosmos_store.container.execute(item["partitionKey"], [Write.upsert(mended)])
+    await store.container.execute(item["partitionKey"], [Write.upsert(mended)])
     owner = delivered(item).aggregate
     assert owner is not None
     assert (await Parking(lot, publisher, originals).replay(owner)).done
@@ -231,14 +231,12 @@ async def test_a_parked_document_that_was_mended_in_the_store_is_sent_as_mended(
 
 
 async def test_a_replay_reads_what_was_mended_after_a_replay_that_found_it_broken(
-    cosmos_store: CosmosStore, originals: CosmosOriginals
+    store: CosmosStore, originals: CosmosOriginals
 ) -> None:
-    item = await committed(cosmos_store, "plain")
+    item = await committed(store, "plain")
     system = {name for name in item if name.startswith("_")}
     whole = {name: value for name, value in item.items() if name not in system}
-    await cosmos_store.container.execute(
-        item["partitionKey"], [Write.upsert(whole | {"data": {"broken": 1}})]
-    )
+    await store.container.execute(item["partitionKey"], [Write.upsert(whole | {"data": {"broken": 1}})])
     publisher, lot = BusPublisher(), FakeParkingLot()
     event = delivered(whole | {"data": {"broken": 1}})
     assert event.aggregate is not None
@@ -247,21 +245,19 @@ async def test_a_replay_reads_what_was_mended_after_a_replay_that_found_it_broke
     with pytest.raises(StillUnsendable):
         await parking.replay(event.aggregate)
 
-    await cosmos_store.container.execute(item["partitionKey"], [Write.upsert(whole)])
+    await store.container.execute(item["partitionKey"], [Write.upsert(whole)])
     assert (await parking.replay(event.aggregate)).done
     assert publisher.sent == [(item["partitionKey"], item["id"])]
 
 
 async def test_a_replay_reads_what_was_mended_while_the_page_of_the_event_still_waits(
-    cosmos_store: CosmosStore, originals: CosmosOriginals
+    store: CosmosStore, originals: CosmosOriginals
 ) -> None:
     """Relay and operator share a process, and what was read for the retries of the page is older than the mending."""
-    item, other = await committed(cosmos_store, "plain"), await committed(cosmos_store, "other")
+    item, other = await committed(store, "plain"), await committed(store, "other")
     system = {name for name in item if name.startswith("_")}
     whole = {name: value for name, value in item.items() if name not in system}
-    await cosmos_store.container.execute(
-        item["partitionKey"], [Write.upsert(whole | {"data": {"broken": 1}})]
-    )
+    await store.container.execute(item["partitionKey"], [Write.upsert(whole | {"data": {"broken": 1}})])
     publisher, lot = BusPublisher(), FakeParkingLot()
     publisher.fail_for.add(other["partitionKey"])
     event = delivered(whole | {"data": {"broken": 1}})
@@ -269,15 +265,15 @@ async def test_a_replay_reads_what_was_mended_while_the_page_of_the_event_still_
     with pytest.raises(NotDelivered):
         await Relay(publisher, lot, originals).forward([event, delivered(other)])
 
-    await cosmos_store.container.execute(item["partitionKey"], [Write.upsert(whole)])
+    await store.container.execute(item["partitionKey"], [Write.upsert(whole)])
     assert (await Parking(lot, publisher, originals).replay(event.aggregate)).done
     assert publisher.sent == [(item["partitionKey"], item["id"])]
 
 
 async def test_a_page_of_documents_is_read_again_several_at_once_and_not_all_at_once(
-    cosmos_store: CosmosStore, originals: CosmosOriginals
+    store: CosmosStore, originals: CosmosOriginals
 ) -> None:
-    items = [await committed(cosmos_store, DATE) for _ in range(20)]
+    items = [await committed(store, DATE) for _ in range(20)]
     verified = await originals.verify([delivered(rewritten(item)) for item in items])
     assert [event.id for event in verified] == [item["id"] for item in items]
     assert {description(event) for event in verified} == {DATE}

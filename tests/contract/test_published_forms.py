@@ -26,32 +26,32 @@ def body(message: ServiceBusReceivedMessage) -> bytes:
 
 
 async def test_what_is_stored_is_what_is_sent_and_sent_again(
-    cosmos_store: CosmosStore, servicebus_broker: ServiceBusBroker
+    store: CosmosStore, servicebus_broker: ServiceBusBroker
 ) -> None:
     parcel = Parcel(ParcelState(id=uuid4(), created_at=NOON, address=OSLO, weight_in_grams=1500), is_new=True)
-    async with cosmos_store.open() as work:
+    async with store.open() as work:
         work.add(parcel)
         await work.commit()
-    async with cosmos_store.open() as work:
+    async with store.open() as work:
         stored = (await work.get(Parcel, parcel.aggregate_id)).aggregate
         stored.change(address=Address(street="Kaigaten 2", city="Bergen"))
         stored.lose(by="a van driver")
         await work.commit()
 
-    events = await cosmos_store.events(parcel.key)
+    events = await store.events(parcel.key)
     _, moved, lost = [dict(event.data) for event in events]
     assert (moved["goesTo"], moved["kilos"], "address" in moved) == ("Bergen", 1.5, False)
     assert (lost["where"], "by" in lost) == ("Bergen", False)
     assert [event.schema_version for event in events] == [1, 2, 1]
 
-    container = cosmos_store.container
+    container = store.container
     originals, lot = CosmosOriginals(container, EVENTS), FakeParkingLot()
     relay = Relay(servicebus_broker.publisher, lot, originals)
     assert (await relay.forward(EVENTS.events([event.document for event in events]))).sent == 3
     sent = [body(each) for each in await servicebus_broker.topic.receive(parcel.aggregate_id, 3, of="parcel")]
     assert [json.loads(each) for each in sent] == [dict(event.data) for event in events]
 
-    database, name = cosmos_store.names
+    database, name = store.names
     proxy: ContainerProxy = container._client.get_database_client(database).get_container_client(name)
     token = await fence_everywhere(container, proxy)
     times = [event.document["_ts"] for event in events]
@@ -65,7 +65,7 @@ async def test_what_is_stored_is_what_is_sent_and_sent_again(
     assert second == sent
 
 
-async def test_the_size_of_the_form_counts(cosmos_store: CosmosStore) -> None:
+async def test_the_size_of_the_form_counts(store: CosmosStore) -> None:
     class Long(WireModel):
         schema_version: ClassVar[int] = 2
         text: str
@@ -78,7 +78,7 @@ async def test_the_size_of_the_form_counts(cosmos_store: CosmosStore) -> None:
         published_forms: ClassVar[Any] = {"ParcelSent": Long}
 
     parcel = LongParcel(ParcelState(id=uuid4(), created_at=NOON, address=OSLO), is_new=True)
-    async with cosmos_store.open() as work:
+    async with store.open() as work:
         work.add(parcel)
         with pytest.raises(ChangeTooLarge):
             await work.commit()

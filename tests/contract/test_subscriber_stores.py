@@ -1,4 +1,4 @@
-"""Every subscriber's store of the library does what its contract says: that in Cosmos DB, and that in memory."""
+"""The subscriber's store in Cosmos DB does what the contract of stores says."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
-from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.testing import SubscriberStoreContract
-from cosmos_outbox.testing.store import MemoryStore
 from cosmos_outbox.wiring.subscribing import Store
 from devstack.testing import Service
 from tests.support.azure import DIRECTORY, EFFECTS, SET_ASIDE, contacts_database
@@ -29,9 +27,3 @@ class TestCosmosStore(SubscriberStoreContract):
         async with contacts_database(self.server) as database, AsyncExitStack() as resources:
             environment = {"COSMOS": self.server.connection_string, "COSMOS_DATABASE": database.id}
             yield CosmosDatabase(set_aside=SET_ASIDE).open(environment, resources)
-
-
-class TestMemoryStore(SubscriberStoreContract):
-    @asynccontextmanager
-    async def opened(self, folder: Path) -> AsyncIterator[Store]:
-        yield MemoryStore(utc_now)

@@ -16,7 +16,7 @@ from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.errors import AggregateNotFound, PreconditionFailed
 from domain.contact import Contact
 from domain.values import Name
-from tests.contract.conftest import CosmosStore, Store
+from tests.contract.conftest import CosmosStore
 from tests.support.contacts import DETAILS, LATER, NOON, ORIGIN
 from tests.support.emulators import Gap
 from tests.support.imports import ImportFile, ImportTask
@@ -28,7 +28,7 @@ def key(contact_id: UUID) -> AggregateKey:
     return AggregateKey("contact", str(contact_id))
 
 
-async def create(store: Store) -> UUID:
+async def create(store: CosmosStore) -> UUID:
     async with store.open() as work:
         contact = Contact.create(DETAILS, at=NOON)
         work.add(contact)
@@ -36,7 +36,7 @@ async def create(store: Store) -> UUID:
         return contact.id
 
 
-async def change(store: Store, contact_id: UUID, *changes: Callable[[Contact], None]) -> None:
+async def change(store: CosmosStore, contact_id: UUID, *changes: Callable[[Contact], None]) -> None:
     async with store.open() as work:
         contact = (await work.get(Contact, str(contact_id))).aggregate
         for apply in changes:
@@ -44,7 +44,7 @@ async def change(store: Store, contact_id: UUID, *changes: Callable[[Contact], N
         await work.commit()
 
 
-async def test_a_unit_of_work_that_is_over_stores_nothing(store: Store) -> None:
+async def test_a_unit_of_work_that_is_over_stores_nothing(store: CosmosStore) -> None:
     async with store.open() as work:
         contact = Contact.create(DETAILS, at=NOON)
         work.add(contact)
@@ -55,7 +55,7 @@ async def test_a_unit_of_work_that_is_over_stores_nothing(store: Store) -> None:
             await work.get(Contact, str(contact.id))
 
 
-async def test_a_stored_aggregate_is_read_again(store: Store) -> None:
+async def test_a_stored_aggregate_is_read_again(store: CosmosStore) -> None:
     async with store.open() as work:
         contact = Contact.create(DETAILS, at=NOON)
         work.add(contact)
@@ -76,7 +76,7 @@ async def test_a_stored_aggregate_is_read_again(store: Store) -> None:
     )
 
 
-async def test_each_change_is_stored_with_its_event_and_has_a_new_version(store: Store) -> None:
+async def test_each_change_is_stored_with_its_event_and_has_a_new_version(store: CosmosStore) -> None:
     contact_id = await create(store)
     async with store.open() as work:
         found = await work.get(Contact, str(contact_id))
@@ -101,7 +101,7 @@ async def test_each_change_is_stored_with_its_event_and_has_a_new_version(store:
     assert [event.sequence for event in events] == [1, 2, 3]
 
 
-async def test_without_a_change_nothing_is_written(store: Store) -> None:
+async def test_without_a_change_nothing_is_written(store: CosmosStore) -> None:
     contact_id = await create(store)
     async with store.open() as work:
         found = await work.get(Contact, str(contact_id))
@@ -113,7 +113,7 @@ async def test_without_a_change_nothing_is_written(store: Store) -> None:
 
 
 @pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
-async def test_two_writers_of_one_version_one_wins_and_the_other_leaves_no_trace(store: Store) -> None:
+async def test_two_writers_of_one_version_one_wins_and_the_other_leaves_no_trace(store: CosmosStore) -> None:
     contact_id = await create(store)
 
     async def rename(first_name: str) -> bool:
@@ -141,7 +141,7 @@ async def test_two_writers_of_one_version_one_wins_and_the_other_leaves_no_trace
     assert events[1].data["name"]["firstName"] == events[2].data["description"] == winner
 
 
-async def test_a_deleted_contact_is_not_found_and_its_events_are_there(store: Store) -> None:
+async def test_a_deleted_contact_is_not_found_and_its_events_are_there(store: CosmosStore) -> None:
     contact_id = await create(store)
     await change(store, contact_id, lambda contact: contact.delete(at=LATER))
     async with store.open() as work:
@@ -155,13 +155,13 @@ async def test_a_deleted_contact_is_not_found_and_its_events_are_there(store: St
     ]
 
 
-async def test_an_aggregate_that_never_existed_is_not_found(store: Store) -> None:
+async def test_an_aggregate_that_never_existed_is_not_found(store: CosmosStore) -> None:
     async with store.open() as work:
         with pytest.raises(AggregateNotFound):
             await work.get(Contact, str(uuid4()))
 
 
-async def test_a_unit_of_work_without_a_commit_stores_nothing(store: Store) -> None:
+async def test_a_unit_of_work_without_a_commit_stores_nothing(store: CosmosStore) -> None:
     contact = Contact.create(DETAILS, at=NOON)
 
     async def fail() -> None:
@@ -176,7 +176,7 @@ async def test_a_unit_of_work_without_a_commit_stores_nothing(store: Store) -> N
             await work.get(Contact, str(contact.id))
 
 
-async def test_a_failed_commit_leaves_nothing_tracked(store: Store) -> None:
+async def test_a_failed_commit_leaves_nothing_tracked(store: CosmosStore) -> None:
     contact_id = await create(store)
     async with store.open() as work:
         contact = (await work.get(Contact, str(contact_id))).aggregate
@@ -190,7 +190,7 @@ async def test_a_failed_commit_leaves_nothing_tracked(store: Store) -> None:
     assert (receipt.aggregate.state.description, receipt.aggregate.state.name) == ("rival", JANE)
 
 
-async def test_a_list_goes_page_by_page_through_every_contact_once(store: Store) -> None:
+async def test_a_list_goes_page_by_page_through_every_contact_once(store: CosmosStore) -> None:
     ids = {await create(store) for _ in range(7)}
     seen: list[UUID] = []
     token: str | None = None
@@ -206,7 +206,7 @@ async def test_a_list_goes_page_by_page_through_every_contact_once(store: Store)
     assert set(seen) == ids
 
 
-async def upload(store: Store) -> tuple[ImportFile, ImportTask]:
+async def upload(store: CosmosStore) -> tuple[ImportFile, ImportTask]:
     file = ImportFile.upload("contacts.csv", at=NOON)
     task = ImportTask.of(file, at=NOON)
     task.start(at=NOON)
@@ -217,11 +217,11 @@ async def upload(store: Store) -> tuple[ImportFile, ImportTask]:
         return commit.receipt(file).aggregate, commit.receipt(task).aggregate
 
 
-async def told(store: Store, aggregate: Aggregate[Any]) -> list[tuple[str, int | None]]:
+async def told(store: CosmosStore, aggregate: Aggregate[Any]) -> list[tuple[str, int | None]]:
     return [(event.action, event.sequence) for event in await store.events(aggregate.key)]
 
 
-async def test_a_file_its_task_and_the_message_that_starts_it_are_stored_together(store: Store) -> None:
+async def test_a_file_its_task_and_the_message_that_starts_it_are_stored_together(store: CosmosStore) -> None:
     file, task = await upload(store)
     assert await told(store, file) == [("FileUploadedEvent", 1)]
     assert await told(store, task) == [("TaskCreatedEvent", 1), ("StartImport", 2)]
@@ -233,16 +233,16 @@ async def test_a_file_its_task_and_the_message_that_starts_it_are_stored_togethe
     assert (await told(store, task))[2:] == [("StartImport", 3)]
 
 
-async def test_a_read_that_need_not_be_the_newest_costs_no_write_to_be_so(cosmos_store: CosmosStore) -> None:
-    contact_id = await create(cosmos_store)
-    aggregates = Aggregates(cosmos_store.open, cosmos_store.claims)
+async def test_a_read_that_need_not_be_the_newest_costs_no_write_to_be_so(store: CosmosStore) -> None:
+    contact_id = await create(store)
+    aggregates = Aggregates(store.open, store.claims)
     await aggregates.read(Contact, str(contact_id), ORIGIN)
-    assert cosmos_store.container.fences == 0
+    assert store.container.fences == 0
     await aggregates.read(Contact, str(contact_id), ORIGIN, newest=True)
-    assert cosmos_store.container.fences == 1
+    assert store.container.fences == 1
 
 
-async def test_of_aggregates_stored_together_one_that_has_changed_stops_all(store: Store) -> None:
+async def test_of_aggregates_stored_together_one_that_has_changed_stops_all(store: CosmosStore) -> None:
     file, task = await upload(store)
     async with store.open() as work:
         stale = await work.get(ImportTask, task.aggregate_id, partition_key=file.aggregate_id)
@@ -259,7 +259,7 @@ async def test_of_aggregates_stored_together_one_that_has_changed_stops_all(stor
     assert len(await told(store, task)) == 3
 
 
-async def test_aggregates_of_two_partitions_are_refused(store: Store) -> None:
+async def test_aggregates_of_two_partitions_are_refused(store: CosmosStore) -> None:
     async with store.open() as work:
         work.add(ImportFile.upload("a", at=NOON))
         work.add(ImportFile.upload("b", at=NOON))
@@ -268,7 +268,7 @@ async def test_aggregates_of_two_partitions_are_refused(store: Store) -> None:
 
 
 async def test_an_id_of_an_aggregate_that_is_there_or_was_deleted_lately_is_refused_by_name(
-    store: Store,
+    store: CosmosStore,
 ) -> None:
     """Where a service lets its callers choose ids: used again, an id would hide the new aggregate from subscribers."""
     aggregates = Aggregates(store.open, store.claims)
@@ -286,7 +286,7 @@ async def test_an_id_of_an_aggregate_that_is_there_or_was_deleted_lately_is_refu
     assert [event.sequence for event in await store.events(key(contact_id))] == [1, 2]
 
 
-async def test_one_aggregate_read_twice_and_changed_twice_is_a_bug_that_is_told(store: Store) -> None:
+async def test_one_aggregate_read_twice_and_changed_twice_is_a_bug_that_is_told(store: CosmosStore) -> None:
     contact_id = await create(store)
     async with store.open() as work:
         for text in ("one", "two"):
@@ -296,7 +296,7 @@ async def test_one_aggregate_read_twice_and_changed_twice_is_a_bug_that_is_told(
             await work.commit()
 
 
-async def test_an_aggregate_that_a_commit_had_no_part_of_has_no_receipt(store: Store) -> None:
+async def test_an_aggregate_that_a_commit_had_no_part_of_has_no_receipt(store: CosmosStore) -> None:
     async with store.open() as work:
         work.add(Contact.create(DETAILS, at=NOON))
         commit = await work.commit()

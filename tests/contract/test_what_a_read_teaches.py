@@ -10,18 +10,18 @@ ITEM = {"id": "there", "partitionKey": "ada", "type": "note"}
 
 @pytest.mark.parametrize("item_id", ["there", "not there"])
 async def test_a_read_is_no_older_than_the_one_before_whether_that_found_something_or_not(
-    cosmos_store: CosmosStore, item_id: str
+    store: CosmosStore, item_id: str
 ) -> None:
-    [*_] = await cosmos_store.container.execute("ada", [Write.create(ITEM)])
-    another = Container(cosmos_store.container._client, *cosmos_store.names)
+    [*_] = await store.container.execute("ada", [Write.create(ITEM)])
+    another = Container(store.container._client, *store.names)
     assert another.seen("ada") is None
     await another.read(item_id, "ada")
-    assert another.seen("ada") == cosmos_store.container.seen("ada")
+    assert another.seen("ada") == store.container.seen("ada")
 
 
-async def test_that_nothing_is_there_is_no_reason_to_doubt_what_was_seen(cosmos_store: CosmosStore) -> None:
+async def test_that_nothing_is_there_is_no_reason_to_doubt_what_was_seen(store: CosmosStore) -> None:
     """A fence is a write that is refused: each costs."""
-    await cosmos_store.container.execute("ada", [Write.create(ITEM)])
+    await store.container.execute("ada", [Write.create(ITEM)])
     for _ in range(3):
-        assert await cosmos_store.container.read("not there", "ada") is None
-    assert cosmos_store.container.fences == 0
+        assert await store.container.read("not there", "ada") is None
+    assert store.container.fences == 0

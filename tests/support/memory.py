@@ -1,38 +1,53 @@
-"""The store of contacts in memory that the test kit ships, where a test needs no service around it."""
+"""The contacts' store over devstack in memory, where a test needs no service around it."""
 
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
 from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
+from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import Item
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.unit_of_work import ETag, Origin
-from cosmos_outbox.testing.documents import MemoryContainer
+from cosmos_outbox.settings.connections import Connection
+from cosmos_outbox.testing.clock import Clock
+from cosmos_outbox.testing.cosmos import MemoryAccount, account
+from devstack import app_file
 from tests.support.feed import EVENTS
 
 LIFETIME_SECONDS = 600
+_DATABASE, _CONTACTS, _CLAIMS = "crm", "contacts", "claims"
+_DECLARED = app_file.Cosmos(
+    containers=[
+        app_file.Container(database=_DATABASE, name=each, partition_key=["/partitionKey"], ttl=-1)
+        for each in (_CONTACTS, _CLAIMS)
+    ]
+)
 
 
-@dataclass
+@dataclass(frozen=True)
 class MemoryStore:
-    """Opens units of work over a container in memory."""
+    """Opens units of work."""
 
-    container: MemoryContainer = field(default_factory=MemoryContainer)
+    account: MemoryAccount
+    container: Container
+    claims: CosmosClaims
 
     def __call__(self, origin: Origin) -> CosmosUnitOfWork:
         return CosmosUnitOfWork(self.container, "test", origin, Lifetimes(LIFETIME_SECONDS, LIFETIME_SECONDS))
 
     @property
-    def events(self) -> list[OutboxEvent]:
-        read = (EVENTS.event(item) for item in self.container.documents.written)
+    def events(self) -> Sequence[OutboxEvent]:
+        read = map(EVENTS.event, self.documents)
         return [event for event in read if isinstance(event, OutboxEvent)]
 
     @property
     def documents(self) -> list[Item]:
-        return list(self.container.documents.all())
+        return self.account.cosmos.items(_DATABASE, _CONTACTS)
 
     def data(self, key: AggregateKey) -> dict[str, Any]:
         """What is stored of an aggregate."""
@@ -42,10 +57,14 @@ class MemoryStore:
         return str(self._item(key)["_etag"])
 
     def _item(self, key: AggregateKey) -> Item:
-        item = self.container.documents.read(key.id, key.id)
-        assert item is not None, f"{key} is not stored"
-        return item
+        return next(each for each in self.documents if each["id"] == key.id)
 
 
-def claims_in_memory(lifetime_seconds: int = LIFETIME_SECONDS) -> CosmosClaims:
-    return CosmosClaims(MemoryContainer(), lifetime_seconds)
+@asynccontextmanager
+async def memory_store(kind: type[Container] = Container) -> AsyncIterator[MemoryStore]:
+    """An empty store; ``kind``: of the contacts' container."""
+    with account(Clock()) as made:
+        await made.make(_DECLARED)
+        async with made.client(Connection(made.connection_string)) as client:
+            claims = CosmosClaims(Container(client, _DATABASE, _CLAIMS), LIFETIME_SECONDS)
+            yield MemoryStore(made, kind(client, _DATABASE, _CONTACTS), claims)

@@ -19,11 +19,15 @@ from cosmos_outbox import errors, testing
 from tests.testing import booking_calls, bookings
 from tests.testing.test_memory_elsewhere import asked, asking
 
-NEEDS_DEVSTACK = {
-    "LocalAzure": "a local Azure",
-    "Program": "a local Azure",
-    "eventually": "a local Azure",
-}
+NEED_DEVSTACK = [
+    "InMemory",
+    "InMemorySubscriber",
+    "LocalAzure",
+    "NotInMemory",
+    "Program",
+    "eventually",
+    "in_memory",
+]
 KIT = {each: getattr(face, each) for face in (testing, outbox_simulation) for each in face.__all__}
 
 
@@ -78,6 +82,6 @@ def test_without_devstack_one_line_says_what_to_install() -> None:
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert told.stdout.splitlines() == [
-        f"{name} {what} needs devstack: pip install 'cosmos-outbox[testing]'"
-        for name, what in NEEDS_DEVSTACK.items()
+        f"{name} a test of a service needs devstack: pip install 'cosmos-outbox[testing]'"
+        for name in NEED_DEVSTACK
     ]

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from cosmos_outbox import Origin, Receipt, Service
-from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.errors import (
     AggregateNotFound,
     ConcurrentChange,
@@ -24,7 +23,6 @@ from cosmos_outbox.outbox.idempotency import KeyedRequest
 from cosmos_outbox.outbox.publisher import CloudEvents
 from cosmos_outbox.servicebus.message import message_from_event
 from cosmos_outbox.testing import InMemory, Message, NotInMemory, in_memory, message
-from cosmos_outbox.testing.documents import MemoryContainer
 from cosmos_outbox.testing.messages import message_of
 from tests.testing import bookings
 from tests.testing.bookings import Booking, Row, board, mail, service
@@ -243,12 +241,16 @@ async def test_two_blocks_do_not_meet(memory: InMemory) -> None:
     assert service() is memory.wired
 
 
-async def test_what_is_not_there_in_memory_says_so_and_where_it_is(memory: InMemory) -> None:
-    outbox = service().outbox
-    with pytest.raises(NotInMemory, match=r"the view of the relay .*LocalAzure"):
-        await outbox.observer.measure()
+async def test_there_is_no_broker_in_memory_and_the_relay_says_so(memory: InMemory) -> None:
+    await booked()
     with pytest.raises(NotInMemory, match="LocalAzure"):
-        outbox.container("bookings")
+        await service().outbox.relay.forward(memory.events)
+
+
+async def test_operators_views_are_those_of_the_deployed_service(memory: InMemory) -> None:
+    booking = (await booked()).aggregate
+    listed = await service().outbox.event_list.page(booking.key, 10, None)
+    assert [(each.action, each.sequence) for each in listed.items] == [("BookingCreated", 1)]
 
 
 async def test_a_service_that_leaves_its_names_to_the_environment_needs_none_in_memory() -> None:
@@ -282,10 +284,3 @@ async def test_a_delivered_event_has_the_body_and_properties_of_the_relays_messa
     for name, value in made.properties.items():
         assert sent.application_properties[name] == value
     assert made.properties.keys() == {"aggregateType", "cloudEvents_subject", "schemaVersion"}
-
-
-def test_no_call_of_a_container_reaches_out_of_memory() -> None:
-    """Each public method that could is the fake's own, or is made of those."""
-    made_of_others = {"read"}
-    own = {name for name, value in vars(Container).items() if callable(value) and not name.startswith("_")}
-    assert own - set(vars(MemoryContainer)) == made_of_others

@@ -74,7 +74,7 @@ async def test_a_transaction_is_refused_whole(memory: InMemory) -> None:
     etag = await book()
     with pytest.raises(AlreadyExists):
         await book()
-    stored = memory.put({**NEW, "seats": 7, "lastSequence": 1})
+    stored = await memory.put({**NEW, "seats": 7, "lastSequence": 1})
     assert stored != etag
     with pytest.raises(PreconditionFailed):
         await moved_with_a_note(str(etag))

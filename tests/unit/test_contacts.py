@@ -1,12 +1,14 @@
 """The use cases over an in-memory store: what is written, what is refused, and which writer wins a race."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
-from cosmos_outbox.cosmos.store.container import Write
+from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
+from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
+from cosmos_outbox.cosmos.store.container import Container, Write
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.http.problems import InvalidRequest
 from cosmos_outbox.http.validation import validated
@@ -14,17 +16,22 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregates import ATTEMPTS, Aggregates
 from cosmos_outbox.outbox.errors import ConcurrentChange, PreconditionFailed
 from cosmos_outbox.outbox.unit_of_work import ETag, Receipt
-from cosmos_outbox.testing.documents import MemoryContainer
 from domain.contact import Contact
 from domain.values import ContactDetails
 from tests.support.contacts import DETAILS_JSON, LATER, ORIGIN
 from tests.support.contacts_http import revised
-from tests.support.memory import MemoryStore, claims_in_memory
+from tests.support.memory import MemoryStore, memory_store
 from tests.support.use_cases import Contacts
 
 
+@pytest.fixture
+async def store() -> AsyncIterator[MemoryStore]:
+    async with memory_store() as made:
+        yield made
+
+
 def service(store: MemoryStore) -> Contacts:
-    return Contacts(Aggregates(store, claims_in_memory()), clock=lambda: LATER, new_id=uuid4)
+    return Contacts(Aggregates(store, store.claims), clock=lambda: LATER, new_id=uuid4)
 
 
 def key(contact_id: UUID) -> AggregateKey:
@@ -49,8 +56,7 @@ def actions(store: MemoryStore) -> list[tuple[str, int | None]]:
     return [(event.action, event.sequence) for event in store.events]
 
 
-async def test_a_patch_of_three_properties_is_three_events_in_one_commit() -> None:
-    store = MemoryStore()
+async def test_a_patch_of_three_properties_is_three_events_in_one_commit(store: MemoryStore) -> None:
     contact_id = await create(store)
     patch = {"name": {"firstName": "Jane"}, "email": "jane@contoso.com", "company": {"city": "Bergen"}}
 
@@ -67,8 +73,7 @@ async def test_a_patch_of_three_properties_is_three_events_in_one_commit() -> No
     assert receipt.aggregate.state.name.last_name == "Doe"
 
 
-async def test_a_patch_that_changes_nothing_writes_nothing() -> None:
-    store = MemoryStore()
+async def test_a_patch_that_changes_nothing_writes_nothing(store: MemoryStore) -> None:
     contact_id = await create(store)
     before = store.documents
 
@@ -79,8 +84,7 @@ async def test_a_patch_that_changes_nothing_writes_nothing() -> None:
     assert len(store.events) == 1
 
 
-async def test_null_removes_what_is_optional() -> None:
-    store = MemoryStore()
+async def test_null_removes_what_is_optional(store: MemoryStore) -> None:
     contact_id = await create(store)
     receipt = await patched(store, contact_id, {"company": None, "description": None})
     assert receipt.aggregate.state.company is None
@@ -99,8 +103,9 @@ async def test_null_removes_what_is_optional() -> None:
         ({"name": "Jane"}, "name"),
     ],
 )
-async def test_a_patch_that_breaks_a_rule_writes_nothing(patch: dict[str, Any], field: str) -> None:
-    store = MemoryStore()
+async def test_a_patch_that_breaks_a_rule_writes_nothing(
+    store: MemoryStore, patch: dict[str, Any], field: str
+) -> None:
     contact_id = await create(store)
     before = store.documents
     with pytest.raises(InvalidRequest) as caught:
@@ -109,8 +114,7 @@ async def test_a_patch_that_breaks_a_rule_writes_nothing(patch: dict[str, Any], 
     assert store.documents == before
 
 
-async def test_a_stale_version_is_refused() -> None:
-    store = MemoryStore()
+async def test_a_stale_version_is_refused(store: MemoryStore) -> None:
     contact_id = await create(store)
     first = store.etag(key(contact_id))
     await patched(store, contact_id, {"description": "x"}, if_match=[first])
@@ -121,23 +125,33 @@ async def test_a_stale_version_is_refused() -> None:
     assert len(store.events) == 2
 
 
-class RivalsFirst(MemoryContainer):
+class RivalsFirst(Container):
     """Before each of the first ``losses`` commits, another writer changes the contact."""
 
     losses = 0
 
     async def execute(self, partition_key: Key, writes: Sequence[Write]) -> list[str]:
         if self.losses:
-            self.losses -= 1
-            async with MemoryStore(MemoryContainer(self.documents))(ORIGIN) as work:
+            left, self.losses = self.losses - 1, 0
+            async with CosmosUnitOfWork(self, "test", ORIGIN, Lifetimes(600, 600)) as work:
                 rival = (await work.get(Contact, str(partition_key))).aggregate
-                rival.describe(f"rival {self.losses}", at=LATER)
+                rival.describe(f"rival {left}", at=LATER)
                 await work.commit()
+            self.losses = left
         return await super().execute(partition_key, writes)
 
 
-async def test_a_lost_race_is_run_again_from_what_the_winner_left() -> None:
-    store = MemoryStore(rivals := RivalsFirst())
+@pytest.fixture
+async def contested() -> AsyncIterator[tuple[MemoryStore, RivalsFirst]]:
+    async with memory_store(RivalsFirst) as made:
+        assert isinstance(made.container, RivalsFirst)
+        yield made, made.container
+
+
+async def test_a_lost_race_is_run_again_from_what_the_winner_left(
+    contested: tuple[MemoryStore, RivalsFirst],
+) -> None:
+    store, rivals = contested
     contact_id = await create(store)
     rivals.losses = ATTEMPTS - 1
 
@@ -148,8 +162,8 @@ async def test_a_lost_race_is_run_again_from_what_the_winner_left() -> None:
     assert [event.sequence for event in store.events] == [1, 2, 3, 4, 5]
 
 
-async def test_a_caller_that_loses_every_race_is_told_so() -> None:
-    store = MemoryStore(rivals := RivalsFirst())
+async def test_a_caller_that_loses_every_race_is_told_so(contested: tuple[MemoryStore, RivalsFirst]) -> None:
+    store, rivals = contested
     contact_id = await create(store)
     rivals.losses = ATTEMPTS
 
@@ -159,8 +173,8 @@ async def test_a_caller_that_loses_every_race_is_told_so() -> None:
     assert store.data(key(contact_id))["name"]["firstName"] == "John"
 
 
-async def test_a_pinned_version_gets_no_second_attempt() -> None:
-    store = MemoryStore(rivals := RivalsFirst())
+async def test_a_pinned_version_gets_no_second_attempt(contested: tuple[MemoryStore, RivalsFirst]) -> None:
+    store, rivals = contested
     contact_id = await create(store)
     etag = store.etag(key(contact_id))
     rivals.losses = 1

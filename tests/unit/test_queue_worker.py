@@ -5,9 +5,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
-import aiohttp
 import pytest
 from azure.core.pipeline.transport import AioHttpTransport
 from azure.storage.queue.aio import QueueServiceClient
@@ -21,9 +20,10 @@ from cosmos_outbox.storagequeue.client import queue_service
 from cosmos_outbox.storagequeue.message import MessageForm
 from cosmos_outbox.storagequeue.messages import Messages, PoisonQueue
 from cosmos_outbox.telemetry.work import Work
+from devstack.http_in_memory import SentRequest, StoreResponse
 from outbox_simulation.engine import sdk_clock
 from outbox_simulation.engine.befallen import EPOCH
-from outbox_simulation.engine.http import MemorySession, SentRequest, StoreResponse
+from outbox_simulation.engine.http import session
 from outbox_simulation.engine.storage_account import HeldMessage, StorageAccount
 from outbox_simulation.engine.storage_queues import CONNECTION, PACKAGES
 from outbox_simulation.engine.storage_rest import serve
@@ -53,8 +53,7 @@ class Account:
 
     def queues(self) -> QueueServiceClient:
         def http() -> Any:
-            session = cast(aiohttp.ClientSession, MemorySession(self._send))
-            return AioHttpTransport(session=session, session_owner=False, use_env_settings=False)
+            return AioHttpTransport(session=session(self._send), session_owner=False, use_env_settings=False)
 
         return queue_service(Connection(connection_string=CONNECTION), None, http)
 

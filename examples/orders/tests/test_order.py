@@ -99,7 +99,7 @@ async def test_a_rule_that_callers_must_keep_makes_no_stored_order_unreadable(da
     kept = {**whole, "id": str(order_id), "createdAt": "2026-03-01T12:00:00Z", "lastSequence": 1}
     document = {"id": str(order_id), "partitionKey": str(order_id), "type": "order", "data": kept, "ttl": -1}
     async with in_memory(service) as memory:
-        memory.put(document)
+        await memory.put(document)
         if len(whole["lines"]) > MOST_LINES:
             with pytest.raises(OrderFull):
                 await add_line(str(order_id), ONE_B)

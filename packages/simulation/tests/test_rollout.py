@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from outbox_simulation.engine.http import SentRequest, StoreResponse
+from devstack.http_in_memory import SentRequest, StoreResponse
 from outbox_simulation.engine.plan import SimulationPlan
 from outbox_simulation.engine.watching import written
 from outbox_simulation.engine.world import SimulatedRun, run

@@ -21,9 +21,14 @@ from devstack.service import CannotStart
 async def cosmos(connection: str, wanted: Cosmos) -> None:
     """The databases and their containers. Raises :class:`CannotStart`."""
     async with CosmosClient.from_connection_string(connection) as client:
-        for each in wanted.containers:
-            with _errors(f'the container "{each.name}" in the database "{each.database}"'):
-                await _container(await client.create_database_if_not_exists(each.database), each)
+        await containers(client, wanted)
+
+
+async def containers(client: CosmosClient, wanted: Cosmos) -> None:
+    """The same, by a client that is open."""
+    for each in wanted.containers:
+        with _errors(f'the container "{each.name}" in the database "{each.database}"'):
+            await _container(await client.create_database_if_not_exists(each.database), each)
 
 
 async def servicebus(connection: str, wanted: ServiceBus) -> None:

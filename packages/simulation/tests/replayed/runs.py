@@ -12,11 +12,11 @@ import pytest
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.reaction import ReactionInbox
 from cosmos_outbox.wiring.service import Service
+from devstack.http_in_memory import SentRequest, StoreResponse
 from outbox_simulation import simulating
 from outbox_simulation.deriving.commands import Commands
 from outbox_simulation.deriving.derived import subject
 from outbox_simulation.deriving.resting_world import RestingWorld
-from outbox_simulation.engine.http import SentRequest, StoreResponse
 from outbox_simulation.engine.instance import name_of_current
 from outbox_simulation.engine.plan import THEN, SimulationPlan
 from outbox_simulation.engine.processes import EPOCH

@@ -14,6 +14,7 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.republish import RepublishingProgress, Span
 from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf
 from cosmos_outbox.wiring.reactions import ReactionOf
+from devstack.http_in_memory import SentRequest, StoreResponse
 from outbox_simulation.deriving.derived import DerivedSubject
 from outbox_simulation.deriving.forms import Form
 from outbox_simulation.deriving.found import (
@@ -30,7 +31,6 @@ from outbox_simulation.deriving.reactions import reaction
 from outbox_simulation.deriving.rules import broken
 from outbox_simulation.engine.bus_queue import Taken
 from outbox_simulation.engine.deployment import Size
-from outbox_simulation.engine.http import SentRequest, StoreResponse
 from outbox_simulation.engine.last_look import messages_wait
 from outbox_simulation.engine.operator import PASSING, list_set_aside, reasons
 from outbox_simulation.engine.processes import EPOCH

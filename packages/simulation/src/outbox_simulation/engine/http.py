@@ -1,122 +1,22 @@
-"""HTTP in memory, as far as the SDKs and the webhook's publisher use aiohttp: a session hands each request to a server.
+"""Answers in memory come later, or never: what an aiohttp session in a simulated process waits for.
 
 A server's half of a request is the world's: what has left is carried out even if whoever sent it is dead by then.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from io import BytesIO
-from typing import Any, Self
-from urllib.parse import parse_qsl, urlsplit
+from collections.abc import Awaitable, Callable
+from typing import cast
 
 import aiohttp
 from aiohttp.client_reqrep import ConnectionKey
-from multidict import CIMultiDict
 
+from devstack.http_in_memory import MemorySession, SentRequest, StoreResponse
 from outbox_simulation.engine.instance import name_of_current
 
 
-@dataclass(frozen=True)
-class SentRequest:
-    """As it leaves a client; ``by``: the instance whose it is."""
-
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    body: bytes
-    by: str = ""
-    query: Mapping[str, str] = field(default_factory=dict)
-    host: str = ""
-
-    @property
-    def goes_to(self) -> str:
-        """Which items of the store it is about."""
-        return f"{self.path} {self.headers.get('x-ms-documentdb-partitionkey', '')}"
-
-    @property
-    def kind(self) -> str:
-        """In a word, for the trace of the store."""
-        if "x-ms-cosmos-is-batch-request" in self.headers:
-            return "batch"
-        return "feed" if "A-IM" in self.headers else "request"
-
-
-class _Content:
-    """The body, as it is read piece by piece."""
-
-    def __init__(self, body: bytes) -> None:
-        self._left = BytesIO(body)
-
-    async def read(self, most: int = -1) -> bytes:
-        """The next piece."""
-        return self._left.read(most)
-
-
-@dataclass(frozen=True)
-class StoreResponse:
-    """As far as one of aiohttp's is read."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-    reason: str = ""
-
-    async def read(self) -> bytes:
-        """The body."""
-        return self.body
-
-    @property
-    def content(self) -> _Content:
-        """The body from its beginning, each time it is asked for."""
-        there: _Content = self.__dict__.setdefault("_content", _Content(self.body))
-        return there
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-class MemorySession:
-    """As far as one of aiohttp's is used."""
-
-    auto_decompress = False
-
-    def __init__(self, send: Callable[[SentRequest], Awaitable[StoreResponse]]) -> None:
-        """``send`` raises what aiohttp raises."""
-        self._send = send
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def close(self) -> None:
-        """Nothing is open."""
-
-    async def request(
-        self, method: str, url: str, *, headers: Mapping[str, str], data: Any, **_options: Any
-    ) -> StoreResponse:
-        """Raises what aiohttp raises."""
-        body = data.encode() if isinstance(data, str) else data.read() if hasattr(data, "read") else data
-        parts = urlsplit(str(url))
-        query = dict(parse_qsl(parts.query, keep_blank_values=True)) if parts.query else {}
-        return await self._send(
-            SentRequest(
-                method,
-                parts.path,
-                CIMultiDict(headers),
-                bytes(body or b""),
-                name_of_current(),
-                query,
-                parts.netloc,
-            )
-        )
-
-    @asynccontextmanager
-    async def post(
-        self, url: str, *, data: Any, headers: Mapping[str, str], **options: Any
-    ) -> AsyncIterator[StoreResponse]:
-        """The same, as the webhook's publisher asks."""
-        yield await self.request("POST", url, headers=headers, data=data, **options)
+def session(send: Callable[[SentRequest], Awaitable[StoreResponse]]) -> aiohttp.ClientSession:
+    """What one process sends its requests with. ``send`` raises what aiohttp raises."""
+    return cast(aiohttp.ClientSession, MemorySession(send, name_of_current))
 
 
 def answer(waiting: "asyncio.Future[StoreResponse]", response: StoreResponse) -> None:

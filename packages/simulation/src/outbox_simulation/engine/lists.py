@@ -19,8 +19,8 @@ from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.outbox.errors import Throttled, Unavailable
 from cosmos_outbox.wiring.declared import ReadModelOf
 from cosmos_outbox.wiring.service import Wired
+from devstack.http_in_memory import SentRequest, StoreResponse
 from outbox_simulation.engine.deployment import Deployment
-from outbox_simulation.engine.http import SentRequest, StoreResponse
 from outbox_simulation.engine.plan import SimulationPlan
 from outbox_simulation.engine.watching import written
 from outbox_simulation.judging.violation import Violation

@@ -10,7 +10,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from outbox_simulation.engine.http import SentRequest
+from devstack.http_in_memory import SentRequest
 from outbox_simulation.engine.loop import Loop
 from outbox_simulation.engine.trace import RunTrace
 

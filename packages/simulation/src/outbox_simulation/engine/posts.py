@@ -11,22 +11,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from email.utils import format_datetime
 from functools import partial
 from random import Random
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import aiohttp
 from multidict import CIMultiDict
 
 from cosmos_outbox.testing.messages import Message
+from devstack.http_in_memory import SentRequest, StoreResponse
 from outbox_simulation.engine.befallen import Befallen
 from outbox_simulation.engine.bus_queue import Sent, Taken
-from outbox_simulation.engine.http import (
-    MemorySession,
-    SentRequest,
-    StoreResponse,
-    answer,
-    fail,
-    no_connection,
-)
+from outbox_simulation.engine.http import answer, fail, no_connection, session
 from outbox_simulation.judging.language import NOTICE
 from outbox_simulation.judging.records import FinallyListed, SeenEntry
 from outbox_simulation.judging.violation import Violation
@@ -101,7 +95,7 @@ class Posts(Befallen):
 
     def session(self) -> aiohttp.ClientSession:
         """What one process posts with."""
-        return cast(aiohttp.ClientSession, MemorySession(self._send))
+        return session(self._send)
 
     async def shown(self, _wired: object, at: float) -> Sequence[SeenEntry]:
         """What the receiver shows now."""

@@ -10,22 +10,16 @@ import asyncio
 import base64
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
 from cosmos_outbox.testing.messages import Message
+from devstack.http_in_memory import SentRequest, StoreResponse
 from outbox_simulation.engine import sdk_clock
 from outbox_simulation.engine.befallen import Befallen
 from outbox_simulation.engine.bus_queue import Sent, Taken
-from outbox_simulation.engine.http import (
-    MemorySession,
-    SentRequest,
-    StoreResponse,
-    answer,
-    fail,
-    no_connection,
-)
+from outbox_simulation.engine.http import answer, fail, no_connection, session
 from outbox_simulation.engine.storage_account import FOR_EVER, HeldMessage, StorageAccount
 from outbox_simulation.engine.storage_rest import failure, queue_of, serve, text_of
 from outbox_simulation.judging.language import NOTICE
@@ -75,9 +69,8 @@ class StorageQueues(Befallen):
         """What one client of the SDK sends its requests with."""
         from azure.core.pipeline.transport import AioHttpTransport  # noqa: PLC0415 - slow to import
 
-        session = cast(aiohttp.ClientSession, MemorySession(self._send))
         made: AsyncHttpTransport[Any, Any] = AioHttpTransport(
-            session=session, session_owner=False, use_env_settings=False
+            session=session(self._send), session_owner=False, use_env_settings=False
         )
         return made
 

@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 
 from multidict import CIMultiDict
 
-from outbox_simulation.engine.http import SentRequest, StoreResponse
+from devstack.http_in_memory import SentRequest, StoreResponse
 from outbox_simulation.engine.storage_account import (
     FOR_EVER,
     Answers,

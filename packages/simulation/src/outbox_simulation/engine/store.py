@@ -10,20 +10,15 @@ import random
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import aiohttp
 from multidict import CIMultiDict
 
 from devstack.cosmos.in_memory import CosmosInMemory, Fault
-from outbox_simulation.engine.http import (
-    MemorySession,
-    SentRequest,
-    StoreResponse,
-    fail,
-    no_connection,
-)
+from devstack.http_in_memory import SentRequest, StoreResponse
 from outbox_simulation.engine.http import answer as set_answer
+from outbox_simulation.engine.http import fail, no_connection, session
 from outbox_simulation.engine.loop import Loop
 from outbox_simulation.engine.trace import RunTrace
 
@@ -152,7 +147,7 @@ class SimulatedStore:
 
     def session(self) -> aiohttp.ClientSession:
         """What one process sends its requests with."""
-        return cast(aiohttp.ClientSession, MemorySession(self.send))
+        return session(self.send)
 
     def go_away(self, seconds: float) -> None:
         """Nobody can connect for so long, unless the store has just come back."""

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from devstack.http_in_memory import SentRequest, StoreResponse
 from outbox_simulation.engine.bus_queue import Taken
-from outbox_simulation.engine.http import SentRequest, StoreResponse
 from outbox_simulation.judging.entries import NOT_APPLIED
 from outbox_simulation.judging.history import History
 from outbox_simulation.judging.records import HandedOut, SeenEntry, Stored

@@ -1,0 +1,113 @@
+"""Cosmos DB in memory under the real SDK and the library's own adapters: devstack answers, without a socket.
+
+What is read was written as JSON over the same requests as in Azure. What a store alone can prove (a crash between two
+requests, replicas that lag, time limits) is proven on a local Azure: :class:`cosmos_outbox.testing.LocalAzure`.
+"""
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from azure.cosmos.aio import CosmosClient
+
+from cosmos_outbox.cosmos.store.client import cosmos_client
+from cosmos_outbox.cosmos.store.container import Container, PageQuery, Write
+from cosmos_outbox.cosmos.store.partition_key import Item, Key
+from cosmos_outbox.settings.connections import Connection, Credential
+from cosmos_outbox.testing import containers  # first: it says how to install devstack
+from cosmos_outbox.testing.clock import Clock
+from cosmos_outbox.testing.faults import Faults
+from devstack import app_file, provision
+from devstack.cosmos.in_memory import CosmosInMemory, in_memory
+from devstack.cosmos.wire.auth import EMULATOR_KEY
+
+__all__ = ["FaultyContainer", "MemoryAccount", "account", "containers"]
+
+_numbers = itertools.count(1)
+_prepared: dict[str, bytes] = {}
+"""What an account with the same containers began with, so that each test's own is made at once."""
+
+
+@dataclass(frozen=True)
+class MemoryAccount:
+    """An account of one test's own."""
+
+    cosmos: CosmosInMemory
+    address: str
+    """Of its own: the SDK shares what it knows of an address between clients."""
+
+    @property
+    def connection_string(self) -> str:
+        """For the setting ``COSMOS``."""
+        return f"AccountEndpoint={self.address};AccountKey={EMULATOR_KEY};"
+
+    def client(self, connection: Connection, credential: Credential | None = None) -> CosmosClient:
+        """The library's own client of this account."""
+        return cosmos_client(connection, credential, session=self.cosmos.session())
+
+    async def make(self, declared: app_file.Cosmos) -> None:
+        """The containers of a service."""
+        form = declared.model_dump_json()
+        if form not in _prepared:
+            async with self.client(Connection(self.connection_string)) as client:
+                await provision.containers(client, declared)
+            _prepared[form] = self.cosmos.content()
+        elif self.cosmos.is_empty:
+            self.cosmos.begin_with(_prepared[form])
+
+
+@contextmanager
+def account(clock: Clock) -> Iterator[MemoryAccount]:
+    """An empty account whose time is the test's."""
+    address = f"https://memory-{next(_numbers)}.invalid:443/"
+    chance = random.SystemRandom()
+    with in_memory(
+        clock=lambda: clock().timestamp(), chance=chance, endpoint=address, partitions=1, dates_matter=False
+    ) as made:
+        yield MemoryAccount(made, address)
+
+
+class FaultyContainer(Container):
+    """A container whose calls meet a test's faults: they raise what their caller would get after all attempts."""
+
+    faults: Faults
+
+    async def read_with_age(self, item_id: str, partition_key: Key) -> tuple[Item, float] | None:
+        """As its base."""
+        self.faults.meet_read()
+        return await super().read_with_age(item_id, partition_key)
+
+    async def execute(self, partition_key: Key, writes: Sequence[Write]) -> list[str]:
+        """As its base."""
+        return await self.faults.meet_write(
+            lambda: super(FaultyContainer, self).execute(partition_key, writes)
+        )
+
+    async def fence(self, partition_key: Key) -> None:
+        """Nothing to do: each read is as new as the last write."""
+
+    async def page(
+        self,
+        query: str,
+        parameters: Mapping[str, Any],
+        size: int,
+        continuation: str | None,
+        *,
+        partition_key: Key | None = None,
+    ) -> tuple[list[Item], str | None]:
+        """As its base."""
+        self.faults.meet_read()
+        return await super().page(query, parameters, size, continuation, partition_key=partition_key)
+
+    async def select(self, query: PageQuery, most: int, key: Key | None = None) -> list[Item]:
+        """As its base."""
+        self.faults.meet_read()
+        return await super().select(query, most, key)
+
+    async def check(self) -> None:
+        """As its base."""
+        self.faults.meet_read()
+        await super().check()
