@@ -23,6 +23,7 @@ from cosmos_outbox.settings.transports import servicebus_of
 from devstack.settings import cosmos_connection, servicebus_connection
 from devstack.testing import Process, eventually
 from devstack.testing.command import running_command
+from devstack.testing.ended import run_module
 from devstack.testing.processes import alive_with
 from tests.support.paths import ROOT, python_path
 
@@ -84,6 +85,7 @@ async def test_a_service_runs_at_once_and_operators_reach_it(
         )
 
 
+@pytest.mark.long  # its own tests run it in memory at every run
 async def test_a_fastapi_program_runs_at_once(tmp_path: Path) -> None:
     """``python run.py`` is all: the local Azure, the program, and relay and subscribers in it."""
     assert init.main(["bookings", "--kind", "fastapi", "--into", str(tmp_path / "it")]) == 0
@@ -115,6 +117,21 @@ async def test_a_fastapi_program_runs_at_once(tmp_path: Path) -> None:
 def call_get(url: str) -> Any:
     with urlopen(url, timeout=30) as answer:
         return json.load(answer)
+
+
+@pytest.mark.parametrize("kind", init.KINDS)
+def test_a_service_passes_those_of_its_tests_that_need_no_process(tmp_path: Path, kind: str) -> None:
+    assert init.main(["bookings", "--kind", kind, "--into", str(tmp_path / "it")]) == 0
+    ended = run_module(
+        "pytest", "-q", "-p", "no:cacheprovider", "-p", "pytest_asyncio.plugin",
+        "-p", "outbox_simulation.plugin", "--simulate-seeds=1",
+        "-k", "not published_in_order", "-W", "error",
+        "-W", "ignore::pytest.PytestAssertRewriteWarning",  # it is forked from one that has imported much
+        environment={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        folder=tmp_path / "it",
+    )  # fmt: skip
+    assert ended.code == 0, ended.out + ended.err
+    assert f"{5 if kind == 'functions' else 4} passed, 1 deselected" in ended.out
 
 
 @pytest.mark.long

@@ -6,10 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.deploy import bicep
 from tests.deploy.bicep import MAIN
-from tests.deploy.test_workflows import smoke
-from tests.e2e.conftest import stack
 from tests.support.functions import functions
 from tests.support.paths import ROOT
 
@@ -54,6 +54,7 @@ def test_the_worker_container_has_all_that_it_imports(tmp_path: Path) -> None:
     assert ended.stderr.startswith("relay: neither COSMOS nor")
 
 
+@pytest.mark.long  # test_images.py too; the package of test_package.py imports the same folders at every run
 def test_the_api_container_has_all_that_it_imports(tmp_path: Path) -> None:
     ended = run_image("api", tmp_path)
     assert ended.returncode == 3
@@ -133,10 +134,3 @@ def test_the_instances_are_those_of_the_template_and_of_the_functions() -> None:
     timers = [name for name, each in functions().items() if "timerTrigger" in str(each)]
     most = int(MAIN.defaults()["maximumInstanceCount"])
     assert f"at most {3 * most + len(timers)} instances" in " ".join(DEPLOY_MD.split())
-
-
-def test_the_smoke_test_passes_when_an_event_goes_all_the_way(tmp_path: Path) -> None:
-    with stack(tmp_path) as started:
-        ended = smoke(started.functions.address, started.functions.log, 30)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert "went all the way" in ended.stdout

@@ -1,17 +1,13 @@
 """Each command tells what it does without a setting, a store or a broker: who acts in haste reads that first."""
 
 import re
-import resource
 import shlex
 
 import pytest
 
 from cosmos_outbox.cli.main import PARTS
-from tests.support.command import run_command, run_python
+from tests.support.command import run_command
 from tests.support.paths import ROOT
-
-CPU_SECONDS = 3.0
-"""It takes half a second. Of the processor's time: the machine of the tests is busy."""
 
 
 def test_the_commands_are_found() -> None:
@@ -25,16 +21,6 @@ def test_a_command_explains_itself_without_any_environment(part: str) -> None:
     assert ended.out.startswith(f"usage: cosmos-outbox {part} ")
 
 
-@pytest.mark.parametrize("part", ["relay", "preflight"])
-def test_a_command_explains_itself_soon(part: str) -> None:
-    """Of all of them, these import the most."""
-    began = cpu_seconds_of_children()
-    ended = run_python("-m", "cosmos_outbox", part, "--help", environment={})
-    assert (ended.code, ended.err) == (0, "")
-    assert ended.out.startswith(f"usage: cosmos-outbox {part} ")
-    assert cpu_seconds_of_children() - began < CPU_SECONDS
-
-
 @pytest.mark.parametrize(("arguments", "code"), [([], 2), (["--help"], 0), (["pause"], 2)])
 def test_the_command_lists_its_parts(arguments: list[str], code: int) -> None:
     ended = run_command(*arguments, environment={})
@@ -46,11 +32,6 @@ def test_the_command_lists_its_parts(arguments: list[str], code: int) -> None:
             re.search(rf"^  {part} +{re.escape(PARTS[part].does)}$", ended.out, re.MULTILINE)
             for part in PARTS
         )
-
-
-def cpu_seconds_of_children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -162,7 +162,7 @@ def made_of(api: Api, operation: str, mode: GenerationMode, examples: int) -> No
 def test_a_generated_request_is_answered_as_the_document_tells(
     api: Api, operation: str, mode: GenerationMode
 ) -> None:
-    made_of(api, operation, mode, examples=5)
+    made_of(api, operation, mode, examples=3)
 
 
 @pytest.mark.long

@@ -84,6 +84,7 @@ def processes(folder: Path, what: str) -> set[int]:
     return {int(each.name.partition("-")[2]) for each in folder.glob(f"{what}-*")}
 
 
+@pytest.mark.long  # pytest in pytest
 def test_each_test_is_told_once_and_the_failure_of_each_says_why(folder: Path) -> None:
     ended, told = run(folder)
     assert ended.returncode == 1

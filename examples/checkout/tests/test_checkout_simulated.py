@@ -4,6 +4,8 @@ from datetime import datetime, timedelta
 from random import Random
 from uuid import uuid4
 
+import pytest
+
 from cosmos_outbox import Origin
 from examples.checkout.article import Article, NewArticle
 from examples.checkout.order import NewOrder, Order
@@ -37,5 +39,6 @@ async def pay(luck: Random, at: datetime) -> None:
             return
 
 
+@pytest.mark.long  # test_checkout.py has any order of messages, and the other examples are simulated at every run
 def test_whatever_fails_all_agrees_in_the_end() -> None:
     simulate(service, shop, pay, pay, pay, seeds=10, at_rest=agree)

@@ -31,9 +31,10 @@ def serving(people: LocalAzure, name: str, **settings: str) -> Program:
     )  # fmt: skip
 
 
-@pytest.fixture
-def program(people: LocalAzure, request: pytest.FixtureRequest) -> Iterator[Program]:
-    started = serving(people, request.node.name)
+@pytest.fixture(scope="module")
+def program(people: LocalAzure) -> Iterator[Program]:
+    """Shared too."""
+    started = serving(people, "program")
     yield started
     started.terminate()
 
@@ -104,6 +105,35 @@ async def test_a_repeated_call_adds_nobody_twice_and_everybody_is_listed(api: ht
     assert {added[0].json()["id"], other.json()["id"]} <= seen
 
 
+async def test_a_stop_gives_back_what_it_holds_and_it_begins_while_the_store_is_away(
+    people: LocalAzure, program: Program
+) -> None:
+    program.terminate()
+    assert "Application shutdown complete" in program.log.read_text()
+    assert "Traceback" not in program.log.read_text()
+    leases = CosmosClient.from_connection_string(people.cosmos.connection_string)
+    container = leases.get_database_client("people").get_container_client("people-leases")
+    owners = [each["Owner"] for each in container.read_all_items() if "Owner" in each]
+    assert owners == [None], "the next one need not wait until the lease expires"
+
+    people.cosmos.kill()
+    program.start()
+    async with httpx.AsyncClient(base_url=program.address, timeout=30) as api:
+        assert (await api.get("/readyz")).status_code == 503
+        people.cosmos.start()
+
+        async def ready() -> bool:
+            return (await api.get("/readyz")).status_code == 200
+
+        await eventually(ready, within=60)
+        added = await api.post("/people", json=ADA)
+
+        async def there() -> bool:
+            return added.json()["id"] in await listed(api)
+
+        await eventually(there)
+
+
 @pytest.mark.long  # test_people_simulated.py has crashes at any moment
 async def test_what_was_stored_before_a_crash_arrives_after_it(
     people: LocalAzure, program: Program, api: httpx.AsyncClient
@@ -120,40 +150,6 @@ async def test_what_was_stored_before_a_crash_arrives_after_it(
             return (await listed(again)).get(added.json()["id"]) == ("Ada Lovelace", 1)
 
         await eventually(there, within=60)
-
-
-async def test_it_begins_while_the_store_is_away_and_serves_when_it_is_back(
-    people: LocalAzure, request: pytest.FixtureRequest
-) -> None:
-    people.cosmos.kill()
-    program = serving(people, request.node.name)
-    async with httpx.AsyncClient(base_url=program.address, timeout=30) as api:
-        assert (await api.get("/readyz")).status_code == 503
-        people.cosmos.start()
-
-        async def ready() -> bool:
-            return (await api.get("/readyz")).status_code == 200
-
-        await eventually(ready, within=60)
-        added = await api.post("/people", json=ADA)
-
-        async def there() -> bool:
-            return added.json()["id"] in await listed(api)
-
-        await eventually(there)
-    program.terminate()
-
-
-async def test_a_stop_gives_back_what_it_holds(people: LocalAzure, program: Program) -> None:
-    async with httpx.AsyncClient(base_url=program.address, timeout=30) as api:
-        await api.post("/people", json=ADA)
-    program.terminate()
-    assert "Application shutdown complete" in program.log.read_text()
-    assert "Traceback" not in program.log.read_text()
-    leases = CosmosClient.from_connection_string(people.cosmos.connection_string)
-    container = leases.get_database_client("people").get_container_client("people-leases")
-    owners = [each["Owner"] for each in container.read_all_items() if "Owner" in each]
-    assert owners == [None], "the next one need not wait until the lease expires"
 
 
 @pytest.mark.long

@@ -135,7 +135,7 @@ async def test_the_relay_tells_how_it_goes_in_the_orders_own_words(api: aiohttp.
 
 async def board(api: aiohttp.ClientSession, **query: str) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
-    parameters = {"pageSize": "2"} | query
+    parameters = {"pageSize": "100"} | query
     while True:
         async with api.get("/api/board", params=parameters) as answer:
             assert answer.status == 200, await answer.text()
@@ -160,8 +160,8 @@ async def test_the_board_follows_the_orders(api: aiohttp.ClientSession) -> None:
         return [found.get(order) for order in orders] == [shipped, waiting, waiting]
 
     await eventually(is_right)
-    assert orders[0] in await board(api, status="shipped")
-    assert {orders[1], orders[2]} <= (await board(api, status="placed")).keys() - {orders[0]}
+    assert orders[0] in await board(api, status="shipped", pageSize="2")
+    assert {orders[1], orders[2]} <= (await board(api, status="placed", pageSize="2")).keys() - {orders[0]}
     async with api.get("/api/board", params={"status": "lost"}) as answer:
         assert answer.status == 400
     async with api.get("/api/subscriber") as answer:
