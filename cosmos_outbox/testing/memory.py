@@ -67,6 +67,7 @@ class InMemory(Deliveries):
         self.faults = faults
         """What the store does to the service's next calls."""
         self._stored_in = stored
+        self._left: tuple[list[Item], list[Item]] | None = None
 
     @property
     def events(self) -> Sequence[OutboxEvent]:
@@ -104,7 +105,13 @@ class InMemory(Deliveries):
                 await self.wired.outbox.deadlines.meet()
         await super().upkeep()
 
+    def _keep(self) -> None:
+        """What is stored now is what is seen after the block has ended."""
+        self._left = self._items(), self._items(expired=True)
+
     def _items(self, *, expired: bool = False) -> list[Item]:
+        if self._left is not None:
+            return self._left[expired]
         settings = self.wired.settings
         of = settings.cosmos_database, settings.cosmos_container
         return self._stored_in.cosmos.items(*of, expired=expired)
@@ -197,7 +204,11 @@ async def _publishing(
         wired = service.wire(given, Clients(stored.client, container, _no_broker, _no_broker))
         async with wired.resources:
             with service.taken_from(wired), _time_of(clock):
-                yield InMemory(wired, stored, faults, clock)
+                memory = InMemory(wired, stored, faults, clock)
+                try:
+                    yield memory
+                finally:
+                    memory._keep()  # noqa: SLF001 - this module's own
 
 
 @asynccontextmanager

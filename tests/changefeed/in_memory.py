@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from cosmos_changefeed import Clock
 from cosmos_changefeed.feed import FeedReader
 from cosmos_changefeed.lease_store import LeaseStore
-from outbox_simulation.engine.http import SentRequest
+from devstack.http_in_memory import SentRequest
 from tests.changefeed.support import Containers, containers_at
 from tests.contract.in_memory import CosmosInMemory, MemoryLoop, cosmos_in_memory
 

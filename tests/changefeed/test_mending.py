@@ -13,8 +13,8 @@ from cosmos_changefeed.feed import FeedReader
 from cosmos_changefeed.lease import EpkRange, Lease
 from cosmos_changefeed.lease_store import LeaseStore
 from cosmos_changefeed.mending import LeaseMender
+from devstack.http_in_memory import SentRequest
 from devstack.testing import eventually
-from outbox_simulation.engine.http import SentRequest
 from tests.changefeed.in_memory import InMemory
 from tests.changefeed.support import USUAL, Containers, Recorder
 

@@ -142,15 +142,17 @@ async def test_a_creation_whose_answer_was_lost_and_that_was_overtaken_by_its_re
 async def test_a_slow_request_sends_nothing_after_the_longest_request(store: CosmosStore) -> None:
     """Its claim may have expired, and the contact and its tombstone too: the id would come back at sequence 1."""
 
+    claims = store.claims
+
     class Slow:
         async def claim(self, key_digest: str, fingerprint: str) -> Claim:
-            claim = await store.claims.claim(key_digest, fingerprint)
+            claim = await claims.claim(key_digest, fingerprint)
             return replace(claim, usable_until=asyncio.get_running_loop().time() + 3.9)
 
-    store = instance(store)
-    store.claims = Slow()
+    slow = instance(store)
+    slow.claims = Slow()
     with pytest.raises(Unavailable, match="stores nothing") as caught:
-        await create(store)
+        await create(slow)
     assert not isinstance(caught.value, OutcomeUnknown)
     assert await store.events(AggregateKey("contact", "any")) == []
     receipt, replayed = await create(store)
@@ -161,9 +163,11 @@ async def test_a_slow_request_sends_nothing_after_the_longest_request(store: Cos
 async def test_a_lost_answer_is_not_asked_for_again_after_the_longest_request(
     store: CosmosStore,
 ) -> None:
+    claims = store.claims
+
     class AlmostLate:
         async def claim(self, key_digest: str, fingerprint: str) -> Claim:
-            claim = await store.claims.claim(key_digest, fingerprint)
+            claim = await claims.claim(key_digest, fingerprint)
             return replace(claim, usable_until=asyncio.get_running_loop().time() + 4.05)
 
     store = instance(store)

@@ -1,6 +1,7 @@
 """Bicep declares what the code and preflight need, and the parameter files fit the declarations."""
 
 import ast
+import importlib
 import json
 import re
 import tomllib
@@ -109,14 +110,25 @@ def test_the_deployment_names_what_the_directory_is_searched_and_sorted_by() -> 
     ],
 )
 def test_preflight_knows_each_property_by_which_a_container_is_queried(setting: str, source: str) -> None:
-    texts = [
-        node.value
-        for node in ast.walk(ast.parse((ROOT / source).read_text()))
-        if isinstance(node, ast.Constant)
+    module = importlib.import_module(source.removesuffix(".py").replace("/", "."))
+    written = [
+        each.value
+        for each in ast.walk(ast.parse((ROOT / source).read_text()))
+        if isinstance(each, ast.Constant)
     ]
-    queries = [text for text in texts if isinstance(text, str) and text.startswith("SELECT ")]
+    queries = [
+        text
+        for text in (*vars(module).values(), *written)
+        if isinstance(text, str) and text.startswith("SELECT ")
+    ]
     assert queries
-    used = {"/" + path.replace(".", "/") for text in queries for path in re.findall(r"\bc\.([\w.]+)", text)}
+    used = {
+        "/" + path.replace(".", "/")
+        for text in queries
+        for path in re.findall(
+            r"\bc\.([\w.]+)", text.partition(" WHERE ")[2]
+        )  # what is selected needs no index
+    }
     assert used - {"/id"} == set(CONTAINERS[setting].queried)
 
 

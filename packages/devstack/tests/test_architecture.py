@@ -29,6 +29,7 @@ SHARED = {
     "http_server",
     "local_settings",
     "service",
+    "http_in_memory",
     "sqlite_file",
 }
 """Modules beside the services that the services may use."""
