@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 from uuid import uuid4
@@ -32,7 +32,7 @@ from cosmos_outbox.storagequeue.client import queue_service
 from cosmos_outbox.storagequeue.message import arrived
 from cosmos_outbox.storagequeue.publisher import StorageQueuePublisher
 from cosmos_outbox.webhook.publisher import WebhookPublisher
-from devstack.testing import Service
+from devstack.testing import Service, running
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.contract.in_memory import (
     CosmosInMemory,
@@ -297,6 +297,32 @@ async def cosmos_server(request: pytest.FixtureRequest) -> AsyncIterator[Service
             yield service
     else:
         yield request.getfixturevalue("cosmos_server")
+
+
+@pytest.fixture(scope="module")
+def _faulty_cosmos(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Service]:
+    partitions = getattr(request.module, "PARTITIONS", None)
+    options = [] if partitions is None else [f"--partitions={partitions}"]
+    with running(
+        Service("cosmos", tmp_path_factory.mktemp("faulty") / "data", "--faults", *options)
+    ) as service:
+        yield service
+
+
+@pytest.fixture
+async def cosmos(request: pytest.FixtureRequest) -> AsyncIterator[Service | CosmosInMemory]:
+    """One whose faults a test asks for, with as many ``PARTITIONS`` as the module says."""
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, MemoryLoop):
+        partitions = getattr(request.module, "PARTITIONS", None)
+        with cosmos_in_memory(loop, on_demand=True, partitions=partitions) as service:
+            yield service
+    else:
+        process: Service = request.getfixturevalue("_faulty_cosmos")
+        yield process
+        await process.faults.clear()
 
 
 @pytest.fixture

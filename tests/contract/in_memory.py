@@ -19,14 +19,19 @@ import aiohttp
 import pytest
 from aiohttp import web
 from azure.core.pipeline.transport import AioHttpTransport
+from multidict import CIMultiDict
 
 from cosmos_outbox.kernel.clock import Sources, using
 from devstack import administration
 from devstack.cosmos.in_memory import CosmosInMemory as CosmosAccount
+from devstack.cosmos.in_memory import Fault
 from devstack.cosmos.in_memory import in_memory as cosmos_account
+from devstack.http_in_memory import SentRequest, StoreResponse
 from devstack.servicebus.in_memory import in_memory
 from devstack.settings import SERVICEBUS_CONNECTION
 from outbox_simulation.engine import sdk_clock
+from outbox_simulation.engine.http import answer as set_answer
+from outbox_simulation.engine.http import fail
 from outbox_simulation.engine.loop import Loop
 from outbox_simulation.engine.processes import KEY
 from outbox_simulation.engine.store import SimulatedStore
@@ -34,7 +39,9 @@ from outbox_simulation.engine.trace import RunTrace
 from tests.support import emulators, servicebus_clock
 from tests.support.amqp import AmqpNetwork
 
-_SHARED = {"cosmos_server", "servicebus_server"}
+_SHARED = {"cosmos_server", "servicebus_server", "cosmos"}
+_BESIDE = {"fake", "sqlite", "memory", "storagequeue", "webhook"}
+"""What a test is about that is in memory, or in a file, by itself."""
 _HOST, _PORT, _ADMIN = "broker.invalid", 5672, "admin.invalid"
 
 
@@ -66,9 +73,8 @@ def choose(items: list[pytest.Item]) -> list[pytest.Item]:
     needless = []
     for item in items:
         values = _values(item)
-        beside = not {"fake", "sqlite", "memory", "storagequeue", "webhook"}.isdisjoint(
-            each for each in values if isinstance(each, str)
-        )
+        texts = {each for each in values if isinstance(each, str)}
+        beside = bool(texts & _BESIDE) or any(each.endswith(", in memory") for each in texts)
         if MemoryLoop in values and beside:
             needless.append(item)
         elif asyncio.new_event_loop in values and not beside and len(loop_factories(item)) > 1:
@@ -118,6 +124,11 @@ class CosmosInMemory:
         return self.store.account
 
     @property
+    def faults(self) -> "FaultsInMemory":
+        """As a server has them that was started with ``--faults``."""
+        return FaultsInMemory(self.account)
+
+    @property
     def address(self) -> str:
         """What a client is told."""
         return f"https://cosmos.invalid:{self.port}/"
@@ -126,6 +137,51 @@ class CosmosInMemory:
     def connection_string(self) -> str:
         """With the well-known key."""
         return f"AccountEndpoint={self.address};AccountKey={KEY};"
+
+
+@dataclass(frozen=True)
+class FaultsInMemory:
+    """What tests use of :class:`devstack.testing.faults.Faults`."""
+
+    account: CosmosAccount
+
+    async def add(self, kind: str, **order: Any) -> None:
+        self.account.faults.add(Fault.model_validate({"kind": kind, **order}))
+
+    async def pending(self) -> list[dict[str, Any]]:
+        return [each.model_dump() for each in self.account.faults.pending()]
+
+    async def clear(self) -> None:
+        self.account.faults.clear()
+
+    async def split(self, database: str, container: str, partition: str) -> list[str]:
+        before = self.account.partitions(database, container)
+        self.account.split(database, container, int(partition))
+        return [str(each) for each in self.account.partitions(database, container) if each not in before]
+
+    async def allow_multiple_writes(self, allowed: bool) -> None:
+        self.account._service.multiple_writes = allowed
+
+    async def turn_clock(self, ahead: float) -> None:
+        clock = self.account.faults._clock
+        self.account._service.clock = lambda: clock() + ahead
+
+
+class _OnDemand(SimulatedStore):
+    """What befalls a request was asked for by a test, as at a server."""
+
+    def send(self, request: SentRequest) -> "asyncio.Future[StoreResponse]":
+        answer: asyncio.Future[StoreResponse] = self.loop.create_future()
+        self._later(self._way(), self._answer, request, answer)
+        return answer
+
+    def _answer(self, request: SentRequest, answer: "asyncio.Future[StoreResponse]") -> None:
+        served, sent = self.account.serve(request.method, request.path, request.headers, request.body)
+        if served.dropped:
+            fail(answer, aiohttp.ServerDisconnectedError())
+        else:
+            response = StoreResponse(served.status, CIMultiDict(sent), (served.body or "").encode())
+            self._later(self._way() + served.delay, set_answer, answer, response)
 
 
 @contextmanager
@@ -145,8 +201,13 @@ _ports = count(20_000)
 
 
 @contextmanager
-def cosmos_in_memory(loop: MemoryLoop, partitions: int | None = None) -> Iterator[CosmosInMemory]:
-    """An account of one test's own: whatever client the test makes sends its requests there."""
+def cosmos_in_memory(
+    loop: MemoryLoop, partitions: int | None = None, *, on_demand: bool = False
+) -> Iterator[CosmosInMemory]:
+    """An account of one test's own: whatever client the test makes sends its requests there.
+
+    ``on_demand``: its faults are asked for as at a server, and not simulated.
+    """
     sdk_clock.install()
     port = next(_ports)
     with ExitStack() as opened:
@@ -156,7 +217,8 @@ def cosmos_in_memory(loop: MemoryLoop, partitions: int | None = None) -> Iterato
         account = opened.enter_context(
             cosmos_account(clock=clock, chance=random.Random(), endpoint=endpoint, partitions=partitions)
         )
-        store = SimulatedStore(loop, account, chance=random.Random(), trace=RunTrace(loop.time))
+        kind = _OnDemand if on_demand else SimulatedStore
+        store = kind(loop, account, chance=random.Random(), trace=RunTrace(loop.time))
         before = AioHttpTransport.open
 
         async def open_in_memory(transport: AioHttpTransport) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -41,7 +41,7 @@ from cosmos_outbox.outbox.errors import OutboxError, UnknownContinuation
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import CloudEvents
 from cosmos_outbox.servicebus.message import message_from_event
-from devstack.testing import Service, running
+from devstack.testing import Service
 from domain.contact import Contact
 from domain.values import Company, ContactDetails, Name
 from infra.bootstrap import DIRECTORY as READ_MODEL
@@ -56,13 +56,6 @@ from tests.support.use_cases import Contacts
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 READER = reader_of(READ_MODEL)
 PARTITIONS = 4
-
-
-@pytest.fixture(scope="module")
-def cosmos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    folder = tmp_path_factory.mktemp("cosmos") / "data"
-    with running(Service("cosmos", folder, "--faults", f"--partitions={PARTITIONS}")) as service:
-        yield service
 
 
 @dataclass
@@ -140,7 +133,6 @@ class Place:
 async def place(cosmos: Service) -> AsyncIterator[Place]:
     async with contacts_database(cosmos) as database:
         yield Place(cosmos.connection_string, database.id)
-    await cosmos.faults.clear()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ Every replica lags, so a read without a token sees nothing of what a test stored
 tokens.
 """
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from uuid import uuid4
 
 import pytest
@@ -15,7 +15,7 @@ from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.unit_of_work import Receipt
 from cosmos_outbox.settings.connections import Connection
-from devstack.testing import Service, running
+from devstack.testing import Service
 from domain.contact import Contact
 from tests.contract.conftest import CosmosStore
 from tests.support.azure import CONTACTS, contacts_database
@@ -47,19 +47,12 @@ class Shared(Container):
         assert [fault["kind"] for fault in await self.cosmos.faults.pending()] == ["lag"]
 
 
-@pytest.fixture(scope="module")
-def cosmos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running(Service("cosmos", tmp_path_factory.mktemp("cosmos") / "data", "--faults")) as service:
-        yield service
-
-
 @pytest.fixture
 async def store(cosmos: Service) -> AsyncIterator[CosmosStore]:
     async with contacts_database(cosmos) as database:
         client = cosmos_client(Connection(cosmos.connection_string), None)
         yield CosmosStore(Container(client, database.id, CONTACTS), database.id, CONTACTS)
         await client.close()
-    await cosmos.faults.clear()
 
 
 async def lag(cosmos: Service) -> None:

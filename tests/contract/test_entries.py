@@ -31,8 +31,6 @@ from devstack.testing import Service
 from tests.support.azure import DIRECTORY, EFFECTS, SET_ASIDE, contacts_database
 from tests.support.inbox import NOON, FakeEntries, FakeSource, delivery, event
 
-pytestmark = pytest.mark.needs_a_socket("the other form of each test is a file, written by a thread")
-
 KEY = AggregateKey("thing", "7")
 TTL = 600
 

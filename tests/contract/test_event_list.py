@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -23,7 +22,7 @@ from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.relay import Relay
-from devstack.testing import Service, eventually, running
+from devstack.testing import Service, eventually
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.azure import CONTACTS, LEASES, PARKED, contacts_database
 from tests.support.emulators import Gap
@@ -151,30 +150,29 @@ async def test_an_event_waits_until_the_lease_has_passed_it(world: World) -> Non
     assert states(await world.page())[3] is EventState.WAITING
 
 
-async def test_that_nothing_waits_is_not_believed_of_a_replica_that_lags(tmp_path: Path) -> None:
+async def test_that_nothing_waits_is_not_believed_of_a_replica_that_lags(cosmos: Service) -> None:
     """Weaker than Session consistency, the leases may be measured on an older replica than the one that has the events.
 
     Here the two are read by clients that share no session.
     """
-    with running(Service("cosmos", tmp_path / "data", "--faults")) as cosmos:
-        async with (
-            world_of(cosmos) as world,
-            CosmosClient.from_connection_string(cosmos.connection_string) as other,
-        ):
-            await world.state(1)
-            await world.store(1)
-            await world.forward()
-            await world.store(2)
-            database = other.get_database_client(world.feed.container_link.split("/")[1])
-            observer = replace(world.observer, feed=database.get_container_client(CONTACTS))
-            events = replace(world.list, progress=observer.progress)
-            await cosmos.faults.add("lag", operation="feed", seconds=600, count=None)
-            assert states(await events.page(world.key, 50, None)) == {
-                2: EventState.UNKNOWN,
-                1: EventState.UNKNOWN,
-            }
-            await cosmos.faults.clear()
-            assert states(await events.page(world.key, 50, None))[2] is EventState.WAITING
+    async with (
+        world_of(cosmos) as world,
+        CosmosClient.from_connection_string(cosmos.connection_string) as other,
+    ):
+        await world.state(1)
+        await world.store(1)
+        await world.forward()
+        await world.store(2)
+        database = other.get_database_client(world.feed.container_link.split("/")[1])
+        observer = replace(world.observer, feed=database.get_container_client(CONTACTS))
+        events = replace(world.list, progress=observer.progress)
+        await cosmos.faults.add("lag", operation="feed", seconds=600, count=None)
+        assert states(await events.page(world.key, 50, None)) == {
+            2: EventState.UNKNOWN,
+            1: EventState.UNKNOWN,
+        }
+        await cosmos.faults.clear()
+        assert states(await events.page(world.key, 50, None))[2] is EventState.WAITING
 
 
 async def test_no_value_of_a_property_is_listed(world: World) -> None:

@@ -3,7 +3,7 @@
 Both come from the service itself here, through the SDK with its own repetitions. All replicas lag as far as they may.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
 
@@ -17,7 +17,7 @@ from cosmos_outbox.outbox.errors import OutcomeUnknown, PreconditionFailed, Unav
 from cosmos_outbox.outbox.feed import Notice
 from cosmos_outbox.outbox.unit_of_work import Receipt
 from cosmos_outbox.settings.connections import Connection
-from devstack.testing import Service, running
+from devstack.testing import Service
 from domain.contact import Contact
 from domain.values import Name
 from outbox_simulation.engine.bus_publisher import BusPublisher
@@ -30,18 +30,11 @@ from tests.support.feed import EVENTS
 pytestmark = pytest.mark.own_stack
 
 
-@pytest.fixture(scope="module")
-def cosmos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running(Service("cosmos", tmp_path_factory.mktemp("cosmos") / "data", "--faults")) as service:
-        yield service
-
-
 @pytest.fixture
 async def client(cosmos: Service) -> AsyncIterator[CosmosClient]:
     """The service's own, which notes at the transport whether an answer was lost."""
     client = cosmos_client(Connection(cosmos.connection_string), None)
     yield client
-    await cosmos.faults.clear()
     await client.close()
 
 

@@ -1,6 +1,6 @@
 """Reads may be old, as far as Session consistency allows: nothing is refused, and nothing doubled, because of one."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
@@ -20,7 +20,7 @@ from cosmos_outbox.outbox.errors import AggregateNotFound, PreconditionFailed
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.unit_of_work import Receipt
 from cosmos_outbox.settings.connections import Connection
-from devstack.testing import Service, running
+from devstack.testing import Service
 from domain.contact import Contact
 from domain.values import ContactDetails
 from outbox_simulation.engine.bus_publisher import BusPublisher
@@ -185,13 +185,6 @@ async def test_no_event_slips_past_a_marker_that_another_instance_has_just_writt
         assert [one.sequence for one in (await here.page(10, None)).items] == [1, 2]
 
 
-@pytest.fixture(scope="module")
-def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A Cosmos whose replicas lag when they are told to."""
-    with running(Service("cosmos", tmp_path_factory.mktemp("cosmos") / "data", "--faults")) as service:
-        yield service
-
-
 class Shared(Container):
     """After each fence another page of the process reads the same partition, and meets replicas that are behind."""
 
@@ -206,23 +199,23 @@ class Shared(Container):
         await self.service.faults.add("lag", seconds=600, container=PARKED, count=None)
 
 
-async def test_a_read_that_fails_takes_from_no_other_page_the_fence_that_it_goes_by(faulty: Service) -> None:
+async def test_a_read_that_fails_takes_from_no_other_page_the_fence_that_it_goes_by(cosmos: Service) -> None:
     """A token that no replica in reach can satisfy may be bad, as after a restore, or only new: a fence tells."""
     async with (
-        contacts_database(faulty) as database,
-        cosmos_client(Connection(faulty.connection_string), None) as client,
-        cosmos_client(Connection(faulty.connection_string), None) as another,
+        contacts_database(cosmos) as database,
+        cosmos_client(Connection(cosmos.connection_string), None) as client,
+        cosmos_client(Connection(cosmos.connection_string), None) as another,
     ):
         documents = ParkedDocuments(EVENTS)
         shared = Shared(another, database.id, PARKED)
-        shared.service = faulty
+        shared.service = cosmos
         here = CosmosParkingLot(Container(client, database.id, PARKED), "t", documents, ttl_seconds=60)
         there = CosmosParkingLot(shared, "t", documents, ttl_seconds=60)
         topic = BusPublisher(limit=1000)
         await Relay(topic, here).forward([read(event_document("a", 1, text="x" * 2000))])
         await Relay(topic, there).forward([read(event_document("a", 2))])
         assert topic.sent == []
-        await faulty.faults.clear()
+        await cosmos.faults.clear()
         assert [one.sequence for one in (await here.page(10, None)).items] == [1, 2]
 
 

@@ -31,8 +31,6 @@ from tests.support.emulators import Gap
 from tests.support.losses import Failing, Fate, Loss, ProcessDied
 from tests.support.own import HIERARCHICAL, NESTED, NOWHERE, TENANT, World, world_in_memory, world_of
 
-pytestmark = pytest.mark.needs_a_socket("the other form of each test is a file, written by a thread")
-
 KINDS = {"one path": TENANT, "hierarchical": HIERARCHICAL, "nested": NESTED}
 OVER_A_STORE = [
     "hierarchical",

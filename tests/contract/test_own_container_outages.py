@@ -1,14 +1,13 @@
 """A team's transaction is stored once, and its outcome told: with the SDK's own retries, over broken connections."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
 from cosmos_outbox.cosmos.own import transaction
 from cosmos_outbox.outbox.errors import AlreadyExists, OutcomeUnknown, PreconditionFailed, Throttled
 from devstack.testing import Service as Server
-from devstack.testing import running
 from tests.support.own import BOOKINGS, HIERARCHICAL, World, world_of
 
 pytestmark = pytest.mark.own_stack
@@ -16,18 +15,11 @@ pytestmark = pytest.mark.own_stack
 BATCHES = {"container": BOOKINGS, "operation": "batch"}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with running(Server("cosmos", tmp_path_factory.mktemp("faulty") / "data", "--faults")) as server:
-        yield server
-
-
 @pytest.fixture
-async def world(server: Server) -> AsyncIterator[World]:
-    async with world_of(HIERARCHICAL, server) as world:
+async def world(cosmos: Server) -> AsyncIterator[World]:
+    async with world_of(HIERARCHICAL, cosmos) as world:
         await world.book()
         yield world
-    await server.faults.clear()
 
 
 async def sequences(world: World) -> list[int]:
@@ -37,10 +29,10 @@ async def sequences(world: World) -> list[int]:
 @pytest.mark.parametrize("kind", ["fail-before-commit", "drop-after-commit"])
 @pytest.mark.parametrize("count", [1, 2, 3])
 async def test_a_connection_that_breaks_stores_once(
-    server: Server, world: World, kind: str, count: int
+    cosmos: Server, world: World, kind: str, count: int
 ) -> None:
     """Lost once or twice, the SDK repeats the batch in silence, and we repeat it after that."""
-    await server.faults.add(kind, count=count, **BATCHES)
+    await cosmos.faults.add(kind, count=count, **BATCHES)
     etag = await world.move("BookingMoved", "BookingPaid")
     stored = await world.read("b-1")
     assert (etag, stored["meta"], stored["seats"]) == (stored["_etag"], {"lastSequence": 3}, 2)
@@ -49,53 +41,53 @@ async def test_a_connection_that_breaks_stores_once(
 
 @pytest.mark.parametrize("throttled", [1, 5])
 async def test_a_lost_answer_and_a_throttled_repetition_store_once(
-    server: Server, world: World, throttled: int
+    cosmos: Server, world: World, throttled: int
 ) -> None:
-    await server.faults.add("drop-after-commit", count=1, **BATCHES)
-    await server.faults.add("throttle", count=throttled, retryAfterMs=10, **BATCHES)
+    await cosmos.faults.add("drop-after-commit", count=1, **BATCHES)
+    await cosmos.faults.add("throttle", count=throttled, retryAfterMs=10, **BATCHES)
     etag = await world.move()
     assert etag == (await world.read("b-1"))["_etag"]
     assert await sequences(world) == [1, 2]
 
 
 async def test_throttled_for_good_after_a_lost_answer_is_unknown_and_without_one_it_is_throttled(
-    server: Server, world: World, monkeypatch: pytest.MonkeyPatch
+    cosmos: Server, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transaction, "PATIENCE_SECONDS", 0.5)
-    await server.faults.add("throttle", count=None, retryAfterMs=10, **BATCHES)
+    await cosmos.faults.add("throttle", count=None, retryAfterMs=10, **BATCHES)
     with pytest.raises(Throttled):
         await world.move()
-    await server.faults.clear()
+    await cosmos.faults.clear()
     assert await sequences(world) == [1]
-    await server.faults.add("drop-after-commit", count=1, **BATCHES)
-    await server.faults.add("throttle", count=None, retryAfterMs=10, **BATCHES)
+    await cosmos.faults.add("drop-after-commit", count=1, **BATCHES)
+    await cosmos.faults.add("throttle", count=None, retryAfterMs=10, **BATCHES)
     with pytest.raises(OutcomeUnknown):
         await world.move()
-    await server.faults.clear()
+    await cosmos.faults.clear()
     assert await sequences(world) == [1, 2]
 
 
-async def test_a_lost_answer_on_a_replica_that_lags_stores_once(server: Server, world: World) -> None:
+async def test_a_lost_answer_on_a_replica_that_lags_stores_once(cosmos: Server, world: World) -> None:
     """The proof is read behind the token of the refusal: an old read would show no event, and a rival to blame."""
     item = await world.read("b-1")
-    await server.faults.add("lag", seconds=600, count=None, container=BOOKINGS)
-    await server.faults.add("drop-after-commit", count=1, **BATCHES)
+    await cosmos.faults.add("lag", seconds=600, count=None, container=BOOKINGS)
+    await cosmos.faults.add("drop-after-commit", count=1, **BATCHES)
     async with world.transaction() as tx:
         tx.replace(item | {"seats": 9}, if_match=item["_etag"])
         tx.event("BookingMoved", of=("booking", "b-1"))
     etag = tx.etag("b-1")
-    await server.faults.clear()
+    await cosmos.faults.clear()
     assert etag == (await world.read("b-1"))["_etag"]
     assert await sequences(world) == [1, 2]
 
 
 async def test_where_no_refusal_has_a_token_a_document_of_the_outbox_gives_one(
-    server: Server, world: World
+    cosmos: Server, world: World
 ) -> None:
-    await server.faults.add("drop-after-commit", count=1, **BATCHES)
-    await server.faults.add("no-session-token", count=None, **BATCHES)
+    await cosmos.faults.add("drop-after-commit", count=1, **BATCHES)
+    await cosmos.faults.add("no-session-token", count=None, **BATCHES)
     etag = await world.move()
-    await server.faults.clear()
+    await cosmos.faults.clear()
     assert etag == (await world.read("b-1"))["_etag"]
     assert await sequences(world) == [1, 2]
     fence = await world.read("outbox-fence-token")
@@ -108,32 +100,32 @@ async def test_where_no_refusal_has_a_token_a_document_of_the_outbox_gives_one(
     }
 
 
-async def test_a_real_rival_is_still_told_after_a_loss(server: Server, world: World) -> None:
+async def test_a_real_rival_is_still_told_after_a_loss(cosmos: Server, world: World) -> None:
     item = await world.read("b-1")
     await world.move()
-    await server.faults.add("fail-before-commit", count=1, **BATCHES)
+    await cosmos.faults.add("fail-before-commit", count=1, **BATCHES)
     with pytest.raises(PreconditionFailed):
         await world.run(
             lambda tx: tx.replace(item | {"seats": 9}, if_match=item["_etag"]),
             lambda tx: tx.event("BookingMoved", of=("booking", "b-1")),
         )
-    await server.faults.add("fail-before-commit", count=1, **BATCHES)
+    await cosmos.faults.add("fail-before-commit", count=1, **BATCHES)
     with pytest.raises(AlreadyExists):
         await world.book()
     assert await sequences(world) == [1, 2]
 
 
-async def test_without_an_event_the_sdks_own_repetition_is_no_proof(server: Server, world: World) -> None:
+async def test_without_an_event_the_sdks_own_repetition_is_no_proof(cosmos: Server, world: World) -> None:
     """The SDK repeats a batch whose connection broke: its 409 may be against the first attempt."""
-    await server.faults.add("drop-after-commit", count=1, **BATCHES)
+    await cosmos.faults.add("drop-after-commit", count=1, **BATCHES)
     with pytest.raises(OutcomeUnknown):
         await world.run(lambda tx: tx.create(world.document("a")))
     assert "a" in await world.ids()
 
 
-async def test_deletions_and_upserts_are_recognised_by_the_event(server: Server, world: World) -> None:
+async def test_deletions_and_upserts_are_recognised_by_the_event(cosmos: Server, world: World) -> None:
     await world.run(lambda tx: tx.create(world.document("old")))
-    await server.faults.add("drop-after-commit", count=2, **BATCHES)
+    await cosmos.faults.add("drop-after-commit", count=2, **BATCHES)
     tx = await world.run(
         lambda tx: tx.delete("old"),
         lambda tx: tx.upsert(world.document("new", n=1.5)),
@@ -145,32 +137,32 @@ async def test_deletions_and_upserts_are_recognised_by_the_event(server: Server,
 
 
 async def test_what_is_known_to_be_stored_is_told_although_its_versions_cannot_be_read(
-    server: Server, world: World
+    cosmos: Server, world: World
 ) -> None:
     """The answer is lost, and throttled is the look at the documents, not the read of the event that proves it."""
-    await server.faults.add("drop-after-commit", count=1, **BATCHES)
-    await server.faults.add("throttle", count=None, retryAfterMs=10, container=BOOKINGS, operation="query")
+    await cosmos.faults.add("drop-after-commit", count=1, **BATCHES)
+    await cosmos.faults.add("throttle", count=None, retryAfterMs=10, container=BOOKINGS, operation="query")
     assert await world.move() is None
-    await server.faults.clear()
+    await cosmos.faults.clear()
     assert await sequences(world) == [1, 2]
 
 
-async def test_an_answer_is_lost_and_so_is_the_way_to_find_out(server: Server, world: World) -> None:
+async def test_an_answer_is_lost_and_so_is_the_way_to_find_out(cosmos: Server, world: World) -> None:
     item = await world.read("b-1")
-    await server.faults.add("drop-after-commit", count=1, **BATCHES)
-    await server.faults.add("throttle", count=None, retryAfterMs=2000, container=BOOKINGS, operation="read")
+    await cosmos.faults.add("drop-after-commit", count=1, **BATCHES)
+    await cosmos.faults.add("throttle", count=None, retryAfterMs=2000, container=BOOKINGS, operation="read")
     with pytest.raises(OutcomeUnknown):
         await world.run(
             lambda tx: tx.replace(item, if_match=item["_etag"]),
             lambda tx: tx.event("BookingMoved", of=("booking", "b-1")),
         )
-    await server.faults.clear()
+    await cosmos.faults.clear()
     assert await sequences(world) == [1, 2]
 
 
 @pytest.mark.parametrize("kind", ["fail-before-commit", "drop-after-commit"])
 async def test_a_request_that_comes_again_while_its_transaction_is_repeated_is_done_once(
-    server: Server, world: World, kind: str
+    cosmos: Server, world: World, kind: str
 ) -> None:
     """Its caller sends it again over another connection; both name the document of the request."""
     item = await world.read("b-1")
@@ -186,7 +178,7 @@ async def test_a_request_that_comes_again_while_its_transaction_is_repeated_is_d
             return "done before"
         return "done"
 
-    await server.faults.add(kind, count=2, **BATCHES)
+    await cosmos.faults.add(kind, count=2, **BATCHES)
     ends = await asyncio.gather(request(), request(), request())
     assert sorted(ends) == ["done", "done before", "done before"]
     assert await sequences(world) == [1, 2]

@@ -1,6 +1,6 @@
 """A patch in a team's transaction is stored once with its events, and changes nothing that the numbering goes by."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
@@ -9,7 +9,6 @@ from cosmos_outbox.cosmos.own.transaction import Transaction
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.outbox.errors import AlreadyExists, OutcomeUnknown, PreconditionFailed, Unpublishable
 from devstack.testing import Service as Server
-from devstack.testing import running
 from tests.support.emulators import Gap
 from tests.support.own import BOOKINGS, HIERARCHICAL, NESTED, NOWHERE, TENANT, World, world_of
 
@@ -164,30 +163,23 @@ async def test_the_document_with_the_sequence_is_replaced_and_not_patched(refusi
 # Lost answers
 
 
-@pytest.fixture(scope="module")
-def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with running(Server("cosmos", tmp_path_factory.mktemp("faulty") / "data", "--faults")) as server:
-        yield server
-
-
 @pytest.fixture
-async def shaky(faulty: Server) -> AsyncIterator[World]:
-    async with world_of(HIERARCHICAL, faulty) as world:
+async def shaky(cosmos: Server) -> AsyncIterator[World]:
+    async with world_of(HIERARCHICAL, cosmos) as world:
         await world.run(lambda tx: tx.create(world.document("n-1", count=1, old=True)))
         yield world
-    await faulty.faults.clear()
 
 
 @pytest.mark.own_stack
 @pytest.mark.parametrize("throttled", [0, 5])
 @pytest.mark.parametrize("operation", [add(), {"op": "remove", "path": "/old"}])
 async def test_a_patch_whose_answer_is_lost_is_stored_once(
-    faulty: Server, shaky: World, operation: dict[str, Any], throttled: int
+    cosmos: Server, shaky: World, operation: dict[str, Any], throttled: int
 ) -> None:
     """Repeated, a removal is invalid and an increment is not: only the event tells that it was stored."""
-    await faulty.faults.add("drop-after-commit", count=1, **BATCHES)
+    await cosmos.faults.add("drop-after-commit", count=1, **BATCHES)
     if throttled:
-        await faulty.faults.add("throttle", count=throttled, retryAfterMs=10, **BATCHES)
+        await cosmos.faults.add("throttle", count=throttled, retryAfterMs=10, **BATCHES)
     tx = await shaky.run(patched(operation), lambda tx: tx.create(shaky.document("a")), noted)
     stored = await shaky.read("n-1")
     assert (stored["count"], stored.get("old")) == ((2, True) if operation["op"] == "incr" else (1, None))
@@ -197,19 +189,19 @@ async def test_a_patch_whose_answer_is_lost_is_stored_once(
 
 
 @pytest.mark.own_stack
-async def test_a_patch_without_an_event_is_not_sent_again(faulty: Server, shaky: World) -> None:
-    await faulty.faults.add("drop-after-commit", count=3, **BATCHES)
+async def test_a_patch_without_an_event_is_not_sent_again(cosmos: Server, shaky: World) -> None:
+    await cosmos.faults.add("drop-after-commit", count=3, **BATCHES)
     with pytest.raises(OutcomeUnknown):
         await shaky.run(patched({"op": "remove", "path": "/old"}))
     assert "old" not in await shaky.read("n-1")
 
 
 @pytest.mark.own_stack
-async def test_a_rival_is_still_told_by_its_document_after_a_loss(faulty: Server, shaky: World) -> None:
-    await faulty.faults.add("fail-before-commit", count=1, **BATCHES)
+async def test_a_rival_is_still_told_by_its_document_after_a_loss(cosmos: Server, shaky: World) -> None:
+    await cosmos.faults.add("fail-before-commit", count=1, **BATCHES)
     with pytest.raises(AlreadyExists, match="document n-1 is there already"):
         await shaky.run(lambda tx: tx.create(shaky.document("n-1")), noted)
-    await faulty.faults.add("fail-before-commit", count=1, **BATCHES)
+    await cosmos.faults.add("fail-before-commit", count=1, **BATCHES)
     with pytest.raises(PreconditionFailed, match="document n-1"):
         await shaky.run(patched(add(), condition="from c where c.count > 9"), noted)
     assert await shaky.events() == []

@@ -1,6 +1,6 @@
 """A read model of a team's own aggregates: each event once, in order, healed from the team's documents."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -22,11 +22,12 @@ from cosmos_outbox.wiring.declared import ReadModelOf
 from cosmos_outbox.wiring.service import Service, Wired
 from cosmos_outbox.worker.running import running as running_service
 from devstack.testing import Service as Server
-from devstack.testing import eventually, running
+from devstack.testing import eventually
 from tests.support.azure import Topic
 from tests.support.emulators import Gap
 from tests.support.own import BOOKINGS, World, declared, world_of
 
+PARTITIONS = 3
 pytestmark = [pytest.mark.own_stack, pytest.mark.known_gap(Gap.CHANGE_FEED)]
 
 PATHS = {
@@ -96,13 +97,6 @@ class Desk(World):
         return progress.last_counts
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("own") / "data"
-    with running(Server("cosmos", folder, "--faults", "--partitions=3")) as server:
-        yield server
-
-
 def service_of(
     kind: str, source: OwnDocuments = TYPED, first: First[Seats] | None = None
 ) -> tuple[Service, ReadModelOf[Seats]]:
@@ -114,21 +108,20 @@ def service_of(
 
 
 @pytest.fixture(params=PATHS)
-async def desk(request: pytest.FixtureRequest, server: Server) -> AsyncIterator[Desk]:
+async def desk(request: pytest.FixtureRequest, cosmos: Server) -> AsyncIterator[Desk]:
     service, board = service_of(request.param)
-    async with world_of(service, server) as world:
+    async with world_of(service, cosmos) as world:
         desk = Desk(world.service, world.outbox, world.proxy, world.environment)
         desk.board, desk.wired = board, service.wire(world.environment)
         async with desk.wired.resources:
             yield desk
-    await server.faults.clear()
 
 
 @pytest.fixture
-async def quick(server: Server) -> AsyncIterator[Desk]:
+async def quick(cosmos: Server) -> AsyncIterator[Desk]:
     """Where an aggregate's first event makes its entry."""
     service, board = service_of("one path", first=lambda event: Seats(seats=event.data["seats"]))
-    async with world_of(service, server) as world:
+    async with world_of(service, cosmos) as world:
         desk = Desk(world.service, world.outbox, world.proxy, world.environment)
         desk.board, desk.wired = board, service.wire(world.environment)
         async with desk.wired.resources:
@@ -173,12 +166,12 @@ async def test_events_are_applied_in_order_and_once_and_gaps_are_healed_from_the
 
 
 async def test_behind_a_replica_that_lags_the_first_event_finds_its_document(
-    desk: Desk, server: Server
+    desk: Desk, cosmos: Server
 ) -> None:
     await desk.book()
     await desk.book("b-2", 17)
     events = [await desk.event(1, booking) for booking in ("b-1", "b-2")]
-    await server.faults.add("lag", seconds=600, count=None, container=BOOKINGS)
+    await cosmos.faults.add("lag", seconds=600, count=None, container=BOOKINGS)
     for event in events:
         assert (await desk.model.inbox.handle(event)).because is Because.NEW
     assert (await desk.entry("b-1"), await desk.entry("b-2")) == ((1, 1), (1, 1))
@@ -197,14 +190,14 @@ async def test_a_fence_is_made_where_a_document_is_and_in_each_partition_where_n
     assert costs == [(Seats(seats=1), 1), (None, 3)]
 
 
-async def test_a_document_that_is_gone_is_proven_gone(desk: Desk, server: Server) -> None:
+async def test_a_document_that_is_gone_is_proven_gone(desk: Desk, cosmos: Server) -> None:
     await desk.book()
     await desk.book("b-2")
     first, never = await desk.event(1), await desk.event(1, "b-2")
     await desk.model.inbox.handle(first)
     await desk.run(lambda tx: tx.delete("b-1"))
     await desk.proxy.delete_item("b-2", desk.key("acme", "b-2"))
-    await server.faults.add("lag", seconds=600, count=None, container=BOOKINGS)
+    await cosmos.faults.add("lag", seconds=600, count=None, container=BOOKINGS)
     assert await desk.model.inbox.handle(never) == Complete(Done.GONE)
     healed = await desk.model.inbox.heal(AggregateKey("booking", "b-1"))
     assert isinstance(healed, Put)
@@ -294,12 +287,12 @@ async def test_a_rebuild_fills_an_empty_read_model_and_the_source_may_win(
 
 
 @pytest.mark.needs_a_socket("the command, which runs in a thread")
-async def test_the_service_runs_with_its_read_model(server: Server, servicebus_server: Server) -> None:
+async def test_the_service_runs_with_its_read_model(cosmos: Server, servicebus_server: Server) -> None:
     topic = Topic(servicebus_server)
     await topic.create("board")
     service, board = service_of("two", OwnDocuments({"/type": "booking"}, id="/number", deleted="/over"))
     async with (
-        world_of(service, server, servicebus_server.connection_string, topic.name) as world,
+        world_of(service, cosmos, servicebus_server.connection_string, topic.name) as world,
         running_service(service, environment=world.environment, slots=2) as at_work,
     ):
         async with at_work.wired.outbox.transaction(world.key()) as tx:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -17,21 +17,14 @@ from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.settings.errors import Misconfigured
-from devstack.testing import Service, eventually, running
+from devstack.testing import Service, eventually
 from tests.changefeed.support import FAST
 from tests.support.azure import CONTACTS, LEASES, contacts_database
 from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import event_document
 
+PARTITIONS = 2
 NAMES = [f"contact {number}" for number in range(12)]
-
-
-@pytest.fixture(scope="module")
-def cosmos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A Cosmos with two physical partitions, which the tests split and break."""
-    folder = tmp_path_factory.mktemp("cosmos") / "data"
-    with running(Service("cosmos", folder, "--faults", "--partitions=2")) as service:
-        yield service
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ allows: only a session token of its own physical partition makes a read newer.
 """
 
 import itertools
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -32,7 +32,7 @@ from cosmos_outbox.outbox.feed import FeedEvent
 from cosmos_outbox.outbox.republish import RepublishingProgress, Span
 from cosmos_outbox.settings.errors import Misconfigured, NotForwardedYet
 from cosmos_outbox.wiring.outbox import Outbox, wire_outbox
-from devstack.testing import Service, eventually, running
+from devstack.testing import Service, eventually
 from infra.bootstrap import service as contact_service
 from tests.changefeed.support import FAST
 from tests.support.azure import CONTACTS, LEASES, contacts_database, cosmos_connection
@@ -42,13 +42,6 @@ PARTITIONS = 3
 SOME = [f"contact {number}" for number in range(24)]
 AS_OLD_AS_CAN_BE = {"seconds": 600, "count": None, "container": CONTACTS}
 ALL_TIMES = Span(0, 2**31)
-
-
-@pytest.fixture(scope="module")
-def cosmos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    folder = tmp_path_factory.mktemp("cosmos") / "data"
-    with running(Service("cosmos", folder, "--faults", f"--partitions={PARTITIONS}")) as service:
-        yield service
 
 
 @dataclass

@@ -4,7 +4,7 @@ Every replica lags, so a read without the session token of a write does not see 
 """
 
 import itertools
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -16,7 +16,7 @@ from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.settings.connections import Connection
-from devstack.testing import Service, running
+from devstack.testing import Service
 from tests.support.azure import CONTACTS, contacts_database
 
 pytestmark = pytest.mark.own_stack
@@ -42,12 +42,6 @@ class LateOnce(Container):
 
 def note(item_id: str, partition_key: Key) -> Write:
     return Write.create({"id": item_id, "partitionKey": partition_key, "type": "note"})
-
-
-@pytest.fixture(scope="module")
-def cosmos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running(Service("cosmos", tmp_path_factory.mktemp("cosmos") / "data", "--faults")) as service:
-        yield service
 
 
 @pytest.fixture

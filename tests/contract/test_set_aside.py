@@ -23,8 +23,6 @@ from tests.support.inbox import KEY, NOON, delivery, event
 from tests.support.losses import Failing
 from tests.support.reactions import no_loss
 
-pytestmark = pytest.mark.needs_a_socket("the other form of each test is a file, written by a thread")
-
 CLOSED_TTL = 600
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -10,17 +10,11 @@ from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.telemetry.work import Work
 from cosmos_outbox.worker import relay as relay_worker
 from cosmos_outbox.worker.subscriber import SubscriberHealth
-from devstack.testing import Service, eventually, running
+from devstack.testing import Service, eventually
 from infra.bootstrap import Application, wire
 from tests.support.azure import contacts_database
 
 BROKER = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=n;SharedAccessKey=a2V5;UseDevelopmentEmulator=true;"
-
-
-@pytest.fixture(scope="module")
-def cosmos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running(Service("cosmos", tmp_path_factory.mktemp("cosmos") / "data", "--faults")) as service:
-        yield service
 
 
 @pytest.fixture

@@ -103,11 +103,12 @@ async def database_of(server: Server, *services: Declared) -> AsyncIterator[Data
             yield database
             await client.delete_database(database)
         elif server.account.is_empty:
-            if str(needs) not in _MADE:
+            made = f"{server.account._service.options.partitions} {needs}"
+            if made not in _MADE:
                 database = await _make(client, needs)
-                _MADE[str(needs)] = database.id, server.account.content()
+                _MADE[made] = database.id, server.account.content()
             else:
-                name, content = _MADE[str(needs)]
+                name, content = _MADE[made]
                 server.account.begin_with(content)
                 database = client.get_database_client(name)
             yield database
