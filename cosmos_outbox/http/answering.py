@@ -173,7 +173,5 @@ def _fields(error: Exception) -> Sequence[FieldError]:
 def _headers(error: Exception, status: int) -> Mapping[str, str]:
     if isinstance(error, UnsupportedMediaType):
         return error.accepted
-    if status in COME_BACK:
-        seconds = getattr(error, "retry_after_seconds", 1.0)  # an error of the service's own may have it too
-        return {"Retry-After": str(max(1, math.ceil(seconds)))}
-    return {}
+    seconds = getattr(error, "retry_after_seconds", 1.0 if status in COME_BACK else None)
+    return {} if seconds is None else {"Retry-After": str(max(1, math.ceil(seconds)))}

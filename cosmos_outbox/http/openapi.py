@@ -37,7 +37,7 @@ _REFUSALS = {
     400: "Malformed or invalid; `errors` names each wrong field",
     404: "There is none",
     405: "Another method than those of this path",
-    409: "Refused, or others won the race each time",
+    409: "Refused, or others won the race each time; then see Retry-After",
     410: "The key was used, and what it created was deleted",
     412: "At another version than the conditions allow",
     413: "Too large",
@@ -48,7 +48,8 @@ _REFUSALS = {
     503: "The store is away, or events wait for too long; see Retry-After",
 }
 _ALSO = {
-    405: ("Allow",), 415: ("Accept", "Accept-Patch", "Accept-Encoding"), 429: ("Retry-After",), 503: ("Retry-After",)
+    405: ("Allow",), 409: ("Retry-After",), 415: ("Accept", "Accept-Patch", "Accept-Encoding"),
+    429: ("Retry-After",), 503: ("Retry-After",),
 }  # fmt: skip
 """Headers of the answer to an error."""
 

@@ -19,6 +19,7 @@ from cosmos_outbox.outbox.idempotency import (
     KeyedRequest,
     Pinned,
     Wanted,
+    back_off,
     change_once,
     create_once,
 )
@@ -35,7 +36,7 @@ from cosmos_outbox.outbox.unit_of_work import (
 
 A = TypeVar("A", bound=Aggregate[Any])
 
-ATTEMPTS = 4
+ATTEMPTS = 8
 """How many times a change is applied before the caller gets ConcurrentChange."""
 
 _log = logging.getLogger(__name__)
@@ -122,7 +123,8 @@ class Aggregates:
             ChangeTooLarge: the change does not fit one transaction.
         """
         newest = False
-        for _ in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS):
+            await back_off(attempt)
             async with self.open_unit_of_work(origin) as work:
                 found = await _read_for_change(
                     work, kind, aggregate_id, partition_key, pinned=Pinned(if_match, refuse), newest=newest

@@ -74,6 +74,8 @@ class AlreadyExists(OutboxError):
 class ConcurrentChange(OutboxError):
     """Other writers won the race for this aggregate each time the change was re-applied."""
 
+    retry_after_seconds: float = 1.0
+
 
 class IdempotencyKeyReused(OutboxError):
     """The idempotency key was used before, with another request: a new request needs a new key."""

@@ -42,7 +42,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 from uuid import UUID
 
-from cosmos_outbox.kernel.clock import monotonic, new_id
+from cosmos_outbox.kernel.clock import monotonic, new_id, randomness, sleep
 from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, Changes
 from cosmos_outbox.outbox.errors import (
     AggregateNotFound,
@@ -275,6 +275,12 @@ class Wanted(Generic[A]):
         return ChangeRecord(self.record, self.request.fingerprint, sequence, refused)
 
 
+async def back_off(attempt: int) -> None:
+    """Wait before the third attempt and each later one, by lot: those that lost a race together meet no more."""
+    if attempt > 1:
+        await sleep(randomness().uniform(0.0, min(1.0, 0.05 * 2**attempt)))
+
+
 async def change_once(
     open_unit_of_work: UnitOfWorkFactory, wanted: Wanted[A], origin: Origin, *, attempts: int
 ) -> ChangeAnswer[A]:
@@ -291,6 +297,8 @@ async def change_once(
     until = monotonic() + LONGEST_REQUEST_SECONDS
     for attempt in range(attempts + 1):
         fenced = attempt > 0
+        if attempt < attempts:
+            await back_off(attempt)
         async with open_unit_of_work(origin) as work:
             found = await _find(work, wanted, newest=fenced)
             if fenced and (record := await _find_record(work, wanted)):  # state_then_record, record_before_no

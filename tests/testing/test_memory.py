@@ -19,6 +19,7 @@ from cosmos_outbox.errors import (
     Unavailable,
 )
 from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.outbox.aggregates import ATTEMPTS
 from cosmos_outbox.outbox.idempotency import KeyedRequest
 from cosmos_outbox.outbox.publisher import CloudEvents
 from cosmos_outbox.servicebus.message import message_from_event
@@ -142,7 +143,7 @@ async def test_faults_come_when_they_are_asked_for(memory: InMemory) -> None:
         await resized(booking, 2)
     memory.faults.overtaken(2)
     assert (await resized(booking, 3)).events == 1
-    memory.faults.overtaken(4)
+    memory.faults.overtaken(ATTEMPTS)
     with pytest.raises(ConcurrentChange):
         await resized(booking, 4)
     assert memory.faults.pending == 0

@@ -1,6 +1,8 @@
 """The use cases over an in-memory store: what is written, what is refused, and which writer wins a race."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -9,12 +11,14 @@ import pytest
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
 from cosmos_outbox.cosmos.store.container import Container, Write
-from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.http.problems import InvalidRequest
 from cosmos_outbox.http.validation import validated
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.aggregates import ATTEMPTS, Aggregates
 from cosmos_outbox.outbox.errors import ConcurrentChange, PreconditionFailed
+from cosmos_outbox.outbox.idempotency import LONGEST_REQUEST_SECONDS, KeyedRequest
 from cosmos_outbox.outbox.unit_of_work import ETag, Receipt
 from domain.contact import Contact
 from domain.values import ContactDetails
@@ -22,6 +26,7 @@ from tests.support.contacts import DETAILS_JSON, LATER, ORIGIN
 from tests.support.contacts_http import revised
 from tests.support.memory import MemoryStore, memory_store
 from tests.support.use_cases import Contacts
+from tests.support.virtual_time import in_virtual_time
 
 
 @pytest.fixture
@@ -141,43 +146,86 @@ class RivalsFirst(Container):
         return await super().execute(partition_key, writes)
 
 
-@pytest.fixture
+@asynccontextmanager
 async def contested() -> AsyncIterator[tuple[MemoryStore, RivalsFirst]]:
     async with memory_store(RivalsFirst) as made:
         assert isinstance(made.container, RivalsFirst)
         yield made, made.container
 
 
-async def test_a_lost_race_is_run_again_from_what_the_winner_left(
-    contested: tuple[MemoryStore, RivalsFirst],
-) -> None:
-    store, rivals = contested
-    contact_id = await create(store)
-    rivals.losses = ATTEMPTS - 1
+def test_a_lost_race_is_run_again_from_what_the_winner_left() -> None:
+    async def story() -> None:
+        async with contested() as (store, rivals):
+            contact_id = await create(store)
+            rivals.losses = ATTEMPTS - 1
 
-    receipt = await patched(store, contact_id, {"name": {"firstName": "Jane"}})
+            receipt = await patched(store, contact_id, {"name": {"firstName": "Jane"}})
 
-    assert receipt.aggregate.state.name.first_name == "Jane"
-    assert receipt.aggregate.state.description == "rival 0"
-    assert [event.sequence for event in store.events] == [1, 2, 3, 4, 5]
+            assert receipt.aggregate.state.name.first_name == "Jane"
+            assert receipt.aggregate.state.description == "rival 0"
+            assert [event.sequence for event in store.events] == list(range(1, ATTEMPTS + 2))
 
-
-async def test_a_caller_that_loses_every_race_is_told_so(contested: tuple[MemoryStore, RivalsFirst]) -> None:
-    store, rivals = contested
-    contact_id = await create(store)
-    rivals.losses = ATTEMPTS
-
-    with pytest.raises(ConcurrentChange):
-        await patched(store, contact_id, {"name": {"firstName": "Jane"}})
-
-    assert store.data(key(contact_id))["name"]["firstName"] == "John"
+    in_virtual_time(story())
 
 
-async def test_a_pinned_version_gets_no_second_attempt(contested: tuple[MemoryStore, RivalsFirst]) -> None:
-    store, rivals = contested
-    contact_id = await create(store)
-    etag = store.etag(key(contact_id))
-    rivals.losses = 1
-    with pytest.raises(PreconditionFailed):
-        await patched(store, contact_id, {"name": {"firstName": "Jane"}}, if_match=[etag])
-    assert store.data(key(contact_id))["name"]["firstName"] == "John"
+def test_a_caller_that_loses_every_race_is_told_so() -> None:
+    async def story() -> None:
+        async with contested() as (store, rivals):
+            contact_id = await create(store)
+            rivals.losses = ATTEMPTS
+
+            with pytest.raises(ConcurrentChange):
+                await patched(store, contact_id, {"name": {"firstName": "Jane"}})
+
+            assert store.data(key(contact_id))["name"]["firstName"] == "John"
+
+    in_virtual_time(story())
+
+
+class Far(Container):
+    """Each call takes as long as one of a store in the same region."""
+
+    async def read_with_age(self, item_id: str, partition_key: Key) -> tuple[Item, float] | None:
+        await asyncio.sleep(0.004)
+        return await super().read_with_age(item_id, partition_key)
+
+    async def execute(self, partition_key: Key, writes: Sequence[Write]) -> list[str]:
+        await asyncio.sleep(0.008)
+        return await super().execute(partition_key, writes)
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_fifty_writers_at_once_all_get_their_turn(keyed: bool) -> None:
+    """Those that lost a race together do not meet in the next one."""
+
+    async def story() -> None:
+        async with memory_store(Far) as store:
+            contact_id = await create(store)
+
+            async def describe(number: int) -> None:
+                def revision(details: ContactDetails) -> ContactDetails:
+                    return revised(details, {"description": f"by {number}"})
+
+                if keyed:
+                    request = KeyedRequest("anybody", f"key {number}", f"fingerprint {number}")
+                    await service(store).revise_once(contact_id, revision, ORIGIN, request)
+                else:
+                    await service(store).revise(contact_id, revision, ORIGIN)
+
+            begun = monotonic()
+            answers = await asyncio.gather(*map(describe, range(50)), return_exceptions=True)
+            assert [answer for answer in answers if answer is not None] == []
+            assert [event.sequence for event in store.events] == list(range(1, 52))
+            assert monotonic() - begun < LONGEST_REQUEST_SECONDS / 3
+
+    in_virtual_time(story())
+
+
+async def test_a_pinned_version_gets_no_second_attempt() -> None:
+    async with contested() as (store, rivals):
+        contact_id = await create(store)
+        etag = store.etag(key(contact_id))
+        rivals.losses = 1
+        with pytest.raises(PreconditionFailed):
+            await patched(store, contact_id, {"name": {"firstName": "Jane"}}, if_match=[etag])
+        assert store.data(key(contact_id))["name"]["firstName"] == "John"

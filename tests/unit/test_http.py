@@ -354,7 +354,7 @@ def test_an_id_may_be_written_in_capitals() -> None:
         (ContactDeleted("x"), 404, None),
         (errors.UnknownContinuation("x"), 400, None),
         (errors.PreconditionFailed("x"), 412, None),
-        (errors.ConcurrentChange("x"), 409, None),
+        (errors.ConcurrentChange("x"), 409, "1"),
         (errors.IdempotencyKeyReused("x"), 422, None),
         (errors.AnswerErased("x"), 410, None),
         (errors.ChangeTooLarge("x"), 413, None),
