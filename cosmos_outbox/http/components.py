@@ -187,7 +187,7 @@ def _told(schema: Any) -> Schema:
 
 TEXT: Schema = {"type": "string"}
 UUID_TEXT: Schema = {"type": "string", "format": "uuid"}
-_KEY = r"[!#-\[\]-~]{1,255}"
+_KEY = r"[!#-+\x2d-\[\]-~]{1,255}"
 TAG = r'(W/)?"[!#-~]*"'
 """An entity tag."""
 TAGS: Schema = TEXT | {"pattern": rf"^(\*|{TAG}(, ?{TAG})*)$"}

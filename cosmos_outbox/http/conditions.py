@@ -24,8 +24,8 @@ ETAG = "etag"
 _TAG = r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"'
 _TAGS = re.compile(rf"[ \t,]*{_TAG}(?:[ \t]*,[ \t,]*{_TAG})*[ \t,]*")
 """A list of entity tags; its elements may be empty (RFC 9110, 5.6.1 and 8.8.3)."""
-_DATE = re.compile(r"[A-Z][a-z]+, .* GMT|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}")
-"""The three forms of a date (RFC 9110, 5.6.7)."""
+_DATE = re.compile(r"[A-Z][a-z]+, [^,]* GMT|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}")
+"""The three forms of a date (RFC 9110, 5.6.7), and not two of them with a comma between."""
 _SETTLED = timedelta(seconds=3)
 """After it no change has a date that was told before: the second is over, by clocks that differ by two."""
 _NO_VERSION = 'W/""'

@@ -54,7 +54,8 @@ _OF_THE_HOST = {"code": "code", "clientid": "clientId"}
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _QUOTED_KEY = re.compile(r'"(.*)"')
-_KEY = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,255}")
+_KEY = re.compile(r"[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]{1,255}")
+"""Without a comma: two headers of one name arrive as one, with a comma between their values."""
 _LONGEST_NAME = 40
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _CORRELATION_ID = re.compile(r"[A-Za-z0-9._:|=-]{1,128}")
@@ -176,7 +177,7 @@ def idempotency_key(request: Request) -> str | None:
     quoted = _QUOTED_KEY.fullmatch(header.strip())
     key = quoted[1] if quoted else header.strip()
     if not _KEY.fullmatch(key):
-        told = "must be 1 to 255 visible ASCII characters without quotes, such as a UUID"
+        told = "must be one of 1 to 255 visible ASCII characters without quotes and commas, such as a UUID"
         raise InvalidRequest(FieldError("Idempotency-Key", told, "malformed"))
     return key
 

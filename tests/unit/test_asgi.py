@@ -52,6 +52,16 @@ async def test_a_body_is_put_together_and_taken_up_to_its_limit(
 
 
 @both
+@pytest.mark.parametrize("second", ["one", "two", ""])
+async def test_a_request_with_two_keys_is_refused(of: Callable[[str], Any], second: str) -> None:
+    keys = [("Idempotency-Key", "one"), ("Idempotency-Key", second)]
+    async with in_memory(service), client(of("/api")) as api:
+        answer = await api.post("/api/tasks", content=TASK, headers=[*JSON.items(), *keys])
+    assert answer.status_code == 400
+    assert [each["field"] for each in answer.json()["errors"]] == ["Idempotency-Key"]
+
+
+@both
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [

@@ -111,6 +111,7 @@ async def test_a_change_asks_which_version_it_does_not_meet_and_since_when(api: 
         *[({"If-Unmodified-Since": form}, 412) for form in forms],
         ({"If-Unmodified-Since": after}, 200),
         ({"If-Unmodified-Since": "yesterday"}, 400),
+        ({"If-Unmodified-Since": f"{after},{before}"}, 400),  # of two headers
         ({"If-Unmodified-Since": "Sun, 99 Nov 1994 08:49:37 GMT"}, 400),
         ({"If-Unmodified-Since": "Mon, 01 Jan 2027 00:00 +99999999999999 GMT"}, 400),
         ({"If-Unmodified-Since": before, "If-Match": at}, 200),
