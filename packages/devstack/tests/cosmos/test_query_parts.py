@@ -50,7 +50,7 @@ def test_precedence_is_the_services() -> None:
 
 def test_thousands_of_conditions_are_no_problem() -> None:
     for word in ("OR", "AND"):
-        condition = f" {word} ".join(f"(c.p = {number} AND c.q != 'a')" for number in range(1100))
+        condition = f" {word} ".join(f"c.p = {number}" for number in range(1100))
         query = parse(f"SELECT * FROM c WHERE {condition}")
         narrowed = narrow(query.where, "c", {})
         connection = rows([{"p": 7, "q": "b"}, {"p": -1}])

@@ -1,8 +1,7 @@
-"""An expired item is gone at once, everywhere. Each test waits for real seconds, so it looks in many places."""
+"""An expired item is gone at once, everywhere. The service's clock is turned, so nobody waits."""
 
-import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from devstack.cosmos.storage.model import Container
 from devstack.cosmos.storage.partition_key import parse_definition
 from devstack.cosmos.storage.store import Store
 from devstack.cosmos.wire.auth import Authorizer
+from devstack.testing import Service as Devstack
 from devstack.testing import eventually
 
 
@@ -31,11 +31,14 @@ async def is_there(container: ContainerProxy, item_id: str) -> bool:
     return True
 
 
-async def until_gone(container: ContainerProxy, item_id: str) -> None:
-    async def gone() -> bool:
-        return not await is_there(container, item_id)
+Turn = Callable[[float], Awaitable[None]]
 
-    await eventually(gone, what=f"{item_id} expires")
+
+@pytest.fixture
+async def turn(faulty_server: Devstack) -> AsyncIterator[Turn]:
+    """Lets the service's clock be so many seconds ahead."""
+    yield faulty_server.faults.turn_clock
+    await faulty_server.faults.turn_clock(0)
 
 
 @pytest.mark.parametrize("ttl", [0, None, -2, 2147483648, "5", 1.5, True])
@@ -55,14 +58,16 @@ async def test_valid_ttls_are_kept_as_written(container: ContainerProxy, ttl: in
 
 
 async def test_an_expired_item_is_gone_from_reads_queries_batches_and_the_feed(
-    container: ContainerProxy,
+    wide: ContainerProxy, turn: Turn
 ) -> None:
-    await container.create_item({"id": "short", "pk": "a", "ttl": 1})
+    container = wide
+    await container.create_item({"id": "short", "pk": "a", "ttl": 100})
     await container.create_item({"id": "stays", "pk": "a"})
     assert await is_there(container, "short")
 
-    await until_gone(container, "short")
+    await turn(101)
 
+    assert not await is_there(container, "short")
     assert [item["id"] async for item in container.query_items("SELECT * FROM c", partition_key="a")] == [
         "stays"
     ]
@@ -78,33 +83,34 @@ async def test_an_expired_item_is_gone_from_reads_queries_batches_and_the_feed(
     assert created[0]["statusCode"] == 201
 
 
-async def test_a_rewrite_starts_the_ttl_anew(container: ContainerProxy) -> None:
-    await container.create_item({"id": "rewritten", "pk": "a", "ttl": 4})
-    await container.create_item({"id": "left", "pk": "a", "ttl": 4})
-    await asyncio.sleep(3)  # so much later the one is gone than the other
-    await container.upsert_item({"id": "rewritten", "pk": "a", "ttl": 4})
-
-    await until_gone(container, "left")
-
-    assert await is_there(container, "rewritten")
-    await until_gone(container, "rewritten")
+async def test_a_rewrite_starts_the_ttl_anew(wide: ContainerProxy, turn: Turn) -> None:
+    await wide.create_item({"id": "rewritten", "pk": "a", "ttl": 400})
+    await wide.create_item({"id": "left", "pk": "a", "ttl": 400})
+    await turn(300)
+    await wide.upsert_item({"id": "rewritten", "pk": "a", "ttl": 400})
+    await turn(500)
+    assert [await is_there(wide, each) for each in ("rewritten", "left")] == [True, False]
+    await turn(800)
+    assert not await is_there(wide, "rewritten")
 
 
 async def test_without_a_default_ttl_items_do_not_expire_and_with_one_they_do(
-    database: DatabaseProxy,
+    faulty_database: DatabaseProxy, turn: Turn
 ) -> None:
+    database = faulty_database
     off = await database.create_container("off", PartitionKey("/pk"))
-    on = await database.create_container("on", PartitionKey("/pk"), default_ttl=1)
-    await off.create_item({"id": "1", "pk": "a", "ttl": 1})
+    on = await database.create_container("on", PartitionKey("/pk"), default_ttl=100)
+    await off.create_item({"id": "1", "pk": "a", "ttl": 100})
     await on.create_item({"id": "1", "pk": "a"})
     await on.create_item({"id": "never", "pk": "a", "ttl": -1})
 
-    await until_gone(on, "1")
+    await turn(101)
 
+    assert not await is_there(on, "1")
     assert await is_there(on, "never")
     assert await is_there(off, "1")
     await database.replace_container("off", PartitionKey("/pk"), default_ttl=-1)
-    await until_gone(off, "1")
+    assert not await is_there(off, "1")
     await database.replace_container("on", PartitionKey("/pk"))
     await on.create_item({"id": "2", "pk": "a", "ttl": 1})
     assert "defaultTtl" not in await on.read()

@@ -133,6 +133,7 @@ _TEXTS = st.one_of(
 _DOCUMENTS = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), _TEXTS),
     lambda children: st.lists(children) | st.dictionaries(st.text(), children),
+    max_leaves=20,
 )
 _ZONES = st.sampled_from(["UTC", "Europe/Berlin", "America/St_Johns", "Pacific/Apia", "Asia/Kathmandu"])
 

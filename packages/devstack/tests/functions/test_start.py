@@ -1,39 +1,17 @@
 """What a user did wrong is one line that says how to mend it, and exit code 2."""
 
 import json
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import aiohttp
 import pytest
 
-from devstack.functions.host import serve
-from devstack.functions.listener import Stop
-from devstack.service import CannotStart
 from devstack.testing import Service
 from devstack.testing.ended import run_module
 from functions.support import host
 
 IMPORTS = "import azure.functions as func\napp = func.FunctionApp()\n"
 HTTP = '@app.route(route="x")\nasync def {name}(req: func.HttpRequest) -> str:\n    return ""\n'
-
-
-Refusal = Callable[[str], Awaitable[str]]
-
-
-@pytest.fixture
-def refusal(tmp_path: Path) -> Refusal:
-    """Starts a host for a ``function_app.py`` in this process; the line with which it refuses."""
-
-    async def refuse(source: str) -> str:
-        (tmp_path / "function_app.py").write_text(source)
-        with pytest.raises(CannotStart) as refused:
-            async with serve(tmp_path, tmp_path / "data", 0, Stop(1.0, drain=True)):
-                pass
-        assert "\n" not in str(refused.value)
-        return str(refused.value)
-
-    return refuse
 
 
 def start(app: Path, settings: Path, port: int = 0) -> str:
@@ -45,21 +23,28 @@ def start(app: Path, settings: Path, port: int = 0) -> str:
     return ended.err
 
 
-async def test_an_app_that_does_not_import(refusal: Refusal) -> None:
-    line = await refusal("import azure.functions\nraise ValueError('the app\\nis broken')\n")
+def refusal(folder: Path, source: str) -> str:
+    """The line with which the host refuses this ``function_app.py``."""
+    (folder / "function_app.py").write_text(source)
+    (folder / "settings.json").write_text('{"Values": {}}')
+    return start(folder, folder / "settings.json")
+
+
+def test_an_app_that_does_not_import(tmp_path: Path) -> None:
+    line = refusal(tmp_path, "import azure.functions\nraise ValueError('the app\\nis broken')\n")
 
     assert "ValueError: the app is broken" in line
     assert "function_app.py, line 2" in line
 
 
-async def test_an_app_with_a_syntax_error(refusal: Refusal) -> None:
-    assert "line 1" in await refusal("def f(:\n")
+def test_an_app_with_a_syntax_error(tmp_path: Path) -> None:
+    assert "line 1" in refusal(tmp_path, "def f(:\n")
 
 
-async def test_two_functions_of_one_name(refusal: Refusal) -> None:
+def test_two_functions_of_one_name(tmp_path: Path) -> None:
     source = IMPORTS + HTTP.format(name="twice") + '@app.function_name("twice")\n' + HTTP.format(name="other")
 
-    assert "Function twice does not have a unique function name" in await refusal(source)
+    assert "Function twice does not have a unique function name" in refusal(tmp_path, source)
 
 
 MANY = """
@@ -105,57 +90,57 @@ async def f(m: {}): ...
         ),
     ],
 )
-async def test_a_function_that_cannot_be_run(refusal: Refusal, function: str, said: str) -> None:
-    assert said in await refusal(IMPORTS + function)
+def test_a_function_that_cannot_be_run(tmp_path: Path, function: str, said: str) -> None:
+    assert said in refusal(tmp_path, IMPORTS + function)
 
 
-@pytest.mark.parametrize(
-    ("function", "said"),
-    [
-        ('@app.timer_trigger("t", "0 0 L * * *")\nasync def f(t): ...\n', "the timer of f"),
-        (
-            '@app.cosmos_db_trigger("d", "NOT_SET", "db", "c")\nasync def f(d): ...\n',
-            "the Cosmos trigger of f uses the connection NOT_SET",
-        ),
-        (
-            '@app.service_bus_queue_trigger("m", "NOT_SET", "%QUEUE%")\nasync def f(m): ...\n',
-            "the Service Bus trigger of f uses ",
-        ),
-        (
-            '@app.service_bus_queue_trigger("m", "BAD", "queue")\nasync def f(m): ...\n',
-            "the connection BAD cannot be used",
-        ),
-        (
-            '@app.queue_trigger("m", "queue", "NOT_SET")\nasync def f(m): ...\n',
-            "the queue trigger of f uses the connection NOT_SET",
-        ),
-        (
-            '@app.queue_trigger("m", "queue", "BAD")\nasync def f(m): ...\n',
-            "the connection BAD cannot be used",
-        ),
-        (
-            '@app.cosmos_db_trigger("d", "BAD", "db", "c")\nasync def f(d): ...\n',
-            "the connection BAD cannot be used",
-        ),
-        (
-            '@app.cosmos_db_trigger("d", "COSMOS", "db", "Leases")\nasync def f(d): ...\n',
-            "the Cosmos trigger of f watches the container Leases, in which it keeps its leases",
-        ),
-    ],
-)
-async def test_a_function_with_settings_that_are_no_use_is_told_and_the_others_run(
-    tmp_path: Path, function: str, said: str
-) -> None:
-    (tmp_path / "function_app.py").write_text(IMPORTS + HTTP.format(name="other") + function)
+NO_USE = [
+    ('@app.timer_trigger("t", "0 0 L * * *")\nasync def {name}(t): ...\n', "the timer of {name}"),
+    (
+        '@app.cosmos_db_trigger("d", "NOT_SET", "db", "c")\nasync def {name}(d): ...\n',
+        "the Cosmos trigger of {name} uses the connection NOT_SET",
+    ),
+    (
+        '@app.service_bus_queue_trigger("m", "NOT_SET", "%QUEUE%")\nasync def {name}(m): ...\n',
+        "the Service Bus trigger of {name} uses ",
+    ),
+    (
+        '@app.service_bus_queue_trigger("m", "BAD", "queue")\nasync def {name}(m): ...\n',
+        "the connection BAD cannot be used",
+    ),
+    (
+        '@app.queue_trigger("m", "queue", "NOT_SET")\nasync def {name}(m): ...\n',
+        "the queue trigger of {name} uses the connection NOT_SET",
+    ),
+    (
+        '@app.queue_trigger("m", "queue", "BAD")\nasync def {name}(m): ...\n',
+        "the connection BAD cannot be used",
+    ),
+    (
+        '@app.cosmos_db_trigger("d", "BAD", "db", "c")\nasync def {name}(d): ...\n',
+        "the connection BAD cannot be used",
+    ),
+    (
+        '@app.cosmos_db_trigger("d", "COSMOS", "db", "Leases")\nasync def {name}(d): ...\n',
+        "the Cosmos trigger of {name} watches the container Leases, in which it keeps its leases",
+    ),
+]
+
+
+async def test_functions_with_settings_that_are_no_use_are_told_and_the_others_run(tmp_path: Path) -> None:
+    functions = [function.replace("{name}", f"f{n}") for n, (function, _) in enumerate(NO_USE)]
+    (tmp_path / "function_app.py").write_text(IMPORTS + HTTP.format(name="other") + "".join(functions))
     settings = {"BAD": "AccountKey=secret", "COSMOS": "AccountEndpoint=http://127.0.0.1:1;AccountKey=a2V5;"}
     with host(tmp_path / "host", tmp_path, settings) as service:
         async with aiohttp.ClientSession(service.address) as http, http.get("api/x") as answer:
             assert answer.status == 200
 
     log = service.log.read_text()
-    assert "f does not run, the other functions do: " in log
-    assert said in log
     assert "secret" not in log
+    for number, (_, said) in enumerate(NO_USE):
+        told = f"f{number} does not run, the other functions do: "
+        [line] = [each for each in log.splitlines() if told in each]
+        assert said.replace("{name}", f"f{number}") in line
 
 
 async def test_a_disabled_function_has_no_listener_and_is_404(tmp_path: Path) -> None:
@@ -180,8 +165,10 @@ def test_a_folder_without_an_app(tmp_path: Path) -> None:
     assert "--app" in start(tmp_path, tmp_path / "settings.json")
 
 
-async def test_two_apps_in_one_file(refusal: Refusal) -> None:
-    assert "must define one FunctionApp, it has 2" in await refusal(IMPORTS + "second = func.FunctionApp()\n")
+def test_two_apps_in_one_file(tmp_path: Path) -> None:
+    assert "must define one FunctionApp, it has 2" in refusal(
+        tmp_path, IMPORTS + "second = func.FunctionApp()\n"
+    )
 
 
 def test_settings_that_are_no_json(tmp_path: Path) -> None:

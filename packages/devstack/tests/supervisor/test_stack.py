@@ -15,6 +15,7 @@ from devstack.local_azure import FUNCTIONS_GRACE_SECONDS
 from devstack.settings import cosmos_connection, servicebus_connection
 from devstack.testing import eventually
 from devstack.testing.command import ANY_PORTS, Command, running_command, settings_file
+from devstack.testing.ended import run_module
 from devstack.testing.processes import alive_with
 from supervisor.shop import SHOP
 
@@ -43,20 +44,15 @@ def _refused(folder: Path, *arguments: str, **environment: str) -> str:
     """The one line with which a stack does not start."""
     if not any(argument.startswith("--settings") for argument in arguments):
         arguments = (*arguments, f"--settings={settings_file(SHOP, folder)}")
-    result = subprocess.run(
-        [sys.executable, "-m", "devstack", f"--app={SHOP}", *arguments],
-        env={**os.environ, **ANY_PORTS, "DEVSTACK_DATA": str(folder / "data"), **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=40,
-    )
-    assert result.returncode == 2, result.stdout + result.stderr
-    assert result.stderr.count("\n") == 1
+    given = {**os.environ, **ANY_PORTS, "DEVSTACK_DATA": str(folder / "data"), **environment}
+    ended = run_module("devstack", f"--app={SHOP}", *arguments, environment=given)
+    assert ended.code == 2, ended.out + ended.err
+    assert ended.err.count("\n") == 1
     assert alive_with(str(folder)) == []
-    return result.stderr
+    return ended.err
 
 
+@pytest.mark.long  # tests/commands/test_run.py starts and stops the whole stack, and the next one stops sooner
 def test_it_stops_in_time_and_leaves_no_process(tmp_path: Path) -> None:
     with running_command(SHOP, tmp_path, BACKENDS) as running:
         ports = [_port(running.address("Cosmos DB")), _port(running.address("Service Bus"))]
@@ -78,6 +74,7 @@ def test_it_can_be_stopped_while_it_starts(tmp_path: Path) -> None:
     assert not any(line.startswith("Ready") for line in running.lines)
 
 
+@pytest.mark.long  # each service ends with its standard input: servicebus/test_process.py
 async def test_a_supervisor_that_is_killed_takes_its_services_along(tmp_path: Path) -> None:
     with running_command(SHOP, tmp_path, BACKENDS) as running:
         assert running.end(signal.SIGKILL) == -signal.SIGKILL
@@ -225,17 +222,9 @@ def test_whoever_cannot_wait_interrupts_twice(tmp_path: Path) -> None:
 
 def test_without_a_devstack_toml_one_line_says_what_it_is_for(tmp_path: Path) -> None:
     (tmp_path / "local.settings.json").write_text('{"Values": {}}')
-    result = subprocess.run(
-        [sys.executable, "-m", "devstack"],
-        cwd=tmp_path,
-        env={**os.environ, **ANY_PORTS},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=40,
-    )
-    assert result.returncode == 2
-    assert result.stderr.startswith(
+    ended = run_module("devstack", environment={**os.environ, **ANY_PORTS}, folder=tmp_path)
+    assert ended.code == 2
+    assert ended.err.startswith(
         f"{tmp_path / 'devstack.toml'} is not there: it says what to make for the app"
     )
-    assert result.stderr.count("\n") == 1
+    assert ended.err.count("\n") == 1

@@ -94,7 +94,10 @@ STARTED = {"PYTHONHASHSEED": "1"}
 """With another environment for Python itself a service is not forked from one that is warm, but started."""
 
 
-@pytest.mark.parametrize("environment", [{}, STARTED], ids=["forked", "started"])
+@pytest.mark.parametrize(
+    "environment",
+    [pytest.param({}, id="forked"), pytest.param(STARTED, id="started", marks=pytest.mark.long)],
+)
 def test_a_service_is_a_process_of_its_own_however_it_begins(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -166,6 +169,7 @@ def test_a_command_that_does_not_end_is_ended(
         time.sleep(0.02)
 
 
+@pytest.mark.long  # each service ends with its standard input: servicebus/test_process.py
 def test_services_end_with_the_process_that_began_them(tmp_path: Path) -> None:
     begun = subprocess.run(
         [sys.executable, "-c", BEGINS, tmp_path], capture_output=True, text=True, check=False
