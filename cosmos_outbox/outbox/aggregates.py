@@ -124,7 +124,8 @@ class Aggregates:
         """
         newest = False
         for attempt in range(ATTEMPTS):
-            await back_off(attempt)
+            if attempt > 1:
+                await back_off(attempt)
             async with self.open_unit_of_work(origin) as work:
                 found = await _read_for_change(
                     work, kind, aggregate_id, partition_key, pinned=Pinned(if_match, refuse), newest=newest

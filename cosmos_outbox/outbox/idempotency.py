@@ -277,8 +277,7 @@ class Wanted(Generic[A]):
 
 async def back_off(attempt: int) -> None:
     """Wait before the third attempt and each later one, by lot: those that lost a race together meet no more."""
-    if attempt > 1:
-        await sleep(randomness().uniform(0.0, min(1.0, 0.05 * 2**attempt)))
+    await sleep(randomness().uniform(0.0, min(1.0, 0.05 * 2**attempt)))
 
 
 async def change_once(
@@ -297,7 +296,7 @@ async def change_once(
     until = monotonic() + LONGEST_REQUEST_SECONDS
     for attempt in range(attempts + 1):
         fenced = attempt > 0
-        if attempt < attempts:
+        if 1 < attempt < attempts:
             await back_off(attempt)
         async with open_unit_of_work(origin) as work:
             found = await _find(work, wanted, newest=fenced)

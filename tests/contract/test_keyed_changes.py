@@ -80,10 +80,6 @@ class Asking:
         )
 
 
-async def at_once(_: float) -> None:
-    """No pause between attempts."""
-
-
 class Instances(Heaps):
     """Any number of processes that change heaps, whose replicas lag."""
 
@@ -91,9 +87,7 @@ class Instances(Heaps):
 
     def opened(self, container: Container) -> Aggregates:
         unused: Any = None
-        return Aggregates(
-            lambda origin: CosmosUnitOfWork(container, "test", origin, self.lifetimes), unused, at_once
-        )
+        return Aggregates(lambda origin: CosmosUnitOfWork(container, "test", origin, self.lifetimes), unused)
 
     async def until_answered(self, asking: Asking) -> ChangeAnswer[Heap]:
         """A caller repeats its request until there is an answer, at whichever instance."""
@@ -556,7 +550,7 @@ async def contended(
         work.meets, work.looks = left, looks
         return work
 
-    aggregates = Aggregates(opened, unused, at_once)
+    aggregates = Aggregates(opened, unused)
     await aggregates.read(Heap, name, ORIGIN, newest=True)  # from then on no replica is too old for it
     left += errors
     looks.clear()

@@ -67,6 +67,6 @@ async def test_a_caller_is_told_what_to_do(memory: InMemory, api: httpx.AsyncCli
     assert (await api.post("/people", json=ADA)).status_code == 503
     assert len(memory.events) == 1, "the answer was lost after the change was stored"
     added = await api.post("/people", json=ADA)
-    memory.faults.overtaken(4)
+    memory.faults.overtaken(8)
     changed = await api.patch(added.headers["Location"], json={"name": "Ada King"})
     assert changed.status_code == 409
