@@ -8,7 +8,7 @@ import pytest
 
 from devstack.testing import eventually
 from tests.e2e.conftest import stack
-from tests.e2e.test_directory import search
+from tests.e2e.test_path import search
 
 pytestmark = pytest.mark.own_stack
 

@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 import re
-import subprocess
 import sys
 import textwrap
 from collections.abc import AsyncIterator
@@ -16,6 +15,8 @@ import pytest
 import cosmos_outbox
 import outbox_simulation
 from cosmos_outbox import errors, testing
+from devstack.testing.ended import run_module
+from tests.support.paths import ROOT
 from tests.testing import booking_calls, bookings
 from tests.testing.test_memory_elsewhere import asked, asking
 
@@ -70,18 +71,9 @@ async def test_an_example_runs(name: str, tmp_path: Path) -> None:
 
 
 def test_without_devstack_one_line_says_what_to_install() -> None:
-    program = (
-        "import sys\n"
-        "sys.modules['devstack'] = None\n"
-        "from cosmos_outbox import testing\n"
-        "for name in testing.__all__:\n"
-        "    try:\n"
-        "        getattr(testing, name)\n"
-        "    except ImportError as error:\n"
-        "        print(name, error)\n"
-    )
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert told.stdout.splitlines() == [
+    told = run_module("tests.testing.without_devstack", folder=ROOT)
+    assert (told.code, told.err) == (0, "")
+    assert told.out.splitlines() == [
         f"{name} a test of a service needs devstack: pip install 'cosmos-outbox[testing]'"
         for name in NEED_DEVSTACK
     ]

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
+from copy import deepcopy
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -109,23 +110,24 @@ def _by_nobody(past: Past) -> None:
     past.letters.append(str(uuid4()))
 
 
-@pytest.mark.parametrize(
-    ("breaks", "rule"),
-    [
-        (_twice, "reaction twice"),
-        (_no_record, "reaction left out"),
-        (lambda past: past.letters.pop(), "effect not asked for"),
-        (_by_nobody, "effect of no event"),
-        (_early, "deadline early"),
-        (_never_met, "still due"),
-        (lambda past: past.messages.pop(), "lost event"),
-        (lambda past: past.event("OrderPaid")["data"].update(sequence=9), "gap"),
-    ],
-)
-async def test_the_judge_sees_what_is_broken(past: Past, breaks: Callable[[Past], Any], rule: str) -> None:
+BROKEN: list[tuple[Callable[[Past], Any], str]] = [
+    (_twice, "reaction twice"),
+    (_no_record, "reaction left out"),
+    (lambda past: past.letters.pop(), "effect not asked for"),
+    (_by_nobody, "effect of no event"),
+    (_early, "deadline early"),
+    (_never_met, "still due"),
+    (lambda past: past.messages.pop(), "lost event"),
+    (lambda past: past.event("OrderPaid")["data"].update(sequence=9), "gap"),
+]
+
+
+async def test_the_judge_sees_what_is_broken(past: Past) -> None:
     assert past.wrong() == set()
-    breaks(past)
-    assert rule in past.wrong()
+    for breaks, rule in BROKEN:
+        own = deepcopy(past)
+        breaks(own)
+        assert rule in own.wrong(), rule
 
 
 def tortured(root: Path, transport: str, seed: int, seconds: int = 25) -> subprocess.CompletedProcess[str]:
