@@ -4,6 +4,7 @@ Names are snake_case in Python and camelCase on the wire.
 """
 
 import re
+import unicodedata
 from collections.abc import Callable
 from typing import Annotated
 from uuid import UUID
@@ -29,18 +30,27 @@ _BREAKS = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
 """Control characters and line breaks, as in a regular expression."""
 _TURNS = r"\u202a-\u202e\u2066-\u2069"
 """What turns or sets apart all text that follows, up to the next line (Unicode Annex 9)."""
-_BLANKS = r"\u0020\u00a0\u00ad\u1680\u180e\u2000-\u200f\u202f\u205f-\u2065\u206a-\u206f\u3000\ufeff"
-"""What else nobody sees."""
+_SHOWS_NOTHING = {"Cc", "Cf", "Zl", "Zp", "Zs", "Mn", "Mc", "Me"}
+"""Categories of characters that are invisible, or are seen on another character alone."""
+_BLANKS = re.compile(
+    r"[\u115f\u1160\u2065\u2800\u3164\uffa0\ufff0-\ufff8\U0001d159\U00013441\U00013442\U000e0000-\U000e0fff]"
+)
+"""Fillers and blank symbols of other categories, and Default_Ignorable code points that are not assigned."""
 ONE_LINE = rf"^[^{_BREAKS}{_TURNS}]*$"
-VISIBLE_LINE = rf"^[^{_BREAKS}{_TURNS}]*[^{_BREAKS}{_TURNS}{_BLANKS}][^{_BREAKS}{_TURNS}]*$"
+VISIBLE_LINE = rf"^[^{_BREAKS}{_TURNS}]*[^{_BREAKS}{_TURNS}\s][^{_BREAKS}{_TURNS}]*$"
 READABLE = r"^[^\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]*$"
-"""The rules below as the API's document tells them."""
+"""The rules below as the API's document describes them; of blank characters it knows white space alone."""
 
 
 def _not_blank(text: str) -> str:
-    if not re.search(rf"[^{_BREAKS}{_TURNS}{_BLANKS}]", text):
+    if all(unicodedata.category(each) in _SHOWS_NOTHING or _BLANKS.match(each) for each in text):
         raise PydanticCustomError("blank", "must not be blank")
     return text
+
+
+def _tidy(text: str) -> str:
+    """The same text typed on another keyboard is the same value."""
+    return unicodedata.normalize("NFC", text.strip())
 
 
 def _readable(text: str) -> str:
@@ -80,7 +90,7 @@ def _real_address(text: str) -> str:
     from email_validator import EmailNotValidError, validate_email  # noqa: PLC0415
 
     try:  # the syntax only: a look-up in the DNS would be I/O
-        return validate_email(text, check_deliverability=False).normalized
+        return validate_email(text, check_deliverability=False, strict=True).normalized
     except EmailNotValidError as problem:
         raise PydanticCustomError("email", "{reason}", {"reason": str(problem)}) from None
 
@@ -96,12 +106,17 @@ _ADDRESS = "An address that mail can be sent to, so none below .test or .local."
 ShortText = Annotated[
     str,
     _told(NAME_LENGTH, pattern=VISIBLE_LINE),
-    input_rule(_at_most(NAME_LENGTH)),
     input_rule(_one_line),
+    input_rule(_tidy),
+    input_rule(_at_most(NAME_LENGTH)),
     input_rule(_not_blank),
 ]
 CompanyText = Annotated[
-    str, _told(COMPANY_LENGTH, pattern=ONE_LINE), input_rule(_at_most(COMPANY_LENGTH)), input_rule(_one_line)
+    str,
+    _told(COMPANY_LENGTH, pattern=ONE_LINE),
+    input_rule(_one_line),
+    input_rule(_tidy),
+    input_rule(_at_most(COMPANY_LENGTH)),
 ]
 CompanyName = Annotated[CompanyText, _told(COMPANY_LENGTH, pattern=VISIBLE_LINE), input_rule(_not_blank)]
 Email = Annotated[

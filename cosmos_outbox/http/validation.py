@@ -108,22 +108,30 @@ def _settable(
 def _checked(
     model: type[Model], current: BaseModel, document: Mapping[str, Any], wrong: list[FieldError]
 ) -> Model:
-    stored = known(current)
+    stored, names = known(current), {each.alias or name: name for name, each in model.model_fields.items()}
+    kept = {name for name in document if name in stored and _same(document[name], stored[name])}
     try:
         details = validated(model, document)
     except InvalidRequest as invalid:
-        kept = {name for name in document if name in stored and _same(document[name], stored[name])}
         # One of the others may be called as a part of what is kept, name.x, and one without a name is told as body.
         others = {name or "body" for name in document.keys() - kept}
         wrong += [
             error for error in invalid.errors if error.field in others or not _is_about(error.field, kept)
         ]
-    else:
         if not wrong:
-            return details
+            details = model.model_validate(document, by_alias=True, by_name=False, context=STORED)
+            new = {names[name]: document[name] for name in document.keys() & names.keys() - kept}
+            return details.model_copy(update={name: _made(model, name, value) for name, value in new.items()})
     if wrong:
         raise InvalidRequest(*wrong)
-    return model.model_validate(document, by_alias=True, by_name=False, context=STORED)
+    # A rule may spell a value anew, and what is left as it is does not change.
+    return details.model_copy(
+        update={names[name]: getattr(current, names[name]) for name in kept & names.keys()}
+    )
+
+
+def _made(model: type[BaseModel], attribute: str, value: Any) -> Any:
+    return form_of(model.model_fields[attribute]).validate_python(value, by_alias=True, by_name=False)
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -6,8 +6,9 @@ import pytest
 
 from cosmos_outbox.cosmos.aggregates.documents import aggregate_from_item, aggregate_item
 from cosmos_outbox.http.problems import InvalidRequest
+from cosmos_outbox.http.validation import replaced
 from domain.contact import Contact
-from domain.values import Name
+from domain.values import ContactDetails, Name
 from tests.support import contacts_http as http
 from tests.support.contacts import LATER
 from tests.unit.test_documents import CONTACT_ITEM
@@ -62,6 +63,31 @@ def test_callers_see_no_field_that_this_version_does_not_know() -> None:
     assert "vat" not in view["company"]
 
 
+ANOTHER_WRITERS: dict[str, Any] = {
+    "name": {"firstName": " Zoe\u0308", "lastName": "Doe "},
+    "email": "zoe@CONTOSO.com",
+    "company": {"companyName": " C ", "city": "O "},
+}
+"""As our rules would not write them, and as no rule refuses them."""
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_a_caller_leaves_as_it_is_stored_does_not_change(whole: bool) -> None:
+    contact = stored(**ANOTHER_WRITERS)
+    shown = http.view(contact)
+    if whole:
+        revised = replaced(ContactDetails, contact.details, shown, shown | {"description": "x"})
+    else:
+        revised = http.revised(contact.details, {"description": "x"})
+    contact.revise(revised, at=LATER)
+    changes = contact.changes()
+    assert changes is not None
+    assert [event.action for event in changes.events] == ["ContactDescriptionUpdatedEvent"]
+    contact = stored(**ANOTHER_WRITERS)
+    contact.revise(http.revised(contact.details, {"name": {"lastName": " Roe"}}), at=LATER)
+    assert contact.details.name.model_dump() == {"first_name": "Zo\u00eb", "last_name": "Roe"}
+
+
 TODAY_REFUSED: dict[str, Any] = {
     "email": "no-address-any-more", "description": "x" * 5000, "name": {"firstName": "\u200b", "lastName": "D\u0000e"},
 }  # fmt: skip
@@ -78,6 +104,9 @@ def test_a_patch_is_judged_by_what_it_patches() -> None:
     contact = stored(**TODAY_REFUSED)
     revised = http.revised(contact.details, {"company": None})
     assert (revised.company, revised.email) == (None, "no-address-any-more")
+    spelled = http.revised(contact.details, {"company": {"companyName": " C "}}).company
+    assert spelled is not None
+    assert spelled.company_name == "C"
     contact.revise(revised, at=LATER)
     changes = contact.changes()
     assert changes is not None

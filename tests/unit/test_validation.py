@@ -46,6 +46,7 @@ def test_only_names_and_email_are_required() -> None:
         (changed(email="a@b"), {"email"}),
         (changed(email="John <john@contoso.com>"), {"email"}),
         (changed(email="a@b.org" * 50), {"email"}),
+        (changed(email=f"{'a' * 65}@contoso.com"), {"email"}),
         (changed(email=None), {"email"}),
         (changed(description="x" * 501), {"description"}),
         (changed(description=["x"]), {"description"}),
@@ -95,6 +96,33 @@ def test_a_name_of_any_script_is_taken_with_its_joiners_and_direction_marks(name
     assert (
         validated(ContactDetails, changed(name={"firstName": name, "lastName": "D"})).name.first_name == name
     )
+
+
+@pytest.mark.parametrize("blank", [
+    "", "\u3000\u00a0", "\u0301", "\u0903", "\u20dd", "\u3164", "\u115f\u1160", "\uffa0", "\u2800", "\u034f", "\u180e",
+    "\u17b4", "\ufe0f", "\u2065", "\ufff0", "\U0001d159", "\U0001d173", "\U00013441", "\U000e0020", "\U000e01f0",
+    "\u0301 \u3164",
+])  # fmt: skip
+def test_a_name_that_shows_no_character_is_blank(blank: str) -> None:
+    data = changed(name={"firstName": blank, "lastName": "D"}, company={"companyName": blank})
+    assert wrong_fields(data) == {"name.firstName", "company.companyName"}
+
+
+@pytest.mark.parametrize("name", ["\u2801", "李", "\U00031350", "a\u0301", "ก\u0e47", "9", "\ue000"])
+def test_a_name_that_shows_one_character_is_none_that_is_blank(name: str) -> None:
+    validated(ContactDetails, changed(name={"firstName": name, "lastName": "D"}))
+
+
+def test_texts_of_one_line_are_trimmed_and_composed() -> None:
+    data = changed(
+        name={"firstName": " Zoe\u0308\u00a0", "lastName": "x" * 99 + "e\u0301  "},
+        company={"companyName": "\u3000C\u2003", "city": " A\u030angstro\u0308m "},
+        email=f"{'a' * 64}@contoso.com",
+    )
+    details = validated(ContactDetails, data)
+    assert (details.name.first_name, details.name.last_name) == ("Zo\u00eb", "x" * 99 + "\u00e9")
+    assert details.company is not None
+    assert (details.company.company_name, details.company.city) == ("C", "\u00c5ngstr\u00f6m")
 
 
 class Room(WireModel):
