@@ -5,6 +5,7 @@ from typing import Annotated, Any, TypeVar, cast, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import core_schema
 
 from cosmos_outbox.http.problems import FieldError, InvalidRequest
 from cosmos_outbox.outbox.aggregate import STORED
@@ -16,7 +17,46 @@ _UNKNOWN = "is not a field that can be set here"
 _READ_ONLY = (
     "cannot be set, and is not as it is now: leave it out, or read again and send it back as it comes"
 )
-_REASONS = {"extra_forbidden": _UNKNOWN, "missing": "is required", "model_type": "must be a JSON object"}
+_OF_PYDANTIC = frozenset(get_args(core_schema.ErrorType))
+_REASONS = {
+    "extra_forbidden": _UNKNOWN,
+    "missing": "is required",
+    "none_required": "must be null",
+    "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+    "multiple_of": "must be a multiple of {multiple_of}",
+    "finite_number": "must be a finite number",
+    "too_short": "must have at least {min_length} items",
+    "too_long": "must have at most {max_length} items",
+    "string_too_short": "must have at least {min_length} characters",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_pattern_mismatch": "must match the pattern {pattern}",
+    "enum": "must be {expected}",
+    "literal_error": "must be {expected}",
+    "date_past": "must be in the past",
+    "date_future": "must be in the future",
+    "datetime_past": "must be in the past",
+    "datetime_future": "must be in the future",
+    "timezone_naive": "must have no time zone",
+    "timezone_aware": "must have a time zone",
+    "uuid_version": "must be a UUID of version {expected_version}",
+    "url_too_long": "must have at most {max_length} characters",
+    "url_scheme": "must begin with {expected_schemes}",
+    "decimal_max_digits": "must have at most {max_digits} digits",
+    "decimal_max_places": "must have at most {decimal_places} digits after the point",
+    "decimal_whole_digits": "must have at most {whole_digits} digits before the point",
+}
+"""Of rules that pydantic holds, by their names there."""
+_KINDS = {
+    "string": "a text", "bytes": "a text", "int": "a whole number", "float": "a number", "decimal": "a decimal number",
+    "bool": "true or false", "datetime": "a date and time, such as 2026-03-01T12:00:00Z",
+    "date": "a date, such as 2026-03-01", "time_delta": "a duration, such as PT1H", "time_": "a time, such as 12:00:00",
+    "uuid": "a UUID", "url": "a URL", "list": "a list", "tuple": "a list", "set": "a list", "frozen_set": "a list",
+    "model": "a JSON object", "dict": "a JSON object", "mapping": "a JSON object", "dataclass": "a JSON object",
+}  # fmt: skip
+"""What a value must be, by the beginning of the rule's name. The first match counts."""
 _CODES = {
     "extra_forbidden": "unknown",
     "missing": "required",
@@ -48,10 +88,10 @@ def told(problems: ValidationError, within: str = "") -> list[FieldError]:
     return [
         FieldError(
             field=".".join(str(part) for part in (*([within] if within else []), *problem["loc"])) or "body",
-            reason=_REASONS.get(problem["type"]) or _sentence(problem["msg"]),
+            reason=_reason(problem["type"], problem["msg"], problem.get("ctx", {})),
             code=_code(problem["type"]),
         )
-        for problem in problems.errors(include_url=False, include_input=False, include_context=False)
+        for problem in problems.errors(include_url=False, include_input=False)
     ]
 
 
@@ -180,8 +220,18 @@ def _code(kind: str) -> str:
     return "wrong_type" if of_a_type else kind
 
 
-def _sentence(message: str) -> str:
-    return message.removeprefix("Value error, ")
+def _reason(kind: str, message: str, context: Mapping[str, Any]) -> str:
+    """In the words of this package, or of the model's author: pydantic's may hold the value."""
+    if kind in {"value_error", "assertion_error"}:
+        return message.partition(", ")[2] or "is not valid"
+    if kind not in _OF_PYDANTIC:
+        return message
+    if kind in _REASONS:
+        try:
+            return _REASONS[kind].format_map(context)
+        except KeyError:  # another rule under this name
+            return message
+    return next((f"must be {what}" for name, what in _KINDS.items() if kind.startswith(name)), "is not valid")
 
 
 def merge_patch(target: Any, patch: Any) -> Any:

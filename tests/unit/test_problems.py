@@ -1,16 +1,22 @@
 """The type of a problem leads to its page wherever the API is mounted, and a field's error has a code for a program."""
 
-from typing import Any
+from datetime import date
+from enum import StrEnum
+from typing import Annotated, Any, Literal
 
 import httpx
 import pytest
 from fastapi import FastAPI
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, ValidationError
+from pydantic_core import PydanticCustomError
+from pydantic_core._pydantic_core import list_all_errors
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from cosmos_outbox.http import asgi_app, fastapi_router, problems
 from cosmos_outbox.http.answering import STATUS_OF
 from cosmos_outbox.http.problems import InvalidRequest
+from cosmos_outbox.http.validation import told as wrong
 from cosmos_outbox.http.validation import validated
 from domain.values import ContactDetails
 from tests.support.contacts import DETAILS_JSON
@@ -76,3 +82,82 @@ def test_a_field_error_has_a_code(changed: dict[str, Any], codes: dict[str, str]
     with pytest.raises(InvalidRequest) as refused:
         validated(ContactDetails, DETAILS_JSON | changed)
     assert {each.field: each.code for each in refused.value.errors} == codes
+
+
+class Paint(StrEnum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+
+
+def _own_words(value: int) -> int:
+    if value < 0:
+        raise PydanticCustomError("date_of_return", "must be after the departure")
+    if value > 9:
+        raise PydanticCustomError("too_long", "must have at most {length} nights", {"length": 9})
+    if value == 5:
+        raise AssertionError("must not be five")
+    return value
+
+
+class Anything(BaseModel):
+    text: str = ""
+    code: Annotated[str, Field(min_length=2, max_length=3, pattern="^[a-z]+$")] = "ab"
+    count: Annotated[int, Field(ge=1, lt=9)] = 1
+    at: AwareDatetime | None = None
+    day: date | None = None
+    items: Annotated[list[str], Field(max_length=1)] = []
+    paint: Paint = Paint.RED
+    pet: Annotated[Cat | Dog, Field(discriminator="kind")] | None = None
+    nights: Annotated[int, AfterValidator(_own_words)] = 1
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        ({"text": 7}, "must be a text"),
+        ({"code": "a"}, "must have at least 2 characters"),
+        ({"code": "abcd"}, "must have at most 3 characters"),
+        ({"code": "A1"}, "must match the pattern ^[a-z]+$"),
+        ({"count": "many"}, "must be a whole number"),
+        ({"count": 1.5}, "must be a whole number"),
+        ({"count": 0}, "must be at least 1"),
+        ({"count": 9}, "must be less than 9"),
+        ({"at": "2026-03-01T12:00:00"}, "must have a time zone"),
+        ({"at": "noon"}, "must be a date and time, such as 2026-03-01T12:00:00Z"),
+        ({"day": "noon"}, "must be a date, such as 2026-03-01"),
+        ({"items": ["a", "b"]}, "must have at most 1 items"),
+        ({"items": {}}, "must be a list"),
+        ({"paint": "green"}, "must be 'red' or 'blue'"),
+        ({"pet": {"kind": "my name"}}, "is not valid"),
+        ({"nights": -1}, "must be after the departure"),
+        ({"nights": 10}, "must have at most 9 nights"),
+        ({"nights": 5}, "must not be five"),
+        ([], "must be a JSON object"),
+    ],
+)
+def test_a_reason_has_the_words_of_this_api(sent: Any, reason: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        validated(Anything, sent)
+    assert [each.reason for each in refused.value.errors] == [reason]
+
+
+def test_no_reason_has_pydantics_words_or_the_value() -> None:
+    for kind in list_all_errors():
+        context = dict(kind.get("example_context") or {})
+        context |= {
+            name: "secret" for name in ("tag", "error", "attribute", "encoding_error") if name in context
+        }
+        if kind["type"] in {"value_error", "assertion_error"}:
+            context["error"] = ValueError("must be right")
+        error: Any = {"type": kind["type"], "loc": ("f",), "input": "secret", "ctx": context}
+        [told] = wrong(ValidationError.from_exception_data("x", [error]))
+        assert told.reason.startswith(("must ", "is ")), told
+        assert "secret" not in told.reason, told
