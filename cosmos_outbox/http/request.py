@@ -177,8 +177,8 @@ def idempotency_key(request: Request) -> str | None:
     quoted = _QUOTED_KEY.fullmatch(header.strip())
     key = quoted[1] if quoted else header.strip()
     if not _KEY.fullmatch(key):
-        told = "must be one of 1 to 255 visible ASCII characters without quotes and commas, such as a UUID"
-        raise InvalidRequest(FieldError("Idempotency-Key", told, "malformed"))
+        reason = "must be sent once, with 1 to 255 visible ASCII characters without quotes and commas, such as a UUID"
+        raise InvalidRequest(FieldError("Idempotency-Key", reason, "malformed"))
     return key
 
 

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
+from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.errors import AggregateNotFound, ConcurrentChange, OutboxError, PreconditionFailed
 from cosmos_outbox.outbox.idempotency import (
+    RETRY_SECONDS,
     ChangeAnswer,
     Claims,
     KeyedRequest,
@@ -37,7 +39,7 @@ from cosmos_outbox.outbox.unit_of_work import (
 A = TypeVar("A", bound=Aggregate[Any])
 
 ATTEMPTS = 8
-"""How many times a change is applied before the caller gets ConcurrentChange."""
+"""How many times a change is applied, at most, before the caller gets ConcurrentChange."""
 
 _log = logging.getLogger(__name__)
 
@@ -122,10 +124,10 @@ class Aggregates:
             ConcurrentChange: other writers won the race each time.
             ChangeTooLarge: the change does not fit one transaction.
         """
-        newest = False
+        newest, until = False, monotonic() + RETRY_SECONDS
         for attempt in range(ATTEMPTS):
-            if attempt > 1:
-                await back_off(attempt)
+            if attempt > 1 and not await back_off(attempt, until):
+                break
             async with self.open_unit_of_work(origin) as work:
                 found = await _read_for_change(
                     work, kind, aggregate_id, partition_key, pinned=Pinned(if_match, refuse), newest=newest
@@ -148,7 +150,7 @@ class Aggregates:
                 return _logged("changed", receipt)
             newest = True  # what is no change to an old state may be one to the newest
         raise ConcurrentChange(
-            f"other writers changed {kind.aggregate_type} {aggregate_id} at each of {ATTEMPTS} attempts: try again"
+            f"other writers changed {kind.aggregate_type} {aggregate_id} at each attempt: try again"
         )
 
     async def change_once(  # noqa: PLR0913 - as change, and the request

@@ -275,9 +275,17 @@ class Wanted(Generic[A]):
         return ChangeRecord(self.record, self.request.fingerprint, sequence, refused)
 
 
-async def back_off(attempt: int) -> None:
-    """Wait before the third attempt and each later one, by lot: those that lost a race together meet no more."""
+RETRY_SECONDS = 5.0
+"""How long after its beginning a change that has lost its races is attempted again: its caller waits ten seconds."""
+
+
+async def back_off(attempt: int, until: float) -> bool:
+    """Pause before another attempt, for up to a second. False: it would begin after ``until``.
+
+    The pause is drawn by lot, so that writers that lost a race together do not meet again in the next one.
+    """
     await sleep(randomness().uniform(0.0, min(1.0, 0.05 * 2**attempt)))
+    return monotonic() <= until
 
 
 async def change_once(
@@ -293,22 +301,24 @@ async def change_once(
         Throttled, Unavailable, OutcomeUnknown: a repetition finds out which.
         Exception: what ``change`` raises of the newest state, and raises again for a repetition, while it does.
     """
-    until = monotonic() + LONGEST_REQUEST_SECONDS
-    for attempt in range(attempts + 1):
+    began = monotonic()
+    until = began + LONGEST_REQUEST_SECONDS
+    for attempt in range(attempts):
+        if attempt > 1 and not await back_off(attempt, began + RETRY_SECONDS):
+            break
         fenced = attempt > 0
-        if 1 < attempt < attempts:
-            await back_off(attempt)
         async with open_unit_of_work(origin) as work:
             found = await _find(work, wanted, newest=fenced)
             if fenced and (record := await _find_record(work, wanted)):  # state_then_record, record_before_no
                 return _first_answer(record, wanted, found)
-            if attempt < attempts and (
-                answered := await _store_change(work, wanted, found, until, fenced=fenced)
-            ):
+            if answered := await _store_change(work, wanted, found, until, fenced=fenced):
                 return answered
+    async with open_unit_of_work(origin) as work:  # a duplicate may have won the last race
+        found = await _find(work, wanted, newest=True)
+        if record := await _find_record(work, wanted):
+            return _first_answer(record, wanted, found)
     raise ConcurrentChange(
-        f"other writers changed {wanted.kind.aggregate_type} {wanted.aggregate_id} at each of {attempts} attempts: "
-        "try again"
+        f"other writers changed {wanted.kind.aggregate_type} {wanted.aggregate_id} at each attempt: try again"
     )
 
 

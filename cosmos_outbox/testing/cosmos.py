@@ -6,7 +6,7 @@ requests, replicas that lag, time limits) is proven on a local Azure: :class:`co
 
 import itertools
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,17 +14,14 @@ from typing import Any
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox.cosmos.store.client import cosmos_client
-from cosmos_outbox.cosmos.store.container import Container, PageQuery, Write
+from cosmos_outbox.cosmos.store.container import Container, Write
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.settings.connections import Connection, Credential
-from cosmos_outbox.testing import containers  # first: it says how to install devstack
 from cosmos_outbox.testing.clock import Clock
 from cosmos_outbox.testing.faults import Faults
 from devstack import app_file, provision
 from devstack.cosmos.in_memory import CosmosInMemory, in_memory
 from devstack.cosmos.wire.auth import EMULATOR_KEY
-
-__all__ = ["FaultyContainer", "MemoryAccount", "account", "containers"]
 
 _numbers = itertools.count(1)
 _prepared: dict[str, bytes] = {}
@@ -49,14 +46,14 @@ class MemoryAccount:
         return cosmos_client(connection, credential, session=self.cosmos.session())
 
     async def make(self, declared: app_file.Cosmos) -> None:
-        """The containers of a service."""
+        """Make the containers of a service. Raises ValueError: the account has some already."""
         form = declared.model_dump_json()
-        if form not in _prepared:
-            async with self.client(Connection(self.connection_string)) as client:
-                await provision.containers(client, declared)
-            _prepared[form] = self.cosmos.content()
-        elif self.cosmos.is_empty:
+        if form in _prepared:
             self.cosmos.begin_with(_prepared[form])
+            return
+        async with self.client(Connection(self.connection_string)) as client:
+            await provision.containers(client, declared)
+        _prepared[form] = self.cosmos.content()
 
 
 @contextmanager
@@ -73,41 +70,35 @@ def account(clock: Clock) -> Iterator[MemoryAccount]:
 class FaultyContainer(Container):
     """A container whose calls meet a test's faults: they raise what their caller would get after all attempts."""
 
-    faults: Faults
+    def __init__(self, faults: Faults, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._faults = faults
 
     async def read_with_age(self, item_id: str, partition_key: Key) -> tuple[Item, float] | None:
         """As its base."""
-        self.faults.meet_read()
+        self._faults.meet_read()
         return await super().read_with_age(item_id, partition_key)
 
     async def execute(self, partition_key: Key, writes: Sequence[Write]) -> list[str]:
         """As its base."""
-        return await self.faults.meet_write(
+        return await self._faults.meet_write(
             lambda: super(FaultyContainer, self).execute(partition_key, writes)
         )
 
     async def fence(self, partition_key: Key) -> None:
-        """Nothing to do: each read is as new as the last write."""
+        """Do nothing: each read here is as new as the last write."""
 
-    async def page(
-        self,
-        query: str,
-        parameters: Mapping[str, Any],
-        size: int,
-        continuation: str | None,
-        *,
-        partition_key: Key | None = None,
-    ) -> tuple[list[Item], str | None]:
+    async def page(self, *arguments: Any, **options: Any) -> tuple[list[Item], str | None]:
         """As its base."""
-        self.faults.meet_read()
-        return await super().page(query, parameters, size, continuation, partition_key=partition_key)
+        self._faults.meet_read()
+        return await super().page(*arguments, **options)
 
-    async def select(self, query: PageQuery, most: int, key: Key | None = None) -> list[Item]:
+    async def select(self, *arguments: Any, **options: Any) -> list[Item]:
         """As its base."""
-        self.faults.meet_read()
-        return await super().select(query, most, key)
+        self._faults.meet_read()
+        return await super().select(*arguments, **options)
 
     async def check(self) -> None:
         """As its base."""
-        self.faults.meet_read()
+        self._faults.meet_read()
         await super().check()

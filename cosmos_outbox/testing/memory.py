@@ -20,8 +20,9 @@ from cosmos_outbox.kernel.clock import sources, use, using
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.unit_of_work import ETag
 from cosmos_outbox.settings.names import Named
+from cosmos_outbox.testing import containers  # first: it says how to install devstack
 from cosmos_outbox.testing.clock import Clock
-from cosmos_outbox.testing.cosmos import FaultyContainer, MemoryAccount, account, containers
+from cosmos_outbox.testing.cosmos import FaultyContainer, MemoryAccount, account
 from cosmos_outbox.testing.deliveries import Deliveries
 from cosmos_outbox.testing.faults import Faults
 from cosmos_outbox.testing.publisher import api_in_memory
@@ -195,11 +196,8 @@ async def _publishing(
         of_calls = service.settings(given).cosmos_container
 
         def container(client: Any, database: str, name: str, **options: Any) -> Container:
-            if name != of_calls:
-                return Container(client, database, name, **options)
-            made = FaultyContainer(client, database, name, **options)
-            made.faults = faults
-            return made
+            kind = partial(FaultyContainer, faults) if name == of_calls else Container
+            return kind(client, database, name, **options)
 
         wired = service.wire(given, Clients(stored.client, container, _no_broker, _no_broker))
         async with wired.resources:

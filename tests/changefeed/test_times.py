@@ -76,7 +76,7 @@ async def test_a_lease_whose_renewal_is_not_answered_is_given_up_when_it_expires
         await eventually(lambda: recorder.ids == ["a-1"])
 
 
-async def test_a_lease_counts_from_the_question_for_it_and_not_from_a_late_answer(
+async def test_a_lease_counts_from_its_request_and_not_from_a_late_answer(
     memory: InMemory, away: Callable[[str], list[float]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others take the lease by the time that is written in it."""

@@ -76,7 +76,7 @@ of_many_partitions = pytest.mark.parametrize("memory", [SPLIT], indirect=True)
 
 
 @of_many_partitions
-async def test_a_commit_costs_reads_of_the_lease_that_has_its_key_and_of_no_other(memory: InMemory) -> None:
+async def test_a_commit_costs_reads_of_the_lease_that_has_its_key_alone(memory: InMemory) -> None:
     recorder = Recorder()
     async with recorder.processor(memory, options=SELDOM) as processor:
         await eventually(lambda: len(processor.owned_leases) == SPLIT)

@@ -32,7 +32,7 @@ async def test_of_many_at_once_one_decides(store: CosmosStore) -> None:
     assert [claim.is_new for claim in claims].count(True) == 1
 
 
-async def test_a_claim_is_usable_for_the_longest_request_whether_it_was_made_or_found(
+async def test_a_claim_made_or_found_is_usable_for_the_longest_request(
     store: CosmosStore,
 ) -> None:
     for _ in range(2):

@@ -84,7 +84,7 @@ async def test_another_body_under_the_same_key_is_refused(store: CosmosStore) ->
     assert len(await store.events(first.aggregate.key)) == 1
 
 
-async def test_a_repetition_is_known_by_what_was_sent_and_not_by_what_was_understood(
+async def test_a_repetition_is_known_by_its_bytes_and_not_by_their_meaning(
     store: CosmosStore,
 ) -> None:
     """A later version of the service may read the same body as another model."""

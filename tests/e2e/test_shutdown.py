@@ -1,5 +1,6 @@
 """A stop in the middle of sending loses nothing, and no process remains."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,9 @@ async def test_a_stop_while_a_send_hangs_abandons_it_without_a_checkpoint(
         contact = await started.create(http)
         await eventually(lambda: f"created contact {contact['id']}" in started.log())
 
-        assert started.functions.terminate() == 0, (
-            "in half a minute; an attempt of the SDK alone may take one"
-        )
+        began = time.monotonic()
+        assert started.functions.terminate() == 0
+        assert time.monotonic() - began < 15, "an attempt of the SDK alone may take a minute"
 
         started.servicebus.resume()
         started.functions.start()

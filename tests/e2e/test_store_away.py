@@ -22,10 +22,12 @@ async def test_without_the_store_the_api_says_so_quickly_and_recovers_by_itself(
     own_stack.cosmos.kill()
 
     async def refused(method: str, path: str = "") -> None:
+        began = time.monotonic()
         async with http.request(method, url + path, json=DETAILS_JSON if method != "GET" else None) as answer:
             assert answer.status == 503, await answer.text()
             assert int(answer.headers["Retry-After"]) >= 1
             assert answer.content_type == "application/problem+json"
+        assert time.monotonic() - began < 10
 
     await asyncio.gather(
         refused("POST"),
@@ -51,7 +53,7 @@ async def test_without_the_store_the_api_says_so_quickly_and_recovers_by_itself(
     assert await own_stack.sequences(again["id"], 1) == [1]
 
 
-async def test_a_store_that_hangs_is_a_503_in_time_and_no_change_is_made_twice(
+async def test_a_store_that_hangs_is_a_503_in_ten_seconds_and_changes_once(
     own_stack: Stack, http: aiohttp.ClientSession
 ) -> None:
     contact = await own_stack.create(http)
@@ -59,10 +61,12 @@ async def test_a_store_that_hangs_is_a_503_in_time_and_no_change_is_made_twice(
     own_stack.cosmos.pause()
 
     async def refused(method: str, path: str, **more: Any) -> None:
+        began = time.monotonic()
         async with http.request(method, url + path, **more) as answer:
             assert answer.status == 503, await answer.text()
             assert int(answer.headers["Retry-After"]) >= 1
             assert answer.content_type == "application/problem+json"
+        assert time.monotonic() - began < 10
 
     key = {"Idempotency-Key": "once"}
     await asyncio.gather(

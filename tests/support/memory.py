@@ -1,5 +1,6 @@
 """The contacts' store over devstack in memory, where a test needs no service around it."""
 
+import platform
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from cosmos_outbox.testing.clock import Clock
 from cosmos_outbox.testing.cosmos import MemoryAccount, account
 from devstack import app_file
 from tests.support.feed import EVENTS
+
+platform.platform()  # the SDK looks for it once in a process, and a test in virtual time may start no process
 
 LIFETIME_SECONDS = 600
 _DATABASE, _CONTACTS, _CLAIMS = "crm", "contacts", "claims"

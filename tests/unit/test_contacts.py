@@ -57,6 +57,19 @@ async def create(store: MemoryStore) -> UUID:
     return receipt.aggregate.id
 
 
+async def described(store: MemoryStore, contact_id: UUID, number: int, *, keyed: bool) -> None:
+    """The contact as one of several writers changes it."""
+
+    def revision(details: ContactDetails) -> ContactDetails:
+        return revised(details, {"description": f"by {number}"})
+
+    if keyed:
+        request = KeyedRequest("anybody", f"key {number}", f"fingerprint {number}")
+        await service(store).revise_once(contact_id, revision, ORIGIN, request)
+    else:
+        await service(store).revise(contact_id, revision, ORIGIN)
+
+
 def actions(store: MemoryStore) -> list[tuple[str, int | None]]:
     return [(event.action, event.sequence) for event in store.events]
 
@@ -147,8 +160,10 @@ class RivalsFirst(Container):
 
 
 @asynccontextmanager
-async def contested() -> AsyncIterator[tuple[MemoryStore, RivalsFirst]]:
-    async with memory_store(RivalsFirst) as made:
+async def contested(
+    kind: type[RivalsFirst] = RivalsFirst,
+) -> AsyncIterator[tuple[MemoryStore, RivalsFirst]]:
+    async with memory_store(kind) as made:
         assert isinstance(made.container, RivalsFirst)
         yield made, made.container
 
@@ -182,6 +197,31 @@ def test_a_caller_that_loses_every_race_is_told_so() -> None:
     in_virtual_time(story())
 
 
+class Slow(RivalsFirst):
+    """Each read takes a second, and another writer, for whom it takes none, wins each race."""
+
+    async def read_with_age(self, item_id: str, partition_key: Key) -> tuple[Item, float] | None:
+        if self.losses:
+            await asyncio.sleep(1)
+        return await super().read_with_age(item_id, partition_key)
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_who_loses_each_race_at_a_slow_store_is_answered_in_ten_seconds(keyed: bool) -> None:
+    async def story() -> None:
+        async with contested(Slow) as (store, rivals):
+            contact_id = await create(store)
+            rivals.losses = 100
+            begun = monotonic()
+
+            with pytest.raises(ConcurrentChange):
+                await described(store, contact_id, 1, keyed=keyed)
+
+            assert monotonic() - begun < 10
+
+    in_virtual_time(story())
+
+
 class Far(Container):
     """Each call takes as long as one of a store in the same region."""
 
@@ -203,14 +243,7 @@ def test_fifty_writers_at_once_all_get_their_turn(keyed: bool) -> None:
             contact_id = await create(store)
 
             async def describe(number: int) -> None:
-                def revision(details: ContactDetails) -> ContactDetails:
-                    return revised(details, {"description": f"by {number}"})
-
-                if keyed:
-                    request = KeyedRequest("anybody", f"key {number}", f"fingerprint {number}")
-                    await service(store).revise_once(contact_id, revision, ORIGIN, request)
-                else:
-                    await service(store).revise(contact_id, revision, ORIGIN)
+                await described(store, contact_id, number, keyed=keyed)
 
             begun = monotonic()
             answers = await asyncio.gather(*map(describe, range(50)), return_exceptions=True)

@@ -12,7 +12,7 @@ from multidict import CIMultiDict
 
 @dataclass(frozen=True)
 class SentRequest:
-    """As it leaves a client; ``by``: whose it is, where several clients are told apart."""
+    """A request as it leaves a client; ``by``: whose it is, where there are several clients."""
 
     method: str
     path: str
@@ -48,7 +48,7 @@ class _Content:
 
 @dataclass(frozen=True)
 class StoreResponse:
-    """As far as one of aiohttp's is read."""
+    """An answer, as far as the SDKs read one of aiohttp's."""
 
     status: int
     headers: Mapping[str, str]
@@ -70,7 +70,7 @@ class StoreResponse:
 
 
 class MemorySession:
-    """As far as one of aiohttp's is used."""
+    """A session, as far as the SDKs use one of aiohttp's."""
 
     auto_decompress = False
 

@@ -127,7 +127,7 @@ NO_USE = [
 ]
 
 
-async def test_functions_with_settings_that_are_no_use_are_told_and_the_others_run(tmp_path: Path) -> None:
+async def test_functions_with_wrong_settings_are_named_and_the_others_run(tmp_path: Path) -> None:
     functions = [function.replace("{name}", f"f{n}") for n, (function, _) in enumerate(NO_USE)]
     (tmp_path / "function_app.py").write_text(IMPORTS + HTTP.format(name="other") + "".join(functions))
     settings = {"BAD": "AccountKey=secret", "COSMOS": "AccountEndpoint=http://127.0.0.1:1;AccountKey=a2V5;"}

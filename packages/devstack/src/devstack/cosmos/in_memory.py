@@ -124,7 +124,7 @@ def in_memory(
     partitions: int | None = None,
     dates_matter: bool = True,
 ) -> Iterator[CosmosInMemory]:
-    """An empty account, gone when the block ends. ``clock``: Unix time; ``endpoint``: what clients are told.
+    """An empty account, gone when the block ends. ``clock``: Unix time; ``endpoint``: its address, for clients.
 
     ``dates_matter``: whether a request is refused whose date is far from ``clock``: clients have a clock of their own.
     """
