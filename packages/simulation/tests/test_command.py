@@ -74,7 +74,8 @@ def test_a_violation_is_told_as_its_shortest_story_which_its_command_shows_again
     assert "length      as it is" in alone
 
 
-@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.long  # a process for each, which imports all
+@pytest.mark.parametrize("count", [1, 2])
 def test_a_run_that_breaks_off_is_a_violation_of_its_seed_and_the_others_go_on(
     count: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

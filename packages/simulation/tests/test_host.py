@@ -36,7 +36,7 @@ def _what(told: SimulatedRun, what: str) -> list[str]:
     return [each.instance for each in told.trace if each.what == what]
 
 
-@pytest.mark.parametrize("hosts", [1, 2])
+@pytest.mark.parametrize("hosts", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_the_host_relays_alone_and_beside_a_worker(hosts: int) -> None:
     told = run(_plan(hosts), CONTACTS)
     assert told.violations == []
@@ -55,8 +55,15 @@ def test_a_page_that_cannot_be_sent_is_delivered_again_and_nothing_is_given_up()
     assert _what(told, "host gives up") == []
 
 
-@pytest.mark.parametrize("over", ["servicebus", "storagequeue"])
-@pytest.mark.parametrize("hosts", [1, 2])
+@pytest.mark.parametrize(
+    ("hosts", "over"),
+    [
+        (1, "servicebus"),
+        pytest.param(2, "servicebus", marks=pytest.mark.long),
+        pytest.param(1, "storagequeue", marks=pytest.mark.long),
+        pytest.param(2, "storagequeue", marks=pytest.mark.long),
+    ],
+)
 def test_the_host_subscribes_alone_and_beside_a_worker(hosts: int, over: Name) -> None:
     told = run(replace(next(_subscribing(hosts, over=over)), seconds=10.0), CONTACTS)
     assert told.violations == []

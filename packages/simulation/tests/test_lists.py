@@ -13,12 +13,12 @@ from simulated.contacts import CONTACTS
 FAULTS = frozenset(
     {"lists", "bus.refuse_one", "floods", "store.throttled", "store.unavailable", "meet.parking"}
 )
-SEEDS = (11, *range(1, 11))
+SEEDS = (23, 18, *range(1, 11))
 """As many as it takes: the first shows parked events and entries at once."""
 
 
 def _run(seed: int) -> SimulatedRun:
-    return run(SimulationPlan(seed, FAULTS, aggregates=3, seconds=30.0), CONTACTS)
+    return run(SimulationPlan(seed, FAULTS, aggregates=2, seconds=15.0), CONTACTS)
 
 
 @pytest.mark.timeout(300)

@@ -118,6 +118,7 @@ def commits_of(steps: Sequence[Commit | Ended]) -> list[Commit]:
     return [each for each in steps if isinstance(each, Commit)]
 
 
+@pytest.mark.long  # test_replayed_reactions and test_replayed_targets show the replay itself
 def test_every_transaction_of_a_reaction_is_a_step_of_its_models() -> None:
     steps = reactions(OF_REACTIONS)
     assert not_allowed(steps) == {"reactions": [], "targets": []}

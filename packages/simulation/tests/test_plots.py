@@ -23,9 +23,8 @@ def _played(*kinds: str) -> SimulatedRun:
     return run(replace(drawn, faults=frozenset(kinds), seconds=30.0, aggregates=4), CONTACTS)
 
 
-@pytest.mark.parametrize(
-    "kind", [PLOTS[0], *(pytest.param(kind, marks=pytest.mark.long) for kind in PLOTS[1:])]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("kind", PLOTS)
 def test_what_a_plot_leads_to_happens_and_breaks_no_promise(kind: str) -> None:
     result = _played(kind)
     assert result.violations == []

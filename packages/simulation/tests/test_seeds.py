@@ -17,7 +17,7 @@ SERVICE = "simulated.contacts:CONTACTS"
 SEED = 20
 """With crashes, outages of both servers, lost answers and leases, and still quick."""
 
-CALM = SimulationPlan(seed=1, faults=frozenset(), aggregates=2, seconds=8.0)
+CALM = SimulationPlan(seed=1, faults=frozenset(), aggregates=2, seconds=4.0)
 
 
 @cache
@@ -57,7 +57,7 @@ def test_a_seed_is_one_story_in_every_process(given: tuple[str, ...]) -> None:
 
 def test_a_seed_is_the_same_story_whatever_ran_before_it() -> None:
     first = _calm()
-    run(replace(CALM, seed=2), CONTACTS)
+    run(replace(CALM, seed=2, seconds=2.0), CONTACTS)
     again = run(CALM, CONTACTS)
     assert [str(each) for each in first.trace] == [str(each) for each in again.trace]
     assert first.violations == []

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -121,15 +122,16 @@ async def test_azurite_answers_the_same(storage_server: Service) -> None:
             assert await story(queue) == wanted, story.__name__
 
 
-FIRST = 4
-"""With seventeen kinds of faults, and still quick."""
+FIRST = 18
+"""With eleven kinds of faults, and still quick."""
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "seed", [FIRST, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 3, 5, 6))]
+    "seed", [FIRST, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 7))]
 )
 def test_under_faults_every_promise_is_kept(seed: int) -> None:
-    told = run(SimulationPlan.drawn(seed, transport="storagequeue"), CONTACTS)
+    drawn = SimulationPlan.drawn(seed, transport="storagequeue")
+    told = run(replace(drawn, aggregates=2, seconds=10.0) if seed == FIRST else drawn, CONTACTS)
     assert [str(each) for each in told.violations] == []
     assert len(told.history.stored) > 5
