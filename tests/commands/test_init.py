@@ -119,7 +119,7 @@ def call_get(url: str) -> Any:
         return json.load(answer)
 
 
-@pytest.mark.parametrize("kind", init.KINDS)
+@pytest.mark.parametrize("kind", ["functions", pytest.param("fastapi", marks=pytest.mark.long)])
 def test_a_service_passes_those_of_its_tests_that_need_no_process(tmp_path: Path, kind: str) -> None:
     assert init.main(["bookings", "--kind", kind, "--into", str(tmp_path / "it")]) == 0
     ended = run_module(

@@ -48,6 +48,7 @@ def test_the_outputs_that_the_documents_and_workflows_use_are_there() -> None:
     )
 
 
+@pytest.mark.long  # test_package shows the same of the function app
 def test_the_worker_container_has_all_that_it_imports(tmp_path: Path) -> None:
     ended = run_image("worker", tmp_path)
     assert ended.returncode == 2

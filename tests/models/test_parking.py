@@ -17,7 +17,16 @@ def test_no_order_of_steps_breaks_the_rules() -> None:
     assert searched.states > 40_000
 
 
-DEEP_DOWN = {Rule.ONE_REPLAY, Rule.IDS_SURVIVE, Rule.REMEMBER_ACCEPTED, Rule.END_AT_ZERO}
+DEEP_DOWN = {
+    Rule.ONE_REPLAY,
+    Rule.IDS_SURVIVE,
+    Rule.REMEMBER_ACCEPTED,
+    Rule.REMEMBER_DISCARDED,
+    Rule.END_AT_ZERO,
+    Rule.TIMER_HEALS,
+    Rule.ONE_TRANSACTION,
+    Rule.NOTICE,
+}
 """Without them it takes the most steps until something goes wrong."""
 
 

@@ -169,7 +169,7 @@ async def test_a_paid_order_is_not_cancelled(memory: InMemory) -> None:
         await service().aggregates.change(Order, str(order), lambda each: each.cancel("x", at=now()), ORIGIN)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 4))])
 async def test_in_any_order_of_messages_deadlines_and_payments_all_agrees_in_the_end(
     memory: InMemory, seed: int
 ) -> None:
