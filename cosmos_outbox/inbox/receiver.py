@@ -34,7 +34,6 @@ from cosmos_outbox.inbox.errors import (
 )
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState, SetAside
-from cosmos_outbox.inbox.streak import Streak
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic, sleep, utc_now
 from cosmos_outbox.kernel.own_failures import own_failures
@@ -74,6 +73,42 @@ Handle = Callable[[Event], Awaitable[object]]
 """Applies an event; returns when the message is done. Whatever it raises but StoreAway hits one aggregate."""
 
 _log = logging.getLogger(__name__)
+
+
+SAY_AT = 20
+"""How many different aggregates, since an event was applied last."""
+
+
+@dataclass
+class Streak:
+    """Logs once that many aggregates fail for one cause and none is applied: the cause is not theirs.
+
+    A cause is the kind of an error and the place that raised it. The words of an error may name its aggregate. Nothing
+    is held back because of it: a subscriber that stopped there could not tell a hundred sick aggregates from all, and
+    would hold up the healthy ones, which setting aside is there to prevent
+    (``docs/internals/decisions/0017-inbox.md``).
+    """
+
+    aggregates: dict[str, set[AggregateKey]] = field(default_factory=dict)
+
+    def applied(self) -> None:
+        """An event was applied: not all fail."""
+        self.aggregates.clear()
+
+    def set_aside(self, aggregate: AggregateKey, cause: str, reason: str) -> None:
+        """A message was set aside. A set stays as small as it is when it is told; the code has so many places."""
+        failed = self.aggregates.setdefault(cause, set())
+        if aggregate in failed or len(failed) == SAY_AT:
+            return
+        failed.add(aggregate)
+        if len(failed) == SAY_AT:
+            _log.error(
+                "messages of %d aggregates were set aside for one cause, and none was applied since the first: %s. "
+                "This is probably a bug that hits every event. Nothing is lost: the records are tried again. To leave "
+                "the other messages in the broker until the bug is mended, stop the subscriber",
+                SAY_AT,
+                reason,
+            )
 
 
 @dataclass(frozen=True)

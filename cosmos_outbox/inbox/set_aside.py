@@ -6,7 +6,7 @@ or *overdue*. A closed record has lost the message's body, which holds personal 
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -47,6 +47,22 @@ class Delivery:
         """The id of the message's record, the same for each delivery of the message (``created-once``)."""
         name = json.dumps([self.subscription, self.message_id, self.enqueued_number])
         return hashlib.sha256(name.encode()).hexdigest()[:32]
+
+
+Receive = Callable[[Delivery], Awaitable[None]]
+"""Handles a message. Raises StoreAway, after a wait: the message is given back."""
+
+Keep = Callable[[Delivery, str], Awaitable[None]]
+"""Stores the record of a message, with the reason for which it became a dead letter."""
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What one collecting did."""
+
+    messages: int
+    emptied: bool
+    """Whether the queue was seen to be empty at the end; False: what is left in it is not known."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,6 @@ from cosmos_outbox.inbox.entry import Entry, Stamp, VersionedEntry
 from cosmos_outbox.inbox.errors import Contended, EntryChanged, SourceBehind
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.ports import Entries, Source
-from cosmos_outbox.inbox.remembered import Remembered
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 
@@ -48,6 +47,31 @@ ATTEMPTS = 5
 Decide = Callable[[Entry[S] | None], Complete | Put[S] | Heal]
 
 _log = logging.getLogger(__name__)
+
+
+MOST = 1_000
+"""So many entries, those that were written last."""
+
+
+@dataclass
+class Remembered(Generic[S]):
+    """Remembers the entries that this process wrote last, so that the next event is written over that very version.
+
+    What is remembered may be old, as a read may be. So it leads to a write, which its version guards, or to a read, and
+    to nothing else (``remembered-for-a-write``): a gap that it shows may be closed by now.
+    """
+
+    _entries: dict[AggregateKey, VersionedEntry[S]] = field(default_factory=dict, repr=False)
+
+    def note(self, key: AggregateKey, entry: Entry[S], version: str) -> None:
+        """It was written, and is at this version now."""
+        self._entries[key] = VersionedEntry(entry, version)
+        if len(self._entries) > MOST:
+            del self._entries[next(iter(self._entries))]
+
+    def take(self, key: AggregateKey) -> VersionedEntry[S] | None:
+        """What was written last; it is forgotten with that."""
+        return self._entries.pop(key, None)
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from pydantic import BaseModel
 from cosmos_outbox.inbox.entry import Listed, ListedPage
 from cosmos_outbox.inbox.form import DESCENDING, Condition, EntryForm
 from cosmos_outbox.inbox.stored import time_or_none
+from cosmos_outbox.kernel.loops import OnceAMinute
 from cosmos_outbox.lists.token_key import TokenKey
-from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 
 S = TypeVar("S", bound=BaseModel)
 

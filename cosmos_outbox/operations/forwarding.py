@@ -13,10 +13,10 @@ from cosmos_outbox.cosmos.aggregates.documents import EventReader
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
 from cosmos_outbox.kernel.clock import monotonic, new_id, utc_now
+from cosmos_outbox.kernel.loops import pace
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.errors import Hindrance, NotDelivered, hindrance
 from cosmos_outbox.outbox.feed import FeedEvent
-from cosmos_outbox.outbox.paced import pace
 from cosmos_outbox.outbox.relay import Committed, Forwarded, Relay
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.telemetry.tracing import Invocation, invoked

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from cosmos_outbox.kernel.clock import monotonic, randomness
+from cosmos_outbox.kernel.loops import OnceAMinute
 from cosmos_outbox.outbox.errors import OutboxError
-from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 from cosmos_outbox.settings.errors import InfraError, Overloaded
 from cosmos_outbox.telemetry.tracing import of_no_request
 

@@ -25,9 +25,9 @@ from pydantic import Field
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, utc_now
+from cosmos_outbox.kernel.loops import OnceAMinute
 from cosmos_outbox.outbox.errors import Hindrance
 from cosmos_outbox.outbox.event import Timestamp, WireModel
-from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 
 _MOST_NAMED = 10
 """So many requests a log line names."""

@@ -30,6 +30,7 @@ from typing import Self
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, monotonic, utc_now
+from cosmos_outbox.kernel.loops import OnceAMinute
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.errors import (
     Hindrance,
@@ -50,7 +51,6 @@ from cosmos_outbox.outbox.feed import (
     caused_by,
 )
 from cosmos_outbox.outbox.marker import Fate, Marker
-from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 from cosmos_outbox.outbox.parking_lot import ParkingLot
 from cosmos_outbox.outbox.publisher import Block, Delivered, Publisher, deliver
 from cosmos_outbox.outbox.refused_alike import RefusedAlike

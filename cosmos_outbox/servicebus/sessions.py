@@ -24,17 +24,16 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBu
 from azure.servicebus.amqp import AmqpMessageBodyType
 from azure.servicebus.exceptions import OperationTimeoutError, SessionCannotBeLockedError
 
-from cosmos_outbox.inbox.deliveries import Collected, Keep, Receive
 from cosmos_outbox.inbox.errors import StoreAway
-from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.inbox.set_aside import Collected, Delivery, Keep, Receive
 from cosmos_outbox.kernel.clock import monotonic, utc_now
+from cosmos_outbox.kernel.loops import OnceAMinute
 from cosmos_outbox.kernel.own_failures import CallEnded, own_failures
-from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 from cosmos_outbox.servicebus.client import in_time
 from cosmos_outbox.servicebus.errors import SDK_ERRORS, verdict
 from cosmos_outbox.servicebus.received import delivery_of
 from cosmos_outbox.telemetry.messaging import handling
-from cosmos_outbox.telemetry.work import Pulse, Work
+from cosmos_outbox.telemetry.work import Work
 
 AT_ONCE = 10
 SILENCE_SECONDS = 2.0
@@ -207,17 +206,15 @@ class Sessions:
             crew.join(WAITING)
 
     async def _slot(self, receive: Receive, stop: asyncio.Event, work: Work, crew: _Crew) -> None:
-        pulse = Pulse()
-        work.pulses.append(pulse)
-        while not stop.is_set():
-            pulse.beat()
-            await self._round(receive, stop, work, crew, pulse)
-            if crew.leaves():
-                break
-        work.pulses.remove(pulse)
+        with work.slot() as beat:
+            while not stop.is_set():
+                beat()
+                await self._round(receive, stop, work, crew, beat)
+                if crew.leaves():
+                    break
 
     async def _round(
-        self, receive: Receive, stop: asyncio.Event, work: Work, crew: _Crew, pulse: Pulse
+        self, receive: Receive, stop: asyncio.Event, work: Work, crew: _Crew, beat: Callable[[], None]
     ) -> None:
         """One session, or a wait for one; after a failure a pause."""
         pause, began, held = 0.0, monotonic(), False
@@ -227,7 +224,7 @@ class Sessions:
                     if receiver is not None:
                         held = True
                         crew.got_session(monotonic() - began)
-                        await self._serve_one(receiver, receive, stop, work, pulse)
+                        await self._serve_one(receiver, receive, stop, work, beat)
         except (OperationTimeoutError, SessionCannotBeLockedError) as error:
             if held or monotonic() - began < self.wait_seconds / 2:  # else no session has messages
                 pause = work.failed(verdict(error)[1], opening=not held)
@@ -273,7 +270,12 @@ class Sessions:
                 await in_time(receiver.close(), monotonic() + _CLOSE_SECONDS)
 
     async def _serve_one(
-        self, receiver: ServiceBusReceiver, receive: Receive, stop: asyncio.Event, work: Work, pulse: Pulse
+        self,
+        receiver: ServiceBusReceiver,
+        receive: Receive,
+        stop: asyncio.Event,
+        work: Work,
+        beat: Callable[[], None],
     ) -> None:
         work.sessions += 1
         until = monotonic() + MOST_SECONDS
@@ -296,7 +298,7 @@ class Sessions:
                     await receiver.complete_message(message)
                     work.received += 1
                     work.came_through()
-                    pulse.beat()
+                    beat()
         finally:
             work.sessions -= 1
 

@@ -15,14 +15,14 @@ from azure.core.exceptions import HttpResponseError
 from azure.storage.queue import QueueMessage
 from azure.storage.queue.aio import QueueClient
 
-from cosmos_outbox.inbox.deliveries import Collected, Keep, Receive
 from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.inbox.set_aside import Collected, Keep, Receive
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.storagequeue.client import SDK_ERRORS, error_code, reason
 from cosmos_outbox.storagequeue.message import arrived
 from cosmos_outbox.storagequeue.publisher import FOR_EVER
 from cosmos_outbox.telemetry.messaging import STORAGEQUEUE, handling
-from cosmos_outbox.telemetry.work import Pulse, Work
+from cosmos_outbox.telemetry.work import Work
 
 POISON = "-poison"
 """What the name of a poison queue ends in, as the Functions host has it."""
@@ -63,26 +63,25 @@ class Messages:
 
     async def serve(self, receive: Receive, stop: asyncio.Event, work: Work, *, slots: int) -> None:
         """Handle messages until ``stop`` is set; then return as soon as the messages in hand are handled."""
-        pulse, pause, in_hand = Pulse(), FIRST_PAUSE_SECONDS, set[asyncio.Task[None]]()
+        pause, in_hand = FIRST_PAUSE_SECONDS, set[asyncio.Task[None]]()
         stopping = asyncio.create_task(stop.wait())
-        work.pulses.append(pulse)
         try:
-            async with asyncio.TaskGroup() as group:
-                while not stop.is_set():
-                    pulse.beat()
-                    found = await self._next(min(MOST_AT_ONCE, slots - len(in_hand)), stop, work)
-                    for message in found:
-                        task = group.create_task(self._handle(message, receive, work))
-                        in_hand.add(task)
-                        task.add_done_callback(in_hand.discard)
-                    pause = FIRST_PAUSE_SECONDS if found else min(2 * pause, LONGEST_PAUSE_SECONDS)
-                    if len(in_hand) >= slots:
-                        await asyncio.wait({*in_hand, stopping}, return_when=asyncio.FIRST_COMPLETED)
-                    elif not found:
-                        await asyncio.wait({stopping}, timeout=pause)
+            with work.slot() as beat:
+                async with asyncio.TaskGroup() as group:
+                    while not stop.is_set():
+                        beat()
+                        found = await self._next(min(MOST_AT_ONCE, slots - len(in_hand)), stop, work)
+                        for message in found:
+                            task = group.create_task(self._handle(message, receive, work))
+                            in_hand.add(task)
+                            task.add_done_callback(in_hand.discard)
+                        pause = FIRST_PAUSE_SECONDS if found else min(2 * pause, LONGEST_PAUSE_SECONDS)
+                        if len(in_hand) >= slots:
+                            await asyncio.wait({*in_hand, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                        elif not found:
+                            await asyncio.wait({stopping}, timeout=pause)
         finally:
             stopping.cancel()
-            work.pulses.remove(pulse)
 
     async def _next(self, most: int, stop: asyncio.Event, work: Work) -> list[QueueMessage]:
         """What is there, after a failure nothing and a pause."""
@@ -99,25 +98,23 @@ class Messages:
 
     async def _handle(self, message: QueueMessage, receive: Receive, work: Work) -> None:
         """Handle one message, then delete it. What goes wrong brings it back."""
-        pulse = Pulse()
-        work.pulses.append(pulse)
         work.sessions += 1
         try:
-            async with self._held(message) as held:
-                if (message.dequeue_count or 0) > self.most_deliveries:
-                    await self._give_up(message)
-                else:
-                    await self._receive(message, receive)
-                    work.received += 1
-                await held.release()
-                await _delete(self.queue, message, held.receipt)
+            with work.slot():
+                async with self._held(message) as held:
+                    if (message.dequeue_count or 0) > self.most_deliveries:
+                        await self._give_up(message)
+                    else:
+                        await self._receive(message, receive)
+                        work.received += 1
+                    await held.release()
+                    await _delete(self.queue, message, held.receipt)
         except StoreAway as error:
             _log.info("a message of %s comes back: %s", self.subscription, error)
         except SDK_ERRORS as error:
             work.failed(reason(error, f"the queue {self.subscription}"), opening=False)
         finally:
             work.sessions -= 1
-            work.pulses.remove(pulse)
 
     async def _receive(self, message: QueueMessage, receive: Receive) -> None:
         found = arrived(message.content, message.id, self.subscription)

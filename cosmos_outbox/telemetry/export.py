@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from opentelemetry import metrics, trace
 
 from cosmos_outbox.kernel.clock import machine
-from cosmos_outbox.outbox.once_a_minute import OnceAMinute
+from cosmos_outbox.kernel.loops import OnceAMinute
 from cosmos_outbox.settings.environment import TelemetrySettings
 from cosmos_outbox.settings.errors import Misconfigured, needed
 

@@ -1,33 +1,16 @@
-"""A loop that goes round, even one that fails each time, differs from a loop that hangs: the time of a round tells."""
+"""Counts what the slots of a subscription do, and since when each of them is silent."""
 
 import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from cosmos_outbox.kernel.clock import monotonic
-from cosmos_outbox.outbox.once_a_minute import OnceAMinute
+from cosmos_outbox.kernel.loops import OnceAMinute
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 30.0
 
 _log = logging.getLogger(__name__)
-
-
-class Pulse:
-    """When a loop last came round, and whether that round failed."""
-
-    def __init__(self) -> None:
-        self.failed = False
-        """Whether the last round failed."""
-        self._at = monotonic()
-
-    @property
-    def silent_seconds(self) -> float:
-        """Since the end of the last round, or since the loop began."""
-        return monotonic() - self._at
-
-    def beat(self, *, failed: bool = False) -> None:
-        """Note the end of a round."""
-        self.failed = failed
-        self._at = monotonic()
 
 
 @dataclass
@@ -39,11 +22,31 @@ class Work:
     """How many are held at this moment."""
     waiting_for: str | None = None
     """Why no message is received."""
-    pulses: list[Pulse] = field(default_factory=list)
-    """One for each slot: it beats whenever messages were asked for, and with each message."""
+    beats: dict[object, float] = field(default_factory=dict)
+    """When each slot last asked for messages or handled one: a loop that fails each time goes on, one that hangs is
+    silent."""
     _failing_since: float | None = None
     _told: bool = False
     _saying: OnceAMinute = field(default_factory=OnceAMinute)
+
+    @contextmanager
+    def slot(self) -> Iterator[Callable[[], None]]:
+        """Watch one slot during the block, which calls what it is given whenever it comes round."""
+        slot = object()
+
+        def beat() -> None:
+            self.beats[slot] = monotonic()
+
+        beat()
+        try:
+            yield beat
+        finally:
+            del self.beats[slot]
+
+    @property
+    def silent_seconds(self) -> float:
+        """Since the slowest slot came round."""
+        return monotonic() - min(self.beats.values()) if self.beats else 0.0
 
     def failed(self, reason: str, *, opening: bool) -> float:
         """Note a failure; how long to wait after it, in seconds: as long as nothing but failures was met before it.

@@ -31,7 +31,7 @@ from cosmos_outbox.wiring.outbox import SDKS, Clients, Outbox
 from cosmos_outbox.wiring.transports import Queues
 
 if TYPE_CHECKING:
-    from cosmos_outbox.inbox.deliveries import Collected
+    from cosmos_outbox.inbox.set_aside import Collected
 
 
 S = TypeVar("S", bound=BaseModel)

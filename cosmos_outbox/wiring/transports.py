@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from cosmos_outbox.inbox.deliveries import Collected, Keep, Receive
+from cosmos_outbox.inbox.set_aside import Collected, Keep, Receive
 from cosmos_outbox.operations.health import LOOK_SECONDS
 from cosmos_outbox.outbox.publisher import AggregateEvents, CloudEvents, Guarantees, Outcome, Publisher
 from cosmos_outbox.settings.connections import Connection, Credential, connected, credential_for

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from cosmos_outbox.inbox.errors import InboxError
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
+from cosmos_outbox.kernel.loops import OnceAMinute
 from cosmos_outbox.outbox.errors import OutboxError
-from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 from cosmos_outbox.settings.errors import InfraError
 from cosmos_outbox.wiring.subscription import Subscription
 from cosmos_outbox.worker import probes
@@ -69,7 +69,7 @@ class SubscriberHealth:
     @property
     def silent_seconds(self) -> float:
         """Since the slowest slot asked for a session or handled a message."""
-        return max((pulse.silent_seconds for work in self.works for pulse in work.pulses), default=0.0)
+        return max((work.silent_seconds for work in self.works), default=0.0)
 
     @property
     def longest_round_seconds(self) -> float:

@@ -16,8 +16,7 @@ import pytest
 from azure.cosmos.aio import DatabaseProxy
 
 from cosmos_outbox.http import KeyedRequest
-from cosmos_outbox.inbox.deliveries import Collected
-from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.inbox.set_aside import Collected, Delivery
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.servicebus.sessions import DeadLetters

@@ -157,7 +157,7 @@ async def test_more_join_when_there_is_work_and_leave_when_it_is_done(worker: Wo
     worker.go_on.set()
     await eventually(lambda: worker.received.keys() == names)
     await eventually(
-        lambda: (worker.work.sessions, wire.open, len(worker.work.pulses)) == (0, WAITING, WAITING)
+        lambda: (worker.work.sessions, wire.open, len(worker.work.beats)) == (0, WAITING, WAITING)
     )
 
 
@@ -218,7 +218,7 @@ async def test_an_outage_that_hits_many_sessions_is_told_once_and_all_of_them_co
     wire.away = False
     await eventually(lambda: worker.work.received == SLOTS)
     assert worker.received.keys() == names
-    await eventually(lambda: (wire.open, len(worker.work.pulses)) == (WAITING, WAITING))
+    await eventually(lambda: (wire.open, len(worker.work.beats)) == (WAITING, WAITING))
     told = [each.levelname for each in caplog.records if each.name.startswith("cosmos_outbox")]
     assert told == ["WARNING", "INFO"], caplog.text
 

@@ -11,9 +11,9 @@ from azure.cosmos.aio import CosmosClient
 from cosmos_changefeed import ChangeFeedProcessor
 from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
 from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.kernel.loops import OnceAMinute
 from cosmos_outbox.operations.relay_status import Holding, RelayObserver
 from cosmos_outbox.outbox.errors import Hindrance
-from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 from cosmos_outbox.settings.errors import Misconfigured
 from devstack.testing import Service, eventually
 from tests.support.azure import CONTACTS, LEASES, contacts_database, cosmos_connection

@@ -21,7 +21,7 @@ from cosmos_outbox.kernel.clock import (
     using,
     utc_now,
 )
-from cosmos_outbox.outbox.once_a_minute import OnceAMinute
+from cosmos_outbox.kernel.loops import OnceAMinute
 from cosmos_outbox.telemetry import correlation
 from cosmos_outbox.telemetry.tracing import of_no_request
 from cosmos_outbox.testing.clock import Clock

@@ -16,10 +16,9 @@ from cosmos_outbox.cosmos.aggregates.documents import DIGEST, EventReader, diges
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.partition_key import Item, Key, PartitionKeyPaths
+from cosmos_outbox.kernel.loops import OnceAMinute, pace
 from cosmos_outbox.outbox.errors import hindrance
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, Unread
-from cosmos_outbox.outbox.once_a_minute import OnceAMinute
-from cosmos_outbox.outbox.paced import pace
 
 AT_ONCE = 8
 """How many documents are read at the same time."""

@@ -14,8 +14,8 @@ from datetime import datetime
 from cosmos_outbox.cosmos.store.client import ContainerProxy
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.kernel.clock import Clock, utc_now
+from cosmos_outbox.kernel.loops import OnceAMinute
 from cosmos_outbox.outbox.errors import Hindrance
-from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 
 WRITE_SECONDS = 4.0
 """A store that is slow does not hold up the relay for longer."""
