@@ -1,4 +1,4 @@
-"""One suite over every adapter of a port: the in-memory fakes, and the real adapters against devstack."""
+"""One suite over every adapter of a port, against devstack."""
 
 import asyncio
 import json
@@ -17,6 +17,7 @@ from cosmos_outbox.cosmos.aggregates import batch
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
 from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container, Write, size_in_bytes
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -33,7 +34,6 @@ from cosmos_outbox.storagequeue.message import arrived
 from cosmos_outbox.storagequeue.publisher import StorageQueuePublisher
 from cosmos_outbox.webhook.publisher import WebhookPublisher
 from devstack.testing import Service, running
-from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.contract.in_memory import (
     CosmosInMemory,
     MemoryLoop,
@@ -54,6 +54,7 @@ from tests.support.azure import (
 )
 from tests.support.contacts import ORIGIN
 from tests.support.feed import EVENTS
+from tests.support.memory import memory_lot
 from tests.support.receiver import OK, Answer, Got, Receiver, receiving, says
 
 
@@ -95,6 +96,13 @@ async def store(cosmos_server: Service) -> AsyncIterator[CosmosStore]:
 
 
 @pytest.fixture
+async def lot() -> AsyncIterator[CosmosParkingLot]:
+    """In memory, of the test's own."""
+    async with memory_lot() as made:
+        yield made
+
+
+@pytest.fixture
 def batch_sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The size in bytes of each batch that is checked or stored from now on."""
     sizes: list[int] = []
@@ -113,33 +121,17 @@ class Broker(Protocol):
     publisher: Publisher
     much: int
     """So many characters in an event make a large message, which can be sent."""
+    absent: str
+    """A part of what is said of what does not exist there."""
 
     async def received(self, contact_id: str, count: int) -> list[str]:
         """The ids of ``count`` messages at least, as the subscriber got them."""
-
-
-class RealBroker(Broker, Protocol):
-    """Over a socket."""
-
-    absent: str
-    """A part of what is said of what does not exist there."""
 
     def missing(self) -> AbstractAsyncContextManager[Publisher]:
         """A publisher to what does not exist there."""
 
     def away(self) -> AbstractAsyncContextManager[Publisher]:
         """A publisher to a port at which nobody listens."""
-
-
-class InMemoryBroker:
-    much = 100_000
-
-    def __init__(self) -> None:
-        self._fake = BusPublisher()
-        self.publisher: Publisher = self._fake
-
-    async def received(self, contact_id: str, count: int) -> list[str]:
-        return [event_id for owner, event_id in self._fake.sent if owner == contact_id]
 
 
 _NOT_CREATED = "does not exist: create it as the deployment does"
@@ -364,19 +356,8 @@ STORAGEQUEUE = pytest.param("storagequeue", marks=pytest.mark.long)
 """Of each transport there is one; the queue is one of Service Bus."""
 
 
-@pytest.fixture(params=["fake", "devstack", "queue", STORAGEQUEUE, "webhook"])
-def broker(request: pytest.FixtureRequest, servicebus_server: Service) -> Broker:
-    """A fake needs no topic."""
-    if request.param == "fake":
-        return InMemoryBroker()
-    name = "servicebus" if request.param == "devstack" else request.param
-    broker: Broker = request.getfixturevalue(f"{name}_broker")
-    return broker
-
-
-@pytest.fixture(params=["devstack", "queue", STORAGEQUEUE, "webhook"])
-def real_broker(request: pytest.FixtureRequest, servicebus_server: Service) -> RealBroker:
-    """Each that is reached over a socket."""
-    name = "servicebus" if request.param == "devstack" else request.param
-    broker: RealBroker = request.getfixturevalue(f"{name}_broker")
+@pytest.fixture(params=["servicebus", "queue", STORAGEQUEUE, "webhook"])
+def broker(request: pytest.FixtureRequest) -> Broker:
+    """Each transport, with the servers that it needs."""
+    broker: Broker = request.getfixturevalue(f"{request.param}_broker")
     return broker

@@ -39,8 +39,8 @@ from outbox_simulation.engine.trace import RunTrace
 from tests.support import emulators, servicebus_clock
 from tests.support.amqp import AmqpNetwork
 
-_SHARED = {"cosmos_server", "servicebus_server", "cosmos"}
-_BESIDE = {"fake", "sqlite", "memory", "storagequeue", "webhook"}
+_SHARED = {"cosmos_server", "servicebus_server", "cosmos", "broker"}
+_BESIDE = {"sqlite", "storagequeue", "webhook"}
 """What a test is about that is in memory, or in a file, by itself."""
 _HOST, _PORT, _ADMIN = "broker.invalid", 5672, "admin.invalid"
 
@@ -74,7 +74,7 @@ def choose(items: list[pytest.Item]) -> list[pytest.Item]:
     for item in items:
         values = _values(item)
         texts = {each for each in values if isinstance(each, str)}
-        beside = bool(texts & _BESIDE) or any(each.endswith(", in memory") for each in texts)
+        beside = bool(texts & _BESIDE)
         if MemoryLoop in values and beside:
             needless.append(item)
         elif asyncio.new_event_loop in values and not beside and len(loop_factories(item)) > 1:

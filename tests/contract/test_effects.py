@@ -1,4 +1,4 @@
-"""What becomes of one event's effect, rule by rule, over records in memory and in Cosmos DB.
+"""What becomes of one event's effect, rule by rule, over records in Cosmos DB.
 
 ``tests/models/effects.py`` searches every order of such failures; ``test_effects_failures`` loses each answer.
 """
@@ -76,11 +76,8 @@ class World:
         )
 
 
-@pytest.fixture(params=["memory", "cosmos"])
-async def records(request: pytest.FixtureRequest, cosmos_server: Service) -> AsyncIterator[EffectRecords]:
-    if request.param == "memory":
-        yield FakeRecords()
-        return
+@pytest.fixture
+async def records(cosmos_server: Service) -> AsyncIterator[EffectRecords]:
     async with (
         contacts_database(cosmos_server) as database,
         CosmosClient.from_connection_string(cosmos_server.connection_string) as client,

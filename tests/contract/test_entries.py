@@ -1,4 +1,4 @@
-"""A subscriber's entries in memory, in Cosmos DB and in SQLite: one suite over all, as the port promises."""
+"""A subscriber's entries in Cosmos DB, and the lists of them."""
 
 import asyncio
 import base64
@@ -29,7 +29,7 @@ from cosmos_outbox.lists.listing import EntryListing
 from cosmos_outbox.outbox.errors import UnknownContinuation
 from devstack.testing import Service
 from tests.support.azure import DIRECTORY, EFFECTS, SET_ASIDE, contacts_database
-from tests.support.inbox import NOON, FakeEntries, FakeSource, delivery, event
+from tests.support.inbox import NOON, FakeSource, delivery, event
 
 KEY = AggregateKey("thing", "7")
 TTL = 600
@@ -44,19 +44,23 @@ FORM = EntryForm(Thing, search={"name": lambda thing: thing.name}, sorted_by=["n
 STAMP = Stamp(NOON, 1.5)
 
 
-@pytest.fixture(params=["fake", "devstack"])
-async def entries(request: pytest.FixtureRequest, cosmos_server: Service) -> AsyncIterator[Entries[Thing]]:
-    if request.param == "fake":
-        yield FakeEntries()
-    else:
-        async with (
-            contacts_database(cosmos_server) as made,
-            CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
-        ):
-            yield CosmosEntries(Container(client, made.id, DIRECTORY), FORM, TTL)
+@pytest.fixture
+async def listed(cosmos_server: Service) -> AsyncIterator[tuple[Entries[Thing], Listing[Thing]]]:
+    async with (
+        contacts_database(cosmos_server) as made,
+        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+    ):
+        container = Container(client, made.id, DIRECTORY)
+        yield (
+            CosmosEntries(container, FORM, TTL),
+            EntryListing(CosmosItems(container), FORM, "t", token_key(container)),
+        )
 
 
-async def test_the_inbox_over_it_applies_each_event_once(entries: Entries[Thing]) -> None:
+async def test_the_inbox_over_it_applies_each_event_once(
+    listed: tuple[Entries[Thing], Listing[Thing]],
+) -> None:
+    entries, _ = listed
     source: FakeSource[Thing] = FakeSource()
 
     def project(state: Thing, received: Event) -> After[Thing]:
@@ -72,19 +76,6 @@ async def test_the_inbox_over_it_applies_each_event_once(entries: Entries[Thing]
     read = await entries.newest(KEY)
     assert read is not None
     assert read.entry.state == Thing(name="Ada", adds=(1, 2, 3))
-
-
-@pytest.fixture
-async def listed(cosmos_server: Service) -> AsyncIterator[tuple[Entries[Thing], Listing[Thing]]]:
-    async with (
-        contacts_database(cosmos_server) as made,
-        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
-    ):
-        container = Container(client, made.id, DIRECTORY)
-        yield (
-            CosmosEntries(container, FORM, TTL),
-            EntryListing(CosmosItems(container), FORM, "t", token_key(container)),
-        )
 
 
 async def test_an_entry_without_the_text_of_a_newer_form_is_not_in_the_lists_that_are_sorted_by_it(

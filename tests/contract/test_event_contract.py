@@ -8,12 +8,12 @@ from azure.servicebus import ServiceBusReceivedMessage
 from jsonschema import Draft202012Validator
 
 from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.outbox.relay import Relay
 from domain.contact import Contact
 from domain.values import ContactDetails, Name
 from tests.contract.conftest import CosmosStore, ServiceBusBroker
 from tests.support.contacts import DETAILS, NOON
-from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import EVENTS
 from tests.support.paths import ROOT
 
@@ -39,7 +39,7 @@ def check(message: ServiceBusReceivedMessage) -> str:
 
 
 async def test_the_events_of_a_contacts_life_fit_their_schemas(
-    store: CosmosStore, servicebus_broker: ServiceBusBroker
+    store: CosmosStore, lot: CosmosParkingLot, servicebus_broker: ServiceBusBroker
 ) -> None:
     contact = Contact.create(DETAILS, at=NOON)
     async with store.open() as work:
@@ -59,7 +59,7 @@ async def test_the_events_of_a_contacts_life_fit_their_schemas(
 
     documents = [event.document for event in await store.events(contact.key)]
     originals = CosmosOriginals(store.container, EVENTS)
-    await Relay(servicebus_broker.publisher, FakeParkingLot(), originals).forward(EVENTS.events(documents))
+    await Relay(servicebus_broker.publisher, lot, originals).forward(EVENTS.events(documents))
 
     received = await servicebus_broker.topic.receive(contact.aggregate_id, 6)
     assert [check(message) for message in received] == [

@@ -14,6 +14,7 @@ from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.kernel.clock import sources, using
 from cosmos_outbox.outbox import parking
 from cosmos_outbox.outbox.errors import NotDelivered
+from cosmos_outbox.outbox.marker import Marker, Refusal
 from cosmos_outbox.outbox.parking import LONGEST_TRY_AGAIN_SECONDS, MAX_AGE_SECONDS
 from cosmos_outbox.outbox.parking_lot import ParkedState
 from cosmos_outbox.outbox.publisher import (
@@ -29,12 +30,10 @@ from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.webhook import publisher as webhook_publisher
 from cosmos_outbox.webhook.publisher import WebhookPublisher
 from outbox_simulation.engine.bus_publisher import BusPublisher
-from tests.contract.test_parking import World, cosmos_lot, event, ids, notice
-from tests.support.fake_parking_lot import FakeParkingLot
+from tests.contract.test_parking import World, event, ids, notice
+from tests.support.feed import contact_key, read
 from tests.support.publishing import event as outbox_event
 from tests.support.receiver import OK, Got, Receiver, receiving, says
-
-__all__ = ["cosmos_lot"]
 
 
 @dataclass
@@ -63,9 +62,9 @@ class Faulty:
         return Accepted()
 
 
-@pytest.fixture(params=["fake", "devstack"])
-async def world(request: pytest.FixtureRequest, cosmos_lot: CosmosParkingLot) -> World:
-    return World(FakeParkingLot() if request.param == "fake" else cosmos_lot, BusPublisher())
+@pytest.fixture
+def world(lot: CosmosParkingLot) -> World:
+    return World(lot, BusPublisher())
 
 
 @pytest.fixture
@@ -175,7 +174,6 @@ async def receiver(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Receiver]:
         yield one
 
 
-@pytest.mark.needs_a_socket("of the receiver's own")
 async def test_over_a_real_receiver(world: World, receiver: Receiver) -> None:
     broken = True
     receiver.answer = lambda got: says(500) if broken and got.id == ids(1)[0] else OK
@@ -191,7 +189,6 @@ async def test_over_a_real_receiver(world: World, receiver: Receiver) -> None:
     await publisher.close()
 
 
-@pytest.mark.needs_a_socket("of the receiver's own")
 async def test_an_answer_that_takes_longer_than_an_aggregates_share_is_waited_for(
     world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,14 +225,13 @@ async def hanging(receiver: Receiver) -> AsyncIterator[WebhookPublisher]:
     await publisher.close()
 
 
-@pytest.mark.needs_a_socket("of the receiver's own")
 @pytest.mark.parametrize("many", [2, 12])
 async def test_however_many_hang_the_others_do_not_wait_for_them(
-    receiver: Receiver, hanging: WebhookPublisher, many: int
+    lot: CosmosParkingLot, receiver: Receiver, hanging: WebhookPublisher, many: int
 ) -> None:
     """As the aggregates of one tenant do, all before the others in the page: each attempt asked them first."""
     receiver.answer = lambda got: silent if got.id.startswith("bad") else OK
-    lot, good = FakeParkingLot(), {f"good{each}-1" for each in range(3)}
+    good = {f"good{each}-1" for each in range(3)}
     relay = Relay(hanging, lot, reading_seconds=0.5)
     page = [outbox_event(f"bad{each}", 1) for each in range(many)]
     page += [outbox_event(f"good{each}", 1) for each in range(3)]
@@ -248,21 +244,19 @@ async def test_however_many_hang_the_others_do_not_wait_for_them(
             break
         if attempts == 3:
             assert good <= {*receiver.ids()}
-    assert len([each for each in lot.stored.values() if each.blocked]) == many
+    assert len(await lot.list_blocked()) == many
     assert {each for each in receiver.ids() if receiver.ids().count(each) == 1} == good
 
 
-@pytest.mark.needs_a_socket("of the receiver's own")
 async def test_a_receiver_at_which_all_hang_is_waited_for(
-    receiver: Receiver, hanging: WebhookPublisher
+    lot: CosmosParkingLot, receiver: Receiver, hanging: WebhookPublisher
 ) -> None:
     receiver.answer = lambda got: silent
-    lot = FakeParkingLot()
     relay = Relay(hanging, lot, reading_seconds=0.5)
     for _ in range(5):
         with pytest.raises(NotDelivered):
             await relay.forward([outbox_event(f"bad{each}", 1) for each in range(6)])
-    assert not lot.stored
+    assert await lot.list_blocked() == []
 
 
 @dataclass
@@ -278,29 +272,28 @@ class Hanging(Faulty):
         return outcome
 
 
-async def upkeeps_until_it_has_its_turn(others: int) -> int:
-    """Of an aggregate that failed for a moment, where others were tried for days and hang each time."""
-    hanging = Hanging({event(1, f"old{number}")["id"] for number in range(others)})
-    world = World(FakeParkingLot(), hanging)  # type: ignore[arg-type]  # a publisher alone is seen
-    await world.feed(event(1, "good"), *(event(1, f"old{number}") for number in range(others)))
-    for _ in range(8):
-        world.now += timedelta(hours=2)
-        await world.parking.upkeep()
-    hanging.fails_at.add(event(1)["id"])
-    await world.feed(event(2, "good"), event(1))
-    hanging.fails_at.remove(event(1)["id"])
-    upkeeps = 0
-    while await world.is_blocked():
-        world.now += timedelta(hours=2)
-        await replace(world.parking, timer=lambda: hanging.seconds).upkeep()
-        upkeeps += 1
-    return upkeeps
-
-
-async def test_what_failed_for_a_moment_does_not_wait_for_the_turns_of_many_that_hang() -> None:
-    """An upkeep has time for four of them."""
+async def test_what_failed_for_a_moment_does_not_wait_for_the_turns_of_many_that_hang(
+    lot: CosmosParkingLot,
+) -> None:
+    """An upkeep has time for four of them, which were tried nine times and hang each time."""
+    hanging = Hanging({event(1, f"old{number}")["id"] for number in range(40)})
+    world = World(lot, hanging)  # type: ignore[arg-type]  # a publisher alone is seen
+    for number in range(40):
+        old = read(event(1, f"old{number}"))
+        blocked = Marker(contact_key(f"old{number}")).block(old, "500", [], world.now)
+        tried = Refusal(old.id, "500", 9, world.now, passing=True)
+        await lot.park(replace(blocked, refusal=tried), [old])
     took = []
-    for seed in range(8):
+    for seed in range(3):
+        name = f"new{seed}"
         with using(replace(sources(), random=Random(seed))):
-            took.append(await upkeeps_until_it_has_its_turn(40))
+            hanging.fails_at.add(event(1, name)["id"])
+            await world.feed(event(seed + 1, "good"), event(1, name))
+            hanging.fails_at.remove(event(1, name)["id"])
+            took.append(0)
+            while await world.is_blocked(contact_key(name)):
+                world.now += timedelta(hours=2)
+                await replace(world.parking, timer=lambda: hanging.seconds).upkeep()
+                took[-1] += 1
+                assert took[-1] < 40, "it never has its turn"
     assert sum(took) / len(took) < 3, "14 on the average, when all had the same chance"

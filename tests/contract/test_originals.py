@@ -11,6 +11,7 @@ import pytest
 
 from cosmos_outbox.cosmos.aggregates.documents import digest
 from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
@@ -23,7 +24,6 @@ from domain.contact import Contact
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.contract.conftest import CosmosStore
 from tests.support.contacts import DETAILS, NOON
-from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import EVENTS
 
 DATE = "2024-05-01T10:00:00.000+02:00"
@@ -97,7 +97,7 @@ async def test_what_was_delivered_as_committed_is_not_read_again(
 
 
 async def test_what_was_rewritten_is_read_again_and_published_as_committed(
-    store: CosmosStore, originals: CosmosOriginals, container: Counting
+    store: CosmosStore, lot: CosmosParkingLot, originals: CosmosOriginals, container: Counting
 ) -> None:
     item = await committed(store, DATE)
     [event] = await originals.verify([delivered(rewritten(item))])
@@ -106,19 +106,19 @@ async def test_what_was_rewritten_is_read_again_and_published_as_committed(
     assert originals.reread == 1
 
     function, worker = BusPublisher(), BusPublisher()
-    await Relay(function, FakeParkingLot(), originals).forward([delivered(rewritten(item))])
-    await Relay(worker, FakeParkingLot(), originals).forward([delivered(item)])
+    await Relay(function, lot, originals).forward([delivered(rewritten(item))])
+    await Relay(worker, lot, originals).forward([delivered(item)])
     assert function.bodies == worker.bodies
     assert as_sent(item["data"]) in function.bodies
 
 
 async def test_what_was_read_is_kept_for_the_retries_of_its_page_and_forgotten_after(
-    store: CosmosStore, originals: CosmosOriginals, container: Counting
+    store: CosmosStore, lot: CosmosParkingLot, originals: CosmosOriginals, container: Counting
 ) -> None:
     item = await committed(store, DATE)
     event, publisher = delivered(rewritten(item)), BusPublisher()
     publisher.fail_for.add(item["partitionKey"])
-    relay = Relay(publisher, FakeParkingLot(), originals)
+    relay = Relay(publisher, lot, originals)
     for _ in range(3):
         with pytest.raises(NotDelivered):
             await relay.forward([event])
@@ -152,17 +152,17 @@ async def test_a_broken_document_is_read_again_since_the_host_may_have_broken_it
 
 @pytest.mark.parametrize("kind", [Kind.PASSING, Kind.THROTTLED, Kind.DENIED, Kind.BEHIND, Kind.NO_CONTAINER])
 async def test_an_original_that_cannot_be_read_makes_its_aggregate_wait_and_no_other(
-    store: CosmosStore, originals: CosmosOriginals, container: Counting, kind: Kind
+    store: CosmosStore, lot: CosmosParkingLot, originals: CosmosOriginals, container: Counting, kind: Kind
 ) -> None:
     item, other = await committed(store, DATE), await committed(store, "plain")
     container.failures = [kind]
-    publisher, lot = BusPublisher(), FakeParkingLot()
+    publisher = BusPublisher()
     relay = Relay(publisher, lot, originals)
     page = [delivered(rewritten(item)), delivered(other)]
     with pytest.raises(NotDelivered, match="1 of 2 aggregates wait: an event's original cannot be read"):
         await relay.forward(page)
     assert publisher.sent == [(other["partitionKey"], other["id"])]
-    assert lot.parked == {}
+    assert (await lot.page(1, None)).items == []
     await relay.forward(page)
     assert len(publisher.sent) == 2
 
@@ -186,11 +186,11 @@ async def test_a_consistent_read_writes_nothing(store: CosmosStore, container: C
 
 
 async def test_an_original_that_is_proven_gone_is_parked_as_unverified_and_never_sent(
-    store: CosmosStore, originals: CosmosOriginals
+    store: CosmosStore, lot: CosmosParkingLot, originals: CosmosOriginals
 ) -> None:
     item = await committed(store, DATE)
     await store.container.execute(item["partitionKey"], [Write.delete(item["id"])])
-    publisher, lot = BusPublisher(), FakeParkingLot()
+    publisher = BusPublisher()
     await Relay(publisher, lot, originals).forward([delivered(rewritten(item))])
     assert publisher.sent == []
     [parked] = (await lot.page(10, None)).items
@@ -213,13 +213,13 @@ async def test_a_digest_that_does_not_fit_what_is_stored_is_parked_as_unverified
 
 
 async def test_a_parked_document_that_was_mended_in_the_store_is_sent_as_mended(
-    store: CosmosStore, originals: CosmosOriginals
+    store: CosmosStore, lot: CosmosParkingLot, originals: CosmosOriginals
 ) -> None:
     item = await committed(store, "plain")
     system = {name for name in item if name.startswith("_")}
     broken = {name: value for name, value in item.items() if name not in system} | {"data": {"broken": 1}}
     await store.container.execute(item["partitionKey"], [Write.upsert(broken)])
-    publisher, lot = BusPublisher(), FakeParkingLot()
+    publisher = BusPublisher()
     await Relay(publisher, lot, originals).forward([delivered(broken)])
     assert publisher.sent == []
     mended = {name: value for name, value in item.items() if name not in system}
@@ -231,13 +231,13 @@ async def test_a_parked_document_that_was_mended_in_the_store_is_sent_as_mended(
 
 
 async def test_a_replay_reads_what_was_mended_after_a_replay_that_found_it_broken(
-    store: CosmosStore, originals: CosmosOriginals
+    store: CosmosStore, lot: CosmosParkingLot, originals: CosmosOriginals
 ) -> None:
     item = await committed(store, "plain")
     system = {name for name in item if name.startswith("_")}
     whole = {name: value for name, value in item.items() if name not in system}
     await store.container.execute(item["partitionKey"], [Write.upsert(whole | {"data": {"broken": 1}})])
-    publisher, lot = BusPublisher(), FakeParkingLot()
+    publisher = BusPublisher()
     event = delivered(whole | {"data": {"broken": 1}})
     assert event.aggregate is not None
     await Relay(publisher, lot, originals).forward([event])
@@ -251,14 +251,14 @@ async def test_a_replay_reads_what_was_mended_after_a_replay_that_found_it_broke
 
 
 async def test_a_replay_reads_what_was_mended_while_the_page_of_the_event_still_waits(
-    store: CosmosStore, originals: CosmosOriginals
+    store: CosmosStore, lot: CosmosParkingLot, originals: CosmosOriginals
 ) -> None:
     """Relay and operator share a process, and what was read for the retries of the page is older than the mending."""
     item, other = await committed(store, "plain"), await committed(store, "other")
     system = {name for name in item if name.startswith("_")}
     whole = {name: value for name, value in item.items() if name not in system}
     await store.container.execute(item["partitionKey"], [Write.upsert(whole | {"data": {"broken": 1}})])
-    publisher, lot = BusPublisher(), FakeParkingLot()
+    publisher = BusPublisher()
     publisher.fail_for.add(other["partitionKey"])
     event = delivered(whole | {"data": {"broken": 1}})
     assert event.aggregate is not None

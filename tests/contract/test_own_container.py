@@ -29,22 +29,16 @@ from cosmos_outbox.outbox.errors import (
 from devstack.testing import Service as Server
 from tests.support.emulators import Gap
 from tests.support.losses import Failing, Fate, Loss, ProcessDied
-from tests.support.own import HIERARCHICAL, NESTED, NOWHERE, TENANT, World, world_in_memory, world_of
+from tests.support.own import HIERARCHICAL, NESTED, NOWHERE, TENANT, World, world_of
 
 KINDS = {"one path": TENANT, "hierarchical": HIERARCHICAL, "nested": NESTED}
-OVER_A_STORE = [
-    "hierarchical",
-    *(pytest.param(kind, marks=pytest.mark.long) for kind in ("one path", "nested")),
-]
-"""At every run each kind in memory, and one over a store."""
-OF_A_STORE = pytest.mark.parametrize("world", OVER_A_STORE, indirect=True)
-"""What only a store can do, or lose."""
 
 
-@pytest.fixture(params=[*OVER_A_STORE, *(f"{kind}, in memory" for kind in KINDS)])
+@pytest.fixture(
+    params=["hierarchical", *(pytest.param(each, marks=pytest.mark.long) for each in ("one path", "nested"))]
+)
 async def world(request: pytest.FixtureRequest, cosmos_server: Server) -> AsyncIterator[World]:
-    kind, _, place = request.param.partition(", ")
-    async with world_in_memory(KINDS[kind]) if place else world_of(KINDS[kind], cosmos_server) as world:
+    async with world_of(KINDS[request.param], cosmos_server) as world:
         yield world
 
 
@@ -225,7 +219,6 @@ async def test_a_partition_key_of_odd_characters_holds_a_transaction_and_is_no_o
             await world.run(lambda tx: tx.create(world.document("a", tenant=tenant)), tenant=other)
 
 
-@OF_A_STORE
 @pytest.mark.parametrize(
     "booking", ["a b", " ", "\u00fc\U0001f600", "a\"b'c", "%2e", "a;b=c&d,e:f@", "line\nline", "..."]
 )
@@ -240,7 +233,6 @@ async def test_ids_of_odd_characters_are_stored_and_read(world: World, booking: 
     assert await world.move(item_id=booking) is not None
 
 
-@OF_A_STORE
 async def test_a_partition_key_that_the_store_does_not_take_is_told(world: World) -> None:
     with pytest.raises(Unpublishable):
         await world.run(lambda tx: tx.event("Noted", of=("note", "n-1")), tenant="x" * 5000)
@@ -546,7 +538,6 @@ THROTTLED = Failure(Kind.THROTTLED, "429")
 THROTTLED_AFTER_LOSS = Failure(Kind.THROTTLED, "429", answer_lost=True)
 
 
-@OF_A_STORE
 @pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
 @pytest.mark.parametrize("loss", [Loss.NOT_WRITTEN, Loss.NO_ANSWER, Loss.REPEATED, Loss.THROTTLED])
 async def test_a_lost_answer_stores_once_and_tells_the_version(world: World, loss: Loss) -> None:
@@ -558,7 +549,6 @@ async def test_a_lost_answer_stores_once_and_tells_the_version(world: World, los
     assert await sequences(world) == [1, 2, 3]
 
 
-@OF_A_STORE
 @pytest.mark.parametrize("loss", [Loss.DIED_BEFORE, Loss.DIED_AFTER])
 async def test_a_process_that_dies_has_stored_all_or_nothing(world: World, loss: Loss) -> None:
     await world.book()
@@ -570,7 +560,6 @@ async def test_a_process_that_dies_has_stored_all_or_nothing(world: World, loss:
     assert (await world.read("b-1"))["meta"] == {"lastSequence": last}
 
 
-@OF_A_STORE
 async def test_a_lost_answer_and_a_throttled_repetition(world: World) -> None:
     await world.book()
     container = flaky(world)
@@ -594,7 +583,6 @@ async def test_a_lost_answer_and_a_throttled_repetition(world: World) -> None:
     assert calls >= 3
 
 
-@OF_A_STORE
 async def test_a_rival_after_a_lost_answer_leaves_no_version_to_tell(world: World) -> None:
     await world.book()
     container = flaky(world)
@@ -611,7 +599,6 @@ async def test_a_rival_after_a_lost_answer_leaves_no_version_to_tell(world: Worl
     assert await sequences(world) == [1, 2, 3]
 
 
-@OF_A_STORE
 async def test_a_rival_before_a_lost_request_wins(world: World) -> None:
     await world.book()
     item = await world.read("b-1")
@@ -625,7 +612,6 @@ async def test_a_rival_before_a_lost_request_wins(world: World) -> None:
     assert await sequences(world) == [1, 2]
 
 
-@OF_A_STORE
 async def test_a_lost_creation_that_another_made_meanwhile_is_the_others(world: World) -> None:
     await world.book()
     flaky(world).before = [LOST]
@@ -687,7 +673,6 @@ async def test_when_the_proof_cannot_be_read_the_outcome_is_unknown(
     assert await sequences(tenants) == [1]
 
 
-@OF_A_STORE
 @pytest.mark.parametrize("stored", [True, False])
 async def test_without_an_event_a_lost_answer_is_unknown_and_nothing_is_sent_again(
     world: World, stored: bool
@@ -700,7 +685,6 @@ async def test_without_an_event_a_lost_answer_is_unknown_and_nothing_is_sent_aga
     assert await world.ids() == ({"a"} if stored else set())
 
 
-@OF_A_STORE
 async def test_without_an_event_a_refusal_after_a_loss_is_unknown_and_one_without_is_known(
     world: World,
 ) -> None:
@@ -728,7 +712,6 @@ async def test_an_event_planted_under_our_id_proves_nothing(tenants: World) -> N
     assert await tenants.ids() == {planted}
 
 
-@OF_A_STORE
 async def test_a_document_of_the_team_is_read_anew_after_the_transaction_by_the_token_of_its_answer(
     world: World,
 ) -> None:

@@ -10,13 +10,13 @@ from azure.servicebus import ServiceBusReceivedMessage
 from cosmos_outbox import DomainEvent, WireModel
 from cosmos_outbox.cosmos.relay.history import CosmosEventHistory
 from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store.client import ContainerProxy
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.outbox.errors import ChangeTooLarge
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.republish import Republishing, RepublishingProgress, Span
 from tests.contract.conftest import CosmosStore, ServiceBusBroker
-from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import EVENTS
 from tests.support.parcels import NOON, OSLO, Address, Parcel, ParcelState
 
@@ -26,7 +26,7 @@ def body(message: ServiceBusReceivedMessage) -> bytes:
 
 
 async def test_what_is_stored_is_what_is_sent_and_sent_again(
-    store: CosmosStore, servicebus_broker: ServiceBusBroker
+    store: CosmosStore, lot: CosmosParkingLot, servicebus_broker: ServiceBusBroker
 ) -> None:
     parcel = Parcel(ParcelState(id=uuid4(), created_at=NOON, address=OSLO, weight_in_grams=1500), is_new=True)
     async with store.open() as work:
@@ -45,7 +45,7 @@ async def test_what_is_stored_is_what_is_sent_and_sent_again(
     assert [event.schema_version for event in events] == [1, 2, 1]
 
     container = store.container
-    originals, lot = CosmosOriginals(container, EVENTS), FakeParkingLot()
+    originals = CosmosOriginals(container, EVENTS)
     relay = Relay(servicebus_broker.publisher, lot, originals)
     assert (await relay.forward(EVENTS.events([event.document for event in events]))).sent == 3
     sent = [body(each) for each in await servicebus_broker.topic.receive(parcel.aggregate_id, 3, of="parcel")]

@@ -7,12 +7,12 @@ import pytest
 from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.exceptions import ServiceBusConnectionError
 
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.outbox.errors import Hindrance, NotDelivered
 from cosmos_outbox.outbox.publisher import Accepted, CloudEvents, Refused, Unknown
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
-from tests.contract.conftest import Broker, RealBroker, ServiceBusBroker
-from tests.support.fake_parking_lot import FakeParkingLot
+from tests.contract.conftest import Broker, ServiceBusBroker
 from tests.support.publishing import event, publish
 
 
@@ -54,17 +54,17 @@ async def test_sending_stops_at_the_first_event_that_is_too_large(broker: Broker
     assert await received(broker, "a", large - 1) == [f"a-{sequence}" for sequence in range(1, large)]
 
 
-async def test_what_does_not_exist_makes_events_wait(real_broker: RealBroker) -> None:
-    async with real_broker.missing() as publisher:
+async def test_what_does_not_exist_makes_events_wait(broker: Broker) -> None:
+    async with broker.missing() as publisher:
         [outcome] = await publish(publisher, [event("a", 1), event("a", 2)])
     assert isinstance(outcome, Unknown)
     assert (outcome.accepted, outcome.why) == (0, Hindrance.BROKER_REFUSES)
-    assert real_broker.absent in outcome.reason
+    assert broker.absent in outcome.reason
 
 
-async def test_a_broker_that_is_not_there_makes_events_wait(real_broker: RealBroker) -> None:
+async def test_a_broker_that_is_not_there_makes_events_wait(broker: Broker) -> None:
     """All of the page: nothing more of it is tried."""
-    async with real_broker.away() as publisher:
+    async with broker.away() as publisher:
         outcomes = await publish(publisher, *([event(f"a{number}", 1)] for number in range(40)))
     for outcome in outcomes:
         assert isinstance(outcome, Unknown)
@@ -132,7 +132,7 @@ async def test_nothing_is_sent_when_the_time_is_over(broker: Broker) -> None:
 
 
 async def test_a_page_that_takes_longer_than_a_reading_of_the_markers_is_sent_in_several_attempts(
-    servicebus_broker: ServiceBusBroker, monkeypatch: pytest.MonkeyPatch
+    servicebus_broker: ServiceBusBroker, lot: CosmosParkingLot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each attempt begins behind what the topic has: else a slow topic would get the same beginning for ever."""
     send = ServiceBusSender.send_messages
@@ -143,7 +143,7 @@ async def test_a_page_that_takes_longer_than_a_reading_of_the_markers_is_sent_in
 
     monkeypatch.setattr(ServiceBusSender, "send_messages", slow)
     single = one_by_one(servicebus_broker)
-    relay = Relay(single, FakeParkingLot(), reading_seconds=1.5)
+    relay = Relay(single, lot, reading_seconds=1.5)
     events, attempts = [event("a", sequence) for sequence in range(1, 9)], 0
     for attempt in range(1, 21):
         attempts = attempt

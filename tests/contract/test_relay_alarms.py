@@ -12,6 +12,7 @@ import pytest
 from azure.cosmos.aio import DatabaseProxy
 
 from cosmos_changefeed import ChangeFeedProcessor
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.relay_status import RelayObserver
@@ -20,7 +21,6 @@ from cosmos_outbox.settings.errors import Misconfigured
 from devstack.testing import Service, eventually
 from tests.changefeed.support import FAST
 from tests.support.azure import CONTACTS, LEASES, contacts_database
-from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import event_document
 
 PARTITIONS = 2
@@ -34,13 +34,13 @@ async def database(cosmos: Service) -> AsyncIterator[DatabaseProxy]:
 
 
 @pytest.fixture
-async def observer(database: DatabaseProxy) -> RelayObserver:
+async def observer(database: DatabaseProxy, lot: CosmosParkingLot) -> RelayObserver:
     """A relay has forwarded the first event of each contact, and was stopped; then each got another one."""
     feed, leases = (database.get_container_client(name) for name in (CONTACTS, LEASES))
     observer = RelayObserver(
         feed,
         leases,
-        FakeParkingLot(),
+        lot,
         "relay-",
         event_ttl_seconds=1000,
         failures=RelayFailures(leases, "relay-failures.test", 1000),

@@ -9,6 +9,7 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_changefeed import ChangeFeedProcessor
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.kernel.loops import OnceAMinute
@@ -18,7 +19,6 @@ from cosmos_outbox.settings.errors import Misconfigured
 from devstack.testing import Service, eventually
 from tests.support.azure import CONTACTS, LEASES, contacts_database, cosmos_connection
 from tests.support.emulators import Gap
-from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import event_document
 from tests.support.telemetry import recording
 
@@ -26,7 +26,7 @@ LEASE_PREFIX = "relay-"
 
 
 @pytest.fixture
-async def observer(cosmos_server: Service) -> AsyncIterator[RelayObserver]:
+async def observer(cosmos_server: Service, lot: CosmosParkingLot) -> AsyncIterator[RelayObserver]:
     """The relay has checkpointed nothing: its one batch failed, and it was stopped."""
     async with contacts_database(cosmos_server) as database:
         feed, leases = (database.get_container_client(name) for name in (CONTACTS, LEASES))
@@ -47,7 +47,7 @@ async def observer(cosmos_server: Service) -> AsyncIterator[RelayObserver]:
         yield RelayObserver(
             feed,
             leases,
-            FakeParkingLot(),
+            lot,
             LEASE_PREFIX,
             event_ttl_seconds=1000,
             failures=RelayFailures(leases, f"{LEASE_PREFIX}failures.test", 1000),
@@ -95,12 +95,14 @@ async def test_where_no_lease_is_left_all_is_late_and_at_risk(
     assert "no lease" in caplog.text
 
 
-async def test_a_container_that_is_not_there_is_told_by_its_name(cosmos_server: Service) -> None:
+async def test_a_container_that_is_not_there_is_told_by_its_name(
+    cosmos_server: Service, lot: CosmosParkingLot
+) -> None:
     async with CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client:
         missing = client.get_database_client("no-such").get_container_client("no-such")
         with pytest.raises(Misconfigured, match="container no-such of database no-such does not exist"):
             await RelayObserver(
-                missing, missing, FakeParkingLot(), LEASE_PREFIX, 1000, RelayFailures(missing, "f", 1000)
+                missing, missing, lot, LEASE_PREFIX, 1000, RelayFailures(missing, "f", 1000)
             ).status()
 
 

@@ -75,18 +75,12 @@ def register(config: pytest.Config) -> None:
 
 
 def expect_failures(items: Iterable[pytest.Item]) -> None:
-    """With a Cosmos that runs elsewhere, known gaps may fail; the in-memory fakes beside them may not."""
+    """With a Cosmos that runs elsewhere, known gaps may fail."""
     if elsewhere("cosmos") is None:
         return
     for item in items:
-        gap = item.get_closest_marker("known_gap")
-        if gap and "fake" not in _parameters(item):
+        if gap := item.get_closest_marker("known_gap"):
             item.add_marker(pytest.mark.xfail(reason=Gap(gap.args[0]).value, strict=False))
-
-
-def _parameters(item: pytest.Item) -> list[object]:
-    callspec = getattr(item, "callspec", None)
-    return list(callspec.params.values()) if callspec else []
 
 
 def modest_app(app: Path, folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""A parking lot in memory, which passes the same contract suite as the real one; it proves nothing about old reads."""
+"""A parking lot of plain objects, for unit tests of a decision in which one of its calls fails or is late."""
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence

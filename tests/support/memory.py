@@ -1,4 +1,4 @@
-"""The contacts' store over devstack in memory, where a test needs no service around it."""
+"""The contacts' store and the parking lot over devstack in memory, where a test needs no service around them."""
 
 import platform
 from collections.abc import AsyncIterator, Sequence
@@ -6,9 +6,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from azure.cosmos.aio import CosmosClient
+
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
 from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
+from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import Item
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -23,11 +27,11 @@ from tests.support.feed import EVENTS
 platform.platform()  # the SDK looks for it once in a process, and a test in virtual time may start no process
 
 LIFETIME_SECONDS = 600
-_DATABASE, _CONTACTS, _CLAIMS = "crm", "contacts", "claims"
+_DATABASE, _CONTACTS, _CLAIMS, _PARKED = "crm", "contacts", "claims", "parked"
 _DECLARED = app_file.Cosmos(
     containers=[
         app_file.Container(database=_DATABASE, name=each, partition_key=["/partitionKey"], ttl=-1)
-        for each in (_CONTACTS, _CLAIMS)
+        for each in (_CONTACTS, _CLAIMS, _PARKED)
     ]
 )
 
@@ -64,10 +68,24 @@ class MemoryStore:
 
 
 @asynccontextmanager
-async def memory_store(kind: type[Container] = Container) -> AsyncIterator[MemoryStore]:
-    """An empty store; ``kind``: of the contacts' container."""
+async def _contacts() -> AsyncIterator[tuple[MemoryAccount, CosmosClient]]:
     with account(Clock()) as made:
         await made.make(_DECLARED)
         async with made.client(Connection(made.connection_string)) as client:
-            claims = CosmosClaims(Container(client, _DATABASE, _CLAIMS), LIFETIME_SECONDS)
-            yield MemoryStore(made, kind(client, _DATABASE, _CONTACTS), claims)
+            yield made, client
+
+
+@asynccontextmanager
+async def memory_lot(kind: type[CosmosParkingLot] = CosmosParkingLot) -> AsyncIterator[CosmosParkingLot]:
+    """An empty parking lot."""
+    async with _contacts() as (_, client):
+        container = Container(client, _DATABASE, _PARKED)
+        yield kind(container, "test", ParkedDocuments(EVENTS), ttl_seconds=LIFETIME_SECONDS)
+
+
+@asynccontextmanager
+async def memory_store(kind: type[Container] = Container) -> AsyncIterator[MemoryStore]:
+    """An empty store; ``kind``: of the contacts' container."""
+    async with _contacts() as (made, client):
+        claims = CosmosClaims(Container(client, _DATABASE, _CLAIMS), LIFETIME_SECONDS)
+        yield MemoryStore(made, kind(client, _DATABASE, _CONTACTS), claims)
