@@ -211,14 +211,34 @@ async def test_pages_neither_skip_nor_repeat(wide: AsyncContainer, query: str, k
         assert lengths == [4, 4, 4, 4, 4, 3]
 
 
-async def test_a_page_ends_with_its_physical_partition(wide: AsyncContainer) -> None:
-    for number in range(20):
+@pytest.mark.parametrize("keys", [20, 1, 0])
+async def test_each_physical_partition_has_a_page_an_empty_one_too(
+    wide: AsyncContainer, faulty_raw: Raw, keys: int
+) -> None:
+    """As reported of the service: https://github.com/Azure/azure-cosmos-dotnet-v2/issues/692."""
+    for number in range(keys):
         await wide.create_item({"id": str(number), "pk": f"key-{number}"})
+    headers = {
+        "x-ms-documentdb-isquery": "True",
+        "Content-Type": "application/query+json",
+        "x-ms-documentdb-query-enablecrosspartition": "True",
+    }
 
-    found = [await all_of(page) async for page in wide.query_items("SELECT * FROM c").by_page()]
+    lengths: list[int] = []
+    token: str | None = None
+    while token is not None or not lengths:
+        reply = await faulty_raw.send(
+            "POST",
+            items_path(wide),
+            headers=headers if token is None else {**headers, "x-ms-continuation": token},
+            body={"query": "SELECT * FROM c WHERE c.id >= '0'"},
+        )
+        lengths.append(len(reply.body["Documents"]))
+        token = reply.headers.get("x-ms-continuation")
 
-    assert len(found) == 4, "twenty keys leave no quarter of the hashes empty"
-    assert sum(len(page) for page in found) == 20
+    assert (len(lengths), sum(lengths)) == (4, keys)
+    assert lengths.count(0) == max(4 - keys, 0), "twenty keys leave no quarter of the hashes empty"
+    assert len(await all_of(wide.query_items("SELECT * FROM c"))) == keys
 
 
 async def test_changes_between_two_pages_do_no_harm(container: AsyncContainer) -> None:

@@ -12,6 +12,7 @@ from devstack.servicebus.codec import performatives as p
 from devstack.servicebus.codec.errors import ARGUMENT_ERROR, AmqpError
 from devstack.servicebus.codec.frames import AMQP_HEADER, SASL_FRAME, SASL_HEADER, frame, transfer_frames
 from devstack.servicebus.codec.message import ParsedMessage, read_data
+from devstack.servicebus.codec.values import Symbol
 from devstack.servicebus.in_memory import Fault, Onlooker, ServiceBusInMemory, in_memory
 from devstack.testing import eventually
 from devstack.testing.amqp import KEY, KEY_NAME, message
@@ -20,6 +21,7 @@ NOW = 1_700_000_000.0
 SUBSCRIPTION = {"Name": "s", "Properties": {"RequiresSession": True}}
 TOPIC = {"Name": "t", "Properties": {"RequiresDuplicateDetection": True}, "Subscriptions": [SUBSCRIPTION]}
 CONFIG = {"UserConfig": {"Namespaces": [{"Name": "n", "Topics": [TOPIC]}]}}
+ANY_SESSION = p.Source("t/subscriptions/s", filter={Symbol("com.microsoft:session-filter"): None})
 PATH = "t/subscriptions/s"
 
 
@@ -41,12 +43,16 @@ class Line(asyncio.Transport):
 
     abort = close
 
-    def send(self, *messages: bytes) -> None:
-        """With the key, to the topic."""
+    def begin(self) -> None:
+        """A session, with the key."""
         said = p.SaslInit("PLAIN", f"\0{KEY_NAME}\0{KEY}".encode())
         self.hears.data_received(SASL_HEADER + frame(0, said, SASL_FRAME) + AMQP_HEADER)
         self.hears.data_received(frame(0, p.Open("client", max_frame_size=65536)))
         self.hears.data_received(frame(0, p.Begin(None, 0, 10, 10)))
+
+    def send(self, *messages: bytes) -> None:
+        """To the topic."""
+        self.begin()
         link = p.Attach("out", 0, False, 0, 0, p.Source("here"), p.Target("t"), initial_delivery_count=0)
         self.hears.data_received(frame(0, link))
         for number, each in enumerate(messages):
@@ -81,6 +87,22 @@ async def test_a_fault_meets_the_next_send() -> None:
         line.send(message(b"x", message_id="1", session_id="a"))
         assert line.over
         assert broker.messages(PATH) == 0
+        line.hears.connection_lost(None)
+
+
+async def test_a_receiver_of_any_session_is_refused_after_65_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the service does it where the link names no time-out: https://github.com/Azure/azure-sdk-for-net/issues/30962."""
+    loop, passed = asyncio.get_running_loop(), 0.0
+    begun = loop.time()
+    monkeypatch.setattr(loop, "time", lambda: begun + passed)
+    with in_memory(clock=lambda: NOW, chance=random.Random(1), config=CONFIG) as broker:
+        line = Line(broker)
+        line.begin()
+        line.hears.data_received(frame(0, p.Attach("in", 0, True, 0, 0, ANY_SESSION, p.Target("here"))))
+        for passed, refused in ((64.9, False), (65.1, True)):  # noqa: B007 - the loop's clock reads it
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert (b"com.microsoft:timeout" in line.said) is refused
         line.hears.connection_lost(None)
 
 

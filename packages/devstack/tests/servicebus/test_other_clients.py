@@ -143,7 +143,7 @@ CHANGES: dict[str, bytes] = {
     "long": bytes.fromhex("81000000e8d4a51000"),
     "float": bytes.fromhex("723fc00000"),
     "char": bytes.fromhex("7300000041"),
-    "decimal": bytes.fromhex("9422080000000000000000000000000017"),
+    "decimal": bytes.fromhex("940c400000000000000000000000000017"),
 }
 """What .NET's and Java's clients write for int, uint, short, float, decimal and so on, each with its own AMQP type."""
 

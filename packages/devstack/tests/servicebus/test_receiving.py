@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
 
 import pytest
 from azure.servicebus import (
@@ -71,6 +73,31 @@ async def test_a_message_arrives_with_all_that_was_said_and_all_that_the_broker_
             )
             assert message.dead_letter_reason is None
             await receiver.complete_message(message)
+
+
+async def test_a_decimal_property_is_read_by_the_sdk_that_sent_it(
+    servicebus_server: Service, sdk: ServiceBusClient
+) -> None:
+    """The SDK writes IEEE 754's form and reads .NET's, in which the service sends it on."""
+    properties: Any = {"price": Decimal("-1.50"), "none": Decimal(0), "large": Decimal("1e9"), "text": "t"}
+    async with new_queue(servicebus_server) as queue:
+        async with sdk.get_queue_sender(queue) as sender:
+            await sender.send_messages(ServiceBusMessage("m", application_properties=properties))
+            beyond: Any
+            for beyond in (Decimal("1e29"), Decimal("1e-29")):
+                with pytest.raises(ServiceBusError, match="unable to process"):
+                    await sender.send_messages(
+                        ServiceBusMessage("m", application_properties={"beyond": beyond})
+                    )
+        async with sdk.get_queue_receiver(queue, max_wait_time=5) as receiver:
+            (received,) = await receiver.receive_messages(4)
+
+            assert received.application_properties == {
+                name.encode(): value.encode() if isinstance(value, str) else value
+                for name, value in properties.items()
+            }
+            assert str(received.application_properties[b"price"]) == "-1.50"
+            await receiver.abandon_message(received)
 
 
 async def test_abandoned_messages_return_in_order_and_end_as_dead_letters(

@@ -31,8 +31,9 @@ SESSION_FILTER = Symbol("com.microsoft:session-filter")
 SESSION_TIMEOUT = Symbol("com.microsoft:timeout")
 LOCKED_UNTIL = Symbol("com.microsoft:locked-until-utc")
 MAX_BATCH_SIZE = Symbol("com.microsoft:max-message-batch-size")
-DEFAULT_SESSION_TIMEOUT_SECONDS = 60.0
-"""How long a receiver waits for any session when it does not say."""
+DEFAULT_SESSION_TIMEOUT_SECONDS = 65.0
+"""How long a receiver waits for any session when it does not say, as in the service
+(https://github.com/Azure/azure-sdk-for-net/issues/30962)."""
 
 MAX_SESSION_TIMEOUT_SECONDS = 3600.0
 

@@ -1,7 +1,7 @@
 """One page of a query over items: no more than asked for, and a continuation that neither skips nor repeats a result.
 
-A page may be short, or empty, with a continuation: it ends with its physical partition, or when it is long enough in
-bytes, or when enough rows have been looked at.
+A page may be short, or empty, with a continuation: it ends with its physical partition, also when nothing there
+matches, or when it is long enough in bytes, or when enough rows have been looked at.
 """
 
 import itertools
@@ -18,7 +18,7 @@ from devstack.cosmos.query.aggregate import whole_result
 from devstack.cosmos.query.continuation import Position
 from devstack.cosmos.query.evaluate import Compiler
 from devstack.cosmos.query.pushdown import EVERYTHING, Filter, narrow
-from devstack.cosmos.query.scan import Candidate, Order, candidates, count_items
+from devstack.cosmos.query.scan import Candidate, Order, Step, candidates, count_items, next_step
 from devstack.cosmos.query.values import is_number
 from devstack.cosmos.resources.scope import Scope
 from devstack.cosmos.storage.epk import UNDEFINED
@@ -54,14 +54,14 @@ class Task:
         root = self.query.root
         return narrow(self.query.where, root, self.parameters) if root else EVERYTHING
 
-    def rows(self, start: Position, order: Order) -> Iterator[tuple[tuple[str, str], Candidate]]:
+    def rows(self, step: Step, order: Order) -> Iterator[Candidate]:
         return candidates(
             self.run,
             self.container,
             self.scope,
+            step=step,
             where=self.where,
             order=order,
-            start=start,
             now=self.now,
         )
 
@@ -103,7 +103,8 @@ def _documents(task: Task) -> Iterable[Json]:
     only_counts = bool(query.items) and all(_only_counts(value) for _, value in query.items or ())
     if only_counts and query.where is None and not query.group_by and query.root and len(query.sources) == 1:
         return itertools.repeat({}, count_items(task.run, task.container, task.scope, task.now))
-    return (candidate.document() for _, candidate in task.rows(Position(), order))
+    everything = Step(task.scope.ranges, EVERYTHING)
+    return (candidate.document() for candidate in task.rows(everything, order))
 
 
 def _only_counts(value: tree.Expression) -> bool:
@@ -149,23 +150,21 @@ def _streamed_page(task: Task, start: Position, size: int) -> Page:
             if matches(row) and (value := project(row)) is not UNDEFINED:
                 yield candidate.text if returns_document else dump_json(value)
 
-    return _fill(task.rows(start, order), results_of, start, size)
+    step = next_step(task.scope, order, start)
+    return _fill(task.rows(step, order), results_of, step, start, size)
 
 
-def _fill(
-    rows: Iterator[tuple[tuple[str, str], Candidate]], results_of: Any, start: Position, size: int
-) -> Page:
+def _fill(rows: Iterator[Candidate], results_of: Any, step: Step, start: Position, size: int) -> Page:
     page: list[str] = []
-    position, length = start, 0
+    minimum, maximum = step.bounds
+    position, length = replace(start, minimum=minimum, maximum=maximum), 0
     if start.limit == 0:
         return Page(page, None)
-    for read, (bounds, candidate) in enumerate(rows):
-        if read and bounds != (position.minimum, position.maximum):
-            return Page(page, position)
+    for read, candidate in enumerate(rows):
         if len(page) >= size or length > MAX_PAGE_BYTES or read >= MAX_ROWS_READ:
             return Page(page, position)
         inner = position.inner
-        position = replace(position, minimum=bounds[0], maximum=bounds[1], inner=0)
+        position = replace(position, inner=0)
         for text in itertools.islice(results_of(candidate), inner, None):
             if len(page) >= size:
                 return Page(page, replace(position, inner=inner))
@@ -180,4 +179,7 @@ def _fill(
                 if position.limit == 0:
                     return Page(page, None)
         position = position.after(candidate.number, candidate.keys)
-    return Page(page, None)
+    if step.following is None:
+        return Page(page, None)
+    minimum, maximum = step.following
+    return Page(page, replace(position.after(0, ()), minimum=minimum, maximum=maximum))

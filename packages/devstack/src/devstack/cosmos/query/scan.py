@@ -130,30 +130,30 @@ def _check_composite_index(container: Container, paths: list[Path], descending: 
     )
 
 
-def candidates(  # noqa: PLR0913 - what a scan is made of
-    run: sqlite3.Connection,
-    container: Container,
-    scope: Scope,
-    *,
-    where: Filter,
-    order: Order,
-    start: Position,
-    now: int,
-) -> Iterator[tuple[tuple[str, str], Candidate]]:
-    """Rows with the bounds of their physical partition, in order, after ``start``.
+@dataclass(frozen=True)
+class Step:
+    """What a page reads at most: all that is left in order, or what is left of one physical partition.
 
-    Ordered rows come from all partitions of the scope at once, others from one after the other.
+    Those that a split made of the partition where the last page ended are one step. ``bounds`` are the partition's;
+    ``following`` are the next one's.
     """
+
+    parts: tuple[Range, ...]
+    after: Filter
+    bounds: tuple[str, str] = ("", "")
+    following: tuple[str, str] | None = None
+
+
+def next_step(scope: Scope, order: Order, start: Position) -> Step:
+    """What the page from ``start`` on reads: rows in order come from all partitions at once."""
     if order.columns:
-        if not container.rows:
-            _ensure_index(run, container, order)
-        after = order.after(start.keys, start.number) if start.number else Filter("1")
-        for candidate in _rows(run, container, scope, scope.ranges, where, order, after, now):
-            yield ("", ""), candidate
-        return
-    for bounds, parts, after in _steps(scope, start):
-        for candidate in _rows(run, container, scope, parts, where, order, after, now):
-            yield bounds, candidate
+        return Step(scope.ranges, order.after(start.keys, start.number) if start.number else Filter("1"))
+    minimum, maximum = start.minimum, start.maximum
+    if not maximum:
+        minimum, maximum = scope.ranges[0].minimum, scope.ranges[0].maximum
+    parts = tuple(part for part in scope.ranges if minimum <= part.minimum < maximum)
+    following = next(((part.minimum, part.maximum) for part in scope.ranges if part.minimum >= maximum), None)
+    return Step(parts, Filter("number > ?", (start.number,)), (minimum, maximum), following)
 
 
 def count_items(run: sqlite3.Connection, container: Container, scope: Scope, now: int) -> int:
@@ -168,27 +168,20 @@ def count_items(run: sqlite3.Connection, container: Container, scope: Scope, now
     return int(row[0])
 
 
-def _steps(scope: Scope, start: Position) -> Iterator[tuple[tuple[str, str], tuple[Range, ...], Filter]]:
-    """The partitions that are left; those that a split made of the one where the last page ended are one step."""
-    rest = scope.ranges
-    if start.maximum:
-        begun = tuple(part for part in rest if start.minimum <= part.minimum < start.maximum)
-        rest = tuple(part for part in rest if part.minimum >= start.maximum)
-        yield (start.minimum, start.maximum), begun, Filter("number > ?", (start.number,))
-    for part in rest:
-        yield (part.minimum, part.maximum), (part,), Filter("1")
-
-
-def _rows(  # noqa: PLR0913, PLR0917 - the parts of one statement
+def candidates(  # noqa: PLR0913 - what a scan is made of
     run: sqlite3.Connection,
     container: Container,
     scope: Scope,
-    parts: tuple[Range, ...],
+    *,
+    step: Step,
     where: Filter,
     order: Order,
-    after: Filter,
     now: int,
 ) -> Iterator[Candidate]:
+    """The rows of a step, in order."""
+    if order.columns and not container.rows:
+        _ensure_index(run, container, order)
+    parts = step.parts
     scoped, scope_arguments = scope.sql()
     keys = "".join(f", {column}" for column, _ in order.terms[:-1])
     ranges = (
@@ -198,8 +191,8 @@ def _rows(  # noqa: PLR0913, PLR0917 - the parts of one statement
     )
     rows = run.execute(
         f"SELECT number, body, etag, timestamp{keys} FROM {container.seen} WHERE {ranges} AND {scoped}"
-        f" AND (expires IS NULL OR expires >= ?) AND {where.sql} AND {after.sql} ORDER BY {order.sql()}",
-        (*scope_arguments, now, *where.arguments, *after.arguments),
+        f" AND (expires IS NULL OR expires >= ?) AND {where.sql} AND {step.after.sql} ORDER BY {order.sql()}",
+        (*scope_arguments, now, *where.arguments, *step.after.arguments),
     )
     for number, body, etag, timestamp, *values in rows:
         yield Candidate(number, tuple(values), render(container, number, body, etag, timestamp))

@@ -8,7 +8,7 @@ import random
 import uuid
 
 from devstack.servicebus.broker.description import Description
-from devstack.servicebus.codec.decode import decode
+from devstack.servicebus.codec.decode import DECIMAL128, decode
 from devstack.servicebus.codec.errors import (
     ARGUMENT_ERROR,
     INTERNAL_ERROR,
@@ -16,8 +16,13 @@ from devstack.servicebus.codec.errors import (
     NOT_ALLOWED,
     AmqpError,
 )
-from devstack.servicebus.codec.message import ParsedMessage, parse, property_sizes
-from devstack.servicebus.codec.written_message import with_properties
+from devstack.servicebus.codec.message import (
+    ParsedMessage,
+    parse,
+    property_sizes,
+    raw_application_properties,
+)
+from devstack.servicebus.codec.written_message import with_application_properties, with_properties
 
 MAX_ID_LENGTH = 128
 MAX_BATCH_MESSAGES = 4_500
@@ -102,6 +107,18 @@ def _unexplained() -> AmqpError:
     return AmqpError(
         INTERNAL_ERROR, "The service was unable to process the request; please retry the operation."
     )
+
+
+def readable(parsed: ParsedMessage) -> ParsedMessage:
+    """The message with its decimal properties in the form in which the service writes them anew."""
+    if DECIMAL128 not in parsed.raw[parsed.application_properties_at : parsed.body_start]:
+        return parsed
+    encoded = raw_application_properties(parsed)
+    try:
+        decimals = {name: decode(value)[0] for name, value in encoded.items() if value[0] == DECIMAL128}
+    except AmqpError:
+        raise _unexplained() from None
+    return parse(with_application_properties(parsed, decimals)) if decimals else parsed
 
 
 def identified(parsed: ParsedMessage, chance: random.Random) -> ParsedMessage:

@@ -7,6 +7,7 @@ from devstack.servicebus.broker.admission import (
     check_message,
     duplicate_key,
     identified,
+    readable,
     scheduled_time,
 )
 from devstack.servicebus.broker.description import Description, entity_path
@@ -167,6 +168,7 @@ class Namespace:
         A message without an id gets one, which is the same in every subscription.
         Raises :class:`AmqpError` with what the first message to be refused is refused for.
         """
+        messages = [readable(each) for each in messages]
         self._check(entity, messages, batch=batch)
         numbers = []
         for parsed in (identified(each, self._chance) for each in messages):

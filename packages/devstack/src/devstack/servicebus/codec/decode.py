@@ -31,6 +31,11 @@ MAX_DEPTH = 32
 MAX_ZERO_WIDTH_ITEMS = 65_536
 """Items of an array whose items take no bytes (null, true, empty list): their count is not bounded by the buffer."""
 
+DECIMAL128 = 0x94
+DECIMAL_BIAS = 6176
+MAX_DECIMAL_SCALE, MAX_DECIMAL_BITS = 28, 96
+"""Of .NET's decimals."""
+
 Decoder = Callable[[bytes, int, int], tuple[Any, int]]
 
 _FIXED_WIDTHS = (0, 1, 2, 4, 8, 16)
@@ -122,6 +127,27 @@ def _decimal(constructor: int, width: int) -> Decoder:
         return Raw(bytes((constructor, *raw))), position + width
 
     return decoder
+
+
+def _decimal128(buffer: bytes, position: int, _depth: int) -> tuple[Any, int]:
+    """The value in the form that .NET's AMQP library writes, and azure-servicebus reads: seven bits of the exponent
+    are lost in it. Both forms are read, as that library does.
+
+    Source: Microsoft.Azure.Amqp, ``DecimalEncoding.cs``.
+    """
+    raw = bytes(buffer[position : position + 16])
+    if len(raw) != 16:
+        raise IndexError
+    exponent = ((raw[0] & 0x7F) << 7 | raw[1] >> 1) - DECIMAL_BIAS
+    scale = max(-exponent, 0) & 0xFF
+    coefficient = int.from_bytes(raw[4:])
+    if coefficient:
+        coefficient *= 10 ** min(max(exponent, 0), MAX_DECIMAL_SCALE + 1)
+    if raw[0] & 0x60 == 0x60 or scale > MAX_DECIMAL_SCALE or coefficient >> MAX_DECIMAL_BITS:
+        raise malformed("a decimal has a value that .NET has not")
+    biased = DECIMAL_BIAS - scale
+    head = bytes((0x94, raw[0] & 0x80 | biased >> 9, (biased & 0x7F) << 1, 0, 0))
+    return Raw(head + coefficient.to_bytes(MAX_DECIMAL_BITS // 8)), position + 16
 
 
 def _char(buffer: bytes, position: int, _depth: int) -> tuple[Any, int]:
@@ -262,7 +288,7 @@ _BY_CONSTRUCTOR: dict[int, Decoder] = {
     0x82: _fixed(">d"),
     0x83: _fixed(">q", Timestamp),
     0x84: _decimal(0x84, 8),
-    0x94: _decimal(0x94, 16),
+    DECIMAL128: _decimal128,
     0x98: _uuid,
     0xA0: _variable(1, bytes),
     0xA1: _variable(1, _text),
