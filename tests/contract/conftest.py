@@ -13,10 +13,9 @@ import pytest
 from azure.servicebus.aio import ServiceBusClient
 from azure.storage.queue.aio import QueueServiceClient
 
-from cosmos_outbox.cosmos.aggregates import batch
-from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
+from cosmos_outbox.cosmos import transaction
 from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
-from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
+from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container, Write, size_in_bytes
@@ -111,7 +110,7 @@ def batch_sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         sizes.append(size_in_bytes(writes))
         return sizes[-1]
 
-    monkeypatch.setattr(batch, "size_in_bytes", noted)
+    monkeypatch.setattr(transaction, "size_in_bytes", noted)
     return sizes
 
 

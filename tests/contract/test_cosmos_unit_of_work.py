@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from cosmos_outbox.cosmos.aggregates import unit_of_work
+from cosmos_outbox.cosmos import transaction
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
@@ -319,7 +319,7 @@ async def test_a_lost_request_overtaken_by_a_rival_is_a_lost_race(
 async def test_an_outcome_that_cannot_be_found_out_is_called_unknown(
     store: CosmosStore, unreliable: Unreliable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unit_of_work, "PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(transaction, "PATIENCE_SECONDS", 0.3)
     unreliable.before = [Kind.PASSING] * 20
     with pytest.raises(OutcomeUnknown):
         await create(store)
@@ -328,7 +328,7 @@ async def test_an_outcome_that_cannot_be_found_out_is_called_unknown(
 async def test_a_store_that_was_never_reached_is_unavailable_and_its_outcome_is_no_mystery(
     store: CosmosStore, unreliable: Unreliable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unit_of_work, "PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(transaction, "PATIENCE_SECONDS", 0.3)
 
     async def refused(*_: object) -> list[str]:
         raise StoreFailed(Failure(Kind.PASSING, "connection refused"))
@@ -380,7 +380,7 @@ async def test_every_end_that_may_have_stored_events_is_told_at_once(
     store: CosmosStore, unreliable: Unreliable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A relay in this process looks then: it need not wait for its poll."""
-    monkeypatch.setattr(unit_of_work, "PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(transaction, "PATIENCE_SECONDS", 0.3)
     created = await create(store)
     told: list[object] = []
     on_commit = OnCommit()

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from cosmos_outbox.cosmos.aggregates import unit_of_work
+from cosmos_outbox.cosmos import transaction
 from cosmos_outbox.cosmos.aggregates.documents import request_id
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
@@ -110,7 +110,7 @@ async def test_a_creation_whose_answer_never_came_is_found_by_its_repetition(
 ) -> None:
     first = instance(store)
     fragile(first).after = [end]
-    monkeypatch.setattr(unit_of_work, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(transaction, "PATIENCE_SECONDS", 0.0)
     with pytest.raises((Died, OutcomeUnknown)):
         await create(first)
     second = instance(store)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from cosmos_outbox.cosmos.own import transaction
+from cosmos_outbox.cosmos import transaction
 from cosmos_outbox.cosmos.own.transaction import Transaction
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from cosmos_outbox.cosmos.own import transaction
+from cosmos_outbox.cosmos import transaction
 from cosmos_outbox.outbox.errors import AlreadyExists, OutcomeUnknown, PreconditionFailed, Throttled
 from devstack.testing import Service as Server
 from tests.support.own import BOOKINGS, HIERARCHICAL, World, world_of

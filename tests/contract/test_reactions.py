@@ -308,7 +308,7 @@ async def test_nothing_is_sent_later_than_the_longest_call(heaps: Heaps) -> None
 
     inbox = replace(inbox, reactions=Slow(inbox.reactions))
     slow = replace(SYSTEM, monotonic=lambda: SYSTEM.monotonic() + late[0])
-    with using(slow), pytest.raises(StoreAway, match="too long"):
+    with using(slow), pytest.raises(StoreAway, match="too late"):
         await inbox.handle(told(name, "a"))
     assert await heaps.marks(name) == []
 
@@ -316,7 +316,7 @@ async def test_nothing_is_sent_later_than_the_longest_call(heaps: Heaps) -> None
 async def test_a_message_of_which_it_is_not_known_whether_it_was_applied_is_not_done(
     heaps: Heaps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cosmos_outbox.cosmos.inbox.reactions.PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr("cosmos_outbox.cosmos.transaction.PATIENCE_SECONDS", 0.3)
     name = await heaps.made()
     message, inbox = told(name, "a"), heaps.instance()
     assert isinstance(inbox.reactions, CosmosReactions)

@@ -16,8 +16,8 @@ from uuid import UUID
 
 import pytest
 
-from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
 from cosmos_outbox.cosmos.aggregates.documents import EventReader
+from cosmos_outbox.cosmos.aggregates.unit_of_work import Lifetimes
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
 from cosmos_outbox.cosmos.store.partition_key import PartitionKeyPaths
 from cosmos_outbox.inbox.errors import ReactionRefused

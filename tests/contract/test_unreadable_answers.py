@@ -9,7 +9,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from azure.cosmos.aio import ContainerProxy
 
-from cosmos_outbox.cosmos.aggregates import unit_of_work
+from cosmos_outbox.cosmos import transaction
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
@@ -82,7 +82,7 @@ async def store(
     cosmos_server: Service, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[CosmosStore]:
     """Behind the proxy, on replicas that lag as far as the contract allows."""
-    monkeypatch.setattr(unit_of_work, "PATIENCE_SECONDS", 60.0)  # a busy machine loses no patience
+    monkeypatch.setattr(transaction, "PATIENCE_SECONDS", 60.0)  # a busy machine loses no patience
     async with contacts_database(cosmos_server) as database:
         text = cosmos_server.connection_string.replace(proxy.target, proxy.address)
         client = cosmos_client(Connection(text), None)
@@ -122,7 +122,7 @@ async def test_a_throttle_after_an_answer_that_cannot_be_read_does_not_mean_that
 async def test_where_no_answer_can_be_read_the_outcome_is_unknown(
     store: CosmosStore, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unit_of_work, "PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(transaction, "PATIENCE_SECONDS", 0.3)
     contact = Contact.create(DETAILS, at=NOON)
     proxy.answers = ["empty"] * 20
     with pytest.raises(OutcomeUnknown):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cosmos_outbox.cosmos.aggregates.batch import MAX_BYTES, MAX_OPERATIONS, PATIENCE_SECONDS
+from cosmos_outbox.cosmos.transaction import MAX_BYTES, MAX_OPERATIONS, PATIENCE_SECONDS
 from cosmos_outbox.http.request import DEFAULT_PAGE_SIZE, MAX_BODY_BYTES, MAX_PAGE_SIZE
 from cosmos_outbox.inbox.receiver import HOLD_SECONDS, LONGEST_CALL_SECONDS, WAIT_SECONDS
 from cosmos_outbox.operations import shedding

@@ -10,8 +10,7 @@ from uuid import uuid4
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox import Aggregate, AggregateState, DomainEvent, Timestamp, WireModel
-from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
-from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
+from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
 from cosmos_outbox.inbox.errors import InboxError, ReactionRefused
 from cosmos_outbox.inbox.event import Event

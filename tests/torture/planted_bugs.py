@@ -78,20 +78,20 @@ PLANTED = (
     ),
     Planted(
         "events-in-a-second-write",
-        "cosmos_outbox/cosmos/aggregates/batch.py",
-        "                return await self.container.execute(self.partition_key, self.writes)\n",
-        "                events = [each for each in self.writes if each.item.get('type') == 'domainEvent']\n"
-        "                others = [each for each in self.writes if each not in events]\n"
-        "                etags = await self.container.execute(self.partition_key, others)\n"
+        "cosmos_outbox/cosmos/transaction.py",
+        "                etags = await self.container.execute(self.key, writes)\n",
+        "                events = [each for each in writes if each.item.get('type') == 'domainEvent']\n"
+        "                others = [each for each in writes if each not in events]\n"
+        "                etags = await self.container.execute(self.key, others)\n"
         "                if events:\n"
-        "                    await self.container.execute(self.partition_key, events)\n"
-        "                return etags\n",
+        "                    await self.container.execute(self.key, events)\n"
+        "                etags = [''] * len(events) + etags\n",
         "failing-writes",
         (*_NO_EFFECT, "not found, but there", "done twice", "doubled aggregate"),
     ),
     Planted(
         "update-without-if-match",
-        "cosmos_outbox/cosmos/aggregates/batch.py",
+        "cosmos_outbox/cosmos/aggregates/unit_of_work.py",
         "        return Write.replace(item, changed.etag)\n",
         '        return Write("replace", item)\n',
         "nothing",
@@ -123,14 +123,9 @@ PLANTED = (
     ),
     Planted(
         "lost-answer-then-429-is-told-as-not-written",
-        "cosmos_outbox/cosmos/aggregates/batch.py",
-        "(failure.kind is Kind.THROTTLED and not answer_lost)\n"
-        "                final = final or (answer_lost and not self.repeatable)\n"
-        "                if final or not await _wait(pause, give_up_at):\n"
-        "                    raise (unknown(failure) if answer_lost else self.error(failure)) from error\n",
-        "failure.kind is Kind.THROTTLED\n"
-        "                if final or not await _wait(pause, give_up_at):\n"
-        "                    raise self.error(failure) from error\n",
+        "cosmos_outbox/cosmos/transaction.py",
+        "                answer_lost = answer_lost or failure.answer_lost\n",
+        "                answer_lost = failure.answer_lost and failure.kind is not Kind.THROTTLED\n",
         "lost-answers",
         ("refused, and done",),
     ),

@@ -1,15 +1,15 @@
 """A transaction numbers its events by their aggregate's document, and is as large as the store counts it."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from cosmos_outbox.cosmos.aggregates.batch import MAX_BYTES, MAX_OPERATIONS, check_size
 from cosmos_outbox.cosmos.own.documents import Numbering, Raised
 from cosmos_outbox.cosmos.relay.parked_documents import chunks, place_of
-from cosmos_outbox.cosmos.store.container import Write, size_in_bytes
+from cosmos_outbox.cosmos.store.container import Container, Write, size_in_bytes
 from cosmos_outbox.cosmos.store.partition_key import PartitionKeyPaths
+from cosmos_outbox.cosmos.transaction import MAX_BYTES, MAX_OPERATIONS, Batch
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import ChangeTooLarge
 from tests.support.contacts import NOON
@@ -59,6 +59,10 @@ def test_the_place_of_a_document_has_its_id_as_long_as_a_store_takes_it(length: 
         "id": name if is_kept else None,
         "partitionKey": "p",
     }
+
+
+def check_size(writes: list[Write]) -> None:
+    Batch(cast(Container, None), "key", writes)
 
 
 def test_a_change_is_refused_from_the_first_byte_or_document_too_many_on() -> None:

@@ -1,10 +1,6 @@
 """Aggregates and their events are stored together or not at all, and the caller learns which of the two.
 
-The answer to a batch can get lost after the batch was committed, and the SDK may have repeated the batch on its own.
-A batch is therefore repeated as it is, with the same event ids and the same ETag conditions: the store can commit it
-only once. When the store refuses the batch because a document exists already, the unit of work looks for its own event
-document before it blames another writer. A process that dies at any point has stored all or nothing, and a client that
-asks again finds which of the two.
+A process that dies at any point has stored all or nothing, and a client that asks again finds which of the two.
 
 Reading changes nothing: the unit of work that asked keeps track of the aggregates that it changes.
 
@@ -14,30 +10,28 @@ Whether it is there says the answer to a write, after the aggregate was read (``
 lags is asked.
 """
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from cosmos_outbox.cosmos.aggregates.batch import (
-    PATIENCE_SECONDS,
-    Batch,
-    Changed,
-    Lifetimes,
-    Once,
-    WriteRefusal,
-    latest,
-    unknown,
+from cosmos_outbox.cosmos.aggregates.documents import (
+    aggregate_from_item,
+    aggregate_item,
+    check_id,
+    erased_request_item,
+    event_item,
+    request_from_item,
+    request_id,
+    request_item,
 )
-from cosmos_outbox.cosmos.aggregates.documents import aggregate_from_item, request_from_item, request_id
 from cosmos_outbox.cosmos.aggregates.listing import ListQuery
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
-from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.cosmos.store.partition_key import KEEP_FOR_EVER
+from cosmos_outbox.cosmos.transaction import TAKEN, Batch, refused
 from cosmos_outbox.lists import continuation
-from cosmos_outbox.outbox import telemetry
-from cosmos_outbox.outbox.aggregate import Aggregate
-from cosmos_outbox.outbox.errors import AggregateNotFound, OutcomeUnknown, PreconditionFailed
+from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, Changes
+from cosmos_outbox.outbox.errors import AggregateNotFound, PreconditionFailed
 from cosmos_outbox.outbox.selection import ALL, Selection
 from cosmos_outbox.outbox.unit_of_work import (
     ChangeRecord,
@@ -53,6 +47,69 @@ from cosmos_outbox.outbox.unit_of_work import (
 from cosmos_outbox.telemetry.tracing import LONGEST, committing
 
 CHANGE_TYPE = "changeRecord"
+
+
+@dataclass(frozen=True)
+class Lifetimes:
+    """How many seconds after their last write documents expire."""
+
+    events: int
+    requests: int
+    """Claims of idempotency keys, and what tells later that the answer to a request was erased."""
+    reactions: int = 0
+    """Records of messages; 0: the service has no reaction."""
+
+    @property
+    def tombstones(self) -> int:
+        """Deleted aggregates: at least as long as a claim of their id (rule ``lives_as_long``), and as a message that
+        would make them anew is not too old (``tombstone_outlives``)."""
+        return max(self.events, self.requests, self.reactions)
+
+
+@dataclass(frozen=True)
+class Changed:
+    """An aggregate that has changes to store."""
+
+    aggregate: Aggregate[Any]
+    etag: ETag | None
+    """The version at which it was read; None: the aggregate is new."""
+    changes: Changes[AggregateState]
+
+    def receipt(self, etag: ETag | None) -> Receipt[Any]:
+        """For the caller, once it is stored at that version."""
+        return Receipt(type(self.aggregate).load(self.changes.state), etag, len(self.changes.events))
+
+
+@dataclass(frozen=True)
+class AggregateBatches:
+    """Makes the transactions of one container."""
+
+    container: Container
+    lifetimes: Lifetimes
+    on_commit: OnCommit
+
+    def of(
+        self,
+        changed: Sequence[Changed],
+        origin: Origin,
+        requests: Iterable[RequestRecord[Any]] = (),
+        records: Sequence[Write] = (),
+    ) -> Batch:
+        """One transaction; ``records`` come first in it. The changed aggregates are the first of its documents.
+
+        Raises:
+            ValueError: one transaction cannot hold these aggregates.
+            ChangeTooLarge, Unpublishable: one transaction cannot hold the changes, or nobody could read them.
+        """
+        partition_key = _partition_key([each.aggregate for each in changed])
+        events = [
+            event_item(each.aggregate, event, origin, ttl=self.lifetimes.events)
+            for each in changed
+            for event in each.changes.events
+        ]
+        documents = [_document(each, self.lifetimes) for each in changed]
+        documents += _record_writes(changed, requests, self.lifetimes)
+        return Batch(self.container, partition_key, documents, events, records, self.on_commit)
 
 
 @dataclass
@@ -81,8 +138,8 @@ class CosmosChangeRecords:
 
     async def create(self, record: ChangeRecord, partition_key: str, until: float) -> None:
         """Store it alone. Raises PreconditionFailed, Throttled, Unavailable, OutcomeUnknown."""
-        once = Once(self.container, partition_key, [self.write(record, partition_key)], _there)
-        await once.store(min(monotonic() + PATIENCE_SECONDS, latest(until)))
+        batch = Batch(self.container, partition_key, [], records=[self.write(record, partition_key)])
+        await _store(batch, until, "the record of the request is there: it says what became of it")
 
     def write(self, record: ChangeRecord, partition_key: str) -> Write:
         """The creation of the record, alone or in a transaction."""
@@ -106,8 +163,14 @@ def _id(name: str) -> str:
     return request_id(f"key-{name}")
 
 
-async def _there(_: WriteRefusal) -> list[str | None]:
-    raise PreconditionFailed("the record of the request is there: it says what became of it")
+async def _store(batch: Batch, until: float | None, taken: str) -> Sequence[ETag | None]:
+    """As :meth:`Batch.store`. Raises PreconditionFailed with this text where another writer was faster."""
+    try:
+        return await batch.store(until)
+    except StoreFailed as error:
+        if error.failure.kind in TAKEN:
+            raise PreconditionFailed(taken) from error
+        raise refused(error.failure) from error
 
 
 A = TypeVar("A", bound=Aggregate[Any])
@@ -202,11 +265,9 @@ class CosmosUnitOfWork:
         lifetimes: Lifetimes,
         on_commit: OnCommit | None = None,
     ) -> None:
-        self._on_commit = on_commit or OnCommit()
-        self._container = container
+        self._batches = AggregateBatches(container, lifetimes, on_commit or OnCommit())
         self._reader = AggregateReader(container, scope)
         self._origin = origin
-        self._lifetimes = lifetimes
         self._tracked: list[_Tracked] = []
         self._records: list[RequestRecord[Any]] = []
         self.requests = CosmosRequestRecords(container, self._records)
@@ -266,67 +327,63 @@ class CosmosUnitOfWork:
         changed = _changed(tracked)
         if changed:
             with committing(self._origin) as origin:
-                etags = await self._store_and_notify(self._batch(changed, origin), until)
-            telemetry.stored(
-                (each.aggregate.aggregate_type, event.action)
-                for each in changed
-                for event in each.changes.events
-            )
+                batch = self._batch(changed, origin)
+                etags = await _store(
+                    batch, until, "another writer was faster: read again, then repeat the change"
+                )
             receipts |= {
-                each.aggregate.key: each.receipt(etag) for each, etag in zip(changed, etags, strict=True)
+                each.aggregate.key: each.receipt(etag)
+                for each, etag in zip(changed, etags[: len(changed)], strict=True)
             }
         return Commit([*receipts.values()])
 
     def _batch(self, changed: Sequence[Changed], origin: Origin) -> Batch:
-        first = [self.changes.write(each, changed[0].aggregate.partition_key) for each in self._answers]
-        return Batch.of(changed, self._records, origin, self._lifetimes, first)
-
-    async def _store_and_notify(self, batch: Batch, until: float | None) -> Sequence[ETag | None]:
-        """As :meth:`_store`; tells of every end that may have stored the batch."""
-        try:
-            etags = await self._store(batch, until)
-        except (OutcomeUnknown, asyncio.CancelledError):
-            self._on_commit(batch.partition_key)
-            raise
-        self._on_commit(batch.partition_key)
-        return etags
-
-    async def _store(self, batch: Batch, until: float | None) -> Sequence[ETag | None]:
-        """Store the batch once. Returns each aggregate's ETag, or None when others have changed the aggregate since.
-
-        Rule deadline: no attempt is begun that could end after ``until``.
-        """
-        give_up_at = monotonic() + PATIENCE_SECONDS
-        if until is not None:
-            give_up_at = min(give_up_at, latest(until))
-        once = Once(self._container, batch.partition_key, batch.writes, lambda _: self._own_commit(batch))
-        etags = await once.store(give_up_at)
-        return etags[batch.first :][: len(batch.changed)]
-
-    async def _own_commit(self, batch: Batch) -> Sequence[ETag | None]:
-        """The ETags of a batch that an earlier attempt stored. Raises PreconditionFailed when no attempt did."""
-        event = batch.first_event
-        try:
-            stored = await self._container.read(event["id"], batch.partition_key)
-            if stored is None or stored.get("data") != event["data"]:
-                raise PreconditionFailed(
-                    f"another writer changed {batch}: read again, then repeat the change"
-                )
-            etags = [await self._read_etag_if_unchanged(batch, changed) for changed in batch.changed]
-            return [None] * batch.first + etags
-        except StoreFailed as error:
-            raise unknown(error.failure) from error
-
-    async def _read_etag_if_unchanged(self, batch: Batch, changed: Changed) -> ETag | None:
-        aggregate = changed.aggregate
-        item = await self._container.read(aggregate.aggregate_id, batch.partition_key)
-        if item is None:
-            return None
-        newest = aggregate_from_item(type(aggregate), item)
-        unchanged = newest.aggregate.state.last_sequence == changed.changes.state.last_sequence
-        return newest.etag if unchanged else None
+        partition_key = changed[0].aggregate.partition_key
+        records = [self.changes.write(each, partition_key) for each in self._answers]
+        return self._batches.of(changed, origin, self._records, records)
 
 
 def _changed(tracked: Sequence[_Tracked]) -> list[Changed]:
     changes = ((each, each.aggregate.changes()) for each in tracked)
     return [Changed(each.aggregate, each.etag, made) for each, made in changes if made is not None]
+
+
+def _partition_key(aggregates: Sequence[Aggregate[Any]]) -> str:
+    partition_keys = {aggregate.partition_key for aggregate in aggregates}
+    if len(partition_keys) > 1:
+        raise ValueError(
+            "aggregates of several partitions cannot be stored in one transaction: "
+            "give them the same partition_key, or change them in units of work of their own"
+        )
+    if len({aggregate.aggregate_id for aggregate in aggregates}) < len(aggregates):
+        raise ValueError(
+            "two changed aggregates have the same id, and so the same document: give each an id of its own"
+        )
+    return partition_keys.pop()
+
+
+def _document(changed: Changed, lifetimes: Lifetimes) -> Write:
+    ttl = lifetimes.tombstones if changed.aggregate.deleted else KEEP_FOR_EVER
+    item = aggregate_item(changed.aggregate, changed.changes.state, ttl=ttl)
+    if changed.etag is not None:
+        return Write.replace(item, changed.etag)
+    check_id(changed.aggregate)  # a stored one is not locked by a rule that was made later
+    return Write.create(item)
+
+
+def _record_writes(
+    changed: Sequence[Changed], records: Iterable[RequestRecord[Any]], lifetimes: Lifetimes
+) -> list[Write]:
+    """The records of requests, and what takes the place of the records of deleted aggregates.
+
+    Rule erased_not_removed: whether there is such a record need not be known, so that no read can be too old.
+    Records of reactions stay, so that no message makes the aggregate anew (``erased_keeps_records``).
+    """
+    states = {each.aggregate.key: each.changes.state for each in changed}
+    made = [
+        Write.create(request_item(record, record.aggregate, states[record.aggregate.key]))
+        for record in records
+        if record.aggregate is not None
+    ]
+    deleted = [each.aggregate for each in changed if each.aggregate.deleted]
+    return made + [Write.upsert(erased_request_item(each, ttl=lifetimes.requests)) for each in deleted]

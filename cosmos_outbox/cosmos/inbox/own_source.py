@@ -12,11 +12,10 @@ from typing import Any, Generic, TypeVar
 
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments, last
 from cosmos_outbox.cosmos.inbox.entries import failed, walk_page
-from cosmos_outbox.cosmos.own.documents import without_system_fields
 from cosmos_outbox.cosmos.store.client import ContainerProxy
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
-from cosmos_outbox.cosmos.store.partition_key import Item, at
+from cosmos_outbox.cosmos.store.partition_key import Item, at, without_system_fields
 from cosmos_outbox.inbox.entry import Found, WalkPage
 from cosmos_outbox.inbox.errors import SourceBehind, StoreAway
 from cosmos_outbox.kernel.aggregate_key import AggregateKey

@@ -5,29 +5,23 @@ of a later one that it had none then (``record_first``). The cursor changes in t
 (``same_transaction``). The transaction is sent again as it is while its answer is lost: the store commits it once.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from cosmos_outbox.cosmos.aggregates.batch import (
-    PATIENCE_SECONDS,
-    Batch,
-    Changed,
-    Lifetimes,
-    Once,
-    WriteRefusal,
-)
 from cosmos_outbox.cosmos.aggregates.documents import (
     REACTION_CURSOR_TYPE,
     REACTION_TYPE,
     aggregate_from_item,
     request_id,
 )
+from cosmos_outbox.cosmos.aggregates.unit_of_work import AggregateBatches, Changed, Lifetimes
 from cosmos_outbox.cosmos.inbox.entries import store_away
-from cosmos_outbox.cosmos.store.container import DEADLINE_SECONDS, Container, StoreFailed, Write
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import KEEP_FOR_EVER, Item
+from cosmos_outbox.cosmos.transaction import TAKEN, Batch
 from cosmos_outbox.inbox.errors import EntryChanged, ReactionRefused, RecordChanged, StoreAway, Unstorable
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.reaction_decision import (
@@ -39,10 +33,9 @@ from cosmos_outbox.inbox.reaction_decision import (
     TargetPlace,
     ToWrite,
 )
-from cosmos_outbox.kernel.clock import monotonic, utc_now
-from cosmos_outbox.outbox import telemetry
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.aggregate import Aggregate
-from cosmos_outbox.outbox.errors import ChangeTooLarge, OutcomeUnknown, Unpublishable
+from cosmos_outbox.outbox.errors import ChangeTooLarge, Unavailable, Unpublishable
 from cosmos_outbox.outbox.unit_of_work import OnCommit, Origin
 from cosmos_outbox.telemetry.tracing import committing
 
@@ -105,21 +98,18 @@ class CosmosReactions(Generic[A]):
         self, place: TargetPlace, event: Event, seen: SeenTarget[A], write: ToWrite[A], until: float
     ) -> None:
         """Store it all or nothing. Raises RecordChanged, EntryChanged, ReactionRefused, Unstorable, StoreAway."""
+        records = self._records(place, seen, write)
         if write.changed is None:
-            await store_once(self.container, place.partition_key, self._beside(place, seen, write), until)
+            await _store(Batch(self.container, place.partition_key, [], records=records), until)
             return
         with committing(_origin(event)) as origin:
             changed = self._changed(place, seen, write.changed)
             try:
-                beside = self._beside(place, seen, write)
-                batch = Batch.of([changed], (), origin, self.lifetimes, beside)
+                batches = AggregateBatches(self.container, self.lifetimes, self.on_commit)
+                batch = batches.of([changed], origin, records=records)
             except (ChangeTooLarge, Unpublishable) as error:
                 raise ReactionRefused(str(error)) from error
-            try:
-                await store_once(self.container, place.partition_key, batch.writes, until)
-            finally:  # it may be stored, however this ended
-                self.on_commit(place.partition_key)
-        telemetry.stored((self.kind.aggregate_type, each.action) for each in changed.changes.events)
+            await _store(batch, until)
 
     def _changed(self, place: TargetPlace, seen: SeenTarget[A], aggregate: A) -> Changed:
         if (aggregate.aggregate_id, aggregate.partition_key) != (place.target, place.partition_key):
@@ -131,7 +121,7 @@ class CosmosReactions(Generic[A]):
         assert changes is not None, "without changes it is a no"
         return Changed(aggregate, None if aggregate.is_new else seen.version, changes)
 
-    def _beside(self, place: TargetPlace, seen: SeenTarget[A], write: ToWrite[A]) -> list[Write]:
+    def _records(self, place: TargetPlace, seen: SeenTarget[A], write: ToWrite[A]) -> list[Write]:
         record = self._record_item(place, write.record)
         made = [Write.create(record) if write.over is None else Write.replace(record, write.over)]
         if write.cursor is not None:
@@ -160,16 +150,14 @@ class CosmosReactions(Generic[A]):
         )
 
 
-async def store_once(container: Container, partition_key: str, writes: Sequence[Write], until: float) -> None:
-    """Store it all or nothing: the first operation is a record's. Raises as :meth:`CosmosReactions.write` does."""
-    latest = until - DEADLINE_SECONDS
-    if monotonic() > latest:  # deadline
-        raise StoreAway("the call takes too long: the message is tried again")
-    once = Once(container, partition_key, writes, _meaning, _failed)
+async def _store(batch: Batch, until: float) -> None:
+    """Where the answer does not say which operation was refused, both lead to another look, behind a fence."""
     try:
-        await once.store(min(monotonic() + PATIENCE_SECONDS, latest))
-    except OutcomeUnknown as error:
+        await batch.store(until)
+    except Unavailable as error:  # too late, or its outcome is not known
         raise StoreAway(str(error), retry_after_seconds=error.retry_after_seconds) from error
+    except StoreFailed as error:
+        raise _error(error.failure) from error
 
 
 LONGEST_REASON = 500
@@ -200,14 +188,11 @@ def _origin(event: Event) -> Origin:
     )
 
 
-async def _meaning(refusal: WriteRefusal) -> Sequence[str | None]:
-    """By which operation was refused: where the answer does not tell, both lead to another look, behind a fence."""
-    if refusal.failure.index == 0:
-        raise RecordChanged("the message has an outcome: its record says which")
-    raise EntryChanged("another writer changed the target: it is read again")
-
-
-def _failed(failure: Failure) -> Exception:
+def _error(failure: Failure) -> Exception:
+    if failure.kind in TAKEN and failure.index == 0:
+        return RecordChanged("the message has an outcome: its record says which")
+    if failure.kind in TAKEN:
+        return EntryChanged("another writer changed the target: it is read again")
     match failure.kind:
         case Kind.TOO_LARGE:
             return ReactionRefused("the change is too large for one transaction")

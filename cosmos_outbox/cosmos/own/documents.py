@@ -41,6 +41,7 @@ from cosmos_outbox.cosmos.store.partition_key import (
     meet,
     parts,
     put,
+    without_system_fields,
 )
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import Unpublishable
@@ -48,7 +49,6 @@ from cosmos_outbox.outbox.event import ENVELOPE, Timestamp
 from cosmos_outbox.outbox.feed import Poison
 from cosmos_outbox.outbox.unit_of_work import Origin
 
-_OF_THE_STORE = {"_rid", "_self", "_etag", "_attachments", "_ts"}
 NO_ID = re.compile(r"[/\\?#]|^\.\.?$")
 """What is in no id. One or two dots alone are taken out of a request's path, so that no client reads the document."""
 _LONGEST_ID = 1023
@@ -103,11 +103,6 @@ def check_id(item_id: Any) -> None:
         raise Unpublishable(
             f"the outbox stores a document of its own under the id {item_id}: put something before it"
         )
-
-
-def without_system_fields(item: Item) -> Item:
-    """The document without what the store has put in, which a document that was read carries."""
-    return {name: value for name, value in item.items() if name not in _OF_THE_STORE}
 
 
 def own_document(document: Mapping[str, Any], place: Place) -> Item:

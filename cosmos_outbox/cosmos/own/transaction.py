@@ -1,26 +1,15 @@
 """A team's own documents and the events of their change are stored together or not at all, and the team learns which.
 
 Everything is checked before anything is sent. At the end of the block the documents and events are one batch in one
-partition; a block that raises stores nothing, and a process that dies has stored all or nothing. The batch holds an
-event whose id was made for this transaction: by it an earlier attempt whose answer was lost is recognised. A batch
-without an event cannot be recognised, and is not sent again after an answer was lost.
-
-A team's batch is stored once, and by its first event an attempt is recognised whose answer was lost.
-
-The events come first, then the documents in their order. So the repetition of a batch that was stored is refused at its
-first event, and in no other way: a patch that is repeated could be told to be invalid. A batch without an event is not
-recognised, so it is not sent again after an answer was lost.
+partition; a block that raises stores nothing, and a process that dies has stored all or nothing.
 """
 
-import asyncio
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from cosmos_outbox.cosmos.aggregates.batch import Once, WriteRefusal, check_size, refused, unknown
 from cosmos_outbox.cosmos.own.documents import (
     Numbering,
     Place,
@@ -30,111 +19,18 @@ from cosmos_outbox.cosmos.own.documents import (
     event_document,
     own_document,
     patch_of,
-    without_system_fields,
 )
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Item, Key, Value
+from cosmos_outbox.cosmos.transaction import Batch, refused
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.kernel.clock import Clock, monotonic, new_id, utc_now
-from cosmos_outbox.outbox import telemetry
-from cosmos_outbox.outbox.errors import AlreadyExists, OutcomeUnknown, PreconditionFailed, Unpublishable
+from cosmos_outbox.kernel.clock import Clock, new_id, utc_now
+from cosmos_outbox.outbox.errors import AlreadyExists, PreconditionFailed, Unpublishable
 from cosmos_outbox.outbox.unit_of_work import ETag, OnCommit, Origin
 from cosmos_outbox.settings.own_container import OwnContainer
 from cosmos_outbox.telemetry import correlation
 from cosmos_outbox.telemetry.tracing import committing, nearest
-
-_log = logging.getLogger(__name__)
-
-_STORED = "SELECT * FROM c WHERE ARRAY_CONTAINS(@ids, c.id)"
-
-
-@dataclass(frozen=True)
-class OwnBatch:
-    """What one transaction stores in one partition."""
-
-    container: Container
-    key: Key
-    documents: Sequence[Write]
-    events: Sequence[Item]
-
-    async def store(self, give_up_at: float) -> Sequence[ETag | None]:
-        """Store it, trying until this time of the monotonic clock. The ETags of the documents.
-
-        Raises as :class:`cosmos_outbox.cosmos.own.transaction.Transaction` tells.
-        """
-        writes = [*map(Write.create, self.events), *self.documents]
-        check_size(writes)
-        once = Once(
-            self.container, self.key, writes, self._meaning, error=self._error, repeatable=bool(self.events)
-        )
-        etags = await once.store(give_up_at)
-        return etags[len(self.events) :]
-
-    async def _meaning(self, refusal: WriteRefusal) -> Sequence[ETag | None]:
-        """The ETags of all, when an earlier attempt is stored; raises what the refusal means otherwise."""
-        if self.events:
-            try:
-                if await self._is_stored():
-                    return [*[None] * len(self.events), *await self._etags_since()]
-            except StoreFailed as error:
-                raise unknown(error.failure) from error
-        elif refusal.answer_lost:
-            raise unknown(refusal.failure)
-        raise self._error(refusal.failure)
-
-    async def _is_stored(self) -> bool:
-        first = self.events[0]
-        stored = await self.container.read(first["id"], self.key)
-        return stored is not None and stored.get("data") == first["data"]
-
-    async def _etags_since(self) -> Sequence[ETag | None]:
-        """Each document's ETag, if it is still as this transaction has stored it, and if that can be read."""
-        ids = [write.item["id"] for write in self.documents]
-        try:
-            items = await self.container.first(_STORED, {"@ids": ids}, len(ids) + 1, partition_key=self.key)
-        except StoreFailed as error:  # it is known that all is stored
-            _log.info("a transaction is stored, and its documents cannot be read: %s", error.failure.detail)
-            return [None] * len(self.documents)
-        found = {item["id"]: item for item in items}
-        return [self._etag(write, found.get(write.item["id"])) for write in self.documents]
-
-    def _etag(self, write: Write, found: Item | None) -> ETag | None:
-        unknown_state = write.kind in ("delete", "patch")
-        if found is None or unknown_state or without_system_fields(found) != write.item:
-            return None
-        return str(found["_etag"])
-
-    def _error(self, failure: Failure) -> Exception:
-        which = self._which(failure.index)
-        match failure.kind:
-            case Kind.CONFLICT:
-                return AlreadyExists(
-                    f"{which} is there already, or breaks a unique key of the container: read it, and decide again"
-                )
-            case Kind.STALE | Kind.MISSING:
-                return PreconditionFailed(
-                    f"{which} was changed or removed by another writer, or the condition of its patch does not hold: "
-                    "read it again, then repeat the change"
-                )
-            case Kind.INVALID:
-                return Unpublishable(
-                    f"the store does not take {which} ({failure.detail}): look at its ttl and its partition key, that "
-                    "the paths of a patch are in the document, and that the container's partition key paths are those "
-                    "of the OwnContainer"
-                )
-            case _:
-                return refused(failure)
-
-    def _which(self, index: int | None) -> str:
-        place = -1 if index is None else index - len(self.events)
-        if not 0 <= place < len(self.documents):
-            return "a document of the transaction"
-        return f"document {self.documents[place].item['id']}"
-
-
-PATIENCE_SECONDS = 7.0
-"""How long a transaction whose answer was lost is repeated before OutcomeUnknown is raised."""
 
 
 class Transaction:
@@ -286,10 +182,36 @@ class Transaction:
             for raised, sequence in zip(self._raised, sequences, strict=True)
         ]
         documents = [*self._writes.values()]
-        batch = OwnBatch(self._parts.container, self._place.key, documents, events)
-        etags = await self._parts.store_and_notify(batch)
-        self._etags = {write.item["id"]: etag or None for write, etag in zip(documents, etags, strict=True)}
-        telemetry.stored((each.aggregate.type, each.action) for each in self._raised)
+        parts = self._parts
+        batch = Batch(parts.container, self._place.key, documents, events, on_commit=parts.on_commit)
+        try:
+            etags = await batch.store()
+        except StoreFailed as error:
+            place = batch.place_of(error.failure)
+            raise _error(error.failure, None if place is None else documents[place]) from error
+        self._etags = dict(zip(self._writes, etags, strict=True))
+
+
+def _error(failure: Failure, document: Write | None) -> Exception:
+    which = "a document of the transaction" if document is None else f"document {document.item['id']}"
+    match failure.kind:
+        case Kind.CONFLICT:
+            return AlreadyExists(
+                f"{which} is there already, or breaks a unique key of the container: read it, and decide again"
+            )
+        case Kind.STALE | Kind.MISSING:
+            return PreconditionFailed(
+                f"{which} was changed or removed by another writer, or the condition of its patch does not hold: "
+                "read it again, then repeat the change"
+            )
+        case Kind.INVALID:
+            return Unpublishable(
+                f"the store does not take {which} ({failure.detail}): look at its ttl and its partition key, that "
+                "the paths of a patch are in the document, and that the container's partition key paths are those "
+                "of the OwnContainer"
+            )
+        case _:
+            return refused(failure)
 
 
 @dataclass(frozen=True)
@@ -305,16 +227,6 @@ class Transactions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "numbering", Numbering(self.declared.aggregates))
-
-    async def store_and_notify(self, batch: OwnBatch) -> Sequence[ETag | None]:
-        """As :meth:`OwnBatch.store`; tells of every end that may have stored the batch."""
-        try:
-            etags = await batch.store(monotonic() + PATIENCE_SECONDS)
-        except (OutcomeUnknown, asyncio.CancelledError):
-            self.on_commit(batch.key)
-            raise
-        self.on_commit(batch.key)
-        return etags
 
     def __call__(
         self, partition_key: Value | Sequence[Value], *, origin: Origin | None = None

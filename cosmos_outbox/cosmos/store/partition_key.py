@@ -74,6 +74,14 @@ def document_id(item: Mapping[str, Any]) -> str:
     return f"unreadable-{hashlib.sha256(plain(found)).hexdigest()[:32]}"
 
 
+_OF_THE_STORE = {"_rid", "_self", "_etag", "_attachments", "_ts"}
+
+
+def without_system_fields(item: "Item") -> "Item":
+    """The document without what the store has put in, which a document that was read carries."""
+    return {name: value for name, value in item.items() if name not in _OF_THE_STORE}
+
+
 def lsn(item: Mapping[str, Any]) -> int:
     """The log sequence number that the change feed gave the document; 0: none."""
     found = item.get("_lsn")

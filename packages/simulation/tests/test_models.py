@@ -148,7 +148,7 @@ def test_code_that_breaks_a_rule_of_each_model_is_found(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Marker, "claimed", claimed)
     monkeypatch.setattr("cosmos_outbox.inbox.state.mend", mended)
-    monkeypatch.setattr("cosmos_outbox.cosmos.aggregates.batch.request_item", short_lived)
+    monkeypatch.setattr("cosmos_outbox.cosmos.aggregates.unit_of_work.request_item", short_lived)
     monkeypatch.setattr(Wanted, "answer", before)
     told = replayed().found
     assert "no step leads from blocked by" in told["parking"][0]
@@ -160,12 +160,12 @@ def test_code_that_breaks_a_rule_of_each_model_is_found(monkeypatch: pytest.Monk
 @pytest.mark.long  # test_replayed_reactions shows that a cursor that stands still is seen
 def test_a_reaction_whose_cursor_stays_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rule ``every_outcome_moves``: seen by what comes of it only where a message comes late."""
-    beside = CosmosReactions._beside
+    beside = CosmosReactions._records
 
     def alone(self: CosmosReactions[Any], *arguments: Any) -> list[Write]:
         return beside(self, *arguments)[:1]
 
-    monkeypatch.setattr(CosmosReactions, "_beside", alone)
+    monkeypatch.setattr(CosmosReactions, "_records", alone)
     told = not_allowed(reactions(FIRST))["reactions"]
     assert any("no step leads from" in each for each in told)
 

@@ -130,9 +130,9 @@ MEETING: tuple[Planted, ...] = (
     ),
     Planted(
         "own-commit-is-taken-for-anothers",  # an answer lost, then a refusal of the repetition
-        "cosmos_outbox/cosmos/aggregates/unit_of_work.py",
-        '            if stored is None or stored.get("data") != event["data"]:\n',
-        '            if stored is None or stored.get("data") is not event["data"]:\n',
+        "cosmos_outbox/cosmos/transaction.py",
+        '        if stored is None or stored.get("data") != event["data"]:\n',
+        '        if stored is None or stored.get("data") is not event["data"]:\n',
         _NO_PROFILE,
         ("refused, and done", "done twice", "refused as changed, but unchanged"),
     ),

@@ -1,20 +1,23 @@
 """A batch is repeated where an answer may have been lost, is not where nothing was done, and ends before its time."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from cosmos_outbox.cosmos.aggregates import batch
-from cosmos_outbox.cosmos.aggregates.batch import Once, WriteRefusal
+from cosmos_outbox.cosmos import transaction
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
-from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.cosmos.store.partition_key import Item, Key
+from cosmos_outbox.cosmos.transaction import Batch
 from cosmos_outbox.kernel.clock import SYSTEM, using
-from cosmos_outbox.outbox.errors import OutcomeUnknown, Unavailable
+from cosmos_outbox.outbox.errors import OutcomeUnknown
 
 AWAY, THROTTLED = Failure(Kind.PASSING, "no connection"), Failure(Kind.THROTTLED, "throttled")
+EVENT: Item = {"id": "e", "aggregateType": "seat", "data": {"action": "Held"}}
 LOST, THERE = replace(AWAY, answer_lost=True), Failure(Kind.CONFLICT, "there")
 
 
@@ -25,18 +28,20 @@ class Store:
     answers: list[Failure]
     now: float = 0.0
     asked: list[float] = field(default_factory=list)
-    meant: list[bool] = field(default_factory=list)
-    """For each document that was there: whether it may be the batch's own."""
+    is_own: bool = False
+    """Whether what is there was stored by an attempt at this batch."""
 
-    async def execute(self, _: Key, __: Sequence[Write]) -> list[str]:
+    async def execute(self, _: Key, writes: Sequence[Write]) -> list[str]:
         self.asked.append(self.now)
         if self.answers:
             raise StoreFailed(self.answers.pop(0))
-        return ["etag"]
+        return ["etag"] * len(writes)
 
-    async def meaning(self, refusal: WriteRefusal) -> Sequence[str | None]:
-        self.meant.append(refusal.answer_lost)
-        return ["its own"]
+    async def read(self, item_id: str, _: Key) -> Item | None:
+        return EVENT if self.is_own else None
+
+    async def first(self, *_: object, **__: object) -> list[Item]:
+        return [{"id": "a", "_etag": "its own"}] if self.is_own else []
 
     async def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -45,15 +50,16 @@ class Store:
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Store:
     made = Store([])
-    monkeypatch.setattr(batch, "asyncio", type("asyncio", (), {"sleep": made.sleep}))
+    waits = SimpleNamespace(sleep=made.sleep, CancelledError=asyncio.CancelledError)
+    monkeypatch.setattr(transaction, "asyncio", waits)
     return made
 
 
-async def stored(store: Store, *answers: Failure, repeatable: bool = True) -> Sequence[str | None]:
+async def stored(store: Store, *answers: Failure, events: Sequence[Item] = (EVENT,)) -> Sequence[str | None]:
     store.answers = [*answers]
-    batch = Once(cast(Container, store), "key", [], store.meaning, repeatable=repeatable)
+    batch = Batch(cast(Container, store), "key", [Write.create({"id": "a"})], events)
     with using(replace(SYSTEM, monotonic=lambda: store.now)):
-        return await batch.store(give_up_at=7.0)
+        return await batch.store()
 
 
 @pytest.mark.parametrize("answers", [[AWAY], [LOST], [LOST, THROTTLED], [LOST, THROTTLED, AWAY]])
@@ -65,21 +71,32 @@ async def test_what_may_pass_is_tried_again_and_a_throttle_too_where_an_answer_w
     assert store.asked == sorted(set(store.asked)), "with pauses"
 
 
-@pytest.mark.parametrize(("before", "may_be_own"), [([], False), ([AWAY], False), ([LOST, AWAY], True)])
-async def test_a_document_that_is_there_may_be_the_batchs_own_only_after_a_lost_answer(
-    store: Store, before: list[Failure], may_be_own: bool
+@pytest.mark.parametrize("before", [[], [AWAY], [LOST, AWAY]])
+async def test_what_is_there_is_the_batchs_own_or_another_writers(
+    store: Store, before: list[Failure]
 ) -> None:
+    with pytest.raises(StoreFailed):
+        await stored(store, *before, THERE)
+    store.is_own = True
     assert await stored(store, *before, THERE) == ["its own"]
-    assert store.meant == [may_be_own]
+
+
+async def test_without_an_event_what_is_there_is_known_only_if_no_answer_was_lost(store: Store) -> None:
+    with pytest.raises(StoreFailed):
+        await stored(store, AWAY, THERE, events=())
+    with pytest.raises(OutcomeUnknown):
+        await stored(store, replace(THERE, answer_lost=True), events=())
+    store.asked = []
+    with pytest.raises(OutcomeUnknown):
+        await stored(store, LOST, events=())
+    assert len(store.asked) == 1
 
 
 async def test_it_ends_in_time_and_tells_whether_anything_may_be_stored(store: Store) -> None:
-    with pytest.raises(Unavailable):
+    with pytest.raises(StoreFailed):
         await stored(store, *[AWAY] * 100)
     assert store.asked[-1] <= 7.0
     store.now, store.asked = 0.0, []
     with pytest.raises(OutcomeUnknown):
         await stored(store, LOST, *[AWAY] * 100)
     assert store.asked[-1] <= 7.0
-    with pytest.raises(OutcomeUnknown):
-        await stored(store, LOST, repeatable=False)
