@@ -19,7 +19,6 @@ import pytest
 from cosmos_outbox.cosmos.aggregates.documents import EventReader
 from cosmos_outbox.cosmos.aggregates.unit_of_work import Lifetimes
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
-from cosmos_outbox.cosmos.store.partition_key import PartitionKeyPaths
 from cosmos_outbox.inbox.errors import ReactionRefused
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.reaction import ReactionInbox, ReactionRules
@@ -32,11 +31,13 @@ from cosmos_outbox.outbox.idempotency import KeyedRequest
 from cosmos_outbox.outbox.publisher import CloudEvents
 from cosmos_outbox.outbox.unit_of_work import OnCommit
 from cosmos_outbox.servicebus.message import message_from_event
+from cosmos_outbox.testing import in_memory
+from cosmos_outbox.wiring.service import Service
 from domain.contact import Contact
 from domain.values import Name
 from tests.support.contacts import DETAILS, LATER, NOON, ORIGIN
 from tests.support.memory import memory_store
-from tests.support.own import HIERARCHICAL, TENANT, world_in_memory
+from tests.support.own import HIERARCHICAL, TENANT, World
 from tests.support.paths import ROOT
 from tests.support.reactions import LIVES, Heap, HeapState, put_mark
 
@@ -101,9 +102,11 @@ def key_of(key: str) -> KeyedRequest:
     return KeyedRequest("caller", key, "body")
 
 
-async def own(world_of_kind: Any) -> Any:
+async def own(service: Service) -> Any:
     """A team's own documents, in each way in which they are written."""
-    async with world_in_memory(world_of_kind) as world:
+    async with in_memory(service) as memory:
+        outbox: Any = memory.wired.outbox
+        world = World(service, outbox, outbox.feed, {})
         with pinned():
             async with world.transaction() as tx:
                 tx.create(world.booking(seats=1.5, text="\u00e9\u2028"))
@@ -111,14 +114,15 @@ async def own(world_of_kind: Any) -> Any:
                 tx.create(world.document("old"))
                 tx.event("BookingMade", of=("booking", "b-1"), data={"seats": 1}, schema_version=3)
                 tx.event("Noted", of=("note", "note-1"), document="note-1")
-            stored = await world.read("b-1")
+            stored = memory.read("b-1", world.key())
+            assert stored is not None
             async with world.transaction() as tx:
                 tx.replace(stored | {"seats": 2}, if_match=stored["_etag"])
                 tx.patch("note-1", [{"op": "set", "path": "/text", "value": "aisle"}])
                 tx.delete("old")
                 tx.event("BookingMoved", of=("booking", "b-1"), data={"n": {"a": [1, 2.5, None]}})
                 tx.event("BookingPaid", of=("booking", "b-1"))
-        return as_stored(await world.all(), EventReader(paths=PartitionKeyPaths(world.service.paths.paths)))
+        return as_stored(memory.documents, EventReader(paths=service.paths))
 
 
 def message(sequence: int, heap: str) -> Event:
