@@ -190,7 +190,7 @@ def test_an_endpoint_that_never_answers_holds_up_no_work_and_the_end_for_no_long
     assert len(told) <= 1, told
 
 
-@pytest.mark.parametrize("who", ["metrics", "trace"])
+@pytest.mark.parametrize("who", ["metrics", pytest.param("trace", marks=pytest.mark.long)])
 def test_what_has_set_up_the_sdk_before_exports_alone(who: str) -> None:
     """As the Functions worker does with PYTHON_APPLICATIONINSIGHTS_ENABLE_TELEMETRY."""
     made = {
@@ -220,7 +220,11 @@ def test_what_is_no_connection_string_is_said_in_a_line_that_names_the_setting()
 
 
 @pytest.mark.parametrize(
-    ("setting", "value"), [("OTEL_EXPORTER_OTLP_COMPRESSION", "brotli"), ("OTEL_BSP_MAX_QUEUE_SIZE", "0")]
+    ("setting", "value"),
+    [
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "0"),
+        pytest.param("OTEL_EXPORTER_OTLP_COMPRESSION", "brotli", marks=pytest.mark.long),
+    ],
 )
 def test_a_setting_of_opentelemetry_that_is_no_use_is_no_reason_not_to_work(setting: str, value: str) -> None:
     ended = run(

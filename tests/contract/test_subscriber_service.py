@@ -50,6 +50,9 @@ pytestmark = [
 ]
 """The SDK leaves the socket open of an opening that is cancelled, as a stop does."""
 
+EACH_STORE = pytest.mark.parametrize("world", ["sqlite", "cosmos"], indirect=True)
+"""The others run over SQLite; ``test_subscriber_stores`` holds both stores to one contract."""
+
 PLACE = "tests.contract.a_subscriber"
 """Where the command line finds the service of the running test."""
 
@@ -147,7 +150,7 @@ class World:
         return code, said.out, said.err
 
 
-@pytest.fixture(params=["sqlite", "cosmos"])
+@pytest.fixture(params=["sqlite", pytest.param("cosmos", marks=pytest.mark.long)])
 async def world(
     request: pytest.FixtureRequest,
     cosmos_server: Server,
@@ -212,6 +215,7 @@ async def _deployed(
             )
 
 
+@EACH_STORE
 async def test_a_read_model_and_an_effect_are_kept_in_a_store_of_its_own(world: World) -> None:
     async with world.at_work() as at_work:
         wired = at_work.wired
@@ -396,6 +400,7 @@ async def test_what_only_a_publisher_can_do_is_said_in_one_line(
     assert err.count("\n") == 1
 
 
+@EACH_STORE
 async def test_preflight_looks_at_the_subscriptions_and_at_the_containers_of_its_own(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:

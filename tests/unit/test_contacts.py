@@ -233,7 +233,7 @@ class Far(Container):
         return await super().execute(partition_key, writes)
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_fifty_writers_at_once_all_get_their_turn(keyed: bool) -> None:
     """Those that lost a race together do not meet in the next one."""
 
