@@ -805,7 +805,6 @@ class Noting(Container):
         return page
 
 
-@pytest.mark.known_gap(Gap.COUNT_IS_AN_OBJECT)
 async def test_what_lists_or_counts_parked_events_reads_no_document(cosmos_server: Service) -> None:
     """An event may have megabytes, and a marker thousands of ids."""
     async with (

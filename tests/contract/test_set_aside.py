@@ -116,7 +116,7 @@ async def test_records_of_very_many_are_counted_to_the_end(
     def in_parts(self: ContainerProxy, query: str, **named: Any) -> AsyncItemPaged[dict[str, Any]]:
         assert "COUNT" in query
         return query_items(
-            self, "SELECT VALUE 1 FROM c WHERE c.state = @state", **named | {"max_item_count": 1}
+            self, "SELECT 1 AS count FROM c WHERE c.state = @state", **named | {"max_item_count": 1}
         )
 
     monkeypatch.setattr(ContainerProxy, "query_items", in_parts)

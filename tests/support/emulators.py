@@ -28,7 +28,6 @@ class Gap(StrEnum):
     BATCH_IGNORES_ETAG = _COSMOS + "319"
     SESSION_TOKEN_IGNORED = _COSMOS + "322"
     NO_304 = _COSMOS + "349"
-    COUNT_IS_AN_OBJECT = _COSMOS + "219"
     CHANGE_FEED = _COSMOS + "257"
     """The change feed is rudimentary: the Functions trigger does not run on it, and our processor may not either."""
     CONNECTIONS = "https://github.com/Azure/azure-service-bus-emulator-installer/issues/58"

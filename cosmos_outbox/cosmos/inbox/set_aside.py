@@ -31,7 +31,7 @@ _OPEN = f"{_RECORDS}ARRAY_CONTAINS(@states, c.state) ORDER BY c.setAsideAt"
 _WAITING = f"{_RECORDS}c.state = @state ORDER BY c.triedAt"
 _OF_ONE = f"{_RECORDS}c.state = @state AND c.aggregateId = @id AND c.aggregateType = @type"
 _OLDER = f"{_RECORDS}ARRAY_CONTAINS(@states, c.state) AND c.setAsideAt < @then"
-_COUNT = "SELECT VALUE COUNT(1) FROM c WHERE c.state = @state"
+_COUNT = "SELECT COUNT(1) AS count FROM c WHERE c.state = @state"
 _STATES = [state.value for state in RecordState if state.is_open]
 _PAGE = 100
 

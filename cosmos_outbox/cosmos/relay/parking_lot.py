@@ -120,7 +120,7 @@ _ALONE = f"{_LISTED}AND c.aggregateType = null AND c.parkedAt < @at"
 _OF_ONE = "FROM c WHERE c.type = @type AND c.aggregateType = @aggregateType AND c.aggregateId = @aggregateId"
 _WAITING = f"SELECT * {_OF_ONE} ORDER BY c.position"
 _LISTED_WAITING = of_fields(EVENT_FIELDS, _WAITING)
-_COUNT = f"SELECT VALUE COUNT(1) {_OF_ONE}"
+_COUNT = f"SELECT COUNT(1) AS count {_OF_ONE}"
 
 FEW_AGGREGATES, FEW_MARKERS = 20, 500
 """Up to so many aggregates are asked for by name; up to so many markers are read at once for more aggregates."""

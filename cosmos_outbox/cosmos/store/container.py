@@ -434,13 +434,10 @@ class Container:
         async with self._calls(partition_key, token) as proxy:
             yield proxy.query_items(query, parameters=named(parameters), max_item_count=size, **where)
 
-    async def count(
-        self, query: str, parameters: Mapping[str, Any], *, partition_key: Key | None = None
-    ) -> int:
-        """The result of a query over one or all partitions that counts: the sum of its pages. Raises StoreFailed."""
+    async def count(self, query: str, parameters: Mapping[str, Any], *, partition_key: Key) -> int:
+        """The sum of ``count`` over the pages of a query of one partition. Raises StoreFailed."""
         async with self._queried(query, parameters, None, partition_key) as found:
-            counted: list[Any] = [each async for each in found]
-            return sum(map(int, counted))
+            return sum([each["count"] async for each in found])
 
     async def check(self) -> None:
         """Return if the container answers, of a right account. Raises Unavailable, Throttled or Misconfigured."""
