@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from hypothesis import given, settings
+from hypothesis.strategies import text
 
 from devstack.testing import warm
 
@@ -113,6 +115,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         queue_of(place for place, kind in enumerate(kinds) if kind is each) for each in (False, True)
     )
     processes: list[_Process] = []
+    _draw()
     try:
         for number in range(min(option.processes, len(files))):
             computing = number < (os.cpu_count() or 1)
@@ -126,6 +129,12 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         for each in processes:
             _end(each.process)
     return True
+
+
+@settings(max_examples=1, database=None)
+@given(text())
+def _draw(_: str) -> None:
+    """Let hypothesis parse all modules for constants, once and not in each process: three seconds in a new checkout."""
 
 
 def queue_of(places: Iterable[int]) -> int:

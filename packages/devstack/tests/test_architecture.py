@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,8 +36,13 @@ SHARED = {
 """Modules beside the services that the services may use."""
 
 
-def imported(module: Path) -> Iterator[str]:
+@cache
+def imported(module: Path) -> tuple[str, ...]:
     """The full names of the modules and names that ``module`` imports."""
+    return tuple(_imported(module))
+
+
+def _imported(module: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(module.read_text())):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)

@@ -145,6 +145,8 @@ async def test_a_split_loses_and_repeats_nothing(wide: ContainerProxy, faulty_ra
     assert sorted(seen, key=int) == [str(number) for number in range(60)]
 
 
+# The quick twin is test_a_split_loses_and_repeats_nothing.
+@pytest.mark.long
 async def test_readers_and_writers_go_on_during_a_split(wide: ContainerProxy, faulty_raw: Raw) -> None:
     async def write(start: int) -> None:
         for number in range(start, start + 25):

@@ -211,7 +211,7 @@ async def test_pages_neither_skip_nor_repeat(wide: AsyncContainer, query: str, k
         assert lengths == [4, 4, 4, 4, 4, 3]
 
 
-@pytest.mark.parametrize("keys", [20, 1, 0])
+@pytest.mark.parametrize("keys", [20, 1])
 async def test_each_physical_partition_has_a_page_an_empty_one_too(
     wide: AsyncContainer, faulty_raw: Raw, keys: int
 ) -> None:

@@ -15,8 +15,28 @@ from devstack.functions.host_json import (
     parse_timespan,
     read_host_json,
 )
-from devstack.functions.settings import apply_settings_file, is_disabled, resolve
+from devstack.functions.settings import apply_settings_file, host_time_zone, is_disabled, resolve
 from devstack.service import CannotStart
+
+
+@pytest.mark.parametrize(
+    ("settings", "zone"),
+    [
+        ({}, "UTC"),
+        ({"TZ": "Europe/Berlin"}, "Europe/Berlin"),
+        ({"WEBSITE_TIME_ZONE": "Asia/Tokyo"}, "Asia/Tokyo"),
+        ({"TZ": "Nowhere/Land"}, "UTC"),
+    ],
+)
+def test_the_hosts_time_zone_is_utc_unless_a_known_one_is_set(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], zone: str
+) -> None:
+    for name in ("TZ", "WEBSITE_TIME_ZONE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+
+    assert str(host_time_zone()) == zone
 
 
 def test_without_a_host_json_the_defaults_hold(tmp_path: Path) -> None:

@@ -128,7 +128,9 @@ def _soon_ms() -> int:
     return int((time.time() + 1.5) * 1000)
 
 
-@pytest.mark.parametrize("after", [0.05, 0.15, 0.3])
+@pytest.mark.parametrize(
+    "after", [0.05, *(pytest.param(after, marks=pytest.mark.long) for after in (0.15, 0.3))]
+)
 async def test_a_kill_in_the_middle_of_sending_and_completing_keeps_every_promise(
     server: Service, after: float
 ) -> None:
