@@ -1,18 +1,9 @@
 """The service as a process: how it starts, what it says when it cannot, how it ends."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 from devstack.testing import Service, eventually, running
 from devstack.testing.ended import run_module
-
-
-def started(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "devstack", "servicebus", "--data", str(folder), *arguments]
-    return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
 
 
 def test_a_taken_port_is_one_line_that_says_what_to_do(servicebus_server: Service, tmp_path: Path) -> None:
@@ -28,18 +19,21 @@ def test_a_taken_port_is_one_line_that_says_what_to_do(servicebus_server: Servic
 
 
 async def test_the_end_of_standard_input_ends_it(tmp_path: Path) -> None:
-    with started(tmp_path / "data", "--port", "0", "--admin-port", "0", "--watch-stdin") as process:
-        assert process.stdout is not None
-        assert process.stdin is not None
-        ready = process.stdout.readline().split()
-        assert ready[0] == "READY"
-        assert ready[1].startswith("amqp://127.0.0.1:")
-        assert ready[2].startswith("http://127.0.0.1:")
+    service = Service("servicebus", tmp_path / "data")
+    service.log.parent.mkdir(parents=True, exist_ok=True)
+    with service.log.open("ab") as log:
+        process = service.begin(log)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process.stdout:
+        service.wait_until_ready(process)
+        assert service.addresses[0].startswith("amqp://127.0.0.1:")
+        assert service.addresses[1].startswith("http://127.0.0.1:")
 
         process.stdin.close()
 
         assert await eventually(lambda: process.poll() is not None)
-        assert process.returncode == 0
+        assert process.poll() == 0
 
 
 def test_sigterm_is_a_good_end(tmp_path: Path) -> None:
