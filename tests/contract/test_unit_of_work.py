@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from cosmos_outbox.cosmos.store.container import Write
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.aggregates import Aggregates
@@ -174,6 +175,30 @@ async def test_a_unit_of_work_without_a_commit_stores_nothing(store: CosmosStore
     async with store.open() as work:
         with pytest.raises(AggregateNotFound):
             await work.get(Contact, str(contact.id))
+
+
+async def test_a_document_that_another_program_has_replaced_is_not_numbered_anew(store: CosmosStore) -> None:
+    contact_id = await create(store)
+    await change(store, contact_id, lambda contact: contact.rename(JANE, at=LATER))
+    item = await store.container.read(str(contact_id), str(contact_id))
+    assert item is not None
+    sequence = item["data"].pop(
+        "lastSequence"
+    )  # the C# sample of Microsoft's article does not know the field
+    [etag] = await store.container.execute(str(contact_id), [Write.replace(item, item["_etag"])])
+
+    for apply in (lambda contact: contact.describe("x", at=LATER), lambda contact: contact.delete(at=LATER)):
+        with pytest.raises(ValueError, match=r"without lastSequence.*docs/operate/recipes\.md"):
+            await change(store, contact_id, apply)
+    assert [event.sequence for event in await store.events(key(contact_id))] == [1, 2]
+    async with store.open() as work:
+        found = await work.get(Contact, str(contact_id))
+    assert (found.aggregate.state.name, found.etag) == (JANE, etag)
+
+    item["data"]["lastSequence"] = sequence
+    await store.container.execute(str(contact_id), [Write.replace(item, etag)])
+    await change(store, contact_id, lambda contact: contact.describe("x", at=LATER))
+    assert [event.sequence for event in await store.events(key(contact_id))] == [1, 2, 3]
 
 
 async def test_a_failed_commit_leaves_nothing_tracked(store: CosmosStore) -> None:

@@ -98,7 +98,7 @@ class AggregateBatches:
         """One transaction; ``records`` come first in it. The changed aggregates are the first of its documents.
 
         Raises:
-            ValueError: one transaction cannot hold these aggregates.
+            ValueError: one transaction cannot hold these aggregates, or one was stored by another program.
             ChangeTooLarge, Unpublishable: one transaction cannot hold the changes, or nobody could read them.
         """
         partition_key = _partition_key([each.aggregate for each in changed])
@@ -366,6 +366,12 @@ def _document(changed: Changed, lifetimes: Lifetimes) -> Write:
     ttl = lifetimes.tombstones if changed.aggregate.deleted else KEEP_FOR_EVER
     item = aggregate_item(changed.aggregate, changed.changes.state, ttl=ttl)
     if changed.etag is not None:
+        if "last_sequence" not in changed.aggregate.state.model_fields_set:
+            raise ValueError(
+                f"{changed.aggregate.key} is stored without lastSequence, so its next event would be numbered 1 again: "
+                "stop the other program that writes this container, and mend the document as "
+                "docs/operate/recipes.md says, under Repairing a document"
+            )
         return Write.replace(item, changed.etag)
     check_id(changed.aggregate)  # a stored one is not locked by a rule that was made later
     return Write.create(item)
