@@ -18,19 +18,17 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from cosmos_outbox.inbox.errors import InboxError, StoreAway
-from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import OutboxError, Throttled, Unavailable
 from cosmos_outbox.settings.errors import InfraError, Misconfigured
 from cosmos_outbox.telemetry.correlation import on_one_line, tag_log_lines
-from cosmos_outbox.wiring.located import AnyService, AnyWired, located, operator_names
+from cosmos_outbox.wiring.located import AnyService, AnyWired, located
 from cosmos_outbox.wiring.service import Service, Wired
 
 SETTING = "OUTBOX_SERVICE"
 DONE, ATTENTION, UNUSABLE = 0, 1, 2
 
-_AT_ONCE = 100
-
-W = TypeVar("W", bound=AnyWired)
+AT_ONCE = 100
+"""How many items of a list are read at once."""
 
 
 class CannotDo(Exception):
@@ -66,11 +64,22 @@ def service(arguments: argparse.Namespace, environment: Mapping[str, str] = os.e
     """The service that ``--service`` names, which publishes events. Raises Misconfigured."""
     found = any_service(arguments, environment)
     if not isinstance(found, Service):
-        raise Misconfigured(
-            f"{found.name} only subscribes, and this command is about events that a service publishes: name such a "
-            "service with --service, or ask the team that publishes"
-        )
+        raise _only_subscribes(found.name)
     return found
+
+
+def publisher(wired: AnyWired) -> Wired:
+    """The same service, which publishes events. Raises Misconfigured."""
+    if not isinstance(wired, Wired):
+        raise _only_subscribes(wired.service.name)
+    return wired
+
+
+def _only_subscribes(name: str) -> Misconfigured:
+    return Misconfigured(
+        f"{name} only subscribes, and this command is about events that a service publishes: name such a service with "
+        "--service, or ask the team that publishes"
+    )
 
 
 def any_service(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> AnyService:
@@ -131,36 +140,17 @@ def parser(name: str, description: str, *, done: str, attention: str) -> argpars
 
 def run(
     made: argparse.ArgumentParser,
-    work: Callable[[Wired, argparse.Namespace], Awaitable[int]],
-    argv: Sequence[str] | None,
-    environment: Mapping[str, str],
-) -> int:
-    """Do the work of a command for a service that publishes, and return the exit code."""
-    return _run(made, lambda options, given: service(options, given).wire(given), work, argv, environment)
-
-
-def run_any(
-    made: argparse.ArgumentParser,
     work: Callable[[AnyWired, argparse.Namespace], Awaitable[int]],
     argv: Sequence[str] | None,
     environment: Mapping[str, str],
 ) -> int:
-    """As :func:`run`, also for a service that only subscribes."""
-    return _run(made, lambda options, given: any_service(options, given).wire(given), work, argv, environment)
-
-
-def _run(
-    made: argparse.ArgumentParser,
-    wire: Callable[[argparse.Namespace, Mapping[str, str]], W],
-    work: Callable[[W, argparse.Namespace], Awaitable[int]],
-    argv: Sequence[str] | None,
-    environment: Mapping[str, str],
-) -> int:
+    """Do the work of a command for a service, also for one that only subscribes, and return the exit code."""
     arguments = made.parse_args(argv)
     log_to_stderr(logging.CRITICAL)
 
     async def begin() -> int:
-        wired = wire(arguments, settings(arguments, environment))
+        given = settings(arguments, environment)
+        wired = any_service(arguments, given).wire(given)
         async with wired.resources:
             return await work(wired, arguments)
 
@@ -219,27 +209,11 @@ async def all_pages(page: Callable[[int, str | None], Awaitable[P]]) -> AsyncIte
     """Each page of a list, from the first to the last. ``page`` takes a size and the token of the page before."""
     token: str | None = None
     while True:
-        got = await page(_AT_ONCE, token)
+        got = await page(AT_ONCE, token)
         yield got
         token = got.continuation_token
         if token is None:
             return
-
-
-def aggregate(service: Service, kind: str, name: str) -> AggregateKey:
-    """The aggregate of the arguments: TYPE, or its plural, and ID. Raises CannotDo."""
-    known = operator_names(service)
-    for each in known:
-        if kind in (each.aggregate_type, each.path):
-            return AggregateKey(each.aggregate_type, name)
-    types = ", ".join(each.aggregate_type for each in known)
-    raise CannotDo(f"{service.name} has no aggregates of type {kind}; it has: {types}")
-
-
-def add_aggregate(made: argparse.ArgumentParser) -> None:
-    """TYPE and ID of one aggregate."""
-    made.add_argument("type", metavar="TYPE", help="the aggregate's type, such as booking")
-    made.add_argument("id", metavar="ID", help="the aggregate's id")
 
 
 def add_json(made: argparse.ArgumentParser) -> None:

@@ -43,14 +43,10 @@ PARTS: Mapping[str, Part] = {
     "subscriber": Part("receive messages, in a process of its own", "work", "subscriber_main", None),
     "preflight": Part("check a deployment before traffic does", "preflight"),
     "status": Part("tell how the service is, and what to do", "status"),
-    "parked": Part("list the events that cannot be sent, or show one", "stuck", "parked_main"),
-    "replay": Part("send an aggregate's parked events", "stuck", "replay_main"),
-    "set-aside": Part(
-        "list the messages that could not be applied, or show one", "stuck", "set_aside_main", None
-    ),
-    "apply": Part("try a message that was set aside", "stuck", "apply_main", None),
-    "discard": Part("give up a parked event, or a message that was set aside", "stuck", "discard_main", None),
-    "events": Part("list an aggregate's events, and where each stands", "stuck", "events_main"),
+    "stuck": Part("list events and messages that are stuck, or show one", "stuck", "stuck_main", None),
+    "retry": Part("try what is stuck again", "stuck", "retry_main", None),
+    "discard": Part("give up what is stuck", "stuck", "discard_main", None),
+    "events": Part("list an aggregate's events, and where each stands", "events"),
     "publish-again": Part("publish the events of a time again", "publish_again"),
     "rebuild": Part("fill or repair a read model from its sources", "rebuild", extra=None),
     "schemas": Part("write the schemas of the events", "schemas", extra=None),

@@ -13,9 +13,8 @@ from cosmos_outbox.cli.command import ATTENTION, DONE, in_words, say, say_json
 from cosmos_outbox.operations import views
 from cosmos_outbox.operations.relay_status import LATE_SECONDS, Holding
 from cosmos_outbox.outbox.feed import SHARE
-from cosmos_outbox.wiring.located import AnyWired, operator_names
+from cosmos_outbox.wiring.located import AnyWired
 from cosmos_outbox.wiring.service import Wired
-from cosmos_outbox.wiring.subscription import Subscription
 
 
 def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
@@ -27,7 +26,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
         attention="something wants attention",
     )
     command.add_json(parser)
-    return command.run_any(parser, _tell, argv, environment)
+    return command.run(parser, _tell, argv, environment)
 
 
 async def _tell(wired: AnyWired, arguments: Namespace) -> int:
@@ -45,29 +44,23 @@ async def status(wired: AnyWired) -> Mapping[str, Any]:
 
     One that only subscribes has no relay. Raises Unavailable, Throttled, Misconfigured, StoreAway.
     """
-    subscribers = {name: await _subscriber(each) for name, each in wired.subscriptions.items()}
+    subscribers = [
+        await views.subscriber(name, each.subscriber.retrier, each.healing)
+        for name, each in wired.subscriptions.items()
+    ]
+    attention = [*_of_subscribers(subscribers)]
     if not isinstance(wired, Wired):
-        attention = [*_of_subscribers(subscribers)]
         return {"service": wired.service.name, "attention": attention, "subscribers": subscribers}
-    named = operator_names(wired.service)
-    told = views.relay_status(await wired.outbox.observer.status(), named)
-    parked = {each.aggregate_type: told[each.count] for each in named if told[each.count]}
+    relay = views.relay_status(await wired.outbox.observer.status())
     return {
         "service": wired.service.name,
-        "attention": [*attention_of_relay(told, parked), *_of_subscribers(subscribers)],
-        "relay": told,
-        "parkedAggregates": parked,
+        "attention": [*attention_of_relay(relay), *attention],
+        "relay": relay,
         "subscribers": subscribers,
     }
 
 
-async def _subscriber(of: Subscription) -> Mapping[str, Any]:
-    counts = await of.subscriber.retrier.counts()
-    walk = await of.healing.progress() if of.healing else None
-    return views.subscriber_status(counts, walk)
-
-
-def attention_of_relay(told: Mapping[str, Any], parked: Mapping[str, int]) -> Iterator[str]:
+def attention_of_relay(told: Mapping[str, Any]) -> Iterator[str]:
     """What is not well with a relay that is told of so, and what to do."""
     if told["missingLeases"]:
         yield (
@@ -93,19 +86,20 @@ def attention_of_relay(told: Mapping[str, Any], parked: Mapping[str, int]) -> It
             f"{failure['detail']}"
         )
     if events := told["parkedEvents"]:
+        parked = told["parkedAggregates"]
         of = ", ".join(f"{count} {kind}" for kind, count in parked.items()) or "no aggregate"
         yield (
             f"{events} event(s) are parked, of {of}: they are not sent before somebody mends or discards what is in "
-            f"their way. cosmos-outbox parked lists them"
+            "their way. cosmos-outbox stuck lists them"
         )
 
 
-def _of_subscribers(subscribers: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    for name, view in subscribers.items():
+def _of_subscribers(subscribers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for view in subscribers:
         counts = {state: count for state, count in view["setAside"].items() if count}
         if counts:
             of = ", ".join(f"{count} {state}" for state, count in counts.items())
-            yield f"{name} has set messages aside ({of}): cosmos-outbox set-aside {name} lists them"
+            yield f"{view['name']} has set messages aside ({of}): cosmos-outbox stuck lists them"
 
 
 def in_lines(view: Mapping[str, Any], event_ttl_seconds: int) -> Iterator[str]:
@@ -118,11 +112,11 @@ def in_lines(view: Mapping[str, Any], event_ttl_seconds: int) -> Iterator[str]:
     if "relay" in view:
         leases = view["relay"]["leases"]
         yield from (f"relay: {_lease(lease, event_ttl_seconds)}" for lease in leases)
-    for name, each in view["subscribers"].items():
+    for each in view["subscribers"]:
         open_records = sum(each["setAside"].values())
         walk = each["lastWalk"]
         of_walk = f"; last walk {walk['endedAt']}, healed {walk['healed']}" if walk else ""
-        yield f"{name}: {open_records} message(s) set aside{of_walk}"
+        yield f"{each['name']}: {open_records} message(s) set aside{of_walk}"
 
 
 def _lease(lease: Mapping[str, Any], event_ttl_seconds: int) -> str:

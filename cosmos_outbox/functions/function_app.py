@@ -13,9 +13,9 @@ import azure.functions as func
 
 from cosmos_outbox.functions.document import document, routes
 from cosmos_outbox.functions.edge.http_functions import HttpFunctions, paths, paths_of, resource_functions
-from cosmos_outbox.functions.operator.calls import health_functions, operator_functions, set_aside_functions
+from cosmos_outbox.functions.operator.calls import operator_functions
 from cosmos_outbox.functions.relay import relay_functions
-from cosmos_outbox.functions.subscription import AnySubscriber, subscription_functions
+from cosmos_outbox.functions.subscription import subscription_functions
 from cosmos_outbox.http import request
 from cosmos_outbox.http.answering import Answering, kinds_of
 from cosmos_outbox.http.calls import Call, calls
@@ -24,9 +24,8 @@ from cosmos_outbox.http.documents import document_calls
 from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.problems import ProblemKind
 from cosmos_outbox.http.resource import Resource
-from cosmos_outbox.operations.views import names_of
 from cosmos_outbox.settings.transports import named
-from cosmos_outbox.wiring.located import AnyService, operator_names
+from cosmos_outbox.wiring.located import AnyService
 from cosmos_outbox.wiring.service import Service
 from cosmos_outbox.wiring.transports import needed_over
 
@@ -77,7 +76,7 @@ def _refuse_shared_calls(known: Sequence[Path]) -> None:
 
 
 def _refuse_hidden_calls(listed: Sequence[func.Function]) -> None:
-    """Such as ``people/set-aside``, of a subscriber with the name of a resource: ``people/{id}`` may be tried first."""
+    """Such as a team's own ``people/oldest`` beside a resource: ``people/{id}`` may be tried first."""
     named = [(str(each.get_function_name()), path) for each in listed for path in paths_of([each])]
     named.sort(key=lambda each: _as_ordered(each[0]))
     for at, (name, path) in enumerate(named):
@@ -86,7 +85,7 @@ def _refuse_hidden_calls(listed: Sequence[func.Function]) -> None:
             if shared and other.shape != path.shape and other.parts(path.route) is not None:
                 raise ValueError(
                     f"the function {name} would get no call: {first} takes {min(shared)} /{path.route}, and the "
-                    "host tries it before. Give the subscriber, or the resource, another name"
+                    "host tries it before. Give the function a name that sorts before, or another path"
                 )
 
 
@@ -104,20 +103,16 @@ def app(service: AnyService, *, resources: Sequence[Resource[Any, Any]] = ()) ->
     needed_over(named(os.environ, service.transport))
     _quiet_sdks()
     made = App(http_auth_level=func.AuthLevel.FUNCTION)
-    names = operator_names(service)
+    made.register_functions(operator_functions(service))
     on_resources: Sequence[Call] = ()
     if isinstance(service, Service):
-        made.register_functions(operator_functions(service, names, lists=_lists(service)))
         made.register_functions(relay_functions(service))
         on_resources = calls(service, resources)
         made.register_functions(resource_functions(on_resources))
     elif resources:
         raise ValueError(f"{service.name} only subscribes: give the resources to the service that keeps them")
-    else:
-        made.register_functions(health_functions(lambda: service().check()))
-    for each, path in _with_paths(service):
+    for each in service.subscribers:
         made.register_functions(subscription_functions(service, each))
-        made.register_functions(set_aside_functions(service, each.name, names, path=path))
 
     def kinds() -> Mapping[str, ProblemKind]:
         by_hand = [each.by_hand.errors for each in routes(made.get_functions()) if each.by_hand]
@@ -148,20 +143,11 @@ def _quiet_sdks() -> None:
         logging.getLogger("azure").setLevel(logging.WARNING)
 
 
-def _with_paths(service: AnyService) -> list[tuple[AnySubscriber, str]]:
-    """Each subscriber with what comes before the routes of its operators' calls: nothing for the first."""
-    return [(each, "" if number == 0 else each.name) for number, each in enumerate(service.subscribers)]
-
-
-def _lists(service: Service) -> list[str]:
-    """The lists of what the subscribers have not done."""
-    return [f"{path}/set-aside" if path else "set-aside" for _, path in _with_paths(service)]
-
-
 def _hint(service: AnyService, resources: Sequence[Resource[Any, Any]]) -> str:
     if not isinstance(service, Service):
-        return "operators begin at /api/subscriber"
+        return "operators begin at /api/stuck"
     declared = {each.kind: each.path for each in resources}
-    paths = [declared.get(kind, names_of(kind).path) for kind in service.aggregates]
-    places = [f"{path} are at /api/{path}" for path in paths]
+    places = [
+        f"{declared[kind]} are at /api/{declared[kind]}" for kind in service.aggregates if kind in declared
+    ]
     return "; ".join(places) or "operators begin at /api/operations"

@@ -25,7 +25,7 @@ StatusOf = Sequence[tuple[type[Exception], int, str]]
 """Errors with the status and title of their answers. The first match decides, so a class stands before its base."""
 
 _WRONG = (InvalidRequest, of_outbox.UnknownContinuation, of_outbox.Unpublishable)
-_NOT_THERE = (of_outbox.AggregateNotFound, of_outbox.NotParked, of_inbox.NotSetAside)
+_NOT_THERE = (of_outbox.AggregateNotFound, of_outbox.NotStuck)
 _NOT_NOW = (
     *(of_outbox.NotInTheWay, of_outbox.BeingReplayed, of_outbox.StillUnsendable),
     *(of_inbox.NotApplied, of_inbox.NotInTurn, of_inbox.RecordChanged),

@@ -82,8 +82,6 @@ class Aggregate(ABC, Generic[StateT]):
     aggregate_type: ClassVar[str]
     """The type's name in stored documents and messages; never change it once events are stored."""
     state_type: ClassVar[type[AggregateState]]
-    plural: ClassVar[str] = ""
-    """What operators call several of them, in paths; nothing: the type with an s."""
     created_event: ClassVar[type[DomainEvent] | str | None] = None
     """The event that says that an aggregate exists: its name, with ``created_tells``, or a class of your own. The
     fields of a class are filled from the state, by their names; one with the name of the aggregate's type, such as

@@ -18,6 +18,7 @@
     │   └── OutcomeUnknown     the change may be stored, or not
     ├── NotDelivered           the broker did not accept all events: send them again
     ├── NotParked              no such event or aggregate is parked
+    ├── NotStuck               nothing is stuck under this id
     ├── NotInTheWay            a parked event waits behind another one, and cannot be discarded
     ├── BeingReplayed          another replay of the aggregate is under way
     └── StillUnsendable        a parked event cannot be sent as it is
@@ -138,6 +139,10 @@ class NotDelivered(OutboxError):
 
 class NotParked(OutboxError):
     """No such event or aggregate is parked."""
+
+
+class NotStuck(OutboxError):
+    """Nothing is stuck under this id, or not any more: neither an event nor a message."""
 
 
 class NotInTheWay(OutboxError):

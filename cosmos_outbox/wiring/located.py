@@ -1,22 +1,33 @@
 """A command works for a service of either kind: one that publishes, or one that only subscribes."""
 
 import importlib
+from typing import TYPE_CHECKING
 
-from cosmos_outbox.operations.views import PathNames, names_of, names_of_type
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.wiring.service import Service, Wired
 from cosmos_outbox.wiring.subscribing import SubscriberService, WiredSubscriber
+
+if TYPE_CHECKING:
+    from cosmos_outbox.operations.stuck import StuckList
 
 AnyService = Service | SubscriberService
 AnyWired = Wired | WiredSubscriber
 
 
-def operator_names(service: AnyService) -> list[PathNames]:
-    """What operators call the aggregates of a service, or those of whose events it keeps something."""
+def aggregate_types(service: AnyService) -> list[str]:
+    """The types of a service's aggregates, or those of whose events it keeps something."""
     if isinstance(service, SubscriberService):
-        return [*map(names_of_type, sorted({each.aggregate_type for each in service.subscribers}))]
+        return sorted({each.aggregate_type for each in service.subscribers})
     own = service.own.aggregates if service.own else ()
-    return [*map(names_of, service.aggregates), *map(names_of_type, own)]
+    return [*(each.aggregate_type for each in service.aggregates), *own]
+
+
+def stuck_list(wired: AnyWired) -> "StuckList":
+    """What is stuck of a service. Raises Misconfigured."""
+    from cosmos_outbox.operations.stuck import StuckList  # noqa: PLC0415 - not when the host lists the functions
+
+    parking = wired.outbox.parking if isinstance(wired, Wired) else None
+    return StuckList(parking, {name: each.subscriber.retrier for name, each in wired.subscriptions.items()})
 
 
 def located(name: str) -> AnyService:

@@ -36,7 +36,6 @@ class Person(Aggregate[PersonState]):
     """Somebody with a name and an email address."""
 
     aggregate_type: ClassVar[str] = "person"
-    plural: ClassVar[str] = "people"
     state_type: ClassVar[type[AggregateState]] = PersonState
     created_event, created_tells = "PersonAddedEvent", Details
     changed_events: ClassVar[Mapping[str, str]] = {

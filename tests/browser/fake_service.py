@@ -33,27 +33,24 @@ def lease(token: str = "0", **given: Any) -> Json:
 
 def parked(number: int, **given: Any) -> Json:
     return {
-        "id": f"{number:032x}", "eventId": f"event-{number}", "contactId": f"contact-{number}",
-        "aggregateType": "contact", "action": "ContactNameUpdatedEvent", "sequence": number,
-        "reason": "the message is larger than the topic takes",
-        "parkedAt": (NOW - timedelta(minutes=5)).isoformat(), "state": "inTheWay", "notice": False, "attempts": 1,
-        "lastAttemptAt": NOW.isoformat(),
+        "kind": "event", "id": f"{number:032x}", "aggregateType": "contact", "aggregateId": f"contact-{number}",
+        "reason": "the message is larger than the topic takes", "since": (NOW - timedelta(minutes=5)).isoformat(),
+        "attempts": 1, "state": "inTheWay", "subscriber": None, "eventId": f"event-{number}",
+        "action": "ContactNameUpdatedEvent", "sequence": number,
     } | given  # fmt: skip
 
 
 def aside(number: int, **given: Any) -> Json:
-    return {
-        "id": f"{number:032x}", "state": "waiting", "reason": "ValidationError in model_validate",
-        "setAsideAt": NOW.isoformat(), "ageSeconds": 70, "attempts": 3, "eventId": f"event-{number}",
-        "contactId": f"contact-{number}", "aggregateType": "contact", "action": "ContactNameUpdatedEvent",
-        "sequence": number,
+    return parked(number) | {
+        "kind": "message", "id": f"{1_000_000 + number:032x}", "reason": "ValidationError in model_validate",
+        "attempts": 3, "state": "waiting", "subscriber": "board",
     } | given  # fmt: skip
 
 
 def event(sequence: int, **given: Any) -> Json:
     return {
         "eventId": f"event-{sequence}", "sequence": sequence, "action": "ContactNameUpdatedEvent",
-        "createdAt": NOW.isoformat(), "correlationId": "order-4711", "state": "sent", "parkingId": None,
+        "createdAt": NOW.isoformat(), "correlationId": "order-4711", "state": "sent", "stuckId": None,
     } | given  # fmt: skip
 
 
@@ -62,14 +59,11 @@ def quiet() -> Json:
     return {
         "instance": {
             "id": "a1b2c3d4", "startedAt": NOW.isoformat(), "forwarded": 1234, "forwardedPerSecond": 7.5,
-            "aggregates": [
-                {"type": "contact", "path": "contacts", "owner": "contactId", "count": "parkedContacts"}
-            ],
-            "lists": ["set-aside"],
+            "aggregates": ["contact"],
             "settings": {"EVENT_TTL_SECONDS": 864000, "EVENT_SCHEMAS": None, "SERVICEBUS_TOPIC": "contact-events"},
         },
         "relay": {
-            "late": False, "eventsAtRisk": False, "parkedContacts": 0, "missingLeases": [],
+            "late": False, "eventsAtRisk": False, "parkedEvents": 0, "parkedAggregates": {}, "missingLeases": [],
             "averageWaitingSeconds": None, "failures": [], "leases": [lease()],
         },
         "dependencies": {
@@ -78,10 +72,13 @@ def quiet() -> Json:
                 {"name": "Service Bus", "ok": True, "milliseconds": 30, "detail": None},
             ]
         },
-        "subscriber": {"setAside": {"waiting": 0, "refused": 0}, "lastWalk": None, "walk": None},
-        "parked": [],
-        "set-aside": [],
-        "events": {"contactId": "c", "aggregateType": "contact", "items": [], "before": None},
+        "subscribers": {
+            "items": [
+                {"name": "board", "setAside": {"waiting": 0, "refused": 0}, "lastWalk": None, "walk": None}
+            ]
+        },
+        "stuck": [],
+        "events": {"aggregateId": "c", "aggregateType": "contact", "items": [], "before": None},
     }  # fmt: skip
 
 
@@ -112,8 +109,8 @@ class FakeService:
     under_way: int = 0
     most_at_once: int = 0
     """Of the calls that change something."""
-    remaining: int = 0
-    """How often a replay says that more remains."""
+    remaining: bool = False
+    """Whether a retry says that more remains."""
     url: str = ""
 
     def reset(self) -> None:
@@ -172,23 +169,17 @@ class FakeService:
         self.most_at_once = max(self.most_at_once, self.under_way)
         await asyncio.sleep(0.01)
         self.under_way -= 1
-        name, rest = next(
-            ((each, path.removeprefix(f"{each}/")) for each in self.answers if path.startswith(f"{each}/")),
-            ("", ""),
-        )
-        if path.endswith("dead-letters/collect"):
-            return web.json_response({"collected": 3, "emptied": True})
-        if path.endswith("/replay"):
-            self.remaining -= 1
-            aggregate_id = rest.split("/")[1]
-            if self.remaining < 0:
-                self._take("parked", "contactId", aggregate_id)
-            return web.json_response({"replayed": 2, "remaining": self.remaining >= 0})
-        self._take(name, "id", rest.partition("/")[0])
+        _, stuck_id, verb = path.split("/")
+        if not (verb == "retry" and self.remaining):
+            [item] = [each for each in self.answers["stuck"] if each["id"] == stuck_id]
+            whole = verb == "retry" and item["kind"] == "event"
+            self.answers["stuck"] = [
+                each for each in self.answers["stuck"]
+                if each["id"] != stuck_id and not (whole and each["aggregateId"] == item["aggregateId"])
+            ]  # fmt: skip
+        if verb == "retry":
+            return web.json_response({"retried": 2, "remaining": self.remaining})
         return web.Response(status=204)
-
-    def _take(self, name: str, by: str, value: str) -> None:
-        self.answers[name] = [each for each in self.answers[name] if each[by] != value]
 
 
 def _page(request: web.Request) -> web.Response:

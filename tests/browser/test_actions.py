@@ -1,4 +1,4 @@
-"""Every button of the page in Chromium: asked twice, one call after another, each answer shown."""
+"""Every button of the page in Chromium: with consent, one call after another, each answer shown."""
 
 import pytest
 from playwright.async_api import Browser, Page, expect
@@ -24,12 +24,10 @@ async def done(page: Page, text: str) -> None:
     await expect(page.locator("#work-list > li").first).to_contain_text(text)
 
 
-async def test_a_discard_is_asked_twice_needs_a_reason_and_shows_its_answer(
-    browser: Browser, service: FakeService
-) -> None:
-    service.answers["parked"] = [parked(1), parked(2, state="waiting", contactId="contact-1")]
+async def test_a_discard_needs_a_reason_and_shows_its_answer(browser: Browser, service: FakeService) -> None:
+    service.answers["stuck"] = [parked(1), parked(2, state="waiting", aggregateId="contact-1")]
     async with watched(browser, address(service)) as page:
-        rows = page.locator("#parked-list").locator("tbody tr")
+        rows = page.locator("#stuck tbody tr")
         await expect(rows).to_have_count(2)
         await expect(
             rows.nth(1).get_by_role("button", name="Discard")
@@ -39,119 +37,98 @@ async def test_a_discard_is_asked_twice_needs_a_reason_and_shows_its_answer(
         await press(page, "Cancel")
         await expect(opener).to_be_focused()
         await opener.click()
-        await press(page, "Continue")
+        await press(page, "Discard 1")
         await expect(page.get_by_text("Give a reason.")).to_be_visible()
         await page.get_by_label("Reason").fill("   ")
-        await press(page, "Continue")
+        await press(page, "Discard 1")
         await expect(page.get_by_text("Give a reason.")).to_be_visible()
-        await page.get_by_label("Reason").fill(" made by hand ")
-        await press(page, "Continue")
-        await expect(page.get_by_role("heading", name="Are you sure?")).to_be_focused()
-        await expect(page.get_by_role("dialog")).to_contain_text("Reason: made by hand")
         assert service.changes() == []
-        await press(page, "Discard 1 event")
+        await page.get_by_label("Reason").fill(" made by hand ")
+        await press(page, "Discard 1")
         await done(page, "event 1 of contact contact-1: discarded")
-        assert service.changes() == [f"parked/{1:032x}/discard"]
+        assert service.changes() == [f"stuck/{1:032x}/discard"]
         assert service.bodies == [{"reason": "made by hand"}]
         await expect(rows).to_have_count(1)
         await press(page, "Close")
         await expect(page.locator("#work")).to_be_hidden()
 
 
-async def test_a_replay_goes_on_until_nothing_remains(browser: Browser, service: FakeService) -> None:
-    service.answers["parked"] = [parked(1)]
-    service.remaining = 2
+async def test_the_events_of_one_aggregate_are_retried_by_one_call(
+    browser: Browser, service: FakeService
+) -> None:
+    service.answers["stuck"] = [parked(1), parked(2, state="waiting", aggregateId="contact-1"), parked(3)]
     async with watched(browser, address(service)) as page:
-        await page.locator("#parked-list").get_by_role("button", name="Replay event 1").click()
-        await press(page, "Continue", "Replay 1 aggregate")
-        await done(page, "contact contact-1: 6 events sent")
-        assert service.changes() == ["parked/contacts/contact-1/replay"] * 3
+        await page.get_by_role("checkbox", name="Select all").check()
+        await press(page, "Retry selected …", "Retry 2")
+        await done(page, "contact contact-1: 2 sent or applied")
+        await done(page, "contact contact-3: 2 sent or applied")
+        assert service.changes() == [f"stuck/{1:032x}/retry", f"stuck/{3:032x}/retry"]
+        await expect(page.get_by_text("Nothing is stuck.")).to_be_visible()
+
+
+async def test_a_retry_that_leaves_events_says_that_they_follow(
+    browser: Browser, service: FakeService
+) -> None:
+    service.answers["stuck"], service.remaining = [parked(1)], True
+    async with watched(browser, address(service)) as page:
+        await page.get_by_role("button", name="Retry event 1").click()
+        await press(page, "Retry 1")
+        await done(page, "2 sent or applied; the rest follows by itself")
 
 
 async def test_many_go_one_after_another_and_each_answer_is_shown(
     browser: Browser, service: FakeService
 ) -> None:
-    service.answers["set-aside"] = [aside(number) for number in range(1, 6)]
-    service.refusals[f"set-aside/{2:032x}/apply"] = Refusal(409, "it still cannot be applied")
-    service.refusals[f"set-aside/{3:032x}/apply"] = Refusal(503, "the store is away", retry_after=1, times=1)
+    service.answers["stuck"] = [aside(number) for number in range(1, 6)]
+    second, third = (f"stuck/{1_000_000 + number:032x}/retry" for number in (2, 3))
+    service.refusals[second] = Refusal(409, "it still cannot be applied")
+    service.refusals[third] = Refusal(503, "the store is away", retry_after=1, times=1)
     async with watched(browser, address(service)) as page:
-        box = page.locator("#list-set-aside")
-        await box.get_by_role("checkbox", name="Select all").check()
-        await box.get_by_role("button", name="Apply selected").click()
-        await press(page, "Continue", "Apply 5 messages")
+        await expect(page.locator("#stuck tbody tr").first).to_contain_text("message at board")
+        await page.get_by_role("checkbox", name="Select all").check()
+        await press(page, "Retry selected …", "Retry 5")
         await done(page, "4 done, 1 refused")
         await done(page, "it still cannot be applied")
-        assert [int(each.split("/")[1], 16) for each in service.changes()] == [1, 2, 3, 3, 4, 5]
+        made = [int(each.split("/")[1], 16) - 1_000_000 for each in service.changes()]
+        assert made == [1, 2, 3, 3, 4, 5]
         assert service.most_at_once == 1
-        await expect(box).to_contain_text("1 selected")  # what was refused stays selected
-        await box.get_by_role("button", name="Discard selected").click()
+        await expect(page.locator("#stuck-count")).to_have_text(
+            "1 selected"
+        )  # what was refused stays selected
+        await press(page, "Discard selected …")
         await page.get_by_label("Reason").fill("not ours")
-        await press(page, "Continue", "Discard 1 message")
+        await press(page, "Discard 1")
         await done(page, "1 done")
-        await expect(page.get_by_text("Nothing is set aside.")).to_be_visible()
-
-
-async def test_messages_of_a_second_subscriber_are_given_up(browser: Browser, service: FakeService) -> None:
-    service.answers["instance"]["lists"] = ["board/set-aside", "of-another-version"]
-    service.answers["board/subscriber"] = service.answers.pop("subscriber")
-    service.answers.pop("set-aside")
-    service.answers["board/set-aside"] = [aside(1, state="refused"), aside(2, state="refused")]
-    async with watched(browser, address(service)) as page:
-        messages = page.locator("#list-board-set-aside")
-        rows = messages.locator("tbody tr")
-        await expect(rows).to_have_count(2)
-        await rows.nth(1).get_by_role("button", name="Discard").click()
-        await press(page, "Continue")
-        await expect(page.get_by_text("Give a reason.")).to_be_visible()
-        await page.get_by_label("Reason").fill("done by hand")
-        await press(page, "Continue", "Discard 1 message")
-        await done(page, "discarded")
-        assert service.bodies == [{"reason": "done by hand"}]
-        await expect(rows).to_have_count(1)  # the page looked again: the last row is another one now
-        await expect(page.get_by_role("heading", name="Messages set aside · board")).to_be_visible()
-        await page.get_by_role("button", name="Collect dead letters").click()
-        await press(page, "Continue", "Collect")
-        await done(page, "3 messages collected")
-        assert [each.split("/", 1)[0] + "/" + each.rsplit("/", 1)[1] for each in service.changes()] == [
-            "board/discard", "board/collect"
-        ]  # fmt: skip
+        await expect(page.get_by_text("Nothing is stuck.")).to_be_visible()
 
 
 async def test_an_effect_is_not_run_again_by_the_page_itself(browser: Browser, service: FakeService) -> None:
-    """The service answers 503 also when the effect was run and that could not be recorded: do not apply it again."""
-    service.answers["set-aside"] = [aside(1, state="refused")]
-    service.refusals[f"set-aside/{1:032x}/apply"] = Refusal(503, "the effect was run", retry_after=1, times=1)
+    """The service answers 503 also when the effect was run and that could not be recorded: do not retry by itself."""
+    service.answers["stuck"] = [aside(1, kind="effect", state="refused")]
+    path = f"stuck/{1_000_001:032x}/retry"
+    service.refusals[path] = Refusal(503, "the effect was run", retry_after=1, times=1)
     async with watched(browser, address(service)) as page:
-        await page.locator("#list-set-aside").get_by_role("button", name="Apply event 1").click()
-        await press(page, "Continue", "Apply 1 message")
+        await page.get_by_role("button", name="Retry effect 1").click()
+        await press(page, "Retry 1")
         await done(page, "0 done, 1 refused")
         await expect(page.locator("#work-list")).to_contain_text("the effect was run")
-        assert service.changes() == [f"set-aside/{1:032x}/apply"]
-
-
-async def test_dead_letters_are_collected(browser: Browser, service: FakeService) -> None:
-    async with watched(browser, address(service)) as page:
-        await page.get_by_role("button", name="Collect dead letters").click()
-        await press(page, "Continue", "Collect")
-        await done(page, "3 messages collected")
-        assert service.changes() == ["dead-letters/collect"]
+        assert service.changes() == [path]
 
 
 async def test_an_answer_that_is_lost_is_told(browser: Browser, service: FakeService) -> None:
-    service.answers["parked"] = [parked(1)]
+    service.answers["stuck"] = [parked(1)]
     async with watched(browser, address(service)) as page:
-        await page.locator("#parked-list").get_by_role("button", name="Replay event 1").click()
-        await press(page, "Continue")
-        await page.route("**/replay", lambda route: route.abort())
-        await press(page, "Replay 1 aggregate")
+        await page.get_by_role("button", name="Retry event 1").click()
+        await page.route("**/retry", lambda route: route.abort())
+        await press(page, "Retry 1")
         await done(page, "the service cannot be reached")
         await expect(page.locator("#work-list .nowrap")).to_have_text("0 done, 1 without an answer")
 
 
 async def test_ten_thousand_are_paged_selected_and_stopped(browser: Browser, service: FakeService) -> None:
-    service.answers["parked"] = [parked(number) for number in range(1, 10_001)]
+    service.answers["stuck"] = [parked(number) for number in range(1, 10_001)]
     async with watched(browser, address(service)) as page:
-        box = page.locator("#parked-list")
+        box = page.get_by_role("region", name="Stuck")
         rows = box.locator("tbody tr")
         await expect(rows).to_have_count(50)
         await box.get_by_role("button", name="Next page").click()
@@ -166,7 +143,7 @@ async def test_ten_thousand_are_paged_selected_and_stopped(browser: Browser, ser
         await box.get_by_role("button", name="Discard selected").click()
         await expect(page.get_by_role("dialog")).to_contain_text("and 9,950 more")
         await page.get_by_label("Reason").fill("a test")
-        await press(page, "Continue", "Discard 10,000 events")
+        await press(page, "Discard 10,000")
         await eventually(lambda: len(service.changes()) >= 20)
         wait = "new Promise((told) => { const at = performance.now(); setTimeout(() => told(performance.now() - at)) })"
         took = [await page.evaluate(wait) for _ in range(3)]  # a busy machine may hold up one of them
@@ -184,34 +161,28 @@ async def test_ten_thousand_are_paged_selected_and_stopped(browser: Browser, ser
 
 
 async def test_all_of_it_can_be_done_by_keyboard(browser: Browser, service: FakeService) -> None:
-    service.answers["parked"] = [parked(1), parked(2)]
+    service.answers["stuck"] = [parked(1), parked(2)]
     async with watched(browser, address(service)) as page:
-        await expect(page.locator("#parked-list").locator("tbody tr")).to_have_count(2)
+        await expect(page.locator("#stuck tbody tr")).to_have_count(2)
         await page.keyboard.press("Tab")
         await expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
         await page.keyboard.press("Enter")
-        assert (
-            [await tab(page) for _ in range(7)]
-            == [
-                "Select all parked events on this page",  # the buttons beside it can do nothing yet, and are left out
-                "Select event 1 of contact contact-1",
-                "Events of contact contact-1",
-                "Replay event 1 of contact contact-1",
-                "Discard event 1 of contact contact-1",
-                "Select event 2 of contact contact-2",
-                "Events of contact contact-2",
-            ]
-        )
+        assert [await tab(page) for _ in range(7)] == [
+            "Select all on this page",  # the buttons beside it can do nothing yet, and are left out
+            "Select event 1 of contact contact-1",
+            "Events of contact contact-1",
+            "Retry event 1 of contact contact-1",
+            "Discard event 1 of contact contact-1",
+            "Select event 2 of contact contact-2",
+            "Events of contact contact-2",
+        ]
         await page.get_by_role("checkbox", name="Select event 1").focus()
         await page.keyboard.press("Space")
         await page.get_by_role("button", name="Discard event 1").focus()
         await page.keyboard.press("Enter")
         await expect(page.get_by_label("Reason")).to_be_focused()
         await page.keyboard.type("by keyboard")
-        assert [await tab(page) for _ in range(2)] == ["Cancel", "Continue"]
-        await page.keyboard.press("Enter")
-        await expect(page.get_by_role("heading", name="Are you sure?")).to_be_focused()
-        assert [await tab(page) for _ in range(2)] == ["Cancel", "Discard 1 event"]
+        assert [await tab(page) for _ in range(2)] == ["Cancel", "Discard 1"]
         await page.keyboard.press("Enter")
         await done(page, "1 done")
         await expect(page.locator("#work-title")).to_be_focused()
@@ -235,13 +206,13 @@ async def tab(page: Page) -> str:
 async def test_the_focus_stays_where_it_is_while_the_page_looks_again(
     browser: Browser, service: FakeService
 ) -> None:
-    service.answers["parked"] = [parked(1), parked(2)]
+    service.answers["stuck"] = [parked(1), parked(2)]
     async with watched(browser, address(service)) as page:
-        button = page.locator("#parked-list").get_by_role("button", name="Discard event 2")
+        button = page.locator("#stuck").get_by_role("button", name="Discard event 2")
         await button.focus()
-        service.answers["parked"] = [parked(2, attempts=7), parked(3)]
-        looks = service.looks("parked")
+        service.answers["stuck"] = [parked(2, attempts=7), parked(3)]
+        looks = service.looks("stuck")
         await page.evaluate("document.getElementById('look-now').click()")
-        await eventually(lambda: service.looks("parked") > looks)
-        await expect(page.locator("#parked-list").locator("tbody tr").first).to_contain_text("7")
+        await eventually(lambda: service.looks("stuck") > looks)
+        await expect(page.locator("#stuck tbody tr").first).to_contain_text("7")
         await expect(button).to_be_focused()

@@ -64,13 +64,12 @@ async def sign_in(page: Page, key: str) -> None:
 
 
 def row_of(page: Page, text: str) -> Locator:
-    return page.locator("#parked-list tbody tr").filter(has_text=text)
+    return page.locator("#stuck tbody tr").filter(has_text=text)
 
 
 async def consent(page: Page, last: str, reason: str | None = None) -> None:
     if reason:
         await page.get_by_label("Reason").fill(reason)
-    await page.get_by_role("button", name="Continue").click()
     await page.get_by_role("button", name=last, exact=True).click()
 
 
@@ -88,7 +87,7 @@ async def test_the_page_is_open_and_holds_nothing_and_the_calls_need_the_master_
     async with aiohttp.ClientSession() as http:
         async with http.get(f"{stage.url}/operations") as answer:
             assert (answer.status, answer.headers["X-Content-Type-Options"]) == (200, "nosniff")
-        for call in ("relay", "instance", "dependencies", "events/contacts/x", "parked", "set-aside"):
+        for call in ("relay", "instance", "dependencies", "events/contact/x", "stuck", "subscribers"):
             for headers in ({}, {"x-functions-key": FUNCTION}):
                 async with http.get(f"{stage.url}/{call}", headers=headers) as answer:
                     assert (answer.status, await answer.read()) == (401, b"")
@@ -98,7 +97,7 @@ async def test_the_page_is_open_and_holds_nothing_and_the_calls_need_the_master_
         await sign_in(page, MASTER)
         await expect(page.get_by_role("heading", name="All is well")).to_be_visible()
         await expect(page.locator("#health")).to_contain_text("Service Bus")
-        await expect(page.locator("#service-name")).to_have_text("· contacts")
+        await expect(page.locator("#service-name")).to_have_text("· contact")
 
 
 async def test_a_contact_is_followed_parked_replayed_and_discarded(page: Page, stage: Stage) -> None:
@@ -113,15 +112,15 @@ async def test_a_contact_is_followed_parked_replayed_and_discarded(page: Page, s
     assert [word in text for word, text in zip(("parked", "parked", "sent"), texts, strict=True)] == [
         True
     ] * 3
-    await blocker.get_by_role("button", name="Replay").click()
-    await consent(page, "Replay 1 aggregate")
+    await blocker.get_by_role("button", name="Retry").click()
+    await consent(page, "Retry 1")
     await done(page, "cannot be sent: the message is larger than the topic takes")
     await blocker.get_by_role("button", name="Discard").click()
-    await consent(page, "Discard 1 event", "made by a test")
+    await consent(page, "Discard 1", "made by a test")
     await done(page, "discarded")
-    await row_of(page, contact_id).first.get_by_role("button", name="Replay").click()
-    await consent(page, "Replay 1 aggregate")
-    await done(page, "2 events sent")  # the notice and the event behind it
+    await row_of(page, contact_id).first.get_by_role("button", name="Retry").click()
+    await consent(page, "Retry 1")
+    await done(page, "2 sent or applied")  # the notice and the event behind it
     await expect(row_of(page, contact_id)).to_have_count(0)
     await page.get_by_role("button", name="Show").click()
     await expect(rows.filter(has_text="discarded")).to_have_count(1)
@@ -132,23 +131,20 @@ async def test_messages_that_are_set_aside_are_applied_and_discarded(page: Page,
     await stage.refuse_a_message()
     repair = await stage.break_an_entry()
     await look(page)
-    rows = page.locator("#list-set-aside tbody tr")
+    rows = page.locator("#stuck tbody tr").filter(has_text="message at")
     await expect(rows).to_have_count(2)
     waiting = rows.filter(has_text="is tried again")
-    await waiting.get_by_role("button", name="Apply").click()
-    await consent(page, "Apply 1 message")
+    await waiting.get_by_role("button", name="Retry").click()
+    await consent(page, "Retry 1")
     await done(page, "409")
     await repair()
-    await waiting.get_by_role("button", name="Apply").click()
-    await consent(page, "Apply 1 message")
-    await done(page, "applied")
+    await waiting.get_by_role("button", name="Retry").click()
+    await consent(page, "Retry 1")
+    await done(page, "1 sent or applied")
     await rows.filter(has_text="refused").get_by_role("button", name="Discard").click()
-    await consent(page, "Discard 1 message", "junk")
+    await consent(page, "Discard 1", "junk")
     await done(page, "discarded")
-    await expect(page.get_by_text("Nothing is set aside.")).to_be_visible()
-    await page.get_by_role("button", name="Collect dead letters").click()
-    await consent(page, "Collect")
-    await done(page, "0 messages collected")
+    await expect(rows).to_have_count(0)
 
 
 async def fill(stack: Stack) -> None:

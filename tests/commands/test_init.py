@@ -17,7 +17,6 @@ import pytest
 
 from cosmos_outbox.cli import init
 from cosmos_outbox.cli.init import Unusable, Words, files, singular
-from cosmos_outbox.operations.views import PathNames, names_of
 from cosmos_outbox.preflight.plan import needed
 from cosmos_outbox.settings.transports import servicebus_of
 from devstack.settings import cosmos_connection, servicebus_connection
@@ -64,7 +63,7 @@ async def test_a_service_runs_at_once_and_operators_reach_it(
         assert minutes < RUNNING_WITHIN_MINUTES
 
         async def forwarded() -> bool:
-            events = call_get(f"{api}/events/bookings/{booking['id']}")["items"]
+            events = call_get(f"{api}/events/booking/{booking['id']}")["items"]
             return [event["state"] for event in events] == ["sent"]
 
         await eventually(forwarded)
@@ -199,9 +198,7 @@ def test_the_local_azure_makes_what_the_service_needs(
     }
     assert {each["database"] for each in declared["cosmos"]["containers"]} == {wired.cosmos_database}
     assert [each["name"] for each in declared["servicebus"]["topics"]] == [servicebus_of(wired).topic]
-    assert [names_of(kind) for kind in service.aggregates] == [
-        PathNames("roomBooking", "roomBookings", "roomBookingId", "parkedRoomBookings")
-    ]
+    assert [kind.aggregate_type for kind in service.aggregates] == ["roomBooking"]
     for module in ("service", "room_booking"):
         sys.modules.pop(module, None)
 

@@ -109,42 +109,42 @@ async def test_an_operator_gives_up_what_is_in_the_way_and_sends_what_waits_behi
     await day.read("relay")
 
     instance = await call("get_instance")
-    assert (instance["forwarded"], instance["lists"]) == (1, ["set-aside"])
-    assert (await call("get_relay"))["parkedPeople"] == 1
-    page = await call("list_parked", query="pageSize=1")
-    rest = await call("list_parked", query=f"continuationToken={page['continuationToken']}")
+    assert (instance["forwarded"], instance["aggregates"]) == (1, ["person"])
+    assert (await call("get_relay"))["parkedAggregates"] == {"person": 1}
+    page = await call("list_stuck", query="pageSize=1")
+    rest = await call("list_stuck", query=f"continuationToken={page['continuationToken']}")
     [bad, behind] = page["items"] + rest["items"]
-    assert (bad["eventId"], bad["state"], bad["personId"]) == ("made-by-hand", "inTheWay", person)
+    assert (bad["eventId"], bad["state"], bad["aggregateId"]) == ("made-by-hand", "inTheWay", person)
     assert (behind["sequence"], behind["state"]) == (2, "waiting")
     assert "Xanthippe" not in str(bad), "a list holds no personal data"
-    shown = await call("get_parked", id=bad["id"])
-    assert shown["document"]["data"] == {"secret": "Xanthippe"}
-    past = (await call("list_events", path="people", id=person))["items"]
-    assert {each["eventId"]: each["parkingId"] for each in past if each["sequence"] != 1} == {
+    shown = await call("get_stuck", id=bad["id"])
+    assert shown["payload"]["data"] == {"secret": "Xanthippe"}
+    past = (await call("list_events", type="person", id=person))["items"]
+    assert {each["eventId"]: each["stuckId"] for each in past if each["sequence"] != 1} == {
         "made-by-hand": bad["id"],
         behind["eventId"]: behind["id"],
     }
-    older = await call("list_events", query="before=2", path="people", id=person)
+    older = await call("list_events", query="before=2", type="person", id=person)
     assert [each["sequence"] for each in older["items"]] == [1], "what is below the second one"
 
-    told = await call("replay_parked", {}, status=409, path="people", id=person)
+    told = await call("retry_stuck", {}, status=409, id=behind["id"])
     assert "made-by-hand" in told["detail"], "it is in the way"
     reason = {"reason": "made by hand"}
-    told = await call("discard_parked", reason, status=409, id=behind["id"])
+    told = await call("discard_stuck", reason, status=409, id=behind["id"])
     assert "made-by-hand" in told["detail"], "that one is in the way"
-    await call("discard_parked", {"reason": " "}, status=400, id=bad["id"])
-    assert await call("discard_parked", reason, status=204, id=bad["id"]) is None
-    [given_up] = (await call("list_parked", query="state=discarded"))["items"]
+    await call("discard_stuck", {"reason": " "}, status=400, id=bad["id"])
+    assert await call("discard_stuck", reason, status=204, id=bad["id"]) is None
+    [given_up] = (await call("list_stuck", query="state=discarded"))["items"]
     assert (given_up["id"], given_up["discardReason"]) == (bad["id"], "made by hand")
-    told = await call("replay_parked", {}, path="people", id=person)
-    assert told == {"replayed": 2, "remaining": False}
+    told = await call("retry_stuck", {}, id=behind["id"])
+    assert told == {"retried": 2, "remaining": False}
     assert await day.sent(person, count=3) == [
         "PersonAddedEvent",
         "EventDiscarded",
         "PersonRenamedEvent",
     ]
-    assert (await call("list_parked"))["items"] == []
-    assert (await call("get_relay"))["parkedPeople"] == 0
+    assert (await call("list_stuck"))["items"] == []
+    assert (await call("get_relay"))["parkedAggregates"] == {}
 
 
 async def test_a_timer_reports_how_many_aggregates_are_parked(day: Day) -> None:
@@ -180,10 +180,10 @@ async def test_what_came_to_the_dead_letters_is_collected_and_applied(day: Day) 
     await day.read("relay")
     await day.bury()
     assert await call("collect_dead_letters", {}) == {"collected": 1, "emptied": True}
-    [aside] = (await call("list_set_aside"))["items"]
-    assert (aside["personId"], aside["reason"]) == (person, "dead letter: a test")
-    assert await call("apply_set_aside", {}, status=204, id=aside["id"]) is None
-    assert (await call("list_set_aside"))["items"] == []
+    [aside] = (await call("list_stuck"))["items"]
+    assert (aside["aggregateId"], aside["reason"]) == (person, "dead letter: a test")
+    assert await call("retry_stuck", {}, id=aside["id"]) == {"retried": 1, "remaining": False}
+    assert (await call("list_stuck"))["items"] == []
     kept = day.wired.subscriptions["directory"].read_model
     assert kept is not None
     entry = await kept.inbox.entries.read(AggregateKey("person", person))
@@ -195,9 +195,9 @@ async def test_the_timers_of_a_subscriber_collect_dead_letters_and_look_at_its_s
     await day.read("relay")
     await day.bury()
     await day.call.run("watch_directory", None)
-    [aside] = (await day.call("list_set_aside"))["items"]
-    assert (aside["personId"], aside["reason"]) == (person, "dead letter: a test")
+    [aside] = (await day.call("list_stuck"))["items"]
+    assert (aside["aggregateId"], aside["reason"]) == (person, "dead letter: a test")
 
-    assert (await day.call("get_subscriber"))["lastWalk"] is None
+    assert (await day.call("get_subscribers"))["items"][0]["lastWalk"] is None
     await day.call.run("walk_directory", None)
-    assert (await day.call("get_subscriber"))["lastWalk"] is not None
+    assert (await day.call("get_subscribers"))["items"][0]["lastWalk"] is not None

@@ -100,10 +100,10 @@ async def test_what_one_relay_parks_is_parked_and_operated_there_alone(world: Wo
             environment = {**of, "PATH": "/usr/bin:/bin", "OUTBOX_SERVICE": "tests.support.partner"}
             return run_command(*arguments, environment=environment).code
 
-        assert await asyncio.to_thread(command, "parked", of=world.settings) == 0
-        assert await asyncio.to_thread(command, "parked", of=world.partner) == 1
+        assert await asyncio.to_thread(command, "stuck", of=world.settings) == 0
+        assert await asyncio.to_thread(command, "stuck", of=world.partner) == 1
         world.refused.clear()
-        assert await asyncio.to_thread(command, "replay", "person", sick, of=world.partner) == 0
+        assert await asyncio.to_thread(command, "retry", first.id, of=world.partner) == 0
         assert world.taken_of(sick) == [1, 2, 3]
         assert await at_work.parked(partner) == []
 

@@ -66,8 +66,7 @@ async def test_the_app_runs_with_what_the_page_makes_and_sets(cosmos: Service, t
                     return contact["id"] in [entry["id"] for entry in page["items"]]
 
                 await eventually(found, what="the contact in the directory")
-                assert (await read(http, f"{api}/set-aside"))["items"] == []
-                assert (await read(http, f"{api}/parked"))["items"] == []
+                assert (await read(http, f"{api}/stuck"))["items"] == []
                 async with http.get(f"{api}/dependencies") as answer:
                     assert answer.status == 200, await answer.text()
         log = host.log.read_text()

@@ -13,13 +13,10 @@ from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailure
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations import views
 from cosmos_outbox.operations.relay_status import LeaseStatus, RelayStatus
-from cosmos_outbox.operations.views import View, names_of
+from cosmos_outbox.operations.views import View
 from cosmos_outbox.outbox.errors import Hindrance
-from infra.bootstrap import service
 from tests.support.functions import functions
 from tests.support.paths import ROOT
-
-OPERATIONS = [names_of(kind) for kind in service.aggregates]
 
 PAGE = (
     (ROOT / "docs" / "use" / "api.md")
@@ -53,7 +50,7 @@ def test_a_call_for_operators_is_in_the_table(call: str) -> None:
 def listed() -> View:
     """The events of an aggregate."""
     event = ListedEvent("e", 7, "Changed", "2026-03-01T12:00:00Z", "c", EventState.SENT)
-    return views.event_list(EventPage(AggregateKey("contact", "c"), [event], None), OPERATIONS)
+    return views.event_list(EventPage(AggregateKey("contact", "c"), [event], None))
 
 
 def shape(value: Any) -> Any:
@@ -69,7 +66,7 @@ def test_the_answer_about_the_relay_is_shown_with_the_fields_that_it_has() -> No
     failure = RelayFailure(Hindrance.BROKER_AWAY, NOW, "Service Bus ...")
     lease = LeaseStatus("0", "owner", 3, 2, 0.0, position=4711, newest=4714)
     status = RelayStatus([lease], [], Counter(), failures=[failure])
-    answer = views.relay_status(status, OPERATIONS)
+    answer = views.relay_status(status)
     assert shape(json.loads(shown)) == shape(answer), (
         "docs/operate/README.md, How is the relay?: show the answer with all of its fields, such as the "
         "count of each aggregate of the service"

@@ -12,16 +12,14 @@ import pytest
 from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations import views
-from cosmos_outbox.operations.views import names_of
+from cosmos_outbox.operations.stuck import StuckKind, StuckList
 from devstack.testing import Service, eventually
-from domain.contact import Contact
 from tests.support.command import Ended, run_command
 from tests.support.contacts import DETAILS, ORIGIN
 from tests.support.deployed import SUBSCRIPTION, Deployed, deployed, relaying
 from tests.support.use_cases import contacts_of
 
 SECRET = "johndoe@contoso.com"
-NAMES = [names_of(Contact)]
 
 
 @dataclass
@@ -29,6 +27,11 @@ class World(Deployed):
     async def run(self, *arguments: str, **environment: str) -> Ended:
         """The command as an operator runs it, in the checkout, whose pyproject.toml names the service."""
         return await asyncio.to_thread(run_command, *arguments, environment=self.environment | environment)
+
+    @property
+    def stuck(self) -> StuckList:
+        app = self.application
+        return StuckList(app.outbox.parking, {"contact-directory": app.subscriber.retrier})
 
     async def create(self) -> UUID:
         return (await contacts_of(self.application).create(DETAILS, ORIGIN)).aggregate.id
@@ -62,9 +65,8 @@ async def caught_up(world: World) -> bool:
 
 
 async def parked(world: World) -> list[dict[str, Any]]:
-    page = await world.application.outbox.parking.page(100, None)
-    items: list[dict[str, Any]] = views.parked_list(page, NAMES, 0)["items"]
-    return items
+    page = await world.stuck.page(100, None)
+    return [dict(each.view()) for each in page.items if each.kind is StuckKind.EVENT]
 
 
 async def test_a_service_without_a_relay_says_what_to_do_and_one_that_is_well_says_so(world: World) -> None:
@@ -100,38 +102,41 @@ async def test_parked_events_are_counted_listed_shown_replayed_and_given_up(worl
         await eventually(lambda: caught_up(world))
     status = await world.run("status", "--json")
     told = json.loads(status.out)
-    assert (status.code, told["relay"]["parkedEvents"], told["relay"]["parkedContacts"]) == (1, 2, 1)
-    answer = views.relay_status(await world.application.outbox.observer.status(), NAMES)
+    assert (status.code, told["relay"]["parkedEvents"]) == (1, 2)
+    assert told["relay"]["parkedAggregates"] == {"contact": 1}
+    answer = views.relay_status(await world.application.outbox.observer.status())
     assert told["relay"].keys() == answer.keys(), "as the call over HTTP tells it"
     assert any("2 event(s) are parked, of 1 contact" in each for each in told["attention"])
 
-    listed = await world.run("parked")
+    listed = await world.run("stuck", "list")
     assert listed.code == 1
     assert SECRET not in listed.out
     [poison, deletion, summary] = listed.out.splitlines()
-    assert ("inTheWay" in poison, "ContactDeletedEvent 2" in deletion) == (True, True)
-    assert f"cosmos-outbox replay contact {contact_id}" in summary
-    assert json.loads((await world.run("parked", "--json")).out)["items"] == await parked(world)
+    assert ("inTheWay" in poison, f"event ContactDeletedEvent 2 of contact {contact_id}" in deletion) == (
+        True,
+        True,
+    )
+    assert summary.startswith("2 stuck. Mend the reason, then cosmos-outbox retry ID")
+    assert json.loads((await world.run("stuck", "--json")).out)["items"] == await parked(world)
 
-    parking_id = poison.split()[0]
-    shown = await world.run("parked", parking_id)
-    assert (shown.code, json.loads(shown.out)["document"]["data"]["email"]) == (0, SECRET)
+    stuck_id = poison.split()[0]
+    shown = await world.run("stuck", "show", stuck_id)
+    assert (shown.code, json.loads(shown.out)["payload"]["data"]["email"]) == (0, SECRET)
 
-    refused = await world.run("replay", "contact", str(contact_id))
+    refused = await world.run("retry", stuck_id)
     assert (refused.code, refused.out) == (1, "")
     [line] = refused.err.splitlines()
-    assert line.startswith("replay: ")
+    assert line.startswith("retry: ")
     assert "Discard the event, or remove the reason, then replay again" in line
 
-    waiting = await world.run("discard", "parked", deletion.split()[0], "--reason", "a test")
+    waiting = await world.run("discard", deletion.split()[0], "--reason", "a test")
     assert waiting.code == 1
-    given_up = await world.run("discard", "parked", parking_id, "--reason", "a test")
+    given_up = await world.run("discard", stuck_id, "--reason", "a test")
     assert (given_up.code, given_up.err) == (0, "")
-    sent = await world.run("replay", "contacts", str(contact_id))
-    assert (sent.code, sent.err) == (0, "")
-    assert "event(s) of contact" in sent.out
-    assert (await world.run("parked")).out == "0 event(s) parked\n"
-    assert "a test" in (await world.run("parked", "--discarded")).out
+    sent = await world.run("retry", deletion.split()[0])
+    assert (sent.code, sent.out, sent.err) == (0, "2 sent or applied\n", "")
+    assert (await world.run("stuck")).out == "nothing is stuck\n"
+    assert "a test" in (await world.run("stuck", "--discarded")).out
 
     events = await world.run("events", "contact", str(contact_id))
     assert (events.code, events.err) == (0, "")
@@ -140,42 +145,40 @@ async def test_parked_events_are_counted_listed_shown_replayed_and_given_up(worl
     assert SECRET not in events.out
     page = await world.application.outbox.event_list.page(AggregateKey("contact", str(contact_id)), 100, None)
     same = json.loads((await world.run("events", "contact", str(contact_id), "--json")).out)
-    assert same == views.event_list(page, NAMES)
+    assert same == views.event_list(page)
 
 
 async def test_messages_set_aside_are_listed_shown_and_given_up(world: World) -> None:
     await world.set_aside({"email": SECRET})
-    listed = await world.run("set-aside")
+    listed = await world.run("stuck")
     assert listed.code == 1
     assert SECRET not in listed.out
-    name, record = listed.out.split()[:2]
-    assert name == "contact-directory:"
-    assert record in (await world.run("set-aside", "contact-directory")).out
+    record = listed.out.split()[0]
+    assert "refused    message unreadable - of no aggregate at contact-directory, since " in listed.out
     assert "1 refused" in (await world.run("status")).out
 
-    shown = await world.run("set-aside", record)
+    shown = await world.run("stuck", "show", record)
     assert (shown.code, SECRET in shown.out) == (0, True)
-    found = await world.application.subscriber.retrier.show(record)
-    same = views.set_aside_record(found, NAMES)
-    assert {**json.loads(shown.out), "ageSeconds": 0} == {**same, "ageSeconds": 0}
+    assert json.loads(shown.out) == (await world.stuck.show(record)).whole_view()
 
-    applied = await world.run("apply", record)
+    applied = await world.run("retry", record)
     assert (applied.code, "read their reasons" in applied.err) == (1, True)
-    assert (await world.run("discard", "set-aside", record, "--reason", "a test")).code == 0
-    gone = await world.run("apply", record)
-    assert (gone.code, "no open record has the id" in gone.err) == (1, True)
-    assert (await world.run("set-aside")).code == 0
+    assert (await world.run("discard", record, "--reason", "a test")).code == 0
+    gone = await world.run("retry", record)
+    assert (gone.code, "this record is closed as discarded" in gone.err) == (1, True)
+    assert (await world.run("stuck")).code == 0
 
 
 WRONG = [
     (["events", "invoice", "7"], 1, "contacts has no aggregates of type invoice; it has: contact"),
     (["events", "contact", "7"], 1, "events: no event of contact 7 is stored or parked"),
-    (["parked", "7"], 1, "take an id from cosmos-outbox parked"),
-    (["parked", "0" * 32], 1, "take an id from the list of parked events"),
-    (["set-aside", "mails"], 1, "name a subscriber of contacts (contact-directory)"),
-    (["apply", "0" * 32], 1, "take an id from cosmos-outbox set-aside"),
-    (["replay", "contact", "7"], 1, "replay: "),
-    (["discard", "parked", "0" * 32, "--reason", " "], 2, "a reason has 1 to 500 characters"),
+    (["stuck", "show", "7"], 1, "take an id from the list of what is stuck"),
+    (["stuck", "show", "0" * 32], 1, "take an id from the list of what is stuck"),
+    (["stuck", "show"], 1, "take an id from the list of what is stuck"),
+    (["stuck", "0" * 32], 2, "invalid choice"),
+    (["retry", "0" * 32], 1, "retry: nothing is stuck under this id"),
+    (["discard", "0" * 32, "--reason", "r"], 1, "discard: nothing is stuck under this id"),
+    (["discard", "0" * 32, "--reason", " "], 2, "a reason has 1 to 500 characters"),
     (["status", "--service", "nowhere"], 2, "there is no Service there"),
 ]
 
@@ -184,8 +187,8 @@ async def test_a_failure_is_one_line_that_says_what_to_do(world: World) -> None:
     away = {"COSMOS": "AccountEndpoint=http://127.0.0.1:9/;AccountKey=a2V5;"}
     wrong: list[tuple[list[str], int, str, dict[str, str]]] = [
         *((*each, {}) for each in WRONG),
-        (["parked"], 2, "cosmos-outbox preflight", away),
-        (["parked"], 2, "COSMOS", {"COSMOS": ""}),
+        (["stuck"], 2, "cosmos-outbox preflight", away),
+        (["stuck"], 2, "COSMOS", {"COSMOS": ""}),
     ]
     all_ended = await asyncio.gather(
         *(world.run(*arguments, **environment) for arguments, _, _, environment in wrong)

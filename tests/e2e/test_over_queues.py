@@ -98,7 +98,7 @@ async def test_functions_receive_from_a_queue_of_service_bus(tmp_path: Path) -> 
                 await eventually(is_listed, within=60)
 
                 async def is_set_aside() -> bool:
-                    async with api.get("/api/set-aside") as answer:
+                    async with api.get("/api/stuck") as answer:
                         return answer.status == 200 and len((await answer.json())["items"]) == 1
 
                 await eventually(is_set_aside, within=60)

@@ -30,7 +30,7 @@ def poison(partition_key: str, **data: Any) -> dict[str, Any]:
 
 
 async def parked(stack: Stack, http: aiohttp.ClientSession, **wanted: Any) -> list[dict[str, Any]]:
-    async with http.get(f"{stack.url}/parked?pageSize=100") as answer:
+    async with http.get(f"{stack.url}/stuck?pageSize=100") as answer:
         assert answer.status == 200
         items: list[dict[str, Any]] = (await answer.json())["items"]
     return [item for item in items if all(item[name] == value for name, value in wanted.items())]
@@ -51,36 +51,39 @@ async def test_poison_parks_its_contact_until_it_is_discarded_and_replayed(
     assert await shared_stack.sequences(other["id"], 2) == [1, 2]
 
     async def three_parked() -> bool:
-        return len(await parked(shared_stack, http, contactId=contact_id)) == 3
+        return len(await parked(shared_stack, http, aggregateId=contact_id)) == 3
 
     await eventually(three_parked)
     assert await shared_stack.topic.is_empty(contact_id)
-    async with http.post(f"{shared_stack.url}/parked/contacts/{contact_id}/replay") as answer:
+    [blocker] = await parked(shared_stack, http, eventId=bad["id"])
+    async with http.post(f"{shared_stack.url}/stuck/{blocker['id']}/retry") as answer:
         assert answer.status == 409
         assert bad["id"] in (await answer.json())["detail"]
 
     [blocker] = await parked(shared_stack, http, eventId=bad["id"])
     assert (blocker["state"], blocker["attempts"]) == ("inTheWay", 2)
     assert "Xanthippe" not in str(blocker)
-    [behind] = await parked(shared_stack, http, contactId=contact_id, sequence=2)
-    async with http.post(f"{shared_stack.url}/parked/{behind['id']}/discard", json={"reason": "r"}) as answer:
+    [behind] = await parked(shared_stack, http, aggregateId=contact_id, sequence=2)
+    async with http.post(f"{shared_stack.url}/stuck/{behind['id']}/discard", json={"reason": "r"}) as answer:
         assert answer.status == 409
         assert bad["id"] in (await answer.json())["detail"]
-    async with http.get(f"{shared_stack.url}/parked/{blocker['id']}") as answer:
-        assert (await answer.json())["document"]["data"] == {"secret": "Xanthippe"}
-    discard = f"{shared_stack.url}/parked/{blocker['id']}/discard"
+    async with http.get(f"{shared_stack.url}/stuck/{blocker['id']}") as answer:
+        assert (await answer.json())["payload"]["data"] == {"secret": "Xanthippe"}
+    discard = f"{shared_stack.url}/stuck/{blocker['id']}/discard"
     async with http.post(discard, json={"reason": " "}) as answer:
         assert (answer.status, (await answer.json())["errors"][0]["field"]) == (400, "reason")
     for _ in range(2):
         async with http.post(discard, json={"reason": "made by hand"}) as answer:
             assert answer.status == 204
-    [placed] = [one for one in await parked(shared_stack, http, contactId=contact_id) if one["notice"]]
-    assert (placed["action"], placed["sequence"]) == ("EventDiscarded", None)
-    async with http.get(f"{shared_stack.url}/parked?state=discarded&pageSize=100") as answer:
+    [placed] = await parked(shared_stack, http, aggregateId=contact_id, action="EventDiscarded")
+    assert (placed["kind"], placed["sequence"]) == ("event", None)
+    async with http.get(f"{shared_stack.url}/stuck?state=discarded&pageSize=100") as answer:
         [given_up] = [one for one in (await answer.json())["items"] if one["id"] == blocker["id"]]
     assert (given_up["state"], given_up["discardReason"]) == ("discarded", "made by hand")
-    async with http.post(f"{shared_stack.url}/parked/contacts/{contact_id}/replay") as answer:
-        assert (answer.status, await answer.json()) == (200, {"replayed": 3, "remaining": False})
+    async with http.post(f"{shared_stack.url}/stuck/{placed['id']}/retry") as answer:
+        assert (answer.status, await answer.json()) == (200, {"retried": 3, "remaining": False})
+    async with http.post(f"{shared_stack.url}/stuck/{placed['id']}/retry") as answer:
+        assert answer.status == 404, "nothing is left to retry"
 
     [message] = await shared_stack.topic.receive(contact_id, 1)
     assert (str(message.message_id), message.subject) == (placed["eventId"], "EventDiscarded")
@@ -88,7 +91,7 @@ async def test_poison_parks_its_contact_until_it_is_discarded_and_replayed(
     assert message.application_properties[b"unsequenced"] is True
     await shared_stack.patch(http, contact_id, description="flows again")
     assert await shared_stack.sequences(contact_id, 3) == [2, 3, 4]
-    assert await parked(shared_stack, http, contactId=contact_id) == []
+    assert await parked(shared_stack, http, aggregateId=contact_id) == []
     assert "Xanthippe" not in shared_stack.log()
 
 

@@ -59,9 +59,9 @@ async def test_a_message_adds_its_line_once_whatever_answer_is_lost(tmp_path: Pa
             assert [each.data["action"] for each in told] == ["OrderPlacedEvent", "OrderLineAddedEvent"]
             assert told[1].data["causationId"] == gift.id
         listed = await asyncio.to_thread(
-            stuck.set_aside_main, ["--service", f"{__name__}.service"], azure.settings
+            stuck.stuck_main, ["--service", f"{__name__}.service"], azure.settings
         )
-        arguments = ["set-aside", record.id, "--reason", "not ours", "--service", f"{__name__}.service"]
+        arguments = [record.id, "--reason", "not ours", "--service", f"{__name__}.service"]
         assert (listed, await asyncio.to_thread(stuck.discard_main, arguments, azure.settings)) == (1, 0)
         async with running(service, environment=azure.settings):
             await azure.send(lost, topic="gift-events", message_id="once-more")

@@ -50,7 +50,7 @@ async def set_aside(stack: Stack, http: aiohttp.ClientSession) -> list[dict[str,
     token: str | None = ""
     while token is not None:
         more = f"&continuationToken={token}" if token else ""
-        _, page = await call(http, "GET", f"{stack.url}/set-aside?pageSize=100{more}")
+        _, page = await call(http, "GET", f"{stack.url}/stuck?pageSize=100{more}")
         found += page["items"]
         token = page["continuationToken"]
     return found
@@ -109,7 +109,7 @@ async def test_sick_contacts_hold_up_a_healthy_one_by_little_more_than_healthy_o
     assert behind_sick - behind_healthy < 5
 
     async def all_set_aside() -> bool:
-        return {item["contactId"] for item in await set_aside(narrow_stack, http)} >= set(contacts)
+        return {item["aggregateId"] for item in await set_aside(narrow_stack, http)} >= set(contacts)
 
     await eventually(all_set_aside, within=60)
 
@@ -127,7 +127,7 @@ async def test_an_operator_repairs_the_cause_and_applies_what_was_set_aside(
 
     async def its_record() -> dict[str, Any] | None:
         found = await set_aside(narrow_stack, http)
-        return next((item for item in found if item["contactId"] == contact_id), None)
+        return next((item for item in found if item["aggregateId"] == contact_id), None)
 
     record = await eventually(its_record)
     assert record is not None
@@ -137,17 +137,17 @@ async def test_an_operator_repairs_the_cause_and_applies_what_was_set_aside(
         "ContactNameUpdatedEvent",
     )
     assert record["reason"].startswith("KeyError")
-    assert "message" not in record
-    url = f"{narrow_stack.url}/set-aside/{record['id']}"
+    assert "payload" not in record
+    url = f"{narrow_stack.url}/stuck/{record['id']}"
     status, whole_record = await call(http, "GET", url)
-    assert (status, json.loads(whole_record["message"]["body"])["name"]["firstName"]) == (200, "Repaired")
-    assert (await call(http, "POST", f"{url}/apply"))[0] == 409
+    assert (status, json.loads(whole_record["payload"]["body"])["name"]["firstName"]) == (200, "Repaired")
+    assert (await call(http, "POST", f"{url}/retry"))[0] == 409
 
     await entries.replace_item(contact_id, whole)
-    assert (await call(http, "POST", f"{url}/apply"))[0] == 204
+    assert await call(http, "POST", f"{url}/retry") == (200, {"retried": 1, "remaining": False})
     assert await shown(narrow_stack, http, contact_id, **query) == 2
     assert (await call(http, "GET", url))[0] == 404
-    assert (await call(http, "POST", f"{url}/apply"))[0] == 204, "as the first time"
+    assert (await call(http, "POST", f"{url}/retry"))[0] == 200, "as the first time"
     assert (await call(http, "POST", f"{url}/discard", reason="too late"))[0] == 409
 
 
@@ -166,15 +166,15 @@ async def test_a_message_that_is_no_event_is_refused_and_can_be_discarded(
         return [item for item in await set_aside(narrow_stack, http) if item["state"] == "refused"]
 
     [record] = await eventually(refused)
-    status, how = await call(http, "GET", f"{narrow_stack.url}/subscriber")
-    assert (status, how["setAside"]["refused"]) == (200, 1)
-    assert record["contactId"] is None
-    url = f"{narrow_stack.url}/set-aside/{record['id']}"
+    status, how = await call(http, "GET", f"{narrow_stack.url}/subscribers")
+    assert (status, how["items"][0]["setAside"]["refused"]) == (200, 1)
+    assert record["aggregateId"] is None
+    url = f"{narrow_stack.url}/stuck/{record['id']}"
     assert (await call(http, "POST", f"{url}/discard"))[0] == 415
     assert (await call(http, "POST", f"{url}/discard", reason="not ours"))[0] == 204
     assert (await call(http, "POST", f"{url}/discard", reason="of another operator"))[0] == 204
-    assert (await call(http, "POST", f"{url}/apply"))[0] == 409
+    assert (await call(http, "POST", f"{url}/retry"))[0] == 409
     assert await refused() == []
     answer = await call(http, "POST", f"{narrow_stack.url}/dead-letters/collect")
     assert answer == (200, {"collected": 0, "emptied": True})
-    assert (await call(http, "GET", f"{narrow_stack.url}/set-aside/nonsense"))[0] == 404
+    assert (await call(http, "GET", f"{narrow_stack.url}/stuck/nonsense"))[0] == 404

@@ -86,12 +86,10 @@ async def test_what_a_function_app_has_applied_a_worker_goes_on_with(world: Worl
         await eventually(lambda: world.letters() == [("g1", 1)])
         async with aiohttp.ClientSession(host.address.rstrip("/") + "/") as http:
             answers = {}
-            for path in ("health", "subscriber", "set-aside", "letters/set-aside", "relay"):
+            for path in ("health", "subscribers", "stuck", "relay"):
                 async with http.get(f"api/{path}") as answer:
                     answers[path] = answer.status
-        assert answers == {
-            "health": 200, "subscriber": 200, "set-aside": 200, "letters/set-aside": 200, "relay": 404
-        }  # fmt: skip
+        assert answers == {"health": 200, "subscribers": 200, "stuck": 200, "relay": 404}
     command = [sys.executable, "-m", "cosmos_outbox", "subscriber", "--service", APP_MODULE]
     worker = Process("worker", tmp_path / "worker.log", command, world.settings, ROOT).start()
     await world.send("g1", 1, "Ada")

@@ -22,7 +22,7 @@ from tests.support.paths import ROOT
 
 HTTP_FUNCTIONS = {
     "create_contact", "list_contacts", "get_contact", "patch_contact", "delete_contact", "health",
-    "list_parked", "get_parked", "discard_parked", "replay_parked", "unrouted",
+    "list_stuck", "get_stuck", "retry_stuck", "discard_stuck", "unrouted",
 }  # fmt: skip
 
 
@@ -227,6 +227,6 @@ async def test_a_message_that_is_no_event_is_kept_as_refused_and_done(
     _, metadata = message(EVENT, str(EVENT["contactId"]))
     received = await host.invoke("contact_directory", TypedData(string='{"id": 1}'), metadata)
     assert received.result.status == StatusResult.Success, received.result.exception.message
-    listed = await host.call("list_set_aside", "GET", "set-aside")
+    listed = await host.call("list_stuck", "GET", "stuck")
     [record] = json.loads(listed.text)["items"]
     assert record["state"] == "refused"

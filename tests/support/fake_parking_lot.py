@@ -1,5 +1,6 @@
 """A parking lot of plain objects, for unit tests of a decision in which one of its calls fails or is late."""
 
+import hashlib
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -138,7 +139,7 @@ class FakeParkingLot:
 
 
 def _parking_id(event: FeedEvent) -> str:
-    return f"p-{event.aggregate}-{event.id}"
+    return hashlib.sha256(f"{event.aggregate} {event.id}".encode()).hexdigest()[:32]
 
 
 def _reason(event: FeedEvent, marker: Marker) -> str:

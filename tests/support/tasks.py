@@ -52,7 +52,6 @@ class TaskState(Details, AggregateState):
 
 class Task(Aggregate[TaskState]):
     aggregate_type: ClassVar[str] = "officeTask"
-    plural: ClassVar[str] = "officeTasks"
     state_type: ClassVar[type[AggregateState]] = TaskState
     created_event, created_tells = "TaskCreated", Details
     changed_events: ClassVar[Mapping[str, str]] = {

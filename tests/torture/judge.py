@@ -140,7 +140,7 @@ class Judge:
     async def _second_look(self) -> list[Violation] | None:
         """What the directory gets wrong; None when it could not be read."""
         entries = await whole_list(f"{self.operator.url}/directory")
-        set_aside = await whole_list(f"{self.operator.url}/set-aside")
+        set_aside = await self.operator.set_aside()
         if entries is None or set_aside is None:
             return None
         reasons = {str(each["eventId"]): str(each["reason"]) for each in set_aside}

@@ -34,28 +34,30 @@ class Operator:
 
     async def settle(self) -> bool:
         """Look once and deal with what is there; whether the list could be read."""
-        parked = await whole_list(f"{self.url}/parked")
+        parked = await whole_list(f"{self.url}/stuck")
         if parked is None:
             return False
+        parked = [each for each in parked if each["kind"] == "event"]
         self.parked = [*map(_parked, parked)]
         for item, seen in zip(parked, self.parked, strict=True):
-            if (item["id"], item["parkedAt"]) not in self._seen:
-                self._seen.add((item["id"], item["parkedAt"]))
+            if (item["id"], item["since"]) not in self._seen:
+                self._seen.add((item["id"], item["since"]))
                 self.journal.write(seen)
             if item["eventId"] in self.broken:
                 await self._discard(item)
-        for contact in sorted({str(item["contactId"]) for item in parked if item["contactId"]}):
-            await self._replay(contact)
+        of_contacts = {str(item["aggregateId"]): str(item["id"]) for item in parked if item["aggregateId"]}
+        for contact, stuck_id in sorted(of_contacts.items()):
+            await self._retry(contact, stuck_id)
         return True
 
     async def apply_what_was_set_aside(self) -> bool:
         """Collect the dead letters, and apply every record, the oldest first; whether none is left."""
         collected = await self._post("dead-letters/collect", {})
-        waiting = await whole_list(f"{self.url}/set-aside")
+        waiting = await self.set_aside()
         if collected is None or collected.status != _OK or waiting is None:
             return False
-        answers = [await self._post(f"set-aside/{item['id']}/apply", {}) for item in waiting]
-        left = [answer for answer in answers if answer is None or answer.status not in (_DONE, _CLOSED)]
+        answers = [await self._post(f"stuck/{item['id']}/retry", {}) for item in waiting]
+        left = [answer for answer in answers if answer is None or answer.status not in (_OK, _CLOSED)]
         found = collected.json()
         return (
             not left and not found["collected"] and bool(found.get("emptied", True))
@@ -67,7 +69,7 @@ class Operator:
         Nobody but the timer tries what is set aside from here on: what it does not try stays there, and is found.
         """
         collected = await self._post("dead-letters/collect", {})
-        waiting = await whole_list(f"{self.url}/set-aside")
+        waiting = await self.set_aside()
         if collected is None or collected.status != _OK or waiting is None:
             return False
         if waiting:
@@ -75,14 +77,19 @@ class Operator:
         found = collected.json()
         return not found["collected"] and bool(found["emptied"])
 
+    async def set_aside(self) -> list[dict[str, Any]] | None:
+        """What the subscriber has set aside; None when it could not be read."""
+        stuck = await whole_list(f"{self.url}/stuck")
+        return None if stuck is None else [each for each in stuck if each["kind"] == "message"]
+
     async def _discard(self, item: dict[str, Any]) -> None:
         self.journal.write(DiscardAsked(at=time.monotonic(), document=item["eventId"]))
-        answer = await self._post(f"parked/{item['id']}/discard", {"reason": _REASON})
+        answer = await self._post(f"stuck/{item['id']}/discard", {"reason": _REASON})
         if answer is not None and answer.status == _DONE:
             self.journal.write(Discarded(at=time.monotonic(), document=item["eventId"]))
 
-    async def _replay(self, contact: str) -> None:
-        answer = await self._post(f"parked/contacts/{contact}/replay", {})
+    async def _retry(self, contact: str, stuck_id: str) -> None:
+        answer = await self._post(f"stuck/{stuck_id}/retry", {})
         if answer is not None and answer.status == _OK and not answer.json()["remaining"]:
             self.journal.write(Free(at=time.monotonic(), aggregate=contact, time=datetime.now(UTC)))
 
@@ -100,8 +107,8 @@ def _parked(item: dict[str, Any]) -> SeenParked:
     return SeenParked(
         at=time.monotonic(),
         event=item["eventId"],
-        aggregate=item["contactId"],
+        aggregate=item["aggregateId"],
         action=item.get("action"),
         reason=item.get("reason"),
-        parked_at=item["parkedAt"],
+        parked_at=item["since"],
     )

@@ -30,8 +30,7 @@ from cosmos_outbox.sources.http import HttpApi
 from cosmos_outbox.sources.nowhere import NoSource
 from cosmos_outbox.wiring.located import located
 from cosmos_outbox.wiring.subscribing import SubscriberService
-from examples.subscriber.sqlite_store import SqliteFile
-from tests.support.functions import functions, of_app
+from tests.support.functions import functions
 from tests.support.tasks import Task, service, tasks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -171,29 +170,15 @@ def test_every_call_of_the_api_has_its_function() -> None:
     expected = {
         ("contacts", "POST"), ("contacts", "GET"), ("contacts/{id}", "GET"), ("contacts/{id}", "PATCH"),
         ("contacts/{id}", "PUT"),
-        ("contacts/{id}", "DELETE"), ("directory", "GET"), ("health", "GET"), ("parked", "GET"),
-        ("parked/{id}", "GET"), ("relay", "GET"), ("operations", "GET"), ("dependencies", "GET"),
-        ("instance", "GET"), ("events/{path}/{id}", "GET"),
-        ("parked/{id}/discard", "POST"), ("parked/{path}/{id}/replay", "POST"), ("set-aside", "GET"),
-        ("set-aside/{id}", "GET"), ("set-aside/{id}/apply", "POST"), ("set-aside/{id}/discard", "POST"),
-        ("dead-letters/collect", "POST"), ("subscriber", "GET"), ("openapi.json", "GET"), ("docs", "GET"),
+        ("contacts/{id}", "DELETE"), ("directory", "GET"), ("health", "GET"), ("stuck", "GET"),
+        ("stuck/{id}", "GET"), ("relay", "GET"), ("operations", "GET"), ("dependencies", "GET"),
+        ("instance", "GET"), ("events/{type}/{id}", "GET"),
+        ("stuck/{id}/retry", "POST"), ("stuck/{id}/discard", "POST"),
+        ("dead-letters/collect", "POST"), ("subscribers", "GET"), ("openapi.json", "GET"), ("docs", "GET"),
         ("docs/{file}", "GET"), ("problems/{kind}", "GET"),
     }  # fmt: skip
     assert not calls - expected, f"new calls: {calls - expected}; add each here and to docs/use/api.md"
     assert not expected - calls, f"no function takes {expected - calls} any more: callers rely on these"
-
-
-@EVERY_APP
-def test_the_operations_page_knows_every_list_of_the_service(app: str) -> None:
-    """Of what its subscribers have not done: a list that is not named is not shown."""
-    there = {
-        trigger(name, app)["route"]
-        for name in functions(app)
-        if name.startswith(("list_set_aside", "list_effects"))
-    }
-    [get_instance] = [each for name, each in functions(app).items() if name == "get_instance"]
-    named = inspect.getclosurevars(inspect.unwrap(get_instance.get_user_function())).nonlocals["lists"]
-    assert set(named) == there, f"{app}: give operator_functions lists={sorted(there)}"
 
 
 @EVERY_APP
@@ -244,13 +229,9 @@ def test_only_health_and_what_holds_no_data_can_be_called_without_a_key(app: str
         "health", "get_operations_page", "get_openapi", "get_docs", "get_docs_file", "get_problem"
     }  # fmt: skip
     admin = {
-        "get_relay", "list_parked", "get_parked", "discard_parked", "replay_parked",
-        "list_set_aside", "get_set_aside", "apply_set_aside", "discard_set_aside", "collect_dead_letters",
-        "get_subscriber", "get_dependencies", "get_instance", "list_events",
-        "list_effects", "discard_effect",
+        "get_relay", "list_stuck", "get_stuck", "retry_stuck", "discard_stuck", "collect_dead_letters",
+        "get_subscribers", "get_dependencies", "get_instance", "list_events",
     }  # fmt: skip
-    later = ("order_mails", "order_gifts", "payment_orders", "order_articles", "order_payments")
-    admin |= {f"{name}_{each}" for name in admin for each in later}
     assert {name for name, level in levels.items() if "admin" in level} == admin & levels.keys()
 
 
@@ -308,16 +289,11 @@ def test_the_app_of_a_service_that_only_subscribes_has_its_subscribers_and_their
     listed = {
         str(each.get_function_name()): each.get_trigger() for each in function_app(service).get_functions()
     }
-    of_records = [
-        "apply_set_aside", "collect_dead_letters", "discard_set_aside", "get_set_aside", "get_subscriber",
-        "list_set_aside",
-    ]  # fmt: skip
     assert sorted(listed) == sorted(
         [
             "health", "unrouted", "get_openapi", "get_docs", "get_docs_file", "get_problem",
-            "guests", "watch_guests", "walk_guests", *of_records,
-            "blind_guests", "watch_blind_guests", *(f"{each}_blind_guests" for each in of_records),
-            "letters", "watch_letters", *(f"{each}_letters" for each in of_records),
+            "list_stuck", "get_stuck", "retry_stuck", "discard_stuck", "get_subscribers", "collect_dead_letters",
+            "guests", "watch_guests", "walk_guests", "blind_guests", "watch_blind_guests", "letters", "watch_letters",
         ]
     )  # fmt: skip
     trigger = listed["letters"]
@@ -359,26 +335,6 @@ def test_a_function_hides_none_that_takes_other_methods() -> None:
         declared = app.route(route=route, methods=[method])
         app.function_name(name)(declared(http_function(Answering()(_zone))))
     assert [each.get_function_name() for each in app.get_functions()] == ["change", "show"]
-
-
-NONE = "0" * 32
-
-
-def test_the_calls_of_a_second_subscriber_have_its_name_in_front() -> None:
-    dealer = SubscriberService("dealer", SqliteFile(Named("DEALER", "dealer.db")), topic="cars")
-    dealer.effect("mails", of="car")(_nothing)
-    dealer.effect("late-calls", of="car")(_nothing)
-    triggers = {name: each.get_trigger() for name, each in of_app(function_app(dealer)).items()}
-    taken = {name: each.get_dict_repr().get("route") for name, each in triggers.items() if each is not None}
-    for name, route in (
-        ("get_subscriber", "subscriber"),
-        ("list_set_aside", "set-aside"),
-    ):
-        assert (taken[name], taken[f"{name}_late_calls"]) == (route, f"late-calls/{route}")
-
-
-async def _nothing(told: Event) -> None:
-    """Is never asked for."""
 
 
 def test_the_host_finds_the_request_and_its_context_in_the_signature_of_each_function() -> None:

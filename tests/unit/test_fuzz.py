@@ -61,7 +61,7 @@ async def test_no_request_makes_the_edge_fail(
     )
     for parse in (
         http.contact_details, http.revision, conditions.of_change, edge.page_request, edge.idempotency_key, edge.origin,
-        edge.path_id, operations.parking_id, operations.discard_reason,
+        edge.path_id, operations.wants_discarded, operations.events_request,
     ):  # fmt: skip
 
         @http.answering

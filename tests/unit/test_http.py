@@ -28,7 +28,6 @@ from cosmos_outbox.http.problems import (
 )
 from cosmos_outbox.http.responses import Shown
 from cosmos_outbox.inbox import errors as inbox
-from cosmos_outbox.operations.views import names_of
 from cosmos_outbox.outbox import errors
 from cosmos_outbox.outbox.unit_of_work import Receipt, Versioned
 from cosmos_outbox.settings.errors import InfraError, Misconfigured, Overloaded
@@ -135,7 +134,7 @@ ROUTES = {route.name: route for route in routes([*functions().values()])}
 async def test_a_condition_or_a_key_that_a_call_would_ignore_is_refused(name: str, header: str) -> None:
     """Nothing is set: a call that takes the header fails in another way."""
     method = ROUTES[name].method
-    sent = request(method, headers={header: '"1"'}, route={"id": str(CONTACT.id), "path": "contacts"})
+    sent = request(method, headers={header: '"1"'}, route={"id": str(CONTACT.id), "type": "contact"})
     answer = await called(name, sent)
     errors = json.loads(answer.body)["errors"] if answer.status >= 400 else []
     is_of_page = (name, header) == ("get_operations_page", "If-None-Match")
@@ -315,10 +314,10 @@ async def test_a_parameter_that_stands_twice_or_is_empty_is_refused(
 
 async def test_an_id_under_which_nothing_can_be_stored_has_no_events() -> None:
     """Asked for it, the store refuses the request, which would be taken for a setting that is wrong."""
-    longest = request("GET", route={"path": "contacts", "id": "x" * 1023})
-    assert operations.named_aggregate(longest, [names_of(Contact)]).id == "x" * 1023
-    longer = request("GET", route={"path": "contacts", "id": "é" * 512})
-    assert (await refused(lambda: operations.named_aggregate(longer, [names_of(Contact)])))[0] == 404
+    longest = request("GET", route={"type": "contact", "id": "x" * 1023})
+    assert operations.named_aggregate(longest, ["contact"]).id == "x" * 1023
+    longer = request("GET", route={"type": "contact", "id": "é" * 512})
+    assert (await refused(lambda: operations.named_aggregate(longer, ["contact"])))[0] == 404
 
 
 async def test_an_empty_continuation_token_is_refused() -> None:
@@ -365,7 +364,7 @@ def test_an_id_may_be_written_in_capitals() -> None:
         (errors.Unavailable("x"), 503, "5"),
         (errors.Unavailable("x", retry_after_seconds=31.2), 503, "32"),
         (errors.OutcomeUnknown("x"), 503, "5"),
-        (errors.NotParked("x"), 404, None),
+        (errors.NotStuck("x"), 404, None),
         (errors.StillUnsendable("x"), 409, None),
         (errors.NotDelivered("x"), 503, "5"),
         (Overloaded("x", retry_after_seconds=12.0), 503, "12"),
@@ -387,12 +386,13 @@ def _leaves(kind: type[Exception]) -> set[type[Exception]]:
 def test_no_error_that_a_caller_can_meet_is_without_a_status() -> None:
     met = {kind for kind, _, _ in STATUS_OF} | {errors.OutcomeUnknown}
     bases = {errors.OutboxError, InfraError, RequestError}
+    told_as_not_stuck = {errors.NotParked}
     of_operators = {
-        *(inbox.NotSetAside, inbox.NotApplied, inbox.NotInTurn, inbox.RecordChanged),
+        *(inbox.NotApplied, inbox.NotInTurn, inbox.RecordChanged),
         *(inbox.Contended, inbox.StoreAway),
     }
     of_infra = _leaves(RequestError) | {Misconfigured, Overloaded}
-    assert met == (_leaves(errors.OutboxError) | of_infra | of_operators) - bases
+    assert met == (_leaves(errors.OutboxError) | of_infra | of_operators) - bases - told_as_not_stuck
 
 
 def test_a_misconfigured_service_tells_its_log_what_and_not_its_caller(

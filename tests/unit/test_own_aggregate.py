@@ -23,7 +23,6 @@ from pydantic.fields import FieldInfo
 from cosmos_outbox.contracts.schemas import events_of
 from cosmos_outbox.http.answering import Answering
 from cosmos_outbox.http.resource import Resource
-from cosmos_outbox.operations.views import names_of
 from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState
 from cosmos_outbox.outbox.event import DomainEvent
 from cosmos_outbox.preflight.plan import needed
@@ -239,11 +238,6 @@ def test_the_service_declares_its_own_aggregates_and_no_others(service: Service)
     assert {*declared(service).aggregates} == {*aggregates(service).values()}, (
         f"{service.service}: name the aggregates of {service.domain} in aggregates=[...]"
     )
-
-
-@pytest.mark.parametrize(("service", "kind"), EVERY_AGGREGATE)
-def test_operators_name_an_aggregate_as_its_events_do(service: Service, kind: type[Aggregate[Any]]) -> None:
-    assert names_of(kind).owner == f"{type_of(kind)}Id", f"{service.domain}: {kind.__name__}"
 
 
 @pytest.mark.parametrize("service", SERVICES, ids=str)

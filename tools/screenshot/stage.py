@@ -107,11 +107,11 @@ class Stage:
             await asyncio.sleep(pause)
 
     async def _parked(self, contact_id: str, count: int) -> bool:
-        items = (await self.call("GET", "parked?pageSize=100"))["items"]
-        return [item["contactId"] for item in items].count(contact_id) >= count
+        items = (await self.call("GET", "stuck?pageSize=100"))["items"]
+        return [item["aggregateId"] for item in items if item["kind"] == "event"].count(contact_id) >= count
 
     async def _set_aside(self, state: str) -> bool:
-        return bool((await self.call("GET", "subscriber"))["setAside"].get(state))
+        return bool((await self.call("GET", "subscribers"))["items"][0]["setAside"].get(state))
 
 
 @asynccontextmanager

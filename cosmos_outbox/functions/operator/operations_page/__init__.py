@@ -17,7 +17,7 @@ _FOLDER = Path(__file__).parent
 _STYLE, _SCRIPT = "/* style.css */", "/* script */"
 """Where index.html wants the other files."""
 
-SCRIPTS = ("dom", "service", "rates", "work", "list", "events", "lists", "subscribers", "views", "main")
+SCRIPTS = ("dom", "service", "work", "events", "stuck", "views", "main")
 """The parts of the one script, in their order: each uses what stands before it."""
 
 

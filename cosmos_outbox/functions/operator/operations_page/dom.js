@@ -1,7 +1,6 @@
 // Text of the service becomes text nodes and nothing else: no function here takes markup.
 
 const find = (id) => document.getElementById(id);
-const SVG = "http://www.w3.org/2000/svg";
 
 /** An element with attributes, and children that are elements or texts. `on` holds its listeners. */
 function make(tag, { on = {}, ...attributes } = {}, ...children) {
@@ -75,22 +74,6 @@ function badge(text, name) {
 function put(element, child) {
   const old = element.firstElementChild;
   if (!(old && old.textContent === child.textContent && old.dataset.mood === child.dataset.mood)) element.replaceChildren(child);
-}
-
-/** A line of numbers, for the eye alone. */
-function spark(element, numbers) {
-  const highest = Math.max(...numbers, 1e-9);
-  const points = numbers.map((number, index) => `${(index * 100) / Math.max(1, numbers.length - 1)},${17 - (15 * number) / highest}`);
-  let line = element.querySelector("polyline");
-  if (!line) {
-    const svg = document.createElementNS(SVG, "svg");
-    svg.setAttribute("viewBox", "0 0 100 18");
-    svg.setAttribute("preserveAspectRatio", "none");
-    line = document.createElementNS(SVG, "polyline");
-    svg.append(line);
-    element.replaceChildren(svg);
-  }
-  line.setAttribute("points", points.join(" "));
 }
 
 // Numbers and times, as people read them.

@@ -8,30 +8,30 @@ const EVENT_STATES = {
   unknown: ["not known", null],
 };
 const EVENT_COLUMNS = ["Sequence", "State", "Event", "Created"];
-const events = { aggregate: null, rows: [], before: null, reading: null };
+const events = { type: null, id: null, rows: [], before: null, reading: null };
 
 /** Show the events of an aggregate that something on the page names. */
-function openEvents(aggregate) {
-  find("events-type").value = aggregate.path;
-  find("events-id").value = aggregate.id;
+function openEvents(type, id) {
+  find("events-type").value = type;
+  find("events-id").value = id;
   find("events-title").focus();
   find("events-title").scrollIntoView({ block: "start" });
-  return showEvents(aggregate.path, aggregate.id);
+  return showEvents(type, id);
 }
 
-async function showEvents(path, id) {
-  Object.assign(events, { aggregate: { path, id }, rows: [], before: null });
-  location.replace(`#events/${path}/${encodeURIComponent(id)}`);
+async function showEvents(type, id) {
+  Object.assign(events, { type, id, rows: [], before: null });
+  location.replace(`#events/${type}/${encodeURIComponent(id)}`);
   await readEvents();
 }
 
 /** Read the next page, and add it; an answer that comes after something else was asked for is not shown. */
 async function readEvents() {
-  const { path, id } = events.aggregate;
+  const { type, id } = events;
   const reading = (events.reading = Symbol("this reading"));
   write(find("events-problem"), "");
   try {
-    const page = await call(`events/${path}/${encodeURIComponent(id)}?${query({ pageSize: PAGE, before: events.before })}`);
+    const page = await call(`events/${type}/${encodeURIComponent(id)}?${query({ pageSize: PAGE, before: events.before })}`);
     if (events.reading !== reading) return;
     events.rows.push(...page.items);
     events.before = page.before;
@@ -59,21 +59,20 @@ function showEvent(tr, event) {
 
 find("events-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  const path = find("events-type").value || aggregates[0]?.path;
   const id = find("events-id").value.trim();
-  if (path && id) showEvents(path, id);
+  if (id) showEvents(find("events-type").value, id);
 });
 find("events-older").addEventListener("click", () => readEvents());
 
-/** An address that ends in #events/path/id opens with that list. */
+/** An address that ends in #events/type/id opens with that list. */
 function openHash() {
-  const [, path, encoded] = location.hash.match(/^#events\/([^/]+)\/(.+)$/) ?? [];
-  if (!aggregates.some((each) => each.path === path)) return;
+  const [, type, encoded] = location.hash.match(/^#events\/([^/]+)\/(.+)$/) ?? [];
+  if (!known.instance?.aggregates.includes(type)) return;
   let id;
   try {
     id = decodeURIComponent(encoded);
   } catch {
     return; // nobody's id: the address was cut or mistyped
   }
-  if (events.aggregate?.path !== path || events.aggregate.id !== id) openEvents({ path, id });
+  if (events.type !== type || events.id !== id) openEvents(type, id);
 }

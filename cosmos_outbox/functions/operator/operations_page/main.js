@@ -6,7 +6,8 @@ const LONGEST_SECONDS = 60;
 const parts = [
   { every: 1, name: "relay", look: async () => showRelay(await call("relay")), problem: find("relay-problem") },
   { every: 2, name: "services", look: async () => showDependencies(await call("dependencies")), problem: find("health-problem") },
-  { every: 3, name: "parked events", look: () => parkedList.look(), problem: find("parked-problem") },
+  { every: 3, name: "what is stuck", look: lookAtStuck, problem: find("stuck-problem") },
+  { every: 3, name: "subscribers", look: async () => showSubscribers(await call("subscribers")), problem: find("subscribers-problem") },
 ];
 
 const looking = { now: false, again: false, whole: true, beat: 0, failures: 0, paused: false, open: false, timer: 0 };
@@ -69,7 +70,6 @@ function refused(error) {
 
 function settle(part, text) {
   part.unknown = Boolean(text);
-  if (!part.problem) return;
   write(part.problem, text);
   part.problem.hidden = !text;
   part.problem.parentElement.classList.toggle("stale", Boolean(text));
@@ -160,7 +160,6 @@ find("pause").addEventListener("click", () => {
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) {
     clearTimeout(looking.timer);
-    forgetLooks();
   } else if (!looking.paused) {
     lookAgain();
   }

@@ -76,16 +76,6 @@ function parsed(text) {
 const query = (parameters) =>
   new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined)).toString();
 
-/** What the service calls its aggregates; `instance` tells it. */
-let aggregates = [];
-
-/** The aggregate that an item names; null when it names none. */
-function aggregateOf(item) {
-  const named = aggregates.find((each) => each.type === item.aggregateType);
-  const id = named && item[named.owner];
-  return id ? { path: named.path, type: named.type, id } : null;
-}
-
 const wait = (seconds, stop) =>
   new Promise((resolve) => {
     const timer = setTimeout(resolve, 1000 * seconds);

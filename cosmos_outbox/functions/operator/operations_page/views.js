@@ -9,34 +9,26 @@ const moodOfShare = (part) => (part >= AT_RISK ? "bad" : part >= WARN ? "warn" :
 
 function showRelay(relay) {
   known.relay = relay;
-  remember(relay.leases);
   const rows = [...relay.leases, ...relay.missingLeases.map((token) => ({ lease: token, missing: true }))];
   keep(find("leases").tBodies[0], rows, (lease) => `${lease.lease} ${lease.missing ?? ""}`, leaseRow, showLease);
   find("leases").hidden = !rows.length;
   find("leases-empty").hidden = rows.length > 0;
-  const [forwarded, stored] = [gained("position"), gained("newest")];
   const backlog = relay.leases.reduce((sum, lease) => sum + lease.lag, 0);
   const oldest = Math.max(...relay.leases.map((lease) => lease.oldestWaitingSeconds ?? -1), -1);
   const used = Math.max(...relay.leases.map((lease) => lease.ttlUsed), 0);
-  write(find("tile-forwarded"), rate(forwarded));
-  write(find("tile-stored"), rate(stored));
   write(find("tile-backlog"), relay.leases.length ? count(backlog) : "–");
   write(find("tile-oldest"), oldest < 0 ? "nothing" : span(oldest));
   mood(find("tile-oldest"), moodOfShare(used));
   const average = relay.averageWaitingSeconds === null ? "" : `, ${span(relay.averageWaitingSeconds)} on average`;
   write(find("tile-ttl"), oldest < 0 ? "" : `${share(used)} of the TTL used${average}`);
-  const parked = aggregates.map((each) => [relay[each.count] ?? 0, each.path]);
-  const sum = parked.reduce((total, [number]) => total + number, 0);
-  write(find("tile-parked"), count(sum));
-  mood(find("tile-parked"), sum ? "bad" : null);
-  write(find("tile-parked-of"), parked.map(([number, path]) => `${count(number)} ${path}`).join(", "));
-  draw("forwarded", forwarded);
-  draw("stored", stored);
-  draw("backlog", backlog);
+  const parked = Object.entries(relay.parkedAggregates);
+  write(find("tile-parked"), count(relay.parkedEvents));
+  mood(find("tile-parked"), relay.parkedEvents ? "bad" : null);
+  write(find("tile-parked-of"), parked.map(([type, number]) => `${count(number)} ${type}`).join(", "));
 }
 
 function leaseRow() {
-  const tr = row(["Lease", "Owner", "Backlog", "Oldest", "Tx/s", "TTL used"], [2, 3, 4]);
+  const tr = row(["Lease", "Owner", "Backlog", "Oldest", "TTL used"], [2, 3]);
   cell(tr, 1).classList.add("mono");
   return tr;
 }
@@ -45,41 +37,38 @@ function showLease(tr, lease) {
   write(cell(tr, 0), lease.lease);
   if (lease.missing) {
     put(cell(tr, 1), badge("no lease", "bad"));
-    for (const index of [2, 3, 4, 5]) write(cell(tr, index), "–");
+    for (const index of [2, 3, 4]) write(cell(tr, index), "–");
     return;
   }
   if (lease.owner) write(cell(tr, 1), lease.owner);
   else put(cell(tr, 1), badge("nobody", lease.lag ? "warn" : null));
   write(cell(tr, 2), count(lease.lag));
   write(cell(tr, 3), lease.oldestWaitingSeconds === null ? "–" : span(lease.oldestWaitingSeconds));
-  write(cell(tr, 4), rate(gained("position", lease.lease)));
-  let bar = cell(tr, 5).querySelector("b");
+  let bar = cell(tr, 4).querySelector("b");
   if (!bar) {
     bar = make("b");
-    cell(tr, 5).classList.add("share");
-    cell(tr, 5).replaceChildren(make("i", { "aria-hidden": true }, bar), make("span"));
+    cell(tr, 4).classList.add("share");
+    cell(tr, 4).replaceChildren(make("i", { "aria-hidden": true }, bar), make("span"));
   }
   bar.style.width = `${Math.min(100, 100 * lease.ttlUsed)}%`;
-  mood(cell(tr, 5), moodOfShare(lease.ttlUsed));
-  write(cell(tr, 5).lastElementChild, share(lease.ttlUsed));
+  mood(cell(tr, 4), moodOfShare(lease.ttlUsed));
+  write(cell(tr, 4).lastElementChild, share(lease.ttlUsed));
 }
 
 function showInstance(instance) {
   const first = known.instance === null;
   known.instance = instance;
-  aggregates = instance.aggregates;
   write(find("tile-instance"), rate(instance.forwardedPerSecond));
   write(find("tile-instance-of"), `${count(instance.forwarded)} since ${when(instance.startedAt)}`);
-  write(find("service-name"), `· ${aggregates.map((each) => each.path).join(", ")}`);
+  write(find("service-name"), `· ${instance.aggregates.join(", ")}`);
   const settings = [["instance", instance.id], ["started", when(instance.startedAt)], ...Object.entries(instance.settings)];
   keep(find("settings"), settings, ([name]) => name, () => make("div", {}, make("dt"), make("dd")), (line, [name, value]) => {
     write(line.firstElementChild, name);
     write(line.lastElementChild, value ?? "not set");
   });
   if (!first) return;
-  showLists(instance.lists);
-  find("events-type").replaceChildren(...aggregates.map((each) => make("option", { value: each.path }, each.type)));
-  find("events-type-box").hidden = aggregates.length < 2;
+  find("events-type").replaceChildren(...instance.aggregates.map((type) => make("option", { value: type }, type)));
+  find("events-type-box").hidden = instance.aggregates.length < 2;
 }
 
 function showDependencies({ items }) {
@@ -96,6 +85,21 @@ function showDependencies({ items }) {
   });
 }
 
+/** What each subscriber has set aside, and when its read model was last compared with its source. */
+function showSubscribers({ items }) {
+  const sum = (state) => items.reduce((total, each) => total + (each.setAside[state] ?? 0), 0);
+  const [waiting, refused] = [sum("waiting"), sum("refused")];
+  known.aside = waiting + refused;
+  write(find("tile-aside"), count(known.aside));
+  mood(find("tile-aside"), refused ? "bad" : waiting ? "warn" : null);
+  write(find("tile-aside-of"), `${count(waiting)} tried again, ${count(refused)} refused`);
+  const create = () => make("li", {}, badge("subscriber", null), make("span"), make("span", { class: "faint" }));
+  keep(find("subscribers"), items, (each) => each.name, create, ({ children: [, name, walk] }, each) => {
+    write(name, each.name);
+    write(walk, each.lastWalk ? `last walk ${when(each.lastWalk.endedAt)}, healed ${count(each.lastWalk.healed)}` : "");
+  });
+}
+
 /** What somebody should look at, the worst first: `[mood, text]`. */
 function findings() {
   const found = [];
@@ -109,10 +113,7 @@ function findings() {
     if (lease.oldestWaitingSeconds > LATE_SECONDS) found.push([moodOfShare(lease.ttlUsed) ?? "warn", `Lease ${lease.lease} is late: its oldest change waits for ${span(lease.oldestWaitingSeconds)}, ${share(lease.ttlUsed)} of the TTL.`]);
   }
   for (const each of relay?.failures ?? []) found.push(["warn", `Why events wait, told at ${when(each.at)}: ${each.detail}`]);
-  for (const each of relay ? aggregates : []) {
-    const number = relay[each.count];
-    if (number) found.push(["bad", `${many(number, `${each.type} is`, `${each.path} are`)} parked.`]);
-  }
+  if (relay?.parkedEvents) found.push(["bad", `${many(relay.parkedEvents, "event is", "events are")} parked.`]);
   if (aside) found.push(["warn", `${many(aside, "message is", "messages are")} set aside.`]);
   const unknown = parts.filter((part) => part.unknown).map((part) => part.name);
   if (unknown.length) found.push(["warn", `Not known now: ${unknown.join(", ")}.`]);

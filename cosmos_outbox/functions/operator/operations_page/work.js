@@ -1,28 +1,25 @@
-// What changes something is asked twice, runs one step after another, can be stopped, and shows each answer.
+// What changes something needs consent, runs one step after another, can be stopped, and shows each answer.
 
 const TRIES = 3;
 const ANSWERS_SHOWN = 200;
 
 /**
- * Ask for consent, twice. Resolves to `{reason}`, or to null when it is not given.
- * `verb` is what the last button says; `what` lists what it is done to; `danger`: it cannot be undone.
+ * Ask for consent. Resolves to `{reason}`, or to null when it is not given. `what` lists what it is done to; `danger`: it
+ * cannot be undone, and needs a reason.
  */
-function ask({ title, text, what = [], reason = false, verb, danger = false, last }) {
+function ask({ title, text, what, danger }) {
   const [dialog, go, field, problem] = [find("ask"), find("ask-go"), find("ask-reason"), find("ask-problem")];
-  let second = false;
   write(find("ask-title"), title);
   write(find("ask-text"), text);
   const shown = what.slice(0, 50).map((line) => make("li", {}, line));
   if (what.length > 50) shown.push(make("li", { class: "faint" }, `and ${count(what.length - 50)} more`));
   find("ask-what").replaceChildren(...shown);
-  find("ask-reason-box").hidden = !reason;
-  field.value = "";
-  field.disabled = false;
-  problem.textContent = "";
-  go.classList.remove("danger");
-  write(go, "Continue");
+  find("ask-reason-box").hidden = !danger;
+  field.value = problem.textContent = "";
+  go.classList.toggle("danger", danger);
+  write(go, title);
   dialog.showModal();
-  (reason ? field : find("ask-title")).focus();
+  (danger ? field : find("ask-title")).focus();
 
   return new Promise((resolve) => {
     const end = new AbortController();
@@ -36,22 +33,10 @@ function ask({ title, text, what = [], reason = false, verb, danger = false, las
     listen(dialog, "cancel", (event) => (event.preventDefault(), finish(null)));
     listen(find("ask-form"), "submit", (event) => {
       event.preventDefault();
-      const given = field.value.trim();
-      if (reason && !given) {
-        write(problem, "Give a reason.");
-        field.focus();
-      } else if (!second) {
-        second = true;
-        problem.textContent = "";
-        write(find("ask-title"), "Are you sure?");
-        write(find("ask-text"), reason ? `${last} Reason: ${given}` : last);
-        find("ask-reason-box").hidden = true;
-        go.classList.toggle("danger", danger);
-        write(go, verb);
-        find("ask-title").focus();
-      } else {
-        finish({ reason: given });
-      }
+      const reason = field.value.trim();
+      if (!danger || reason) return finish({ reason });
+      write(problem, "Give a reason.");
+      field.focus();
     });
   });
 }
@@ -59,11 +44,11 @@ function ask({ title, text, what = [], reason = false, verb, danger = false, las
 let queue = Promise.resolve();
 
 /**
- * Run steps, one after another, behind all work that was begun before. A step is `{label, run(stop), once}`; `run` resolves
- * to the text to show, or throws; `once`: it is not tried again, whatever the answer is. `done` is called with each step that
- * succeeded.
+ * Run steps, one after another, behind all work that was begun before. A step is `{label, run(stop, reason), once}`; `run`
+ * resolves to the text to show, or throws; `once`: it is not tried again, whatever the answer is. `done` is called with each
+ * step that succeeded.
  */
-function work(title, steps, done = () => {}) {
+function work(title, steps, reason, done) {
   const stop = new AbortController();
   const progress = make("progress", { max: steps.length, value: 0, "aria-label": title });
   const told = make("span", { class: "faint nowrap" }, `0 of ${count(steps.length)}`);
@@ -80,7 +65,7 @@ function work(title, steps, done = () => {}) {
     for (const [index, step] of steps.entries()) {
       if (stop.signal.aborted) break;
       try {
-        const text = await (step.once ? step.run(stop.signal) : patiently(() => step.run(stop.signal), stop.signal));
+        const text = await (step.once ? step.run(stop.signal, reason) : patiently(() => step.run(stop.signal, reason), stop.signal));
         succeeded += 1;
         done(step);
         answer(answers, "good", "done", `${step.label}: ${text}`);
