@@ -1,4 +1,4 @@
-"""HTTP calls on aggregates: a request becomes checked values, and a result or an error becomes an answer.
+"""HTTP calls on aggregates: turns requests into validated values, and results and errors into responses.
 
 Declare a :class:`Resource`: ``functions.app(service, resources=[...])`` serves its calls in a function app,
 :func:`fastapi_router` makes a router of them for a FastAPI program, :func:`asgi_app` an application for any other.
@@ -39,7 +39,7 @@ _HOMES = {
     "cosmos_outbox.outbox.idempotency": ("ChangeAnswer", "KeyedRequest"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
-"""The module of each name."""
+"""Maps each public name to the module that defines it."""
 
 if not TYPE_CHECKING:  # to a type checker a name that is not imported above is an error
 

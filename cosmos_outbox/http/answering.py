@@ -1,4 +1,4 @@
-"""Every error becomes a problem document in this one module, and no caller gets a stack trace."""
+"""Turns every error into a problem document; no caller gets a stack trace."""
 
 import functools
 import logging
@@ -22,7 +22,7 @@ from cosmos_outbox.settings.errors import Misconfigured, Overloaded
 from cosmos_outbox.telemetry.correlation import correlated
 
 StatusOf = Sequence[tuple[type[Exception], int, str]]
-"""Errors with the status and title of their answers. The first match decides, so a class stands before its base."""
+"""Errors with the status and title of their responses. The first match wins, so a class precedes its base."""
 
 _WRONG = (InvalidRequest, of_outbox.UnknownContinuation, of_outbox.Unpublishable)
 _NOT_THERE = (of_outbox.AggregateNotFound, of_outbox.NotStuck)
@@ -53,7 +53,7 @@ STATUS_OF: StatusOf = [
 """The errors of every service; a service adds its own errors with :class:`Answering`."""
 
 COME_BACK = (429, 503)
-"""The statuses whose answers tell when to come back, never too early."""
+"""The statuses whose responses carry ``Retry-After``, rounded up."""
 
 UNLESS_TOLD = {
     "Cache-Control": "no-store",
@@ -61,34 +61,34 @@ UNLESS_TOLD = {
     "Access-Control-Expose-Headers": "ETag, Last-Modified, Location, Written, Retry-After, Idempotency-Replayed, "
     f"{request.CORRELATION_HEADER}, Allow, Accept, Accept-Patch, Accept-Encoding",
 }
-"""Headers of every answer that has none of its own. A cache may keep what does not forbid it, a 404 too. A page of
-another origin, once the platform lets it call (CORS), may read these headers alone, beside the few that any page may.
+"""Default headers of every response. A cache may store any response that does not forbid it, even a 404. Once the
+platform allows another origin (CORS), its pages can read only these headers and the CORS-safelisted ones.
 """
 
 _log = logging.getLogger(__name__)
 
 
 def status_of(errors: Mapping[type[Exception], int]) -> StatusOf:
-    """The same of errors that are declared with their status alone: a class stands before its base.
+    """Orders errors that are declared with only a status, each class before its base.
 
-    The title is the error's name in words; what its page tells is its docstring.
+    The title is the error's name in words; its problem page shows its docstring.
     """
     ordered = sorted(errors.items(), key=lambda each: -len(each[0].__mro__))
     return [(kind, status, problems.title_of(kind)) for kind, status in ordered]
 
 
 def kinds_of(errors: Iterable[Mapping[type[Exception], int]]) -> Mapping[str, ProblemKind]:
-    """The kinds of problems that calls with these errors of their own may end with, by their names."""
+    """Returns, by name, the kinds of problems of calls that declare these errors, with the common ones."""
     return problems.kinds([*(each for own in errors for each in status_of(own)), *STATUS_OF])
 
 
 class Answering:
-    """A decorator for handlers of requests: an error that the function raises is answered with the error's status.
+    """A decorator for request handlers: turns an error that the handler raises into a response with its status.
 
-    ``own`` lists the errors of one service, each with the status and the title of its answer; they come before the
-    common ones. ``check_load`` is called before each change, and raises Overloaded while the service takes none.
-    ``told_every_seconds`` is for calls that need no key: an error of one kind is logged once in this time, so that
-    nobody can fill the log by asking.
+    ``own`` lists the errors of one service, each with the status and title of its response; they precede the common
+    ones. ``check_load`` is called before each change, and raises Overloaded while the service accepts none.
+    ``told_every_seconds`` is for calls without a key: an error of one kind is logged at most once in this time, so
+    that an anonymous caller cannot flood the log.
     """
 
     def __init__(
@@ -104,11 +104,11 @@ class Answering:
         self._told_at: dict[type[Exception], float] = {}
 
     def __call__(self, handler: Handler) -> Handler:
-        """The handler, with every error turned into an answer; it takes no condition and no key (``HONOURED``)."""
+        """Wraps a handler that supports no header of ``HONOURED``: neither conditions nor an idempotency key."""
         return self.honouring()(handler)
 
     def honouring(self, *headers: str) -> Callable[[Handler], Handler]:
-        """As the decorator itself, for a handler that keeps what these of the headers in ``HONOURED`` ask for."""
+        """As the decorator itself, for a handler that supports these headers of ``HONOURED``."""
         return functools.partial(self._answered, headers)
 
     def _answered(self, honoured: Sequence[str], handler: Handler) -> Handler:
@@ -130,10 +130,10 @@ class Answering:
         return answer_call
 
     def answer(self, error: Exception) -> Answer:
-        """The answer to a request that ended with this error."""
+        """Returns the response to a request that ended with this error."""
         for kind, status, title in self._status_of:
             if isinstance(error, kind):
-                # That there is too much to do is logged once, not with each refusal.
+                # The load shedder logs an overload once; here it would be logged with each refusal.
                 if status >= 500 and not isinstance(error, Overloaded):
                     self._tell(error, "answered %d: %s", status, error)
                 return _problem(error, status, title)
@@ -142,7 +142,7 @@ class Answering:
         return problem(500, "Internal error", "The service failed. The request may have had an effect.")
 
     def refusal_status(self, error: Exception) -> int | None:
-        """The status that a refusal of an aggregate is answered with; None: the error is none, but a bug."""
+        """Returns the status of an aggregate's refusal; None: the error is no refusal, but a bug."""
         found = next((status for kind, status, _ in self._status_of if isinstance(error, kind)), 500)
         return found if found < 500 else None
 

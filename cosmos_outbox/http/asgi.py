@@ -1,4 +1,4 @@
-"""The one edge between ASGI and the handlers of this package; an application with the calls on resources.
+"""Translates between ASGI and the handlers of this package, and serves the calls on resources as an application.
 
 https://asgi.readthedocs.io/en/latest/specs/www.html
 """
@@ -30,11 +30,11 @@ def asgi_app(
     *,
     caller_of: CallerOf | None = None,
 ) -> "AsgiApp":
-    """An ASGI application with the calls on these resources, to be mounted: Starlette's ``Mount("/api", app=...)``.
+    """Returns an ASGI application with the calls on these resources, for Starlette's ``Mount("/api", app=...)``.
 
-    It has ``openapi.json`` and ``docs``, a page to try it, too.
-    ``caller_of``: who sends a request, as the program's own authentication says; one caller's ``Idempotency-Key`` is
-    then another key than the same text of another caller. Relay and subscribers run where the program runs them.
+    It also serves ``openapi.json`` and ``docs``, a page to try the calls.
+    ``caller_of``: the sender of a request according to the program's own authentication; equal ``Idempotency-Key``
+    texts of two callers are then two keys. Relay and subscribers are not started: the program runs them.
     """
     served = calls(service, resources, caller_of=caller_of)
 
@@ -50,14 +50,14 @@ def asgi_app(
 
 
 class AsgiApp:
-    """Serves calls; what no call takes is answered 404, or 405 with the methods that the path takes."""
+    """Serves calls; answers 404 for an unknown path, and 405 with the allowed methods for an unknown method."""
 
     def __init__(self, served: Sequence[Call]) -> None:
         self._served = [(Path(call.route, call.methods), call.handler) for call in served]
         self._unrouted = unrouted([path for path, _ in self._served])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request. Raises NotImplementedError for a web socket, and for a lifespan: it needs none."""
+        """Serves one request. Raises NotImplementedError for a web socket, and for a lifespan: it needs none."""
         if scope["type"] != "http":
             raise NotImplementedError(f"this application serves http, not {scope['type']}")
         path = str(scope["path"]).removeprefix(scope.get("root_path", "")).removeprefix("/")
@@ -69,7 +69,7 @@ class AsgiApp:
 
 
 def unrouted(known: Sequence[Path]) -> Handler:
-    """Answers what no call takes. The part ``path`` of its route is the whole path."""
+    """Returns the handler of requests that match no call. The part ``path`` of its route is the whole path."""
     plain = {path.route for path in known if "{" not in path.route} - {*ROUTES}
     hint = ", ".join(f"/{route}" for route in sorted(plain))
 
@@ -83,14 +83,14 @@ def unrouted(known: Sequence[Path]) -> Handler:
 async def serve(  # noqa: PLR0913, PLR0917 - ASGI's three beside what is served
     handler: Handler, parts: Mapping[str, str], scope: Scope, receive: Receive, send: Send, base: str
 ) -> None:
-    """Answer one request, if its caller is still there when the request has come. ``base``: see ``Request``."""
+    """Answers one request unless its caller disconnected before all of it arrived. ``base``: see ``Request``."""
     answer = await answer_call(handler, parts, scope, receive, base)
     if answer is None:
         return
     headers = {name.lower(): value for name, value in answer.headers.items()}
     if answer.status != 204:
         headers["content-type"] = answer.content_type
-    if answer.status not in (204, 304):  # a 304 would have to tell the length of the 200 (RFC 9110, 8.6)
+    if answer.status not in (204, 304):  # a 304's length would be that of the 200 (RFC 9110, 8.6)
         headers["content-length"] = str(len(answer.body))
     encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": answer.status, "headers": encoded})
@@ -100,13 +100,13 @@ async def serve(  # noqa: PLR0913, PLR0917 - ASGI's three beside what is served
 async def answer_call(
     handler: Handler, parts: Mapping[str, str], scope: Scope, receive: Receive, base: str
 ) -> Answer | None:
-    """The answer to a request; None: its caller went before all of it had come."""
+    """Returns the response to a request; None: the caller disconnected before all of it arrived."""
     body = await _body(receive)
     return None if body is None else await handler(received(scope, parts, body, base))
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """The body, or a little more of it than is taken; None: the caller is gone."""
+    """Reads the body until its end, or until it exceeds ``MAX_BODY_BYTES``; None: the caller disconnected."""
     parts, size, more = [], 0, True
     while more and size <= MAX_BODY_BYTES:
         message = await receive()
@@ -118,11 +118,11 @@ async def _body(receive: Receive) -> bytes | None:
 
 
 def received(scope: Scope, parts: Mapping[str, str], body: bytes, base: str = "") -> Request:
-    """What the server hands over. A header that came twice is one with both values (RFC 9110, 5.3)."""
+    """Converts an ASGI request. Joins the values of a repeated header with a comma (RFC 9110, 5.3)."""
     headers: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
-        if name != "transfer-encoding":  # of the connection: the server has put the body together
+        if name != "transfer-encoding":  # hop-by-hop: the server has already assembled the body
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
     query = scope.get("query_string", b"").decode("latin-1")
     url = quote(scope["path"], safe="/:@!$&'()*+,;=~") + (f"?{query}" if query else "")

@@ -1,6 +1,6 @@
-"""What a call on a resource does, whatever it is a resource of: versions, keys, pages and refusals are alike.
+"""Implements the calls on any resource: versions, idempotency keys, pages and refusals are the same for all.
 
-Whoever serves the calls gets them as a list, and knows nothing of what they do.
+A server gets the calls as a list of routes and handlers, and depends on nothing else of them.
 """
 
 import re
@@ -32,9 +32,9 @@ D = TypeVar("D", bound=BaseModel)
 JSON, MERGE_PATCH = "application/json", "application/merge-patch+json"
 
 CallerOf = Callable[[Request], str | None]
-"""Who sends a request, as far as the program knows: its user's id, say. An ``Idempotency-Key`` is one caller's own.
+"""Returns the sender of a request as the program knows it, such as a user's id. Idempotency keys are scoped to it.
 
-The events of a change carry a digest of it (``causedBy``): of an id that is easy to guess it tells the id.
+A change's events carry a digest of it (``causedBy``); the digest of an id that is easy to guess reveals the id.
 """
 
 
@@ -48,7 +48,7 @@ class _Outbox(Protocol):
 
 
 class Serving(Protocol):
-    """What the calls need of a service in this process: a ``Wired`` is one."""
+    """The parts of a service that the calls use; ``Wired`` implements it."""
 
     @property
     def aggregates(self) -> Aggregates: ...
@@ -60,34 +60,34 @@ class Serving(Protocol):
 
 @dataclass(frozen=True)
 class Call:
-    """One call, for a router."""
+    """A route with its handler and its description, for a router and for the API document."""
 
     name: str
-    """Of the function that serves it, such as ``create_order``; no other call of the service has it."""
+    """The name of its function, such as ``create_order``; unique in the service."""
     method: str
     route: str
-    """Below the API's root, without a slash before it: ``orders/{id}``."""
+    """The path below the API's root, without a leading slash: ``orders/{id}``."""
     handler: Handler
     summary: str
     honours: Sequence[str] = ()
-    """The headers of a condition or a key that it keeps."""
+    """The condition and key headers (``HONOURED``) that it supports."""
     takes: Sequence[str] = ()
-    """The media types of its body."""
+    """The media types that its body may have."""
     body: type[BaseModel] | None = None
     status: HTTPStatus = HTTPStatus.OK
     resource: Resource[Any, Any] | None = None
-    """What it is a call on."""
+    """The resource that it is a call on."""
 
     @property
     def query(self) -> Sequence[str]:
-        """What it takes in the query."""
+        """The query parameters that it accepts."""
         if self.method != "GET" or "{id}" in self.route or self.resource is None:
             return ()
         return (*request.PAGE, *listing.names(self.resource.kind))
 
     @property
     def methods(self) -> Sequence[str]:
-        """Who takes GET takes HEAD too."""
+        """The methods that it accepts; a GET call accepts HEAD too."""
         return READING if self.method == "GET" else (self.method,)
 
 
@@ -97,7 +97,7 @@ def calls(
     *,
     caller_of: CallerOf | None = None,
 ) -> list[Call]:
-    """The calls on these resources; the service is wired at the first request."""
+    """Returns the calls on these resources; ``service`` is first called at the first request."""
     return [call for each in resources for call in _Calls(service, each, caller_of).listed()]
 
 
@@ -195,7 +195,7 @@ class _Calls(Generic[A, D]):
         return self._shown.found(req, await aggregates.read(kind, wanted, request.origin(req), newest=newest))
 
     def _revising(self, revised: Callable[..., D], *takes: str) -> Handler:
-        """PATCH or PUT: ``revised`` makes the new details of the old ones and of what was sent."""
+        """Returns the handler of PATCH or PUT: ``revised`` makes the new details from the old ones and the body."""
 
         async def revise(req: Request) -> Answer:
             wanted, body = self._id(req), request.json_object(req, *takes)

@@ -1,8 +1,8 @@
-"""A known path with a wrong method is 405, not 404; the methods of a path are read from what serves it.
+"""Answers requests that match no call: 405 for a known path with a wrong method, otherwise 404.
 
 The Functions host answers 404 for a known route with another method (azure-functions-host issues 9876 and 10098), and
-a router in Python names the methods of one route where several have the path. So one call, the catch-all, takes what no
-other call takes.
+Python routers list the methods of only one of several routes with the same path. So a single catch-all call takes all
+requests that no other call takes.
 """
 
 import re
@@ -19,10 +19,10 @@ _PARAMETER = re.compile(r"\{[^{}*]+\}")
 
 @dataclass(frozen=True)
 class Path:
-    """A path below the API's root, and the methods that it takes."""
+    """A path below the API's root, and the methods that it accepts."""
 
     route: str
-    """As it is declared, without a slash before it: ``orders/{id}``."""
+    """The path as declared, without a leading slash: ``orders/{id}``."""
     methods: Collection[str]
 
     @cached_property
@@ -31,24 +31,24 @@ class Path:
 
     @property
     def shape(self) -> str:
-        """The route without its names: two paths of one shape are one."""
+        """The route without its parameter names: paths of equal shape match the same requests."""
         return _PARAMETER.sub("{}", self.route)
 
     def parts(self, path: str) -> Mapping[str, str] | None:
-        """What stands in a path for the names in this one; None: it is another path."""
+        """Returns the values of the route's parameters in ``path``; None: the path does not match."""
         found = self._pattern.fullmatch(path)
         names = [name[1:-1] for name in _PARAMETER.findall(self.route)]
         return None if found is None else dict(zip(names, found.groups(), strict=True))
 
 
 def no_such_call(request: Request, path: str, known: Sequence[Path], hint: str) -> Answer:
-    """405 when a known path takes other methods, otherwise 404 with a hint.
+    """Returns 405 when a known path accepts other methods, otherwise 404 with a hint.
 
-    Its kind is another one than of an aggregate that is not there: a subscriber that asks at a wrong address must not
-    take the answer for a deletion (:mod:`cosmos_outbox.sources.http`).
+    This 404 has another problem type than that of a missing aggregate: a subscriber with a wrong source address must
+    not take it for a deletion (:mod:`cosmos_outbox.sources.http`).
     """
     taken = {method for each in known if each.parts(path) is not None for method in each.methods}
-    # A request with a method that is taken is here because its path is not quite that path: it has a slash too many.
+    # A request with an accepted method gets here only if its path differs slightly, such as by a trailing slash.
     if not taken or request.method in taken:
         return problem(404, UNKNOWN_PATH, f"There is nothing at this path: {hint}.")
     allowed = ", ".join(sorted(taken))

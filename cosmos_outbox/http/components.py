@@ -1,7 +1,7 @@
-"""A schema that has a name stands in the document once, under that name, whatever is described with it.
+"""Collects the named schemas of an OpenAPI document; each appears once, and uses refer to it.
 
-A model has up to three forms: as it is answered (every property is there, no limit holds, since what is stored may be
-older than a limit), as it is sent (``NameInput``: limits, and no other property), and as a part of a JSON Merge Patch
+A model has up to three schemas: as it is returned (all properties, no limits, since stored values may be older than a
+limit), as it is sent (``NameInput``: with limits, no other property), and as a part of a JSON Merge Patch
 (``NamePatch``: nothing is required).
 """
 
@@ -28,15 +28,15 @@ _EXAMPLES = {
     "idn-email": "jane.doe@example.org",
     "uri": "https://example.org/",
 }
-"""By the format."""
+"""An example for each format."""
 
 
 _VALUES = ("enum", "const", "examples", "required", "default")
-"""What is no schema."""
+"""The keywords whose value is not a schema."""
 
 
 class SchemaForm(StrEnum):
-    """What is appended to a model's name."""
+    """The schemas of a model; the value is appended to the model's name."""
 
     ANSWER = ""
     INPUT = "Input"
@@ -51,7 +51,7 @@ _LEFT_OUT = {
 
 
 def ref(name: str) -> Schema:
-    """The schema of this name."""
+    """Returns a reference to the schema of this name."""
     return {"$ref": f"{_PLACE}{name}"}
 
 
@@ -62,7 +62,7 @@ class Components:
         self.schemas: dict[str, Schema] = {}
 
     def named(self, name: str, schema: Mapping[str, Any]) -> Schema:
-        """A reference to the schema; its name has a number when another schema has it."""
+        """Adds the schema and returns a reference; appends a number if another schema has the name."""
         free, number = name, 1
         while self.schemas.setdefault(free, dict(schema)) != schema:
             number += 1
@@ -70,18 +70,18 @@ class Components:
         return ref(free)
 
     def of(self, model: type[BaseModel], form: SchemaForm, name: str = "", **more: Schema) -> Schema:
-        """A reference to a model in this form, under its own name unless there is another; ``more``: properties."""
+        """Adds a model's schema and returns a reference; ``name`` replaces the model's; ``more``: properties."""
         schema = model.model_json_schema(
             by_alias=True, mode="serialization" if form is SchemaForm.ANSWER else "validation"
         )
         return self.whole(schema, form, name or f"{model.__name__}{form}", **more)
 
     def whole(self, schema: Mapping[str, Any], form: SchemaForm, name: str, **more: Schema) -> Schema:
-        """The same of a schema as pydantic makes it."""
+        """As :meth:`of`, for a schema that pydantic has generated."""
         parts = schema.get("$defs", {})
         own = {key: value for key, value in schema.items() if key not in ("$defs", "title", "description")}
         found: Schema = self._converted(own, form, parts, ())
-        if "properties" not in own:  # such as one that holds itself
+        if "properties" not in own:  # such as a recursive one
             return found
         found["properties"] |= more
         return self.named(name, found)
@@ -96,10 +96,10 @@ class Components:
         if "$ref" in node:
             return self._part(str(node["$ref"]).rpartition("/")[2], form, parts, within)
         found = {key: value for key, value in node.items() if key not in _LEFT_OUT[form]}
-        if found.get("default", ...) is None:  # it only says that the property may be left out
+        if found.get("default", ...) is None:  # it only means that the property is optional
             del found["default"]
         if found.get("format") == "email":
-            found["format"] = "idn-email"  # pydantic takes letters of any script; "email" means ASCII alone
+            found["format"] = "idn-email"  # pydantic accepts letters of any script; "email" means ASCII only
         for key, value in found.items():
             inner = SchemaForm.INPUT if form is SchemaForm.PATCH and key in ("items", "prefixItems") else form
             if key == "properties":
@@ -115,12 +115,12 @@ class Components:
         schema, told = parts[name], f"{name}{form}"
         if "properties" not in schema:  # an enumeration
             return self.named(name, {key: each for key, each in schema.items() if key != "title"})
-        if name in within:  # a circle: the first turn is being described
+        if name in within:  # recursion: the schema is already being built
             return ref(told)
         return self.named(told, self._converted(schema, form, parts, (*within, name)))
 
     def example(self, schema: Mapping[str, Any], name: str = "text") -> Any:
-        """A value that the schema allows; a text is its property's name in words."""
+        """Returns a value that the schema allows; a text is its property's name in words."""
         for key in ("examples", "enum"):
             if schema.get(key):
                 return schema[key][0]
@@ -152,7 +152,7 @@ class Components:
         return _EXAMPLES.get(str(schema.get("format")), words[: schema.get("maxLength", 100)])
 
     def written_out(self, node: Any, within: tuple[str, ...] = ()) -> Any:
-        """The same without references, for a place that has no components; a circle is told to its first turn."""
+        """Inlines all references, for documents without components; a recursive schema ends at its first cycle."""
         if isinstance(node, list):
             return [self.written_out(each, within) for each in node]
         if not isinstance(node, dict):
@@ -166,7 +166,7 @@ class Components:
 def _as_object(found: Schema, form: SchemaForm) -> Schema:
     found["additionalProperties"] = False
     if form is SchemaForm.ANSWER:
-        del found["additionalProperties"]  # more may come in a later version
+        del found["additionalProperties"]  # a later version may add properties
         found["required"] = _always(found["properties"])
     if form is SchemaForm.PATCH:
         found.pop("required", None)
@@ -174,12 +174,12 @@ def _as_object(found: Schema, form: SchemaForm) -> Schema:
 
 
 def _always(properties: Mapping[str, Any]) -> list[str]:
-    """Without the version, which nobody knows once another writer has replaced it."""
+    """All properties but the version, which is unknown once another writer has replaced it."""
     return [name for name in properties if name != ETAG]
 
 
 def _told(schema: Any) -> Schema:
-    """What a service's own description says of a property."""
+    """The description that a service gave a property."""
     return (
         {"description": schema["description"]} if isinstance(schema, dict) and "description" in schema else {}
     )
@@ -193,7 +193,7 @@ TAG = r'(W/)?"[!#-~]*"'
 TAGS: Schema = TEXT | {"pattern": rf"^(\*|{TAG}(, ?{TAG})*)$"}
 _ID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _DATE = r"^(Mon|Tue|Wed|Thu|Fri|Sat|Sun), [0-2][1-8] (Jan|Mar|Jul|Oct) 20\d\d [01]\d:[0-5]\d:[0-5]\d GMT$"
-"""Some of those that there are: a pattern cannot count days."""
+"""Matches a subset of all dates: a pattern cannot check the weekday or the length of a month."""
 _PARAMETERS: dict[str, tuple[str, Schema, str, Any]] = {
     "id": ("path", UUID_TEXT, "The id; another text than a UUID is answered 404.", UUID_TEXT),
     "pageSize": (
@@ -242,10 +242,10 @@ ABOUT = (
     "Whatever takes GET takes HEAD too, and answers with the same status and headers. There is one version of the API: "
     "`api-version` in a query is refused. Answers may get new properties: ignore those that you do not know."
 )
-"""What holds for every call."""
+"""The description of the API: it holds for every call."""
 
 OF_EVERY_ANSWER = (CORRELATION_HEADER, "Content-Encoding", "Vary")
-"""The headers that an answer may have, whatever the call and the status."""
+"""The headers that any response may have."""
 
 HEADERS = {
     CORRELATION_HEADER: "The caller's own, if it was well-formed; else a new one.",
@@ -266,13 +266,13 @@ HEADERS = {
 
 
 def parameter(name: str, schema: Schema | None = None, place: str = "") -> dict[str, Any]:
-    """A parameter by its name; ``schema`` of one that is the service's own.
+    """Describes a parameter by its name; ``schema``: of one that the service declares.
 
-    The example stands in the schema: beside it, a page to try the call would send it unless a person took it out.
+    The example is inside the schema: beside it, Swagger UI would prefill it and send it unless removed.
     """
     known = _PARAMETERS.get(name, ("query", TEXT, f"{_words(name)}.", None))
     found_in, taken = place or known[0], schema or known[1]
-    if name != "continuationToken":  # nobody makes one up
+    if name != "continuationToken":  # a made-up token is never valid
         example = known[3] if isinstance(known[3], str | int) else None
         taken = taken | {"examples": [Components().example(taken, name) if example is None else example]}
     told: dict[str, Any] = {"name": name, "in": found_in, "description": known[2], "schema": taken}

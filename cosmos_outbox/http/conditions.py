@@ -1,8 +1,8 @@
-"""What a request asks of the version that it meets, in the order of RFC 9110, 13.2.2.
+"""Evaluates the conditions of a request on a resource's version, in the order of RFC 9110, 13.2.2.
 
-The ETag in a body is as good as an ``If-Match``: with both, a version has to be named by both. An ETag is exact, and
-decides where there is one. A date has seconds, and each instance has a clock of its own: so nobody gets the date of a
-version while another change could still have the same one.
+The ETag in a body is equivalent to ``If-Match``: with both, a version must be named by both. An ETag takes precedence
+over a date. Dates have a resolution of seconds, and each instance has its own clock: so a version's date is returned
+only once no other change can have the same date.
 """
 
 import re
@@ -19,24 +19,24 @@ from cosmos_outbox.outbox.aggregate import MODIFIED_AT, Aggregate
 from cosmos_outbox.outbox.unit_of_work import ETag, Versioned
 
 ETAG = "etag"
-"""The version's name in bodies."""
+"""The name of the version's property in bodies."""
 
 _TAG = r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"'
 _TAGS = re.compile(rf"[ \t,]*{_TAG}(?:[ \t]*,[ \t,]*{_TAG})*[ \t,]*")
-"""A list of entity tags; its elements may be empty (RFC 9110, 5.6.1 and 8.8.3)."""
+"""Matches a list of entity tags; elements may be empty (RFC 9110, 5.6.1 and 8.8.3)."""
 _DATE = re.compile(r"[A-Z][a-z]+, [^,]* GMT|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}")
-"""The three forms of a date (RFC 9110, 5.6.7), and not two of them with a comma between."""
+"""Matches one date in each of the three formats (RFC 9110, 5.6.7), but not two dates joined by a comma."""
 _SETTLED = timedelta(seconds=3)
-"""After it no change has a date that was told before: the second is over, by clocks that differ by two."""
+"""The age from which a date is returned: its second is over, even on clocks that differ by two seconds."""
 _NO_VERSION = 'W/""'
-"""Equal to none, since a stored version is strong."""
+"""A weak version, equal to no stored one: those are strong."""
 
 
 def if_match(request: Request) -> frozenset[ETag]:
-    """The versions that the caller allows (empty: any that is there, as ``*`` says). Raises InvalidRequest.
+    """Returns the versions that the caller allows (empty: any existing one, as with ``*``). Raises InvalidRequest.
 
-    A weak version stays in the answer and is equal to none: a stored version is strong, and RFC 9110, 13.1.1, asks for
-    the strong comparison.
+    A weak version is included but never matches: stored versions are strong, and RFC 9110, 13.1.1, requires the strong
+    comparison.
     """
     header = request.headers.get("If-Match")
     if header is None or header.strip() == "*":
@@ -52,22 +52,22 @@ def _tags(header: str, name: str) -> frozenset[ETag]:
 
 
 def _is_named(version: ETag, tags: frozenset[ETag]) -> bool:
-    """The weak comparison."""
+    """Compares weakly."""
     return version.removeprefix("W/") in {tag.removeprefix("W/") for tag in tags}
 
 
 @dataclass(frozen=True)
 class OfChange:
-    """What a change asks of the version that it changes."""
+    """The conditions of a change on the version that it changes."""
 
     if_match: frozenset[ETag]
-    """The versions that it allows; empty: any."""
+    """The allowed versions; empty: any."""
     unmodified_since: datetime | None = None
     none_match: frozenset[ETag] | None = None
-    """The versions that it does not allow; empty: it allows none."""
+    """The versions that are not allowed; empty: none is allowed."""
 
     def refuses(self, found: Versioned[Any]) -> bool:
-        """Whether the version is refused by a condition other than ``if_match``."""
+        """Whether a condition other than ``if_match`` refuses the version."""
         modified = last_modified(found.aggregate)
         if self.unmodified_since is not None and modified is not None and modified > self.unmodified_since:
             return True
@@ -75,10 +75,10 @@ class OfChange:
 
 
 def of_change(request: Request, body_etag: ETag | None = None) -> OfChange:
-    """The conditions of a change; ``body_etag``: the version in its body. Raises InvalidRequest.
+    """Returns the conditions of a change; ``body_etag``: the version in its body. Raises InvalidRequest.
 
-    A date is not looked at beside a version, as RFC 9110, 13.1.4, says; one that cannot be read is refused: a change
-    that ignored it could not be taken back.
+    A date is ignored if there is a version (RFC 9110, 13.1.4). A malformed date is refused: a change that ignored its
+    condition could not be undone.
     """
     versions, date = if_match(request), request.headers.get("If-Unmodified-Since")
     if body_etag is not None:
@@ -97,7 +97,7 @@ def of_change(request: Request, body_etag: ETag | None = None) -> OfChange:
 
 
 def taken_from(body: Mapping[str, Any]) -> tuple[dict[str, Any], ETag | None]:
-    """The body without its ``etag``, and that. Raises InvalidRequest."""
+    """Splits the body into its other properties and its ``etag``. Raises InvalidRequest."""
     rest = {name: value for name, value in body.items() if name != ETAG}
     if len(rest) == len(body):
         return rest, None
@@ -109,9 +109,9 @@ def taken_from(body: Mapping[str, Any]) -> tuple[dict[str, Any], ETag | None]:
 
 
 def is_known(request: Request, version: ETag, modified: datetime | None = None) -> bool:
-    """Whether the caller has this version of the resource, or any (``If-None-Match``; RFC 9110, 13.1.2).
+    """Whether the caller already has this version, or any with ``*`` (``If-None-Match``; RFC 9110, 13.1.2).
 
-    A header that is no list of entity tags names none. Without the header ``If-Modified-Since`` decides, if it can.
+    A malformed header names no version. Without the header, a valid ``If-Modified-Since`` decides.
     """
     header = request.headers.get("If-None-Match")
     if header is None:
@@ -123,12 +123,12 @@ def is_known(request: Request, version: ETag, modified: datetime | None = None) 
 
 
 def has_dates(kind: type[Aggregate[Any]]) -> bool:
-    """Whether the state tells when an aggregate was changed. That it tells when it was created is not enough."""
+    """Whether the state has the time of the last change. The time of creation is not enough."""
     return MODIFIED_AT in kind.state_type.model_fields
 
 
 def last_modified(aggregate: Aggregate[Any]) -> datetime | None:
-    """When the aggregate was changed last, by its ``modified_at``, or made, to the second; None: nothing tells it."""
+    """Returns the time of the last change (``modified_at``) or of creation, in seconds; None: it is not known."""
     state = aggregate.state
     if not has_dates(type(aggregate)):
         return None
@@ -137,7 +137,7 @@ def last_modified(aggregate: Aggregate[Any]) -> datetime | None:
 
 
 def told_modified(aggregate: Aggregate[Any]) -> datetime | None:
-    """The date of this version in answers; None while it could be that of the next version too."""
+    """Returns the version's date for responses; None while the next version could have the same date."""
     at = last_modified(aggregate)
     return at if at is not None and utc_now() - at >= _SETTLED else None
 

@@ -1,9 +1,9 @@
-"""What an API tells of itself: its document, a page to read and try it, and a page for each kind of problem.
+"""Serves an API's documentation: its OpenAPI document, a page to try it, and a page for each kind of problem.
 
-None of it holds data, and a browser or a generator cannot send a key with the address that it opens: so all of it is
-open, as the operations page is. The page is Swagger UI, served from the package that the extra ``docs`` brings. Its
-policy lets the browser load and run nothing but these files, and ask nobody but this service; a key that is entered
-stays in the page's memory.
+None of it contains data, and a browser or a code generator cannot send a key when it opens an address: so all of it
+needs no key, like the operations page. The page is Swagger UI, from the package of the extra ``docs``. Its content
+security policy allows only these files and requests to this service; a key that is entered stays in the page's
+memory.
 """
 
 import functools
@@ -24,7 +24,7 @@ from cosmos_outbox.http.responses import problem, unless_known
 from cosmos_outbox.settings.errors import EXTRAS
 
 ROUTES = ("openapi.json", "docs", "docs/{file}", "problems/{kind}")
-"""The paths that the document does not tell of."""
+"""The paths that the document does not describe."""
 
 _ASSETS = {"swagger-ui.css": "text/css", "swagger-ui-bundle.js": "text/javascript"}
 _START = """\
@@ -55,9 +55,9 @@ _answering = Answering(told_every_seconds=60)
 def document_calls(
     document: Callable[[str], Mapping[str, Any]], kinds: Callable[[], Mapping[str, ProblemKind]]
 ) -> Iterator[Call]:
-    """The calls; ``document`` is that of the API below the base that it is given, made at the first request."""
+    """Yields the calls; ``document(base)`` returns the API's document, and is called at the first request."""
 
-    @functools.lru_cache(maxsize=8)  # a program mounts an API in few places
+    @functools.lru_cache(maxsize=8)  # a program mounts an API at few base paths
     def made(base: str) -> bytes:
         return json.dumps(document(base)).encode()
 
@@ -68,7 +68,7 @@ def document_calls(
 
     async def docs(req: Request) -> Answer:
         path = urlsplit(req.url).path
-        if path.endswith("/"):  # the Functions host takes it; what the page names is beside it, not below
+        if path.endswith("/"):  # the Functions host accepts it, and would break the page's relative addresses
             return Answer(308, headers={"Location": path.rstrip("/"), "Cache-Control": "no-store"})
         if _folder() is None:
             package = EXTRAS["docs"][_PACKAGE]
@@ -92,7 +92,7 @@ def document_calls(
 
 
 def problem_call(kinds: Callable[[], Mapping[str, ProblemKind]]) -> Call:
-    """The pages that the ``type`` of a problem leads to."""
+    """Returns the call that serves the pages to which the ``type`` of a problem links."""
 
     async def explain(req: Request) -> Answer:
         if kind := kinds().get(req.route["kind"]):
@@ -108,7 +108,7 @@ def _call(name: str, route: str, handler: Handler, summary: str) -> Call:
 
 
 def kept(req: Request, body: bytes, media_type: str, policy: str = _POLICY) -> Answer:
-    """200 with what a cache may keep, and asks for before each use; 304 when it has this version."""
+    """Returns 200 with a body that caches may store but must revalidate; 304 if the caller has this version."""
     headers = {
         "ETag": f'W/"{hashlib.sha256(body).hexdigest()[:32]}"',
         "Cache-Control": "no-cache",
@@ -123,7 +123,7 @@ def kept(req: Request, body: bytes, media_type: str, policy: str = _POLICY) -> A
 
 
 def _folder() -> Path | None:
-    """Where the files of Swagger UI are; the package, which is for another framework, is not imported."""
+    """Finds the files of Swagger UI without importing their package, which is for another framework."""
     found = find_spec(_PACKAGE)
     places = found.submodule_search_locations if found else None
     return Path(places[0]) / "resources" if places else None

@@ -1,7 +1,7 @@
-"""The calls on resources as a FastAPI router: they stand in the program's own ``/docs``.
+"""Serves the calls on resources as a FastAPI router; the program's own ``/docs`` lists them.
 
-FastAPI is told what a call takes and gives, and reads nothing of it: a body that it refused would be answered in
-another form, before the limits of this package are looked at.
+FastAPI gets descriptions of bodies and responses but parses none: its validation errors would have another format, and
+would precede the limits of this package.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -30,12 +30,12 @@ def fastapi_router(
     *,
     caller_of: CallerOf | None = None,
 ) -> APIRouter:
-    """The calls on these resources: ``app.include_router(fastapi_router(service, [people]), prefix="/api")``.
+    """Returns a router with the calls: ``app.include_router(fastapi_router(service, [people]), prefix="/api")``.
 
-    ``dependencies`` of the router or the program, such as authentication, hold for them. ``caller_of``: who sends a
-    request, as that authentication says; one caller's ``Idempotency-Key`` is then another key than the same text of
-    another caller. A path of a resource is answered 405 for a method that no call takes: a call of the program's own
-    on such a path stands before the router.
+    ``dependencies`` of the router or the program, such as authentication, apply to them. ``caller_of``: the sender of
+    a request according to that authentication; equal ``Idempotency-Key`` texts of two callers are then two keys. The
+    router answers 405 for other methods on a resource's path: register the program's own routes on such a path before
+    the router.
     """
     router = APIRouter()
     served = calls(service, resources, caller_of=caller_of)
@@ -73,7 +73,7 @@ def _endpoint(handler: Handler, path: str) -> Callable[[Request], Awaitable[Resp
             handler, request.path_params, request.scope, request.receive, _base(request.scope, path)
         )
         if answer is None:
-            return Response(status_code=400)  # nobody is there to get it
+            return Response(status_code=400)  # the caller has disconnected
         kind = None if answer.status == 204 else answer.media_type
         return Response(answer.body, answer.status, dict(answer.headers), kind)
 
@@ -81,12 +81,12 @@ def _endpoint(handler: Handler, path: str) -> Callable[[Request], Awaitable[Resp
 
 
 def _base(scope: Scope, route: str) -> str:
-    """What the path begins with before the route: a program may mount the router anywhere."""
+    """Returns the part of the path before the route: a program may mount the router anywhere."""
     return str(scope["path"]).rstrip("/").rsplit("/", route.count("/") + 1)[0]
 
 
 class _Unrouted:
-    """Takes every method: Starlette asks for none where the endpoint is no function."""
+    """Accepts every method: Starlette does not restrict methods if the endpoint is not a function."""
 
     def __init__(self, route: str, handler: Handler) -> None:
         self._route, self._handler = route, handler

@@ -1,4 +1,4 @@
-"""What a list is asked for in the query: its order, and which of all; a page tells the address of the next."""
+"""Parses a list's query into its order and filters, and builds the address of the next page."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,24 +19,24 @@ from cosmos_outbox.outbox.selection import Order, Selection, orders
 
 SORT, IDS, CHANGED_SINCE = "sort", "ids", "changedSince"
 AS_OF = "asOf"
-"""Of the first page of a list: the ``changedSince`` of the next look that misses no change."""
+"""A property of a list's first page: pass it as ``changedSince`` of the next list, and no change is missed."""
 _REPLICAS_LAG = timedelta(minutes=1)
-"""What a page may not have shown yet: replicas lag by less, and clocks differ by less. Nobody promises a bound, but
-for bounded staleness (https://learn.microsoft.com/azure/cosmos-db/consistency-levels)."""
+"""The assumed maximum of replica lag and clock difference, whose changes a page may miss. Cosmos DB guarantees a bound
+only for bounded staleness (https://learn.microsoft.com/azure/cosmos-db/consistency-levels)."""
 WRITTEN = "written"
-"""The parameter of a search of a read model that waits for a write."""
+"""The query parameter by which a search of a read model waits for a write."""
 _WRITTEN = re.compile(r"([^:/?#\\]{1,128}):([0-9]{1,15})")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _ZONED = re.compile(r".*T.*(Z|[+-]\d\d:\d\d)")
 
 
 def names(kind: type[Aggregate[Any]]) -> tuple[str, ...]:
-    """The parameters of a list of these aggregates, beside those of its page."""
+    """Returns the query parameters of a list of these aggregates, without those of paging."""
     return (SORT, IDS, CHANGED_SINCE, *found_by(kind))
 
 
 def selection(request: Request, kind: type[Aggregate[Any]]) -> Selection:
-    """What the query asks for. Raises InvalidRequest, which names everything that is wrong."""
+    """Parses the query. Raises InvalidRequest, which names every wrong parameter."""
     given, wrong = parameters(request, *PAGE, *names(kind))
     made = Selection(
         _order(given, kind, wrong),
@@ -50,12 +50,12 @@ def selection(request: Request, kind: type[Aggregate[Any]]) -> Selection:
 
 
 def as_of(token: str | None) -> datetime | None:
-    """Of a list that is begun now; None for its later pages: what changed since the first one is not on all of them."""
+    """Returns a first page's ``asOf``; None for later pages, as some may lack changes made after the first page."""
     return utc_now() - _REPLICAS_LAG if token is None else None
 
 
 def next_link(request: Request, token: str | None, *also: str) -> str | None:
-    """The path and query of the page with this token: as this one's, without a key that stood in it."""
+    """Returns path and query of the page with this token: the same query without a function key."""
     if token is None:
         return None
     given = query(request, *PAGE, *also)
@@ -64,7 +64,7 @@ def next_link(request: Request, token: str | None, *also: str) -> str | None:
 
 
 def written_in(text: str) -> tuple[str, int]:
-    """The aggregate's id and its sequence, which the header ``Written`` has told. Raises InvalidRequest."""
+    """Parses the aggregate's id and sequence from a header ``Written``. Raises InvalidRequest."""
     found = _WRITTEN.fullmatch(text)
     if found is None:
         must = "must be the header Written of a write's answer"
@@ -73,12 +73,12 @@ def written_in(text: str) -> tuple[str, int]:
 
 
 def found_by(kind: type[Aggregate[Any]]) -> Mapping[str, str]:
-    """By its name in the query, each property."""
+    """Maps the name in the query to the property."""
     return {kind.state_type.model_fields[name].alias or name: name for name in kind.found_by}
 
 
 def sorting(given: Mapping[str, str], orders: Sequence[str], wrong: list[FieldError]) -> str | None:
-    """The order that the query names, one of these; None: it names none."""
+    """Returns the order that the query names; None: it names none, or one not in ``orders``, added to ``wrong``."""
     if SORT not in given or given[SORT] in orders:
         return given.get(SORT)
     wrong.append(FieldError(SORT, f"must be one of {', '.join(orders)}", "not_one_of"))
@@ -115,7 +115,7 @@ def _since(given: Mapping[str, str], wrong: list[FieldError]) -> datetime | None
 
 
 def _equal(text: str, kind: type[Aggregate[Any]], name: str, wrong: list[FieldError]) -> Any:
-    """The value as it is stored: in the spelling that the field's own rules give it."""
+    """Returns the value as it is stored, normalised by the field's own rules."""
     adapter = form_of(kind.state_type.model_fields[found_by(kind)[name]])
     try:
         return adapter.dump_python(adapter.validate_python(text), mode="json")

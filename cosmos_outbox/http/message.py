@@ -1,4 +1,4 @@
-"""A request and an answer as this package knows them: whoever serves them translates, once, at its edge.
+"""Requests and responses, independent of any server; each server's edge translates to and from them.
 
 ``cosmos_outbox.functions`` translates for Azure Functions, ``cosmos_outbox.http.asgi`` for every ASGI server.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 
 class Headers(Mapping[str, str]):
-    """Headers by their names, in any case of letters; of two with one name the later counts."""
+    """Headers by case-insensitive name; of two with the same name the later wins."""
 
     def __init__(self, *given: Mapping[str, str]) -> None:
         self._kept = {name.lower(): (name, value) for each in given for name, value in each.items()}
@@ -30,25 +30,25 @@ class Headers(Mapping[str, str]):
 
 @dataclass(frozen=True)
 class Request:
-    """What a caller sends."""
+    """A request as a caller sent it."""
 
     method: str
     url: str
-    """As the caller wrote it, with its query."""
+    """The URL as the caller wrote it, with its query."""
     headers: Mapping[str, str] = field(default_factory=Headers)
     route: Mapping[str, str] = field(default_factory=dict)
-    """The parts of the path that stand for names, such as ``id``."""
+    """The values of the route's parameters, such as ``id``."""
     body: bytes = b""
     base: str = ""
-    """What the path begins with before the part that the API serves, such as ``/api``."""
+    """The path prefix below which the API is served, such as ``/api``."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "headers", Headers(self.headers))  # whatever it was, its names have no case
+        object.__setattr__(self, "headers", Headers(self.headers))
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the caller gets."""
+    """A response to a caller."""
 
     status: int
     body: bytes = b""
@@ -59,12 +59,12 @@ class Answer:
         object.__setattr__(self, "headers", Headers(self.headers))
 
     def with_headers(self, headers: Mapping[str, str]) -> "Answer":
-        """The same answer with these headers; one that it has is replaced."""
+        """Returns a copy with these headers added or replaced."""
         return replace(self, headers=Headers(self.headers, headers))
 
     @property
     def content_type(self) -> str:
-        """The media type, with the encoding of a text."""
+        """The media type, with the charset of a text."""
         return f"{self.media_type}; charset=utf-8" if self.media_type.startswith("text/") else self.media_type
 
 
@@ -76,7 +76,7 @@ _base: ContextVar[str] = ContextVar("base_of_the_api", default="")
 
 @contextmanager
 def below(base: str) -> Iterator[None]:
-    """What is answered meanwhile belongs to an API below this path, such as ``/api``."""
+    """Sets the API's base path, such as ``/api``, for responses made inside the block."""
     before = _base.set(base)
     try:
         yield
@@ -85,10 +85,10 @@ def below(base: str) -> Iterator[None]:
 
 
 def base() -> str:
-    """The path that the API of the running request is below."""
+    """Returns the base path of the API that serves the current request."""
     return _base.get()
 
 
 READING = ("GET", "HEAD")
-"""Of a function that reads. The host does not see to HEAD (azure-functions-host issue 11625): the function answers both
-alike, and the server leaves the body out."""
+"""The methods of a function that reads. The host does not map HEAD to GET (azure-functions-host issue 11625): the
+function answers both alike, and the server omits the body."""

@@ -1,4 +1,4 @@
-"""What a call takes and gives, in the words of OpenAPI 3.1: for the document of an API, and for a framework's own."""
+"""Describes calls in OpenAPI 3.1, for an API's own document and for that of a framework."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ _ALSO = {
     405: ("Allow",), 409: ("Retry-After",), 415: ("Accept", "Accept-Patch", "Accept-Encoding"),
     429: ("Retry-After",), 503: ("Retry-After",),
 }  # fmt: skip
-"""Headers of the answer to an error."""
+"""Additional headers of each error response."""
 
 _VERSION: Schema = TEXT | {
     "pattern": f"^{TAG}$", "description": "As an answer had it: 412 when it is at another version now."
@@ -70,21 +70,21 @@ _DESCRIPTIONS = {
 
 
 def answers(call: Call) -> dict[int | str, dict[str, Any]]:
-    """Every answer to a call, by its status, for a framework that has no components of ours."""
+    """Returns the responses of a call by status, without references: a framework lacks our components."""
     components = with_problems()
     found: dict[int | str, dict[str, Any]] = components.written_out(_answers(call, components))
     return found
 
 
 def operation(call: Call) -> dict[str, Any]:
-    """The parameters and the body of a call, for the same."""
+    """Returns the parameters and the body of a call, without references."""
     components = Components()
     found: dict[str, Any] = components.written_out(_operation(call, components))
     return found
 
 
 def with_problems() -> Components:
-    """Components with the schemas of every API."""
+    """Returns components with the problem schemas that every API has."""
     components = Components()
     components.named("FieldProblem", FIELD_PROBLEM)
     components.named("Problem", PROBLEM)
@@ -98,13 +98,13 @@ class ToldCall:
     name: str
     method: str
     route: str
-    """Below the API's root, without a slash before it."""
+    """The path below the API's root, without a leading slash."""
     told: Mapping[str, Any]
     security: list[dict[str, list[str]]] | None = None
 
 
 def described(call: Call, components: Components) -> dict[str, Any]:
-    """An operation with its answers, for a document with these components."""
+    """Returns an operation with its responses, for a document with these components."""
     told = _operation(call, components)
     also = () if call.query else ("Cache-Control",) if call.method == "GET" else ("traceparent", "tracestate")
     told["parameters"] += [parameter(name) for name in also]
@@ -120,7 +120,7 @@ def described(call: Call, components: Components) -> dict[str, Any]:
 def document(
     title: str, operations: Iterable[ToldCall], components: Components, *, base: str = ""
 ) -> dict[str, Any]:
-    """The whole document of the API below ``base``. Each operation gets what every call takes and gives."""
+    """Returns the API's document below ``base``. Adds the common parameters and responses to each operation."""
     paths: dict[str, dict[str, Any]] = {}
     for each in operations:
         told = dict(each.told)
@@ -148,7 +148,7 @@ def document(
 
 
 def _completed(responses: Mapping[str, Any]) -> dict[str, Any]:
-    """The answers with the headers that each has, and with the refusals that every call may end with."""
+    """Adds the common headers to the responses, and the errors that every call may return."""
     found: dict[str, Any] = {}
     for status, each in responses.items():
         if int(status) >= 400:
@@ -173,7 +173,7 @@ def _problem(status: int) -> dict[str, Any]:
 
 
 def description(call: Call) -> str:
-    """What a caller has to know of a call beside its summary."""
+    """Returns the description of a call, beside its summary."""
     if call.method == "GET":
         return _DESCRIPTIONS["list" if call.query else "one"]
     if call.method == "POST" and "{id}" in call.route:
@@ -222,7 +222,7 @@ def _shown(call: Call, components: Components) -> Schema:
         return components.named(f"{name}Page", {"type": "object", "properties": page, "required": list(page)})
     if "If-Match" not in call.honours:
         return one
-    # To a repetition, when others have changed it since.
+    # The response to a repeated request after another writer has changed the aggregate.
     late = {"id": UUID_TEXT, SEQUENCE: {"type": "integer"}}
     stale = components.named("Superseded", {"type": "object", "properties": late, "required": list(late)})
     return components.named(f"Changed{name}", {"anyOf": [one, stale]})
@@ -244,7 +244,7 @@ def _name(resource: Resource[Any, Any]) -> str:
 
 
 def _refusals(call: Call) -> Mapping[int, str]:
-    """The errors that a call may be answered with."""
+    """Returns the error statuses of a call with their descriptions."""
     wanted = {400, 405, 429, 500, 503}
     if "{id}" in call.route:
         wanted |= {404}
@@ -271,7 +271,7 @@ def _operation(call: Call, components: Components) -> dict[str, Any]:
     }
     if call.body is not None:
         schema = _body(call, components)
-        decided = _sent_back(call, components)  # nobody makes one up
+        decided = _sent_back(call, components)  # an example cannot know stored values
         example = {name: value for name, value in components.example(schema).items() if name not in decided}
         content = {"schema": schema, "example": example}
         told["requestBody"] = {"required": True, "content": dict.fromkeys(call.takes, content)}
@@ -279,12 +279,12 @@ def _operation(call: Call, components: Components) -> dict[str, Any]:
 
 
 def _condition(call: Call, name: str) -> Schema | None:
-    """A read takes a condition that is no condition for none; a change could not be taken back."""
+    """Only a change limits the pattern: a read ignores a malformed condition, a change could not be undone."""
     return TAGS if name == "If-None-Match" and call.method != "GET" else None
 
 
 def _queried(call: Call, name: str) -> Schema | None:
-    """The schema of a parameter of a list that is the resource's own."""
+    """Returns the schema of a list's parameter that depends on the resource."""
     kind = _resource(call).kind
     if name == listing.SORT:
         found = orders(kind)
@@ -314,7 +314,7 @@ def _body(call: Call, components: Components) -> Schema:
 
 
 def _sent_back(call: Call, components: Components) -> dict[str, Schema]:
-    """What is shown and cannot be set, which may be sent back as it is, and the version."""
+    """Returns the read-only properties, which may be sent back unchanged, and the version."""
     if call.body is None or call.method == "POST":
         return {}
     one = str(_one(_resource(call), components).get("$ref", "")).rpartition("/")[2]
@@ -327,7 +327,7 @@ def _sent_back(call: Call, components: Components) -> dict[str, Schema]:
 
 
 def _readable(schema: Schema) -> Schema:
-    """Without the integers that no body may hold, whatever it means by them."""
+    """Limits integers to those that a request body may hold."""
     if schema.get("type") != "integer":
         return schema
     return {"minimum": -LARGEST_INTEGER, "maximum": LARGEST_INTEGER} | schema

@@ -1,7 +1,7 @@
-"""A kind of problem has one name, one title and one page, and a client may rely on its name: it is in ``type``.
+"""Defines the kinds of problems; each has one stable name (in ``type``), one title and one page.
 
-``type`` is a path, ``/api/problems/not-found``, below what the request's own path begins with: it leads to the page
-wherever the API is mounted (RFC 9457, 3.1.1).
+``type`` is a path below the API's base path, such as ``/api/problems/not-found``: it leads to the page wherever the
+API is mounted (RFC 9457, 3.1.1).
 """
 
 import re
@@ -14,7 +14,7 @@ from cosmos_outbox.http.message import Answer, base
 from cosmos_outbox.settings.errors import InfraError
 
 PATH = "problems"
-"""Below the API's root: what the pages are below."""
+"""The parent path of the problem pages, below the API's root."""
 
 UNKNOWN_PATH = "Unknown path"
 
@@ -43,18 +43,18 @@ _MEANINGS = {
     "Service misconfigured": "A setting of the service is wrong. Its log says what to change.",
     "Internal error": "The service failed, which is a bug. The request may have had an effect.",
 }
-"""Of the problems that every service may answer with, by their titles."""
+"""The meanings of the problems that any service may return, by title."""
 
 
 @dataclass(frozen=True)
 class ProblemKind:
-    """A kind of problem, as its page tells it."""
+    """A kind of problem, as its page describes it."""
 
     title: str
     status: int | None
-    """None: those of several."""
+    """None: it occurs with several."""
     meaning: str
-    """What it means and what to do."""
+    """The meaning of the problem, and the remedy."""
 
     @property
     def name(self) -> str:
@@ -68,24 +68,24 @@ def type_of(title: str) -> str:
 
 
 def title_of(error: type[Exception]) -> str:
-    """The title of an error that a service declares: its name in words."""
+    """Returns the title of an error that a service declares: its name in words."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", error.__name__)
     return words.capitalize()
 
 
 def kinds(status_of: Sequence[tuple[type[Exception], int, str]]) -> Mapping[str, ProblemKind]:
-    """The kinds of these errors, and of those that no error is needed for, by their names."""
+    """Returns, by name, the kinds of these errors and of the problems that have no error class."""
     without = (("Method not allowed", 405), ("Internal error", 500), (UNKNOWN_PATH, 404))
     found = [ProblemKind(title, status, _MEANINGS[title]) for title, status in without]
     for error, status, title in status_of:
         meaning = _MEANINGS.get(title) or (error.__doc__ or title).partition("\n\n")[0].replace("``", "")
         of = None if title == "Refused before" else status
         found.append(ProblemKind(title, of, " ".join(meaning.split())))
-    return {each.name: each for each in reversed(found)}  # of two errors with one title the first counts
+    return {each.name: each for each in reversed(found)}  # of two errors with one title the first wins
 
 
 def page(kind: ProblemKind) -> Answer:
-    """200 with what the kind means, for people."""
+    """Returns the HTML page that explains the kind."""
     told = "The status of the first answer"
     if kind.status:
         told = f"{kind.status} {HTTPStatus(kind.status).phrase}"
@@ -105,22 +105,22 @@ def _name(title: str) -> str:
 
 LONGEST_NAME = 100
 LONGEST_REASON = 300
-"""In characters, of what an answer tells of one error."""
+"""In characters: the limits of one error's name and reason in a response."""
 
 
 @dataclass(frozen=True)
 class FieldError:
-    """One thing that is wrong with a request."""
+    """One wrong field of a request."""
 
     field: str
     """A path such as ``name.firstName``, the name of a header or query parameter, or ``body``."""
     reason: str
-    """What the field must be, for the caller to read."""
+    """The rule for the field, for people to read."""
     code: str = "invalid"
-    """The rule that is broken, for a program: it stays as it is when the words change."""
+    """The broken rule, for programs: it stays the same when the text changes."""
 
     def told(self) -> "FieldError":
-        """As an answer tells it: a caller may choose a name as long as a body."""
+        """Returns a copy truncated for a response: a caller may send a name as long as a body."""
         return FieldError(_cut(self.field, LONGEST_NAME), _cut(self.reason, LONGEST_REASON), self.code)
 
 
@@ -129,9 +129,9 @@ class RequestError(InfraError):
 
 
 MOST_ERRORS = 100
-"""So many wrong fields are named: a small body may have thousands, and its answer is not to be larger by far."""
+"""The maximum number of wrong fields in a response: a small body may have thousands of them."""
 _IN_THE_TEXT = 10
-"""So many errors are told in the error's own text; all of them are in ``errors``."""
+"""The maximum number of errors in the exception's text; ``errors`` has all of them."""
 
 
 class InvalidRequest(RequestError):
@@ -149,7 +149,7 @@ def _cut(text: str, most: int) -> str:
 
 
 class UnsupportedMediaType(InvalidRequest):
-    """The body is of a kind that this call does not take; :attr:`accepted` is the header that tells which it takes."""
+    """The body's type is not supported by this call; :attr:`accepted` is the header that lists the supported ones."""
 
     def __init__(self, *errors: FieldError, accepted: Mapping[str, str]) -> None:
         super().__init__(*errors)

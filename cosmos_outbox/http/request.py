@@ -1,11 +1,11 @@
-"""Only checked values leave this module: each function returns a valid part of the request, or raises an error.
+"""Parses and validates the parts of a request: each function returns a valid value, or raises an error.
 
-Who sends a request is known as far as the platform vouches for it, and only a digest of that leaves. App Service
+The sender is known only as far as the platform vouches for it, and only a digest of it is returned. App Service
 authentication sets ``WEBSITE_AUTH_ENABLED`` to True in the app's environment
 (https://github.com/AzureAD/microsoft-identity-web, AppServicesAuthenticationInformation.cs). Then no request from
 outside can set the principal headers
-(https://learn.microsoft.com/azure/app-service/configure-authentication-user-identities). Where that is off anybody can
-send these headers, and they are ignored.
+(https://learn.microsoft.com/azure/app-service/configure-authentication-user-identities). If it is off, anybody can
+send these headers, so they are ignored.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ CORRELATION_HEADER = "x-correlation-id"
 DEFAULT_PAGE_SIZE = 50
 MAX_PAGE_SIZE = 100
 PAGE = ("pageSize", "continuationToken")
-"""The parameters of a call that answers with a page of a list."""
+"""The query parameters of a call that returns a page of a list."""
 
 _ONLY_OF_CHANGES = "Idempotency-Key"
 _INSTEAD = {
@@ -45,17 +45,17 @@ _INSTEAD = {
     _ONLY_OF_CHANGES: "it is for changes of resources, and does nothing here: leave it out",
 }
 HONOURED = tuple(_INSTEAD)
-"""Headers that a call honours or refuses: who sends one relies on it."""
+"""Headers that a call must either honour or refuse, since the sender relies on them."""
 
 API_VERSION = "api-version"
-"""A parameter of the query that is refused as a condition is, unless the call honours it."""
+"""A query parameter that is refused like a condition, unless the call honours it."""
 _OF_THE_HOST = {"code": "code", "clientid": "clientId"}
-"""A function key, and its name, may stand in any query, in any case: here by their small letters."""
+"""Parameters of any query, in any case (here in lower case): a function key, and its name."""
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _QUOTED_KEY = re.compile(r'"(.*)"')
 _KEY = re.compile(r"[\x21\x23-\x2b\x2d-\x5b\x5d-\x7e]{1,255}")
-"""Without a comma: two headers of one name arrive as one, with a comma between their values."""
+"""Excludes the comma: a header sent twice arrives as one, its values joined by a comma."""
 _LONGEST_NAME = 40
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _CORRELATION_ID = re.compile(r"[A-Za-z0-9._:|=-]{1,128}")
@@ -64,15 +64,15 @@ _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-
 
 
 def correlation_id(request: Request) -> str:
-    """The id that the caller gave, if it is well-formed; else a new one."""
+    """Returns the caller's correlation id if it is well-formed; otherwise a new one."""
     given = request.headers.get(CORRELATION_HEADER, "")
     return given if _CORRELATION_ID.fullmatch(given) else str(new_id())
 
 
 def origin(request: Request, settings: Settings | None = None, *, who: str | None = None) -> Origin:
-    """The origin that the headers name, or the host; a header that is not well-formed is ignored.
+    """Returns the origin from the headers or the host's trace; a malformed header is ignored.
 
-    ``settings``: of the service; without them nobody is named who has signed in. ``who``: as the program says.
+    ``settings``: of the service; without them the principal headers are ignored. ``who``: see :func:`principal`.
     """
     traceparent, given = request.headers.get("traceparent", ""), None
     if _TRACEPARENT.fullmatch(traceparent):
@@ -86,13 +86,13 @@ def origin(request: Request, settings: Settings | None = None, *, who: str | Non
 
 
 def path_id(request: Request) -> UUID | None:
-    """The id in the path; None when the id is no UUID."""
+    """Returns the id in the path; None if it is not a UUID."""
     text = request.route.get("id", "")
     return UUID(text) if _UUID.fullmatch(text) else None
 
 
 def json_object(request: Request, *media_types: str) -> dict[str, Any]:
-    """The JSON object in the body, of one of these media types. Raises InvalidRequest."""
+    """Parses the JSON object in the body, of one of these media types. Raises InvalidRequest."""
     media_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if media_type not in media_types:
         wanted = sorted(media_types)
@@ -113,7 +113,7 @@ def json_object(request: Request, *media_types: str) -> dict[str, Any]:
     if len(body) > MAX_BODY_BYTES:
         raise RequestTooLarge(FieldError("body", f"must not be over {MAX_BODY_BYTES} bytes", "too_long"))
     try:
-        data = from_json(body, allow_inf_nan=False)  # pydantic bounds the nesting, json.loads does not
+        data = from_json(body, allow_inf_nan=False)  # pydantic limits the nesting depth, json.loads does not
     except ValueError as error:
         raise InvalidRequest(FieldError("body", f"must be JSON in UTF-8: {error}", "malformed")) from None
     if not isinstance(data, dict):
@@ -125,7 +125,7 @@ def json_object(request: Request, *media_types: str) -> dict[str, Any]:
 
 
 def _repeated_names(body: bytes) -> list[str]:
-    """The names that stand twice in one object of a valid body, which pydantic's parser does not tell."""
+    """Returns the names that occur twice in one object of a valid body; pydantic's parser accepts them."""
     repeated: list[str] = []
 
     def note(pairs: list[tuple[str, Any]]) -> None:
@@ -137,10 +137,10 @@ def _repeated_names(body: bytes) -> list[str]:
 
 
 def refuse_unless(honoured: Collection[str], request: Request) -> None:
-    """Raises InvalidRequest for a condition or a key that the call would ignore: what it did could not be taken back.
+    """Raises InvalidRequest for a condition or a key that the call would ignore: its effect could not be undone.
 
-    A key on a call that only reads promises nothing that the call does not keep. ``api-version`` in the query would be
-    ignored too: who names a version must not believe that it answers (``docs/internals/decisions/0028``).
+    A key on a call that only reads is accepted: a read may be repeated anyway. ``api-version`` in the query is refused
+    too, so that no caller assumes that this version responds (``docs/internals/decisions/0028``).
     """
     given = dict(parse_qsl(urlsplit(request.url).query, keep_blank_values=True))
     if API_VERSION in given and API_VERSION not in honoured:
@@ -158,16 +158,16 @@ def refuse_unless(honoured: Collection[str], request: Request) -> None:
 
 
 def wants_newest(request: Request) -> bool:
-    """Whether the caller asks for no older state than that of the call: ``Cache-Control: no-cache`` (RFC 9111, 5.2.1).
+    """Whether the caller requires a consistent read: ``Cache-Control: no-cache`` (RFC 9111, 5.2.1).
 
-    A subscriber of another team heals from such an answer: it misses nothing, and its 404 is proof.
+    Another team's subscriber heals from such a response: its state is no older than the call, and its 404 is proof.
     """
     directives = request.headers.get("Cache-Control", "").lower().split(",")
     return "no-cache" in (each.strip() for each in directives)
 
 
 def idempotency_key(request: Request) -> str | None:
-    """The caller's ``Idempotency-Key``, in quotes as in the IETF draft or bare. Raises InvalidRequest.
+    """Returns the caller's ``Idempotency-Key``, in quotes as in the IETF draft or bare. Raises InvalidRequest.
 
     https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/
     """
@@ -183,15 +183,15 @@ def idempotency_key(request: Request) -> str | None:
 
 
 def keyed(request: Request, settings: Settings, key: str, *, who: str | None = None) -> KeyedRequest:
-    """A request that creates, with its key. The body is JSON that :func:`json_object` has taken. Raises InvalidRequest.
+    """Returns a creating request with its key. :func:`json_object` has accepted the body. Raises InvalidRequest.
 
-    The fingerprint is a digest of the JSON value that was sent, in canonical form: white space, the order of names and
-    the way in which a number or a character is written do not count, a later version's new fields neither.
+    The fingerprint is a digest of the JSON value that was sent, in canonical form: it does not depend on white space,
+    the order of names, the notation of numbers and characters, or fields that a later version adds.
     """
     return KeyedRequest(_sender(request, settings, who), key, _body_digest(request))
 
 
-def keyed_change(  # noqa: PLR0913 - what a request is known by
+def keyed_change(  # noqa: PLR0913 - all of it identifies a request
     request: Request,
     settings: Settings,
     key: str,
@@ -201,10 +201,10 @@ def keyed_change(  # noqa: PLR0913 - what a request is known by
     has_body: bool = True,
     who: str | None = None,
 ) -> KeyedRequest:
-    """As :func:`keyed`, of a request that changes a resource: method and action count too, conditions do not.
+    """As :func:`keyed`, for a change: its fingerprint includes method and action, but no conditions.
 
-    The ``etag`` in the body of a PATCH or PUT is a condition, and no part of what is asked for; an action's body has
-    its own names. ``status_of``: of a refusal of the aggregate, such as ``Answering.refusal_status``.
+    The ``etag`` in the body of a PATCH or PUT is a condition and excluded; in an action's body the name has no special
+    meaning. ``status_of``: returns the status of an aggregate's refusal, such as ``Answering.refusal_status``.
     """
     asked = _body_digest(request, without="" if action else ETAG) if has_body else ""
     sent = f"{request.method} {action} {asked}"
@@ -226,10 +226,10 @@ def _body_digest(request: Request, *, without: str = "") -> str:
 
 
 def parameters(request: Request, *names: str) -> tuple[dict[str, str], list[FieldError]]:
-    """The values of the parameters in the query, and what is wrong: another name than these, or one that stands twice.
+    """Returns the values of the query parameters, and an error for each unknown or repeated name.
 
-    They are read from the URL, since the Functions host drops those that are empty. A misspelled name must not be
-    ignored: who misspells ``continuationToken`` would get the first page for ever.
+    They are read from the URL, since the Functions host drops empty ones. A misspelled name must not be ignored: with
+    a misspelled ``continuationToken`` a caller would get the first page for ever.
     """
     told = parse_qsl(urlsplit(request.url).query, keep_blank_values=True)
     given = [(_OF_THE_HOST.get(name.lower(), name), value) for name, value in told]
@@ -244,7 +244,7 @@ def parameters(request: Request, *names: str) -> tuple[dict[str, str], list[Fiel
 
 
 def query(request: Request, *names: str) -> dict[str, str]:
-    """The parameters in the query, of which all have these names. Raises InvalidRequest."""
+    """Returns the query parameters, which must all have these names. Raises InvalidRequest."""
     given, wrong = parameters(request, *names)
     if wrong:
         raise InvalidRequest(*wrong)
@@ -252,7 +252,7 @@ def query(request: Request, *names: str) -> dict[str, str]:
 
 
 def page_request(request: Request, *also: str) -> tuple[int, str | None]:
-    """Page size and continuation token; ``also``: what else the call takes in the query. Raises InvalidRequest."""
+    """Returns page size and continuation token; ``also``: the call's other query parameters. Raises InvalidRequest."""
     given = query(request, *PAGE, *also)
     size, token = page_size(given), given.get("continuationToken")
     if token == "":
@@ -262,7 +262,7 @@ def page_request(request: Request, *also: str) -> tuple[int, str | None]:
 
 
 def page_size(given: Mapping[str, str]) -> int:
-    """How much a page of the answer may hold. Raises InvalidRequest."""
+    """Returns the maximum number of items on a page. Raises InvalidRequest."""
     text = given.get("pageSize", str(DEFAULT_PAGE_SIZE))
     if not (_NUMBER.fullmatch(text) and 1 <= int(text) <= MAX_PAGE_SIZE):
         told = f"must be a number from 1 to {MAX_PAGE_SIZE}"
@@ -274,10 +274,10 @@ ANONYMOUS = "anonymous"
 
 
 def principal(request: Request, *, platform_authenticates: bool, who: str | None = None) -> str | None:
-    """Who has signed in; None: nobody, as far as the platform and the program know.
+    """Returns a digest of the signed-in user; None: neither the platform nor the program knows one.
 
-    ``platform_authenticates``: whether the platform, not the caller, writes the principal headers. ``who``: as the
-    program's own authentication says.
+    ``platform_authenticates``: whether the platform, not the caller, sets the principal headers. ``who``: the user
+    according to the program's own authentication.
     """
     if who is not None:
         return digest(f"program {who}")
@@ -287,10 +287,10 @@ def principal(request: Request, *, platform_authenticates: bool, who: str | None
 
 
 def caller(request: Request, *, platform_authenticates: bool, who: str | None = None) -> str:
-    """The principal, else the function key, else nobody in particular.
+    """Returns the principal, else a digest of the function key, else ``ANONYMOUS``.
 
-    The host looks for the key in the same two places, the header first; of two in the query the first counts, and the
-    parameter's name may be in any case (azure-functions-host, AuthenticationLevelHandler.cs).
+    As in the host, the header precedes the query, the first of two query parameters wins, and the parameter's name may
+    be in any case (azure-functions-host, AuthenticationLevelHandler.cs).
     """
     if signed_in := principal(request, platform_authenticates=platform_authenticates, who=who):
         return signed_in

@@ -1,7 +1,7 @@
-"""A resource: the calls on aggregates of one type are declared, and not written one by one.
+"""Declares the calls on aggregates of one type, instead of writing them one by one.
 
-The declaration says what is the service's own: how an aggregate is made, changed and deleted, and what callers see.
-What a call does for any aggregate (versions, keys, pages, refusals) stands in ``cosmos_outbox.http.calls``, once.
+The declaration has what is specific to the service: how an aggregate is created, changed, deleted and shown. The
+behaviour common to all aggregates (versions, keys, pages, refusals) is in ``cosmos_outbox.http.calls``.
 """
 
 import inspect
@@ -32,15 +32,15 @@ _PATH = re.compile(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*")
 
 
 class Create(Protocol[D_contra, A_co]):
-    """Makes an aggregate from what a caller sent. ``id``: of the new one; ``at``: now (UTC)."""
+    """Creates an aggregate from a caller's details. ``id``: its new id; ``at``: now (UTC)."""
 
-    def __call__(self, details: D_contra, /, *, id: UUID, at: datetime) -> A_co:  # noqa: A002 - what it is
-        """The aggregate, not stored yet."""
+    def __call__(self, details: D_contra, /, *, id: UUID, at: datetime) -> A_co:  # noqa: A002 - the name that users know
+        """Returns the aggregate; the caller stores it."""
         ...
 
 
 class Change(Protocol[A_contra, D_contra]):
-    """Gives an aggregate the details that it shall have; what differs from those it has raises its events."""
+    """Changes an aggregate to the given details; each difference raises its event."""
 
     def __call__(self, aggregate: A_contra, details: D_contra, /, *, at: datetime) -> None:
         """May be called several times, each time with the aggregate as it is then."""
@@ -57,14 +57,14 @@ class Run(Protocol[A_contra]):
 
 @dataclass(frozen=True)
 class Action:
-    """A change with a name of its own: ``POST /orders/{id}/ship``."""
+    """A named change: ``POST /orders/{id}/ship``."""
 
     name: str
     """The last part of the path."""
     run: Callable[..., None]
     """A method of the aggregate: ``run(aggregate, at=...)``, and with a body ``run(aggregate, body, at=...)``."""
     body: type[BaseModel] | None = None
-    """What the caller sends; None: nothing."""
+    """The model of the request body; None: it has none."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", self.name):
@@ -74,7 +74,7 @@ class Action:
 
 @dataclass(frozen=True)
 class Resource(Generic[A, D]):
-    """The calls on aggregates of one type, below a path. A call that is not declared is not there: it answers 405.
+    """The calls on aggregates of one type, below a path. A call that is not declared is answered 405.
 
     ``GET path`` and ``GET path/{id}`` are always there; ``create`` gives ``POST path``, ``change`` gives ``PATCH
     path/{id}`` and ``PUT path/{id}``, ``delete`` gives ``DELETE path/{id}``, and each of ``actions`` ``POST
@@ -82,23 +82,23 @@ class Resource(Generic[A, D]):
     """
 
     path: str
-    """Below the API's root, without a slash before it: ``orders``."""
+    """The path below the API's root, without a leading slash: ``orders``."""
     kind: type[A]
     new: type[D] | None = None
-    """What a caller decides of an aggregate: the body of POST and PUT, and what PATCH is a JSON Merge Patch of (RFC
-    7396). To PUT what was read may be sent back whole."""
+    """The properties that a caller sets: the body of POST and PUT, and the target of PATCH, a JSON Merge Patch (RFC
+    7396). A PUT may send back a whole representation that was read."""
     create: Create[D, A] | None = None
     change: Change[A, D] | None = None
     delete: Run[A] | None = None
     actions: Sequence[Action] = ()
     details: Callable[[A], D] | None = None
-    """What a caller decides, as it is now; None: the properties of the state with the names of those in ``new``."""
+    """Returns the current values of ``new``; None: they are the properties of the state with the same names."""
     view: type[BaseModel] | Callable[[A], Mapping[str, Any]] | None = None
     """The aggregate as callers see it: a model of properties of the state, which describes the answers too, or a
     function. The model gets the ``sequence`` beside it. None: all of the state, with its ``sequence``."""
     errors: Mapping[type[Exception], int] = field(default_factory=dict)
-    """The status that each error of the aggregate is answered with; its text goes to the caller. Of an error and its
-    base the error counts. One that is not named here is answered 500, as a bug."""
+    """Maps the aggregate's errors to statuses; an error's text is sent to the caller. The most derived class wins. An
+    error that is not listed is answered 500, as a bug."""
 
     def __post_init__(self) -> None:
         if not _PATH.fullmatch(self.path):
@@ -157,18 +157,18 @@ class Resource(Generic[A, D]):
 
     @property
     def described(self) -> Mapping[str, Any] | None:
-        """The JSON schema of the aggregate as callers see it; None: only the function ``view`` knows."""
+        """The JSON schema of the aggregate as callers see it; None: ``view`` is a function, so it is not known."""
         model = self.kind.state_type if self.view is None else self.view
         if not _is_model(model):
             return None
         schema = model.model_json_schema(mode="serialization")
         properties = {name: each for name, each in schema["properties"].items() if name not in _HIDDEN}
         properties[SEQUENCE] = {"type": "integer"}
-        required = list(properties)  # not the version: none is known once others have replaced it
+        required = list(properties)  # not the version: it is unknown once another writer has replaced it
         return {**schema, "properties": properties | {ETAG: {"type": "string"}}, "required": required}
 
     def current(self, aggregate: A) -> D:
-        """What a caller decides, as it is now."""
+        """Returns the current values of the properties that a caller sets."""
         if self.details is not None:
             return self.details(aggregate)
         assert self.new is not None, "checked when it was declared"
@@ -181,13 +181,13 @@ def _is_model(view: object) -> TypeGuard[type[BaseModel]]:
 
 
 def _state(aggregate: Aggregate[Any]) -> Mapping[str, Any]:
-    """The state without what only the service needs; nobody sees one that is deleted."""
+    """The state without internal properties; ``deleted`` is one, since no caller sees a deleted aggregate."""
     shown = {name: value for name, value in known(aggregate.state).items() if name not in _HIDDEN}
     return {**shown, SEQUENCE: aggregate.state.last_sequence}
 
 
 def _takes(function: Callable[..., Any], what: str, positional: int, *keywords: str) -> None:
-    """Raises TypeError, at the declaration and not at the first call, unless the function can be called so."""
+    """Raises TypeError, already at the declaration, unless the function can be called with these arguments."""
     try:
         inspect.signature(function).bind(*[None] * positional, **dict.fromkeys(keywords))
     except TypeError as error:

@@ -1,8 +1,8 @@
-"""An answer shows an aggregate with its version, or tells a problem (RFC 9457); what is large may go as gzip.
+"""Builds responses: an aggregate with its version, or a problem (RFC 9457); large ones are compressed with gzip.
 
-Each version has one ETag all the same. A strong ETag names the very bytes, of which each coding has others (RFC 9110,
-8.8.3), and a change names that ETag in ``If-Match``: so what has one goes as it is; it is one resource, and small. A
-weak one, or none, fits every coding. Why not the platform: ``docs/internals/decisions/0028``.
+Compression never changes an ETag. A strong ETag identifies the exact bytes, which differ by coding (RFC 9110, 8.8.3),
+and changes send it in ``If-Match``: so a response with a strong ETag, one small resource, is never compressed. A weak
+one, or none, fits every coding. Reasons against compression by the platform: ``docs/internals/decisions/0028``.
 """
 
 import gzip
@@ -33,7 +33,7 @@ def json_response(
     *,
     media_type: str = "application/json",
 ) -> Answer:
-    """A JSON document with its status and headers."""
+    """Returns a JSON document with its status and headers."""
     return Answer(status, json.dumps(document).encode(), headers or {}, media_type)
 
 
@@ -45,7 +45,7 @@ def problem(
     errors: Sequence[FieldError] = (),
     headers: Mapping[str, str] | None = None,
 ) -> Answer:
-    """A problem document with ``errors``, a list of ``{"field", "code", "reason"}``."""
+    """Returns a problem document with ``errors``, a list of ``{"field", "code", "reason"}``."""
     document = {
         "type": problems.type_of(title),
         "title": title,
@@ -61,14 +61,14 @@ def problem(
 
 
 def written_header(aggregate_id: str, sequence: int) -> dict[str, str]:
-    """What a write wrote, up to the aggregate's last event: a search of a read model can wait until it shows that."""
+    """Returns the header ``Written`` with the aggregate's last event: a search of a read model can wait for it."""
     return {"Written": f"{aggregate_id}:{sequence}"} if aggregate_id.isascii() else {}
 
 
 def unless_known(request: Request, answer: Answer, modified: datetime | None = None) -> Answer:
-    """The answer, or 304 when the caller has the version in its ``ETag``, or what was not modified since.
+    """Returns the response, or 304 if the caller has its ``ETag`` or it was not modified since the caller's date.
 
-    The 304 has all headers of the answer, its type too: a cache puts them in the place of those that it has kept
+    The 304 has all headers of the response, with its type: a cache replaces its stored headers by them
     (RFC 9111, 3.2).
     """
     if not is_known(request, answer.headers["ETag"], modified):
@@ -77,28 +77,28 @@ def unless_known(request: Request, answer: Answer, modified: datetime | None = N
 
 
 def no_content() -> Answer:
-    """204: done; the answer has no body."""
+    """Returns 204, without a body."""
     return Answer(204)
 
 
 A = TypeVar("A", bound=Aggregate[Any])
 
 REPLAYED = {"Idempotency-Replayed": "true"}
-"""On an answer to an earlier request with this key."""
+"""The header of a response that repeats that of an earlier request with the same key."""
 
 
 @dataclass(frozen=True)
 class Shown(Generic[A]):
-    """The answers to calls on aggregates of one type."""
+    """Builds the responses to calls on aggregates of one type."""
 
     view: Callable[[A], Mapping[str, Any]]
     """The aggregate as callers see it."""
 
     def created(self, req: Request, receipt: Receipt[A], *, replayed: bool = False) -> Answer:
-        """201 with the aggregate, its location and its version; ``replayed``: the answer to an earlier request.
+        """Returns 201 with the aggregate, its location and its version; ``replayed``: for a repeated request.
 
-        The location is below the path that was called, wherever the API is mounted; the Functions host takes a slash
-        too many at its end.
+        The location is below the path of the request, wherever the API is mounted; the Functions host accepts a
+        trailing slash, which is removed.
         """
         location = f"{urlsplit(req.url).path.rstrip('/')}/{quote(receipt.aggregate.aggregate_id, safe='')}"
         headers = {"Location": location} | _of(receipt)
@@ -108,11 +108,11 @@ class Shown(Generic[A]):
         return json_response(201, self._body(receipt), headers)
 
     def changed(self, receipt: Receipt[A]) -> Answer:
-        """200 with the aggregate and its version."""
+        """Returns 200 with the aggregate and its version."""
         return json_response(200, self._body(receipt), _of(receipt))
 
     def answered(self, aggregate_id: str, answered: ChangeAnswer[A]) -> Answer:
-        """As :meth:`changed`, of a change with a key; id and sequence alone when the aggregate has changed since."""
+        """As :meth:`changed`, for a change with a key; only id and sequence if the aggregate has changed since."""
         if answered.receipt is None:
             answer = json_response(200, {"id": aggregate_id, "sequence": answered.sequence})
         else:
@@ -121,28 +121,28 @@ class Shown(Generic[A]):
         return answer.with_headers(REPLAYED) if answered.replayed else answer
 
     def deleted(self, aggregate_id: str, answered: ChangeAnswer[A]) -> Answer:
-        """204."""
+        """Returns 204."""
         answer = no_content().with_headers(written_header(aggregate_id, answered.sequence))
         return answer.with_headers(REPLAYED if answered.replayed else {})
 
     def found(self, req: Request, stored: Versioned[A]) -> Answer:
-        """200 with the aggregate and its version, or 304 when the caller has that, or what was not modified since.
+        """Returns 200 with the aggregate and its version, or 304 if that matches the caller's conditions.
 
-        The caller's own cache may keep it, and asks before each use. No shared cache may: a key in ``x-functions-key``
-        does not tell it that the answer is for one caller (RFC 9111, 3.5, names ``Authorization`` alone).
+        Only private caches may store it, and must revalidate. A shared cache would not know from ``x-functions-key``
+        that the response is for one caller (RFC 9111, 3.5, covers only ``Authorization``).
         """
         modified = told_modified(stored.aggregate)
         headers = _version(stored.etag, modified) | {"Cache-Control": "private, no-cache"}
         return unless_known(req, json_response(200, self._body(stored), headers), modified)
 
     def listed(self, page: Page[A], next_link: str | None, as_of: datetime | None) -> Answer:
-        """200 with a page of aggregates, the token and the address of the next page, and the list's ``asOf``."""
+        """Returns 200 with a page of aggregates, token and address of the next page, and the list's ``asOf``."""
         items = [self._body(Versioned(*each)) for each in zip(page.items, page.etags, strict=True)]
         body = {"items": items, "continuationToken": page.continuation_token, "nextLink": next_link}
         return json_response(200, body | {AS_OF: None if as_of is None else f"{as_of:%Y-%m-%dT%H:%M:%SZ}"})
 
     def _body(self, of: Versioned[A] | Receipt[A]) -> dict[str, Any]:
-        """The aggregate with its version, which is left out when others have replaced it since."""
+        """The aggregate with its version, which is omitted if another writer has replaced it since."""
         return {**self.view(of.aggregate), **({} if of.etag is None else {ETAG: of.etag})}
 
 
@@ -151,13 +151,13 @@ def _of(receipt: Receipt[Any]) -> dict[str, str]:
 
 
 def _version(etag: ETag | None, modified: datetime | None) -> dict[str, str]:
-    """The headers of a version; one that is not known has none."""
+    """Returns the headers of a version; unknown parts are omitted."""
     dated = {} if modified is None else {"Last-Modified": format_datetime(modified, usegmt=True)}
     return dated if etag is None else {"ETag": etag, **dated}
 
 
 LEAST_BYTES = 1_400
-"""Less fits one packet as it is."""
+"""A smaller body fits one network packet uncompressed."""
 
 _LEVEL = 3
 """A page of 50 entries shrinks to less than a fifth in 0.1 ms; level 6 saves a tenth more, for almost twice that."""
@@ -166,7 +166,7 @@ _WEIGHT = re.compile(r"\s*q=(0(?:\.\d{0,3})?|1(?:\.0{0,3})?)\s*", re.IGNORECASE)
 
 
 def packed(request: Request, answer: Answer) -> Answer:
-    """The answer to who reads, as the caller takes it; HEAD and a 304 tell the same as GET."""
+    """Compresses the response to a read if the caller accepts gzip; HEAD and a 304 get the headers of GET."""
     headers = answer.headers
     is_strong = not headers.get("ETag", "W/").startswith("W/")
     if is_strong or "Content-Encoding" in headers:
@@ -182,23 +182,23 @@ def packed(request: Request, answer: Answer) -> Answer:
 
 
 def takes_gzip(request: Request) -> bool:
-    """Whether the caller asks for gzip, and not rather for what is not packed (RFC 9110, 12.5.3)."""
+    """Whether the caller accepts gzip and does not prefer ``identity`` (RFC 9110, 12.5.3)."""
     weights = dict(_weighed(each) for each in request.headers.get("Accept-Encoding", "").split(","))
     weight = weights.get("gzip", weights.get("*", 0.0))
     return weight > 0 and weight >= weights.get("identity", 0.0)
 
 
 def _is_lured(request: Request) -> bool:
-    """Whether a page of another site makes a browser ask that signs in by cookie.
+    """Whether a page of another site made the browser send this request, with a cookie that signs it in.
 
-    The page gets no answer, but may choose a part of it (``nextLink``): to who sees the length of what is packed, that
-    tells letters of the rest, guess by guess (BREACH).
+    The page cannot read the response, but controls a part of it (``nextLink``): an observer of the compressed length
+    could then guess the rest letter by letter (BREACH).
     """
     return "Cookie" in request.headers and request.headers.get("Sec-Fetch-Site") == "cross-site"
 
 
 def _weighed(element: str) -> tuple[str, float]:
-    """A coding and its weight; 0 for one that cannot be read."""
+    """Returns a coding and its weight; a malformed weight is 0."""
     coding, semicolon, rest = element.partition(";")
     found = _WEIGHT.fullmatch(rest)
     return coding.strip().lower(), float(found[1]) if found else 0.0 if semicolon else 1.0

@@ -1,4 +1,4 @@
-"""Input becomes a model, or an error that names every wrong field by its name on the wire."""
+"""Validates input into a model, or raises an error that lists every wrong field by its name in JSON."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, TypeVar, cast, get_args
@@ -48,7 +48,7 @@ _REASONS = {
     "decimal_max_places": "must have at most {decimal_places} digits after the point",
     "decimal_whole_digits": "must have at most {whole_digits} digits before the point",
 }
-"""Of rules that pydantic holds, by their names there."""
+"""The reasons for pydantic's rules, by pydantic's names."""
 _KINDS = {
     "string": "a text", "bytes": "a text", "int": "a whole number", "float": "a number", "decimal": "a decimal number",
     "bool": "true or false", "datetime": "a date and time, such as 2026-03-01T12:00:00Z",
@@ -56,7 +56,7 @@ _KINDS = {
     "uuid": "a UUID", "url": "a URL", "list": "a list", "tuple": "a list", "set": "a list", "frozen_set": "a list",
     "model": "a JSON object", "dict": "a JSON object", "mapping": "a JSON object", "dataclass": "a JSON object",
 }  # fmt: skip
-"""What a value must be, by the beginning of the rule's name. The first match counts."""
+"""The expected kind of value by a prefix of the rule's name. The first match wins."""
 _CODES = {
     "extra_forbidden": "unknown",
     "missing": "required",
@@ -72,11 +72,11 @@ _CODES = {
     "enum": "not_one_of",
     "literal_error": "not_one_of",
 }
-"""Pydantic's names of broken rules, and those of this package. A rule's own name (``PydanticCustomError``) stays."""
+"""Maps pydantic's error types to the codes of this package. A custom type (``PydanticCustomError``) is kept."""
 
 
 def validated(model: type[Model], data: Any) -> Model:
-    """``data`` as ``model``. Raises InvalidRequest, which names each wrong field and holds no input value."""
+    """Validates ``data`` as ``model``. Raises InvalidRequest, which names each wrong field but holds no input value."""
     try:
         return model.model_validate(data, by_alias=True, by_name=False, extra="forbid")
     except ValidationError as problems:
@@ -84,7 +84,7 @@ def validated(model: type[Model], data: Any) -> Model:
 
 
 def told(problems: ValidationError, within: str = "") -> list[FieldError]:
-    """What is wrong with a value, or with one that stands under the name ``within``; none holds an input value."""
+    """Converts pydantic's errors, without input values; ``within``: the name of the field that holds the value."""
     return [
         FieldError(
             field=".".join(str(part) for part in (*([within] if within else []), *problem["loc"])) or "body",
@@ -96,7 +96,7 @@ def told(problems: ValidationError, within: str = "") -> list[FieldError]:
 
 
 def unknown_nulls(model: type[BaseModel], patch: Mapping[str, Any]) -> Iterator[FieldError]:
-    """The fields that a merge patch removes and that ``model`` never had: what is patched has no trace of them."""
+    """Yields errors for fields that a merge patch removes but ``model`` does not have: the result lacks them anyway."""
     kinds = {field.alias or attribute: field.annotation for attribute, field in model.model_fields.items()}
     for name, value in patch.items():
         if name not in kinds and value is None:
@@ -111,9 +111,9 @@ def unknown_nulls(model: type[BaseModel], patch: Mapping[str, Any]) -> Iterator[
 def patched(
     model: type[Model], current: BaseModel, shown: Mapping[str, Any], patch: Mapping[str, Any]
 ) -> Model:
-    """``current`` with a JSON Merge Patch (RFC 7396) applied, perhaps of all that was ``shown``. Raises InvalidRequest.
+    """Applies a JSON Merge Patch (RFC 7396), perhaps of all that was ``shown``, to ``current``. Raises InvalidRequest.
 
-    What it leaves as it was is taken as in :func:`replaced`.
+    Unchanged values are accepted as in :func:`replaced`.
     """
     settable, wrong = _settable(model, shown, patch, merge_patch(shown, patch))
     document = merge_patch(known(current), settable)
@@ -123,10 +123,10 @@ def patched(
 def replaced(
     model: type[Model], current: BaseModel, shown: Mapping[str, Any], sent: Mapping[str, Any]
 ) -> Model:
-    """What a caller sends in the place of ``current``, perhaps all that was ``shown``. Raises InvalidRequest.
+    """Replaces ``current`` by what was sent, perhaps all that was ``shown``. Raises InvalidRequest.
 
-    What is shown and cannot be set is taken while it is as it was. What can be set and is as it was stored passes, even
-    if its rules have changed since.
+    Read-only properties are accepted while unchanged. A settable value equal to the stored one is accepted even if its
+    rules have changed since.
     """
     return _checked(model, current, *_settable(model, shown, sent, sent))
 
@@ -134,7 +134,7 @@ def replaced(
 def _settable(
     model: type[BaseModel], shown: Mapping[str, Any], sent: Mapping[str, Any], wanted: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[FieldError]]:
-    """What was sent without what cannot be set, and the errors of that which is not ``wanted`` as it is shown."""
+    """Returns what was sent without read-only properties, and an error for each that ``wanted`` would change."""
     names = {field.alias or attribute for attribute, field in model.model_fields.items()}
     read_only = {name for name in sent if name in shown and name not in names}
     wrong = [
@@ -153,7 +153,7 @@ def _checked(
     try:
         details = validated(model, document)
     except InvalidRequest as invalid:
-        # One of the others may be called as a part of what is kept, name.x, and one without a name is told as body.
+        # A field of the others may look like a part of a kept one (name.x); one without a name is reported as body.
         others = {name or "body" for name in document.keys() - kept}
         wrong += [
             error for error in invalid.errors if error.field in others or not _is_about(error.field, kept)
@@ -164,7 +164,7 @@ def _checked(
             return details.model_copy(update={name: _made(model, name, value) for name, value in new.items()})
     if wrong:
         raise InvalidRequest(*wrong)
-    # A rule may spell a value anew, and what is left as it is does not change.
+    # Validation may normalise a value; an unchanged field must keep its stored spelling.
     return details.model_copy(
         update={names[name]: getattr(current, names[name]) for name in kept & names.keys()}
     )
@@ -175,20 +175,20 @@ def _made(model: type[BaseModel], attribute: str, value: Any) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two JSON values say the same: ``1`` is ``1.0``, and is not ``true``."""
+    """Whether two JSON values are equal: ``1`` equals ``1.0``, but not ``true``."""
     try:
         return canonical(one) == canonical(other)
-    except ValueError:  # an integer that no body may hold: it was stored, and was not sent
+    except ValueError:  # an integer too large for a body: it was stored, not sent
         return type(one) is type(other) and bool(one == other)
 
 
 def _is_about(field: str, names: Collection[str]) -> bool:
-    """An unknown name is a field as it is, dots included."""
+    """Whether the error's field is one of ``names`` or inside one; an unknown name may itself contain dots."""
     return field in names or field.partition(".")[0] in names
 
 
 def known(model: BaseModel) -> dict[str, Any]:
-    """A model as JSON, without the fields that only a later version of the service knows."""
+    """Returns a model as JSON, without fields that only a later version of the service knows."""
     document = model.model_dump(mode="json", by_alias=True)
     return {
         (name := field.serialization_alias or field.alias or attribute): known_value(
@@ -199,13 +199,13 @@ def known(model: BaseModel) -> dict[str, Any]:
 
 
 def form_of(field: FieldInfo) -> TypeAdapter[Any]:
-    """What checks and writes the values of a model's field, by the field's own rules."""
+    """Returns the adapter that validates and serialises a field's values by the field's own rules."""
     kind = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
     return TypeAdapter(cast(Any, kind))
 
 
 def known_value(value: Any, as_json: Any) -> Any:
-    """The same of a value that may hold models."""
+    """As :func:`known`, for a value that may contain models."""
     if isinstance(value, BaseModel):
         return known(value)
     if isinstance(value, list | tuple):
@@ -221,7 +221,7 @@ def _code(kind: str) -> str:
 
 
 def _reason(kind: str, message: str, context: Mapping[str, Any]) -> str:
-    """In the words of this package, or of the model's author: pydantic's may hold the value."""
+    """Returns this package's or the model author's text: pydantic's may contain the value."""
     if kind in {"value_error", "assertion_error"}:
         return message.partition(", ")[2] or "is not valid"
     if kind not in _OF_PYDANTIC:
@@ -229,15 +229,15 @@ def _reason(kind: str, message: str, context: Mapping[str, Any]) -> str:
     if kind in _REASONS:
         try:
             return _REASONS[kind].format_map(context)
-        except KeyError:  # another rule under this name
+        except KeyError:  # a custom rule of this name, without the context
             return message
     return next((f"must be {what}" for name, what in _KINDS.items() if kind.startswith(name)), "is not valid")
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """``target`` with ``patch`` applied; neither argument is changed.
+    """Returns ``target`` with ``patch`` applied; neither argument is changed.
 
-    A null that is there stays one, so that what is sent back as it was read changes nothing.
+    An existing null stays, so that sending back what was read changes nothing.
     """
     if not isinstance(patch, dict):
         return patch
