@@ -1,6 +1,6 @@
-"""The broker: Service Bus through the asynchronous SDK. No other package imports ``azure.servicebus``.
+"""Service Bus through the asynchronous SDK. No other package imports ``azure.servicebus``.
 
-Raises Misconfigured when it is imported where the SDK is not installed.
+The import raises Misconfigured if the SDK is not installed.
 """
 
 from cosmos_outbox.settings.errors import needed

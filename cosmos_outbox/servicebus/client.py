@@ -1,13 +1,11 @@
-"""The Service Bus client, made from a connection setting without any I/O but the reading of the trusted certificates.
+"""Creates Service Bus clients from a connection setting, and ends calls of the SDK at their deadline.
 
-They are read once, for all clients: the SDK would read them for each connection, 15 ms on the event loop, also where no
-TLS is used.
-
-A call of the broker's SDK ends when its time is over, also where the SDK does not notice that it was cancelled.
-
-azure-servicebus waits for its frames with ``asyncio.wait_for``. In Python 3.11 that loses a cancellation which comes as
-a frame does (https://github.com/python/cpython/issues/86296). What then waits without a time of its own, as an opening
-does whose token link was detached, would wait for ever: ``asyncio.timeout`` cancels once.
+The only I/O is to read the trusted certificates, once for all clients: the SDK would read them for each connection,
+15 ms on the event loop, even without TLS.
+A call ends at its deadline even if the SDK does not notice its cancellation: azure-servicebus waits for frames with
+``asyncio.wait_for``, which in Python 3.11 loses a cancellation that arrives together with a frame
+(https://github.com/python/cpython/issues/86296). A wait without its own timeout, such as the opening of a link whose
+token link was detached, would then never end, because ``asyncio.timeout`` cancels only once.
 """
 
 import asyncio
@@ -26,21 +24,21 @@ from cosmos_outbox.settings.connections import Connection, Credential
 T = TypeVar("T")
 
 AGAIN_SECONDS = 1.0
-"""After so long a call that has not ended is cancelled again."""
+"""The pause before a call that has not ended is cancelled again."""
 
 CANCELLATIONS = 5
-"""How often. A call that outlives them is left alone: the connection that it waits for is closed by the client."""
+"""The number of cancellations. A call that outlives them is abandoned: the client closes its connection."""
 
 left: set[asyncio.Task[Any]] = set()
-"""Calls that were cancelled, until they end: a task without a reference may be collected."""
+"""Cancelled calls that have not ended: a task without a reference may be garbage-collected."""
 
 _log = logging.getLogger(__name__)
 
 
 async def in_time(call: Coroutine[Any, Any, T], until: float) -> T:
-    """What a call returns, even if that comes as its time is over: messages that were received are locked.
+    """Returns the call's result, even one that arrives at the deadline: received messages are already locked.
 
-    ``until`` is by the monotonic clock. Raises TimeoutError, at worst some seconds after it, and what the call raises.
+    ``until`` is by the monotonic clock. Raises TimeoutError, at worst some seconds late, and what the call raises.
     """
     task = asyncio.create_task(call)
     try:
@@ -56,7 +54,7 @@ async def _end(task: asyncio.Task[Any]) -> None:
     task.add_done_callback(look_at)
     if task.done():
         return
-    left.add(task)  # who waits here may be cancelled too
+    left.add(task)  # this wait may be cancelled too
     task.add_done_callback(left.discard)
     for _ in range(CANCELLATIONS):
         task.cancel()
@@ -67,7 +65,7 @@ async def _end(task: asyncio.Task[Any]) -> None:
 
 
 def look_at(task: asyncio.Task[Any]) -> None:
-    """At one that is done: else asyncio complains of an error that nobody waits for any more."""
+    """Retrieves the exception of a finished task, so that asyncio does not log it as never retrieved."""
     if not task.cancelled():
         task.exception()
 
@@ -75,7 +73,7 @@ def look_at(task: asyncio.Task[Any]) -> None:
 def servicebus_client(
     connection: Connection, credential: Credential | None, *, retries: int = 3
 ) -> ServiceBusClient:
-    """A client that opens no connection until something is sent; ``retries``: how often it repeats what failed."""
+    """Returns a client that connects at its first use; ``retries``: how often it repeats a failed operation."""
     if connection.connection_string:
         return ServiceBusClient.from_connection_string(
             connection.connection_string, retry_total=retries, ssl_context=_trusted()
@@ -86,7 +84,7 @@ def servicebus_client(
 
 @cache
 def _trusted() -> ssl.SSLContext:
-    """As the SDK makes it for each connection."""
+    """Returns the TLS context that the SDK would create for each connection."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(certifi.where())
     return context

@@ -1,8 +1,8 @@
-"""The Service Bus SDK's errors become ours in this one module: "this message never", "not in one batch" or "not now".
+"""Classifies the Service Bus SDK's errors: "this message never", "not in one batch" or "not now".
 
-Only what is wrong with a message itself is final: its size, and a value that the service does not take. An operator can
-repair everything else, such as a full topic, a missing topic or a missing role, while the events wait in the store; to
-treat such an error as final would lose events. After an error that is not listed, the events wait.
+Only a fault of the message itself is final: its size, or a value that the service does not accept. An operator can
+repair everything else, such as a full or missing topic or a missing role, while the events wait in the store; treating
+such an error as final would lose events. After an error that is not listed, the events wait.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ from azure.servicebus._pyamqp.error import MessageException  # a test pins what 
 from cosmos_outbox.outbox.errors import Hindrance
 
 SDK_ERRORS = (AzureError, asyncio.TimeoutError, OSError, ValueError)
-"""What a call of the SDK can raise; a ValueError says that the client was closed during the call, where all messages of
-the call can be encoded (:func:`cosmos_outbox.servicebus.message.is_encodable`)."""
+"""The errors that a call of the SDK can raise. A ValueError means that the client was closed during the call, if all
+messages of the call can be encoded (:func:`cosmos_outbox.servicebus.message.is_encodable`)."""
 
 
 class Verdict(Enum):
-    """The meaning of a failed send for its events."""
+    """The consequence of a failed send for its events."""
 
     NEVER = "the topic will never take one of these messages"
     NO_MESSAGE = "the SDK cannot encode one of these messages"
@@ -35,7 +35,7 @@ TOO_LARGE = "the message is larger than the topic takes"
 IMPOSSIBLE = "the SDK cannot make a message of it: see the limits of Service Bus"
 
 _NOT_FOUND = 404
-"""The status with which the service answers a token for an entity that does not exist."""
+"""The status of the service's response to a token for an entity that does not exist."""
 
 _OUTCOME_UNKNOWN = (sdk.ServiceBusConnectionError, sdk.OperationTimeoutError)
 
@@ -54,7 +54,7 @@ VERDICTS: dict[type[BaseException], tuple[Verdict, str]] = {
     sdk.MessagingEntityNotFoundError: (Verdict.MEND, "does not exist"),
     sdk.MessagingEntityDisabledError: (Verdict.MEND, "the topic is disabled"),
     ClientAuthenticationError: (Verdict.MEND, "no token for Service Bus could be obtained"),
-    # Only receivers and the management API raise these errors: if a send meets one, the events wait.
+    # Only receivers and the management API raise these errors; if a send does, the events wait.
     sdk.MessagingEntityAlreadyExistsError: (Verdict.WAIT, "unexpected answer"),
     sdk.MessageLockLostError: (Verdict.WAIT, "unexpected answer"),
     sdk.MessageNotFoundError: (Verdict.WAIT, "unexpected answer"),
@@ -67,11 +67,11 @@ VERDICTS: dict[type[BaseException], tuple[Verdict, str]] = {
     TimeoutError: (Verdict.WAIT, "Service Bus did not answer in time"),
     ValueError: (Verdict.WAIT, "the client was closed"),
 }
-"""The nearest class of an error decides. A test compares this table with the SDK's own list of errors."""
+"""The most derived class of an error wins. A test compares this table with the SDK's own list of errors."""
 
 
 HINDRANCES = {Verdict.BUSY: Hindrance.BROKER_THROTTLES, Verdict.MEND: Hindrance.BROKER_REFUSES}
-"""The kind of what holds events up, where it is not that the broker is away."""
+"""The reason for a delay of events, for verdicts that do not mean that the broker is unavailable."""
 
 CONDITIONS: dict[bytes, tuple[Verdict, str]] = {
     b"amqp:not-allowed": (
@@ -83,16 +83,16 @@ CONDITIONS: dict[bytes, tuple[Verdict, str]] = {
         "a value in the message is outside the limits of Service Bus",
     ),
 }
-"""What the service answered, where the SDK has no error of its own for it."""
+"""The verdicts on AMQP conditions for which the SDK has no error class."""
 
 
 NAMED_IN_SETTINGS = "the topic in SERVICEBUS_TOPIC, or the subscription in SERVICEBUS_SUBSCRIPTION,"
 
 
 def verdict(error: BaseException, entity: str = NAMED_IN_SETTINGS) -> tuple[Verdict, str]:
-    """The meaning of an error out of ``SDK_ERRORS``, and the reason for an operator to read.
+    """Returns the verdict on an error of ``SDK_ERRORS``, and the reason for an operator to read.
 
-    ``entity``: what was to be used, in words, with its name.
+    ``entity``: the topic, queue or subscription in words, with its name.
     """
     if is_missing(error):
         return Verdict.MEND, missing(entity, type(error).__name__)
@@ -106,7 +106,7 @@ def verdict(error: BaseException, entity: str = NAMED_IN_SETTINGS) -> tuple[Verd
 
 
 def is_missing(error: BaseException) -> bool:
-    """Whether the topic or subscription does not exist: the SDK calls it so, or an error of authentication."""
+    """Whether the topic or subscription does not exist: the SDK reports some cases as authentication errors."""
     if isinstance(error, sdk.MessagingEntityNotFoundError):
         return True
     if not isinstance(error, sdk.ServiceBusAuthenticationError):
@@ -115,20 +115,20 @@ def is_missing(error: BaseException) -> bool:
 
 
 def missing(entity: str, detail: str) -> str:
-    """What to do about it, for an operator to read."""
+    """Returns the reason and the remedy, for an operator to read."""
     return f"{entity} does not exist: create it as the deployment does, or correct the name in the settings ({detail})"
 
 
 def is_answer(error: BaseException) -> bool:
-    """Whether a send failed because the topic refused it, over a connection and a link that go on."""
+    """Whether a send failed because the topic refused it, so that connection and link remain usable."""
     if not isinstance(error, sdk.ServiceBusError) or isinstance(error, _OUTCOME_UNKNOWN):
         return False
-    # Only what answers a message itself is one: when a link or a connection ends, the SDK has other kinds of errors.
+    # Only an error about the message itself is one: when a link or a connection ends, the SDK raises other classes.
     return isinstance(error.inner_exception, MessageException)
 
 
 def error_type(error: BaseException) -> str:
-    """The error for a metric: one of the few names in the tables above."""
+    """Returns the error's name for a metric: one of the few in the tables above."""
     if type(error) is sdk.ServiceBusError and (answer := _condition(error)) in CONDITIONS:
         return answer.decode()
     if is_missing(error):
@@ -137,6 +137,6 @@ def error_type(error: BaseException) -> str:
 
 
 def _condition(error: sdk.ServiceBusError) -> bytes:
-    """The AMQP condition of the service's answer; empty when there was none."""
-    # An enumeration of the SDK whose members are bytes, or the bytes themselves.
+    """Returns the AMQP condition of the service's response; empty if there was none."""
+    # Either bytes, or a member of an enumeration of the SDK whose members are bytes.
     return bytes(getattr(error.inner_exception, "condition", b""))

@@ -1,4 +1,4 @@
-"""The deployed topic and subscription are read, and nothing is changed.
+"""Reads the deployed topic and subscription, and changes nothing.
 
 Reading an entity's properties needs the right to manage them: the claim Manage of a key, or the role Azure Service Bus
 Data Owner (https://learn.microsoft.com/azure/service-bus-messaging/service-bus-sas#rights-required-for-service-bus-operations).
@@ -51,7 +51,7 @@ _RETRIES = 1
 
 
 class _PlainHttp(AioHttpTransport):  # type: ignore[misc]  # azure.core exports the class without its type
-    """Sends ``https://`` requests as ``http://``: an emulator's key is public, so nothing is given away."""
+    """Sends ``https://`` requests as ``http://``: an emulator's key is public, so no secret leaks."""
 
     async def send(self, request: Any, **options: Any) -> Any:
         request.url = request.url.replace("https://", "http://", 1)
@@ -61,7 +61,7 @@ class _PlainHttp(AioHttpTransport):  # type: ignore[misc]  # azure.core exports 
 def administration_client(
     connection: Connection, credential: Credential | None, emulator_port: int
 ) -> ServiceBusAdministrationClient:
-    """A new client; the caller closes it. Raises ValueError for a connection string without its parts."""
+    """Returns a new client; the caller closes it. Raises ValueError for an incomplete connection string."""
     text = connection.connection_string
     if text is None:
         assert credential is not None
@@ -74,14 +74,14 @@ def administration_client(
 
 
 DEADLINE_SECONDS = 15.0
-"""The longest that one call may take, with its retries and a sign-in."""
+"""The maximum duration of one call, with its retries and a sign-in."""
 
 _NO_NUMBER = 2**47
-"""A sequence number that no message gets, and a well-formed one: the upper 16 bits name a partition
+"""A well-formed sequence number that no message gets: the upper 16 bits are a partition
 (https://learn.microsoft.com/azure/service-bus-messaging/message-sequencing)."""
 
 _FOREVER = timedelta(days=3650)
-"""The service writes "never" as .NET's longest TimeSpan, some 29 000 years."""
+"""A longer duration means "never": the service sends .NET's longest TimeSpan, some 29 000 years."""
 
 
 @dataclass(frozen=True)
@@ -106,11 +106,11 @@ class SubscriptionState:
     forwards_to: str | None
     deleted_when_idle_for: timedelta | None
     takes_all: bool = True
-    """False: its rules leave messages out."""
+    """False: its rules filter messages out."""
 
 
 class ServiceBusInspection(AbstractAsyncContextManager["ServiceBusInspection"]):
-    """One namespace, for as long as it is entered. The constructor raises UnusableConnection."""
+    """Reads one namespace, as an async context manager. The constructor raises UnusableConnection."""
 
     def __init__(self, connection: Connection, credential: Credential | None, *, emulator_port: int) -> None:
         self._connection = connection
@@ -126,7 +126,7 @@ class ServiceBusInspection(AbstractAsyncContextManager["ServiceBusInspection"]):
         await self._admin.close()
 
     async def topic(self, name: str) -> TopicState | None:
-        """The topic, or None when it does not exist. Raises Denied, CannotCheck."""
+        """Returns the topic; None if it does not exist. Raises Denied, CannotCheck."""
         try:
             with _reported():
                 async with asyncio.timeout(DEADLINE_SECONDS):
@@ -142,7 +142,7 @@ class ServiceBusInspection(AbstractAsyncContextManager["ServiceBusInspection"]):
         )
 
     async def subscription(self, topic: str, name: str) -> SubscriptionState | None:
-        """The subscription, or None when it does not exist. Raises Denied, CannotCheck."""
+        """Returns the subscription; None if it does not exist. Raises Denied, CannotCheck."""
         try:
             with _reported():
                 async with asyncio.timeout(DEADLINE_SECONDS):
@@ -161,7 +161,7 @@ class ServiceBusInspection(AbstractAsyncContextManager["ServiceBusInspection"]):
         )
 
     async def queue(self, name: str) -> tuple[TopicState, SubscriptionState] | None:
-        """A queue as both, or None when it does not exist. Raises Denied, CannotCheck."""
+        """Returns a queue as topic and subscription; None if it does not exist. Raises Denied, CannotCheck."""
         try:
             with _reported():
                 async with asyncio.timeout(DEADLINE_SECONDS):
@@ -194,7 +194,7 @@ class ServiceBusInspection(AbstractAsyncContextManager["ServiceBusInspection"]):
         )
 
     async def try_receiving(self, topic: str, subscription: str, *, is_queue: bool = False) -> None:
-        """Open a session that no other client has, and receive nothing. Raises Denied, CannotCheck."""
+        """Opens a session that no other client uses, and receives nothing. Raises Denied, CannotCheck."""
         session = f"preflight-{new_id()}"
         of_it = f"queue {topic}" if is_queue else f"subscription {subscription} of topic {topic}"
         with _reported(entity=of_it):
@@ -216,7 +216,7 @@ async def try_sending(
     seconds: float,
     is_queue: bool = False,
 ) -> float:
-    """Open a sender, as the relay does, and send nothing. Returns the seconds of one round trip over its connection.
+    """Opens a sender, as the relay does, and sends nothing. Returns the seconds of one round trip over its connection.
 
     Raises Denied, CannotCheck; within ``seconds``.
     """
@@ -226,7 +226,7 @@ async def try_sending(
             servicebus_client(connection, credential, retries=1) as client,
             client.get_topic_sender(topic) as sender,
         ):
-            await _ask(sender)  # it opens the link for questions
+            await _ask(sender)  # the first call opens the management link
             began = monotonic()
             await _ask(sender)
             return monotonic() - began
@@ -236,13 +236,13 @@ async def try_sending(
 
 
 async def _ask(sender: ServiceBusSender) -> None:
-    """A question of which nothing changes: to cancel a message that was never scheduled."""
+    """Sends a request without effect: it cancels a message that was never scheduled."""
     with contextlib.suppress(MessageNotFoundError):
         await sender.cancel_scheduled_messages(_NO_NUMBER)
 
 
 class _NotThere(Exception):
-    """404."""
+    """The entity does not exist (404)."""
 
 
 @contextmanager
@@ -265,7 +265,7 @@ def _reported(seconds: float | None = None, entity: str = NAMED_IN_SETTINGS) -> 
         if isinstance(error, ClientAuthenticationError):
             raise CannotCheck(f"cannot be asked, because signing in failed: {first_line(error)}") from error
         raise CannotCheck(f"answers with an error ({error.status_code or first_line(error)})") from error
-    except ValueError as error:  # the SDK raises it for a connection string without its parts
+    except ValueError as error:  # the SDK raises it for an incomplete connection string
         raise UnusableConnection from error
     except TimeoutError as error:
         raise CannotCheck(f"does not answer within {seconds or DEADLINE_SECONDS:g} s") from error
@@ -284,6 +284,6 @@ def _is_active(entity: Any) -> bool:
 
 
 def _duration(value: timedelta | str | None) -> timedelta | None:
-    """The duration; None for "never", and when the service gives no value."""
+    """Returns the duration; None for "never", and if the service returns none."""
     assert not isinstance(value, str), "the SDK reads durations as timedelta; strings are for writing"
     return value if value is not None and value < _FOREVER else None

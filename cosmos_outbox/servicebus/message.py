@@ -1,16 +1,15 @@
-"""An event as a Service Bus message: its id is the MessageId, its aggregate is in one session, its JSON is the body.
+"""Converts an event to a Service Bus message: its id is the MessageId, its bucket the session, its JSON the body.
 
-A published event that is published once more has a MessageId of its own, since the topic would drop the event's id.
+An event that is published again has a MessageId of its own, since the topic would drop the event's id as a duplicate.
 
 The application properties carry the CloudEvents 1.0 attributes in the AMQP binding's binary mode
 (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/amqp-protocol-binding.md), with the prefix
 ``cloudEvents_``, since a name with ``:`` must be quoted in a subscription's SQL filter.
 
-All events of an aggregate are in one session, whichever process sends them, and the session tells of how many it is.
-
-A session is a bucket of aggregates, since opening one costs a subscriber half a second and a connection. The bucket is
-a stable hash of the aggregate's type and id; the number of buckets stands in the session's id, so that a change of it
-shows, and no bucket of one number is taken for a bucket of another.
+All events of an aggregate are in one session, whichever process sends them. A session is a bucket of aggregates, since
+opening one costs a subscriber half a second and a connection. The bucket is a stable hash of the aggregate's type and
+id. The session's id contains the number of buckets, so that a change of the number is visible and buckets of different
+numbers are never confused.
 """
 
 import hashlib
@@ -29,10 +28,10 @@ from cosmos_outbox.settings.transports import SESSIONS
 
 
 def session_of(aggregate: AggregateKey, buckets: int | None) -> str:
-    """The id of the session that an aggregate's events are sent in; ``buckets`` None: it has one of its own."""
+    """Returns the id of the session of an aggregate's events; ``buckets`` None: one session per aggregate."""
     if buckets is None:
         return aggregate.id
-    # As JSON: no type and id are spelled like another type and id.
+    # As JSON: joined as text, two pairs of type and id could be equal.
     digest = hashlib.blake2b(json.dumps(aggregate).encode(), digest_size=8).digest()
     bucket = int.from_bytes(digest) % buckets
     return f"{buckets}-{bucket:0{len(str(buckets - 1))}d}"
@@ -40,32 +39,32 @@ def session_of(aggregate: AggregateKey, buckets: int | None) -> str:
 
 TRACEPARENT = b"traceparent"
 _DIAGNOSTIC_ID = b"Diagnostic-Id"
-"""The older name of the same, which the SDK adds as well when it traces."""
+"""The older name of ``traceparent``, which the SDK also adds when it traces."""
 
 LARGEST_PROPERTY_BYTES = 32_767
-"""Of one property of a message (https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas)."""
+"""The limit of one property (https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas)."""
 
 _ENTRY_BYTES = 8
-"""What a batch adds to each message of at least 256 bytes; to a shorter one it adds 5."""
+"""The overhead of a batch for each message of at least 256 bytes; for a shorter one it is 5."""
 
 _FRAME_BYTES = 120
-"""AMQP's own bytes in a message like ours, rounded up: the heads of sections, maps and lists, and empty fields."""
+"""AMQP's overhead in our messages, rounded up: the headers of sections, maps and lists, and empty fields."""
 
 
 class Long(int):
-    """A number that is an AMQP long in a message, whatever its value: so a subscriber finds one type.
+    """A number that is encoded as an AMQP long whatever its value, so that subscribers get a single type.
 
-    The SDK encodes an int of Python as an AMQP int, and raises for one that 32 bits do not hold. Its codec looks first
-    whether a value says of itself what it is.
+    The SDK encodes a Python int as an AMQP int, and raises for one beyond 32 bits. Its codec first checks whether a
+    value declares its own type.
     """
 
     def __getitem__(self, name: str) -> Any:
-        """What the codec asks for."""
+        """Returns the type or the value, as the codec's lookup expects."""
         return {"TYPE": "LONG", "VALUE": int(self)}[name]
 
 
 class PropertyTooLarge(ValueError):
-    """Service Bus never takes the message, but its answer reads as if it would pass: one has to know before."""
+    """A property is too large. Service Bus rejects it with an error that looks transient, so check before sending."""
 
 
 def message_from_event(
@@ -76,10 +75,10 @@ def message_from_event(
     sessions: int | None = SESSIONS,
     sdk_traces: bool = False,
 ) -> ServiceBusMessage:
-    """The message of an event. Raises ValueError when the SDK cannot make one.
+    """Returns the message of an event. Raises ValueError if the SDK cannot create one.
 
-    ``sessions``: how many buckets of aggregates there are; None: each aggregate has a session of its own. On a
-    partitioned topic the session is the partition key as well. ``sdk_traces``: the SDK would add what it traces.
+    ``sessions``: the number of buckets of aggregates; None: each aggregate has a session of its own. On a
+    partitioned topic the session is also the partition key. ``sdk_traces``: the SDK adds its own trace properties.
     """
     properties: dict[str | bytes, int | float | bytes | bool | str | UUID] = {
         "cloudEvents_specversion": "1.0",
@@ -101,7 +100,7 @@ def message_from_event(
     if event.message_id is not None:
         properties["originalMessageId"] = event.id
     if event.traceparent:
-        # As bytes: the SDK, when it traces, adds its own under this very name, unless the name is there.
+        # As bytes: when the SDK traces, it adds its own value unless this exact key exists.
         properties[TRACEPARENT] = event.traceparent
         if sdk_traces:
             properties[_DIAGNOSTIC_ID] = event.traceparent
@@ -121,11 +120,11 @@ def message_from_event(
 
 
 def size_at_most(message: ServiceBusMessage) -> int:
-    """The bytes that a message takes in a batch, or a few more: counted, since encoding it for that is dear.
+    """Returns an upper bound of a message's bytes in a batch, without the costly encoding.
 
     Raises PropertyTooLarge.
     """
-    # The parts of a message at once: each property of the message itself looks for its part anew.
+    # Read the raw message once: each property of ServiceBusMessage looks its part up again.
     raw = message.raw_amqp_message
     assert raw.properties is not None
     application = raw.application_properties or {}
@@ -143,16 +142,16 @@ def size_at_most(message: ServiceBusMessage) -> int:
 
 
 def is_encodable(message: ServiceBusMessage) -> bool:
-    """Whether the SDK can encode the message: what one message makes its codec raise is a fault of that message."""
+    """Whether the SDK can encode the message; any error of the codec is a fault of the message."""
     try:
         exact_size(message)
-    except Exception:  # noqa: BLE001 - whatever the codec raises for what the message holds
+    except Exception:  # noqa: BLE001 - the codec may raise anything for an unusual value
         return False
     return True
 
 
 def exact_size(message: ServiceBusMessage) -> int:
-    """The bytes of a message that is sent by itself, which the SDK does not measure. Raises what its codec raises."""
+    """Returns the bytes of a message that is sent alone; the SDK has no method for it. Raises the codec's errors."""
     batch = ServiceBusMessageBatch(max_size_in_bytes=sys.maxsize)
     batch.add_message(message)
     return batch.size_in_bytes - _ENTRY_BYTES

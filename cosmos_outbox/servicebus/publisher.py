@@ -1,11 +1,11 @@
-"""Each aggregate's events reach the topic in the order given, or the caller learns which events may be missing.
+"""Sends each aggregate's events to the topic in order, and returns which events may be missing.
 
-A page leaves in as few batches as its bytes allow, each with the events of several aggregates, and Service Bus accepts
-a batch whole or not at all. Batches that share no aggregate fly side by side; an aggregate's batches fly one after the
-other, and after an event that was refused or whose outcome is unknown nothing more of its aggregate is sent. A refusal
-names no message, so a refused batch is halved until the message is found; what one message makes the SDK raise is taken
-for that message's refusal, never for a state of the topic. When the topic is away, the rest of the page
-is not tried. Sending an event twice does no harm: the topic drops a message with a MessageId that it knows.
+A page is sent in as few batches as its bytes allow, each with the events of several aggregates; Service Bus accepts a
+batch as a whole or not at all. Batches without a common aggregate are sent concurrently; an aggregate's batches are
+sent one after another, and after a refused event or an unknown outcome nothing more of the aggregate is sent. A refusal
+does not identify the message, so a refused batch is halved until it is found; an error that one message causes in the
+SDK counts as that message's refusal, never as a state of the topic. If the topic is unavailable, the rest of the page
+is not tried. Sending an event twice is harmless: the topic drops a message whose MessageId it knows.
 """
 
 import asyncio
@@ -55,13 +55,13 @@ from cosmos_outbox.settings.transports import SESSIONS
 from cosmos_outbox.telemetry import messaging
 
 MOST_MESSAGES = 4_500
-"""Service Bus takes no larger batch (https://github.com/Azure/azure-service-bus/issues/397)."""
+"""Service Bus accepts no larger batch (https://github.com/Azure/azure-service-bus/issues/397)."""
 
 LEAST_BATCH_BYTES = 256 * 1024
-"""No tier takes less (https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas)."""
+"""Every tier accepts this size (https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas)."""
 
 ENVELOPE_BYTES = 600
-"""The SDK copies the first message's id, session and partition key to the batch, and does not count them."""
+"""The size of the first message's id, session and partition key, which the SDK copies to the batch uncounted."""
 
 _OF_THE_SERVICE = (AzureError, OSError, TimeoutError)
 """Errors that no message's encoding raises."""
@@ -77,7 +77,7 @@ class ServiceBusPublisher:
     See :class:`cosmos_outbox.outbox.publisher.Publisher`.
     """
 
-    def __init__(  # noqa: PLR0913 - its settings, by name
+    def __init__(  # noqa: PLR0913 - settings, most by keyword
         self,
         client: ServiceBusClient,
         topic: str,
@@ -87,28 +87,28 @@ class ServiceBusPublisher:
         senders: int,
         sessions: int | None = SESSIONS,
     ) -> None:
-        """``sessions``: as of :func:`cosmos_outbox.servicebus.message.session_of`."""
+        """``sessions``: the ``buckets`` of :func:`cosmos_outbox.servicebus.message.session_of`."""
         self._service = service
         self._partitioned = partitioned
         self._sessions = sessions
         self._senders = Senders(client, topic, senders)
         self._topic = topic
         self.refused_mixes = 0
-        """How many batches the topic has refused because of their several sessions."""
+        """The number of batches that the topic has refused because they had several sessions."""
 
     @property
     def guarantees(self) -> Guarantees:
-        """Sessions keep the order, the topic drops duplicates; it mixes sessions until it has once refused to.
+        """Sessions keep the order, the topic drops duplicates; batches mix sessions until the topic refuses one.
 
-        The largest message is a setting of the topic, known only after a link is open.
+        The largest message is a setting of the topic, known only once a link is open.
         """
         return Guarantees(
             ordered=True, deduplicates=True, mixes_aggregates=self._mixes, largest_message_bytes=None
         )
 
     async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
-        """Send each aggregate's events in order, all of them in as few sends as possible."""
-        sdk_traces = settings.tracing_implementation() is not None  # looked up once: that takes a microsecond
+        """Sends each aggregate's events in order, in as few sends as possible for the page."""
+        sdk_traces = settings.tracing_implementation() is not None  # once per page: it takes a microsecond
         sending = SendingPage([self._prepared(group, sdk_traces=sdk_traces) for group in page], until)
         if sending.unsent:
             try:
@@ -122,7 +122,7 @@ class ServiceBusPublisher:
         try:
             limits = await self._senders.limits(batches=self._batches_at_once(page))
             if any(first_too_large(each, limits.message_bytes) is not None for each in page.aggregates):
-                await self._senders.renew()  # only a new link tells whether that is still so
+                await self._senders.renew()  # a link learns the size limit only when it opens
                 limits = await self._senders.limits(batches=1)
         except SDK_ERRORS as error:
             messaging.no_link(self._topic, len(page.unsent), error_type(error))
@@ -130,13 +130,13 @@ class ServiceBusPublisher:
             return
         stop_at_too_large(page.aggregates, limits.message_bytes)
         await self._send_page(page, limits)
-        if page.unsent:  # postponed, since the topic has just refused to mix sessions
+        if page.unsent:  # postponed because the topic has just refused to mix sessions
             for aggregate in page.aggregates:
                 aggregate.postponed = False
             await self._send_page(page, limits)
 
     async def close(self) -> None:
-        """Close the idle senders; the caller closes the client."""
+        """Closes the idle senders; the caller closes the client."""
         await self._senders.close()
 
     @property
@@ -144,7 +144,7 @@ class ServiceBusPublisher:
         return not self._partitioned and not self.refused_mixes
 
     def _prepared(self, group: AggregateEvents, *, sdk_traces: bool) -> SendingAggregate:
-        """The messages up to the first event for which the SDK cannot make a message."""
+        """Returns the messages up to the first event for which the SDK cannot create one."""
         aggregate = SendingAggregate()
         for event in group.events:
             try:
@@ -159,14 +159,14 @@ class ServiceBusPublisher:
             except PropertyTooLarge:
                 aggregate.impossible = "a property of the message is larger than 32 KB"
                 break
-            except Exception as error:  # noqa: BLE001 - what one event makes raise, it is that event's fault
+            except Exception as error:  # noqa: BLE001 - any error here is caused by the event
                 aggregate.impossible = f"{IMPOSSIBLE} ({type(error).__name__})"
                 break
             aggregate.messages.append(SendingMessage(aggregate, message, size))
         return aggregate
 
     def _batches_at_once(self, page: SendingPage) -> int:
-        """How many are likely to fly side by side; known better once a link tells its limits."""
+        """Estimates the number of concurrent batches; the exact limits are known only once a link is open."""
         aggregates = sum(bool(aggregate.unsent) for aggregate in page.aggregates)
         if not self._mixes:
             return aggregates
@@ -180,7 +180,7 @@ class ServiceBusPublisher:
             mixes=self._mixes,
         )
         chains = pack([aggregate.unsent for aggregate in page.aggregates], room)
-        # A bug in one task cancels the others: none sends on unseen.
+        # A bug in one task cancels the others, so that none continues unobserved.
         async with asyncio.TaskGroup() as sending:
             for chain in chains:
                 sending.create_task(self._send_chain(page, chain))
@@ -190,7 +190,7 @@ class ServiceBusPublisher:
             await self._send(page, batch)
 
     async def _send(self, page: SendingPage, batch: Batch[SendingMessage]) -> None:
-        """Send what may still be sent of a batch, in halves where the topic refuses it."""
+        """Sends the part of a batch that may still be sent, in halves if the topic refuses it."""
         if not (batch := self._still_to_be_sent(page, batch)):
             return
         try:
@@ -208,10 +208,10 @@ class ServiceBusPublisher:
             await self._handle_refusal(page, batch, *refusal)
 
     async def _refusal(self, sender: Sender, batch: Batch[SendingMessage]) -> tuple[Verdict, str] | None:
-        """Why the topic did not accept the batch; None: it did."""
+        """Sends the batch and returns why the topic refused it; None: it accepted it."""
         if len(batch) == 1 and not is_encodable(
             batch[0].message
-        ):  # the SDK would tell it as a failure of the service
+        ):  # the SDK would raise it as a service error
             return Verdict.NO_MESSAGE, IMPOSSIBLE
         traceparents = (_traceparent(one.message) for one in batch)
         with messaging.sending(self._topic, len(batch), traceparents) as attempt:
@@ -235,9 +235,9 @@ class ServiceBusPublisher:
         return verdict(error, f"topic {self._topic} (SERVICEBUS_TOPIC)")
 
     def _still_to_be_sent(self, page: SendingPage, batch: Batch[SendingMessage]) -> Batch[SendingMessage]:
-        """Decided anew when the batch has its sender: other sends may have failed while it waited for that."""
+        """Checked again once the batch has a sender: other sends may have failed during the wait for it."""
         if page.away is None and monotonic() >= page.until:
-            page.away = _LATE  # the cancellation may still be on its way
+            page.away = _LATE  # the timeout's cancellation may not have arrived yet
         if page.away is not None:
             page.give_up(page.away, batch)
         batch = [one for one in batch if one.aggregate.stopped is None and not one.aggregate.postponed]

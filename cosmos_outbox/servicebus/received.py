@@ -1,4 +1,4 @@
-"""A message is the same to the inbox whoever received it: a trigger of the Functions host, or a client of our own."""
+"""Converts a message to the inbox's delivery, received by a Functions trigger or by a client of our own."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 from cosmos_outbox.inbox.set_aside import Delivery
 
 _OF_THE_BROKER = ("DeadLetterReason", "DeadLetterErrorDescription")
-"""What the broker adds to a dead letter is not the message's."""
+"""Properties that the broker adds to a dead letter; the sender's message did not have them."""
 
 
 def delivery_of(message: Any, body: bytes, subscription: str) -> Delivery:
-    """A message of ``azure.functions`` or of ``azure.servicebus``, which name their properties alike.
+    """Converts a message of ``azure.functions`` or ``azure.servicebus``, which have equal property names.
 
-    A message that the broker has moved keeps the number of its first place beside its new one, and only then.
+    Only a message that the broker has moved has an enqueued sequence number, that of its original queue.
     """
     number = message.enqueued_sequence_number or message.sequence_number or 0
     properties = _plain(message.application_properties or {})
@@ -20,7 +20,7 @@ def delivery_of(message: Any, body: bytes, subscription: str) -> Delivery:
 
 
 def _plain(properties: Mapping[Any, Any]) -> dict[str, Any]:
-    """Properties that JSON can hold; the SDK gives texts as bytes."""
+    """Returns the properties as JSON values; the SDK returns texts as bytes."""
     plain = {str(_text(name)): _text(value) for name, value in properties.items()}
     return {name: value for name, value in plain.items() if name not in _OF_THE_BROKER}
 

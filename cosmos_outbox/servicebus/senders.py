@@ -1,17 +1,14 @@
-"""A sender serves one send at a time, and is closed after a send without an answer before anything else is sent.
+"""Pools the senders of a topic. A sender serves one send at a time; one without an answer is closed first.
 
-A send that got no answer may still be on its way. Then the connection may have died in silence, and others with it, as
-when a firewall has dropped what was idle: no idle sender is used again, since each of them could take as long to fail.
-A refusal is an answer, and closes nothing.
-
-Each sender has a connection of its own. Opening one takes several round trips, and the SDK's pauses between them, so
-whoever waits for a sender gets the next one that is free, be it new or given back.
-
-A batch whose messages are known to fit encodes each of them once.
-
-The SDK encodes a message twice when it is put into a batch, the first time only to learn its size, and encoding is most
-of what the relay does. Sizes are counted before (:func:`cosmos_outbox.servicebus.message.size_at_most`). What is used
-here of the SDK's inside can only fail one way: in a version that has it no more, messages are encoded twice again.
+A send without an answer may still be in flight. Its connection may have died silently, and others with it, as when a
+firewall drops idle connections: so no idle sender is used again, since each could take as long to fail. A refusal is an
+answer, and closes nothing.
+Each sender has its own connection. Opening one takes several round trips, and the SDK's pauses between them, so a
+waiting send gets the next free sender, new or returned.
+A batch whose messages are known to fit encodes each message once. The SDK encodes a message twice when it is added to a
+batch, the first time only to measure it, and encoding is most of the relay's work. Sizes are estimated before
+(:func:`cosmos_outbox.servicebus.message.size_at_most`). The SDK internals that are used here can fail in only one way:
+in a version without them, messages are encoded twice again.
 """
 
 import asyncio
@@ -34,7 +31,7 @@ _TRANSPORT = "_amqp_transport"
 
 
 class _Unmeasuring:
-    """The SDK's codec, for which every message has no size."""
+    """Wraps the SDK's codec and returns 0 for the size of every message."""
 
     def __init__(self, transport: Any) -> None:
         self._transport = transport
@@ -48,7 +45,7 @@ class _Unmeasuring:
 
 @contextmanager
 def unmeasured(batch: ServiceBusMessageBatch) -> Iterator[None]:
-    """Let messages be added without being measured; not while the SDK traces, since then it makes them larger."""
+    """Adds messages without measuring them; not while the SDK traces, since its trace properties enlarge them."""
     transport = getattr(batch, _TRANSPORT, None)
     if transport is None or settings.tracing_implementation() is not None:
         yield
@@ -68,32 +65,32 @@ _CLOSE_TIMEOUT_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Limits:
-    """What the topic takes, as its link tells."""
+    """The topic's size limits, as its link reports them."""
 
     batch_bytes: int
     message_bytes: int
-    """Of a message that is sent alone. In the Premium tier this can be more than a batch may have."""
+    """The limit of a message that is sent alone; in the Premium tier it can exceed that of a batch."""
 
 
 class Sender:
-    """One link, in use by one send at a time. The methods raise what is in ``SDK_ERRORS``."""
+    """One link, used by one send at a time. The methods raise ``SDK_ERRORS``."""
 
     def __init__(self, link: ServiceBusSender) -> None:
         self._link = link
         self.usable = True
-        """False while a call waits for its answer, and when none came, also since the call was cancelled."""
+        """False while a call waits for its answer, and after a call without one, such as a cancelled call."""
         self.outdated = False
-        """The topic may take other sizes than this link tells, which learned them when it was opened."""
+        """Whether the topic's limits may have changed since the link was opened and learned them."""
 
     async def limits(self) -> Limits:
-        """What the link tells; opens the link if it is not open."""
+        """Returns the limits that the link reports; opens the link if it is not open."""
         batch = await self._new_batch()
-        # The SDK keeps this number to itself. A test pins that it is there and that it is the link's.
+        # The SDK keeps this number private. A test verifies that it exists and is the link's.
         message_bytes: int = self._link._max_message_size_on_link  # noqa: SLF001
         return Limits(batch.max_size_in_bytes, message_bytes)
 
     async def send(self, messages: Sequence[ServiceBusMessage]) -> None:
-        """Send all of them as one batch, or the only one by itself. Returns when the topic has accepted them."""
+        """Sends several messages as one batch, or one alone. Returns once the topic has accepted them."""
         what: ServiceBusMessage | ServiceBusMessageBatch = messages[0]
         if len(messages) > 1:
             what = await self._new_batch()
@@ -111,12 +108,12 @@ class Sender:
         self.usable = True
 
     async def close(self) -> None:
-        """Raises nothing: a link that cannot be closed in time is left to the service."""
+        """Closes the link and raises nothing: one that does not close in time is left to the service."""
         with contextlib.suppress(*SDK_ERRORS):
             await in_time(self._link.close(), _after(_CLOSE_TIMEOUT_SECONDS))
 
     async def _new_batch(self) -> ServiceBusMessageBatch:
-        self.usable = False  # the first call opens the link, to learn the limits
+        self.usable = False  # the first call opens the link to learn its limits
         batch = await in_time(self._link.create_message_batch(), _after(SEND_TIMEOUT_SECONDS))
         self.usable = True
         return batch
@@ -127,7 +124,7 @@ def _after(seconds: float) -> float:
 
 
 class Senders:
-    """The senders of one topic, at most ``most`` at once."""
+    """Pools at most ``most`` senders of one topic."""
 
     def __init__(self, client: ServiceBusClient, topic: str, most: int) -> None:
         self._client = client
@@ -138,13 +135,13 @@ class Senders:
         self._opening: set[asyncio.Task[None]] = set()
         self._waiting: deque[asyncio.Future[Sender]] = deque()
         self._refused = False
-        """Whether the last link that was tried could not be opened."""
+        """Whether the last attempt to open a link failed."""
 
     async def limits(self, *, batches: int = 1) -> Limits:
-        """Asks the topic if no link is open, since only a link tells. Raises what is in ``SDK_ERRORS``.
+        """Returns the limits; opens a link if none is open, since only a link knows them. Raises ``SDK_ERRORS``.
 
-        The first links are opened side by side, one for each of the ``batches`` that are to follow; while the topic is
-        away, one is tried.
+        The first links are opened concurrently, one for each of the ``batches`` that will follow; while the topic is
+        unavailable, only one is tried.
         """
         if not (self._idle or self._lent or self._refused):
             self._open_up_to(batches)
@@ -155,9 +152,9 @@ class Senders:
             await self.give_back(sender)
 
     async def take(self) -> Sender:
-        """The next sender that is free, for the caller alone until it gives the sender back.
+        """Returns the next free sender, for the caller's exclusive use until :meth:`give_back`.
 
-        Raises what is in ``SDK_ERRORS`` when no link is open and none can be opened.
+        Raises ``SDK_ERRORS`` if no link is open and none can be opened.
         """
         if self._idle:
             return self._lend(self._idle.pop())
@@ -168,11 +165,11 @@ class Senders:
             return await turn
         except asyncio.CancelledError:
             if not turn.cancelled() and turn.exception() is None:
-                self._hand_on(turn.result())  # it came in the moment of the cancellation
+                self._hand_on(turn.result())  # it arrived at the same moment as the cancellation
             raise
 
     async def give_back(self, sender: Sender) -> None:
-        """The next in turn gets it; one that got no answer is closed, with all that are idle, and leaves its place."""
+        """Hands the sender to the next waiter; closes one without an answer, and with it all idle senders."""
         if sender.usable and not sender.outdated:
             self._hand_on(sender)
             return
@@ -187,14 +184,14 @@ class Senders:
             self._open_for_the_waiting()
 
     async def renew(self) -> None:
-        """Use no link again that is open now: an operator may have changed what the topic takes."""
+        """Retires all open links: an operator may have changed the topic's limits."""
         for sender in self._lent:
             sender.outdated = True
         idle, self._idle = self._idle, []
         await asyncio.gather(*(sender.close() for sender in idle))
 
     async def close(self) -> None:
-        """Close the idle senders and stop opening others; the caller closes the client."""
+        """Closes the idle senders and stops opening others; the caller closes the client."""
         opening = list(self._opening)
         for task in opening:
             task.cancel()
@@ -220,7 +217,7 @@ class Senders:
         self._open_up_to(sum(not turn.done() for turn in self._waiting))
 
     def _open_up_to(self, wanted: int) -> None:
-        """So many at once, while there may be more. None is idle then: nobody would wait."""
+        """Opens up to ``wanted`` links concurrently, within ``most``. Nothing waits while a sender is idle."""
         room = self._most - len(self._lent)
         while len(self._opening) < min(wanted, room):
             task = asyncio.create_task(self._open())
@@ -230,7 +227,7 @@ class Senders:
     async def _open(self) -> None:
         try:
             sender = await self._open_one()
-        except Exception as error:  # noqa: BLE001 - whoever waits gets it, and knows what it is
+        except Exception as error:  # noqa: BLE001 - passed on to the waiters, which classify it
             self._opening_is_over()
             self._refused = True
             if not (self._lent or self._opening):
@@ -250,13 +247,13 @@ class Senders:
         return sender
 
     def _opening_is_over(self) -> None:
-        """Said by the task itself: its end is told a moment later, when others may have counted on it already."""
+        """Removes the task here: its done callback runs one loop iteration later, after others have counted it."""
         task = asyncio.current_task()
         assert task is not None, "an opening is a task"
         self._opening.discard(task)
 
     def _end_waiting(self, error: Exception) -> None:
-        """There is no sender to wait for."""
+        """Raises the error in all waiters."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():

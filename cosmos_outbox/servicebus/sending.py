@@ -1,13 +1,11 @@
-"""How far a page has got: which of its messages may still be sent, and why no others are.
+"""Tracks a page's progress: which of its messages may still be sent, and why the others may not.
 
-What has stopped an aggregate is the first that did: all that comes later knows less of what the topic has.
-
-No two batches that may fly at once carry the same aggregate, and an aggregate's messages keep their order.
-
-The batches of one chain fly one after the other, those of different chains side by side. An aggregate is whole in one
-batch where that is possible: cut in two, its second batch would have to wait for the first. So the aggregates are
-placed by size, the largest first, each into the first batch that has room for all of it; what is too large for any
-batch makes a chain of its own.
+An aggregate keeps the first reason that stopped it: later ones know less about what the topic has.
+Packs messages into chains of batches: the batches of one chain are sent one after another, different chains
+concurrently. No two concurrent batches have the same aggregate, and an aggregate's messages keep their order. If
+possible, an aggregate is in a single batch: split, its second batch would wait for the first. So aggregates are placed
+by size, the largest first, each into the first batch with room for all of it; one that is too large for any batch gets
+its own chain.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,11 +20,11 @@ from cosmos_outbox.servicebus.message import exact_size, is_encodable
 
 
 class Sized(Protocol):
-    """A message, of which only the size matters here."""
+    """A message with a size."""
 
     @property
     def size(self) -> int:
-        """The bytes that it takes in a batch."""
+        """The number of bytes in a batch."""
 
 
 M = TypeVar("M", bound=Sized)
@@ -37,17 +35,17 @@ Chain = list[Batch[M]]
 
 @dataclass(frozen=True)
 class Room:
-    """What one batch may hold. A message that is larger than ``bytes`` makes a batch alone."""
+    """The limits of one batch. A message larger than ``bytes`` is a batch of its own."""
 
     bytes: int
     messages: int
     mixes: bool
-    """Whether one batch may hold messages of several aggregates."""
+    """Whether a batch may contain messages of several aggregates."""
 
 
 @dataclass
 class _Open(Generic[M]):
-    """A batch into which more may be put."""
+    """A batch that is being filled."""
 
     room: Room
     messages: Batch[M] = field(default_factory=list)
@@ -65,7 +63,7 @@ class _Open(Generic[M]):
 
 
 def pack(aggregates: Sequence[Sequence[M]], room: Room) -> list[Chain[M]]:
-    """Every message of every aggregate in exactly one batch."""
+    """Packs every message of every aggregate into exactly one batch."""
     chains: list[list[_Open[M]]] = []
     for messages in sorted(aggregates, key=_size, reverse=True):
         batches = _cut(messages, room)
@@ -77,7 +75,7 @@ def pack(aggregates: Sequence[Sequence[M]], room: Room) -> list[Chain[M]]:
 
 
 def halves(batch: Batch[M]) -> tuple[Batch[M], Batch[M]]:
-    """A batch of at least two messages in two, to be sent one after the other."""
+    """Splits a batch of at least two messages in two, to be sent one after the other."""
     middle = len(batch) // 2
     return batch[:middle], batch[middle:]
 
@@ -87,7 +85,7 @@ def _size(messages: Sequence[Sized]) -> int:
 
 
 def _cut(messages: Sequence[M], room: Room) -> list[_Open[M]]:
-    """One aggregate's messages in as few batches as their order allows."""
+    """Splits one aggregate's messages into as few batches as their order allows."""
     batches: list[_Open[M]] = []
     for message in messages:
         if not batches or not batches[-1].has_room_for([message]):
@@ -102,24 +100,24 @@ def _first_with_room(chains: Sequence[Sequence[_Open[M]]], messages: Sequence[M]
 
 @dataclass
 class SendingAggregate:
-    """How far one aggregate's events have got."""
+    """The progress of one aggregate's events."""
 
     messages: list["SendingMessage"] = field(default_factory=list)
     impossible: str | None = None
-    """Why the event behind the last message can never be sent."""
+    """The reason why the event after the last message can never be sent."""
     accepted: int = 0
     stopped: Refused | Unknown | None = None
     postponed: bool = False
-    """The topic refused to take it with others: it is sent by itself once nothing of the page is under way."""
+    """The topic refused it together with others: it is sent alone once nothing of the page is in flight."""
 
     @property
     def unsent(self) -> list["SendingMessage"]:
-        """What may still be sent, in its order."""
+        """The messages that may still be sent, in order."""
         return [] if self.stopped else self.messages[self.accepted :]
 
     @property
     def outcome(self) -> Outcome:
-        """What the relay is told, once no more is sent."""
+        """The outcome for the relay, once nothing more is sent."""
         if self.stopped is None and self.impossible is not None:
             return Refused(self.accepted, self.impossible, shown_by_event=True)
         return self.stopped or Accepted()
@@ -127,7 +125,7 @@ class SendingAggregate:
 
 @dataclass(frozen=True, eq=False)
 class SendingMessage:
-    """An event as the topic gets it."""
+    """An event's message, with its aggregate and its size."""
 
     aggregate: SendingAggregate
     message: ServiceBusMessage
@@ -136,28 +134,28 @@ class SendingMessage:
 
 @dataclass
 class SendingPage:
-    """The aggregates that are sent in one go."""
+    """The aggregates of one call of ``publish``."""
 
     aggregates: list[SendingAggregate]
     until: float
-    """By the monotonic clock: after this time nothing more is tried."""
+    """The deadline by the monotonic clock: nothing is sent after it."""
     away: Unknown | None = None
-    """Why nothing more of the page is tried."""
+    """The reason why nothing more of the page is tried."""
 
     @property
     def unsent(self) -> list[SendingMessage]:
-        """What may still be sent, of all aggregates."""
+        """The messages of all aggregates that may still be sent."""
         return [message for aggregate in self.aggregates for message in aggregate.unsent]
 
     def give_up(self, away: Unknown, messages: Iterable[SendingMessage]) -> None:
-        """Whether the topic has these messages is not known, and no others are tried."""
+        """Stops the page: it is not known whether the topic has these messages, and no others are tried."""
         self.away = away
         for aggregate in (one.aggregate for one in messages):
             aggregate.stopped = aggregate.stopped or replace(away, accepted=aggregate.accepted)
 
 
 def stop_at_too_large(aggregates: Iterable[SendingAggregate], limit: int) -> None:
-    """A message that its link does not take would cost the link: it is found before anything is sent."""
+    """Removes messages that exceed the link's limit before anything is sent: sending one would close the link."""
     for aggregate in aggregates:
         if (number := first_too_large(aggregate, limit)) is not None:
             aggregate.impossible = TOO_LARGE
@@ -165,22 +163,22 @@ def stop_at_too_large(aggregates: Iterable[SendingAggregate], limit: int) -> Non
 
 
 def first_too_large(aggregate: SendingAggregate, limit: int) -> int | None:
-    """The number of the aggregate's first message that is larger."""
+    """Returns the index of the aggregate's first message above the limit."""
     sizes = enumerate(aggregate.messages)
     return next((n for n, one in sizes if one.size > limit and _exceeds(one.message, limit)), None)
 
 
 def _exceeds(message: ServiceBusMessage, limit: int) -> bool:
-    """Of a message that cannot be encoded, False: its send tells that."""
+    """Whether the message exceeds the limit; False if it cannot be encoded: its send reports that."""
     return is_encodable(message) and exact_size(message) > limit
 
 
 def is_mixed(batch: Batch[SendingMessage]) -> bool:
-    """Whether it has messages of several aggregates, and so of several sessions."""
+    """Whether the batch has messages of several aggregates, and so of several sessions."""
     return len({id(one.aggregate) for one in batch}) > 1
 
 
 def postpone(batch: Batch[SendingMessage]) -> None:
-    """Nothing is left of the batch for now; what follows of its aggregates must not overtake it."""
+    """Postpones the batch and all later messages of its aggregates, which must not overtake it."""
     for one in batch:
         one.aggregate.postponed = True

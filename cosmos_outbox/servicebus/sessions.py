@@ -1,14 +1,11 @@
-"""Sessions side by side, one message of a session at a time, each completed only after it was handled.
+"""Receives sessions concurrently, one message of a session at a time, and completes it only after it was handled.
 
-One message is asked for at a time: asked for several, the Python SDK can let a message be overtaken
+One message is requested at a time: with several, the Python SDK can let a message be overtaken
 (https://github.com/Azure/azure-sdk-for-net/issues/35846). A session's lock is renewed while its message is handled. A
-session is given back when it is idle, and after ``MOST_SECONDS``, so that a few hot ones cannot keep all slots. A lock
-that is lost completes nothing more, and nothing more of its session is begun.
-
-Every message has a body of bytes, however its sender's AMQP client wrote it: one that is odd ends no loop.
-
-Apart from :mod:`cosmos_outbox.servicebus.received`, which is imported without the broker's SDK.
-
+session is released when it is idle, and after ``MOST_SECONDS``, so that a few busy ones cannot occupy all slots. After
+a lock is lost, no message of its session is completed or begun.
+Every AMQP body type is normalised to bytes: an unexpected type must not crash the receive loop.
+Separate from :mod:`cosmos_outbox.servicebus.received`, which is imported without the broker's SDK.
 A dead letter leaves its queue only after its record is stored: dead letters never expire, and fill the topic.
 """
 
@@ -37,7 +34,7 @@ from cosmos_outbox.telemetry.work import Work
 
 AT_ONCE = 10
 SILENCE_SECONDS = 2.0
-"""After so long without a message the queue is taken to be empty."""
+"""The time without a message after which the queue counts as empty."""
 
 _SETTLE_SECONDS = 10.0
 
@@ -55,9 +52,9 @@ class DeadLetters:
     """Whether ``topic`` is a queue."""
 
     async def collect(self, keep: Keep, *, seconds: float) -> Collected:
-        """Move what is there into records; receives nothing more after so many seconds. Raises StoreAway.
+        """Moves the dead letters into records; receives no more after ``seconds``. Raises StoreAway.
 
-        What was received is dealt with to its end: a message that is left would be hidden until its lock expires.
+        Every received message is processed: one that is left would be hidden until its lock expires.
         """
         until, collected, emptied = monotonic() + seconds, 0, False
         try:
@@ -94,7 +91,7 @@ class DeadLetters:
     async def _receive(
         self, receiver: ServiceBusReceiver, until: float
     ) -> Sequence[ServiceBusReceivedMessage]:
-        """Empty: so is the queue. Raises TimeoutError: whether it is empty is not known."""
+        """Receives messages; none: the queue is empty. Raises TimeoutError if that could not be determined."""
         if monotonic() >= until:
             raise TimeoutError
         receiving = receiver.receive_messages(AT_ONCE, max_wait_time=SILENCE_SECONDS)
@@ -105,12 +102,12 @@ class DeadLetters:
 
 
 def _reason(message: ServiceBusReceivedMessage) -> str:
-    """The broker's word; the description beside it may hold anything."""
+    """Returns the broker's reason, without the error description, which may contain anything."""
     return f"dead letter: {str(message.dead_letter_reason or 'no reason given')[:100]}"
 
 
 def body_of(message: ServiceBusReceivedMessage) -> bytes:
-    """The body. A JMS client sends a text as an AMQP value; a value that is no text is no event, and is kept to see."""
+    """Returns the body as bytes. JMS clients send text as an AMQP value; any other value is kept for inspection."""
     if message.body_type is AmqpMessageBodyType.DATA:
         return b"".join(message.body)
     body = message.body if message.body_type is AmqpMessageBodyType.VALUE else list(message.body)
@@ -118,59 +115,59 @@ def body_of(message: ServiceBusReceivedMessage) -> bytes:
 
 
 IDLE_SECONDS = 0.5
-"""After so long without a message a session is given back."""
+"""The time without a message after which a session is released."""
 
 MOST_SECONDS = 30.0
-"""After so long a session is given back, even if more waits: to open one takes another second."""
+"""The time after which a session is released even if it has more messages; opening one takes a second."""
 
 WAITING = 2
-"""So many slots wait for a session while there is no work: each slot has a connection of its own."""
+"""The number of slots that wait for a session while there is no work: each slot has its own connection."""
 
 SOON_SECONDS = 2.0
-"""Where a session came so soon after it was asked for, more may wait: two slots begin to wait in the place of one."""
+"""A session that opens within this time suggests that more are ready: two slots then wait in the place of one."""
 
 WAIT_SECONDS = 20.0
-"""For a session that has messages."""
+"""The maximum wait for a session that has messages."""
 OPENING_SECONDS = 10.0
-"""What an opening may take beside that. The SDK itself waits for ever when its token link is detached meanwhile."""
+"""The additional time for an opening. The SDK itself never stops waiting if its token link is detached."""
 _CLOSE_SECONDS = 10.0
 
 LOCK_SECONDS = (5.0, 300.0)
-"""The shortest and the longest lock that Service Bus takes
+"""The shortest and the longest lock that Service Bus supports
 (https://learn.microsoft.com/azure/service-bus-messaging/message-transfers-locks-settlement)."""
 
 LONGEST_RENEWAL_SECONDS = 10.0
-"""At most between two renewals: where this machine's clock is behind, a lock seems to last longer than it does."""
+"""The maximum pause between renewals: if this machine's clock is slow, a lock seems longer than it is."""
 
 
 @dataclass
 class _Crew:
-    """``WAITING`` slots wait for a session, unless all others hold one; more where sessions come soon."""
+    """Keeps ``WAITING`` slots waiting for a session, within ``most`` slots; more while sessions open quickly."""
 
     most: int
     begin: Callable[[], None]
-    """Starts one slot more, which waits."""
+    """Starts another slot, which waits."""
     slots: int = 0
     waiting: int = 0
 
     def join(self, count: int) -> None:
-        """So many more begin to wait, as far as there may be more."""
+        """Starts up to ``count`` more slots, within ``most``."""
         for _ in range(min(count, self.most - self.slots)):
             self.slots += 1
             self.waiting += 1
             self.begin()
 
     def got_session(self, seconds: float) -> None:
-        """One that waited got a session, after so long: others wait in its place."""
+        """Records that a waiting slot got a session after ``seconds``, and starts its replacements."""
         self.waiting -= 1
         self.join(2 if seconds < SOON_SECONDS else 1)
 
     def waits_again(self) -> None:
-        """One has given its session back."""
+        """Records that a slot has released its session."""
         self.waiting += 1
 
     def leaves(self) -> bool:
-        """Whether one that waits is not needed any more; it is not counted then."""
+        """Whether a waiting slot is surplus and must end; it is no longer counted then."""
         if self.waiting <= WAITING:
             return False
         self.waiting -= 1
@@ -182,8 +179,8 @@ class _Crew:
 class Sessions:
     """The sessions of one subscription.
 
-    ``client`` repeats nothing: the SDK would open a receiver three times more where no session has messages, which
-    takes longer than any opening that works, and cannot be told from one that hangs.
+    ``client`` must not retry: if no session has messages, the SDK would try three more openings, which take longer than
+    any successful one and cannot be distinguished from one that hangs.
     """
 
     client: ServiceBusClient
@@ -196,7 +193,7 @@ class Sessions:
     clock_log: OnceAMinute = field(default_factory=OnceAMinute)
 
     async def serve(self, receive: Receive, stop: asyncio.Event, work: Work, *, slots: int) -> None:
-        """Handle messages until ``stop`` is set; then return as soon as the messages in hand are handled."""
+        """Handles messages until ``stop`` is set; returns once the current messages are handled."""
         async with asyncio.TaskGroup() as group:
 
             def begin() -> None:
@@ -216,7 +213,7 @@ class Sessions:
     async def _round(
         self, receive: Receive, stop: asyncio.Event, work: Work, crew: _Crew, beat: Callable[[], None]
     ) -> None:
-        """One session, or a wait for one; after a failure a pause."""
+        """Waits for a session and serves it; pauses after a failure."""
         pause, began, held = 0.0, monotonic(), False
         try:
             with own_failures():
@@ -226,7 +223,7 @@ class Sessions:
                         crew.got_session(monotonic() - began)
                         await self._serve_one(receiver, receive, stop, work, beat)
         except (OperationTimeoutError, SessionCannotBeLockedError) as error:
-            if held or monotonic() - began < self.wait_seconds / 2:  # else no session has messages
+            if held or monotonic() - began < self.wait_seconds / 2:  # otherwise no session has messages
                 pause = work.failed(verdict(error)[1], opening=not held)
             else:
                 work.came_through()
@@ -243,7 +240,7 @@ class Sessions:
 
     @asynccontextmanager
     async def _next_session(self, stop: asyncio.Event) -> AsyncIterator[ServiceBusReceiver | None]:
-        """A session that has messages; None: the stop came first."""
+        """Opens a session that has messages; None: ``stop`` was set first."""
         any_session, wait = NEXT_AVAILABLE_SESSION, self.wait_seconds
         receiver = (
             self.client.get_queue_receiver(self.topic, session_id=any_session, max_wait_time=wait)
@@ -305,10 +302,10 @@ class Sessions:
 
 @asynccontextmanager
 async def renewed(session: ServiceBusSession, clock_log: OnceAMinute) -> AsyncIterator[None]:
-    """Renew the session's lock at a third of its time, until the body ends, whatever this machine's clock shows.
+    """Renews the session's lock at a third of its time while the block runs, even if this machine's clock is wrong.
 
-    The SDK can lose a cancellation that comes as an answer does (``asyncio.wait_for`` of Python 3.11). A renewal that
-    went on after that would hold the session for ever, and nobody would get its messages.
+    The SDK can lose a cancellation that arrives together with an answer (``asyncio.wait_for`` of Python 3.11). A
+    renewal that continued after that would hold the session for ever, and nobody would get its messages.
     """
     over = asyncio.Event()
     pause = _until_renewal(session, clock_log)
@@ -317,7 +314,7 @@ async def renewed(session: ServiceBusSession, clock_log: OnceAMinute) -> AsyncIt
         nonlocal pause
         while not over.is_set():
             await asyncio.sleep(pause)
-            with contextlib.suppress(*SDK_ERRORS):  # a lock that is lost shows when the message is completed
+            with contextlib.suppress(*SDK_ERRORS):  # completing the message detects a lost lock
                 await session.renew_lock()
             pause = _until_renewal(session, clock_log)
 
@@ -331,10 +328,10 @@ async def renewed(session: ServiceBusSession, clock_log: OnceAMinute) -> AsyncIt
 
 
 def _until_renewal(session: ServiceBusSession, clock_log: OnceAMinute) -> float:
-    """The pause before a lock that was just taken is renewed.
+    """Returns the pause before a lock that was just taken is renewed.
 
-    The broker says by its own clock until when the lock lasts. Where no lock can last so long from now, this machine's
-    clock is wrong. Where that time is past, the SDK takes the lock for lost and settles nothing: it must not know.
+    The broker returns the lock's end by its own clock. If no lock can last that long from now, this machine's clock is
+    wrong. If that time is past, the SDK treats the lock as lost and settles nothing, so the end is hidden from it.
     """
     until = session.locked_until_utc
     shortest, longest = LOCK_SECONDS
@@ -346,7 +343,7 @@ def _until_renewal(session: ServiceBusSession, clock_log: OnceAMinute) -> float:
             "ahead of" if left <= 0 else "behind",
         )
     if left <= 0:
-        # The SDK's check compares it with this machine's clock, and passes where it is None, as in its base class.
+        # The SDK compares it with this machine's clock, and skips the check if it is None, as in its base class.
         session._locked_until_utc = None  # type: ignore[assignment]  # noqa: SLF001
         left = shortest
     return min(max(0.1, left / 3), LONGEST_RENEWAL_SECONDS)
