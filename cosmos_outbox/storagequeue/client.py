@@ -1,11 +1,9 @@
-"""A client of a storage account repeats a failed call once, soon: whoever calls has little time, and tries again.
+"""Creates clients of a storage account, classifies the SDK's errors, and inspects the deployed queues.
 
-The storage SDK's errors become ours in this one module: "this message never" or "not now".
-
-Only what is wrong with a message itself is final: its size, and a character that XML does not take. An operator can
-repair everything else while the events wait in the store. After an error that is not listed, the events wait.
-
-The queues as they are deployed are looked at, and nothing is changed.
+A client retries a failed call once, after a second: its callers have short deadlines and retry themselves. An error
+means "this message never" or "not now". Only a fault of the message itself is final: its size, or a character that XML
+does not allow. An operator can repair everything else while the events wait in the store. After an error that is not
+listed, the events wait. The inspection changes nothing.
 """
 
 import asyncio
@@ -31,16 +29,16 @@ if TYPE_CHECKING:
     from azure.core.pipeline.transport import AsyncHttpTransport
 
     Http = Callable[[], AsyncHttpTransport[Any, Any]]
-    """Makes what a client sends its requests with, in the place of the SDK's own."""
+    """Creates the HTTP transport of a client, in place of the SDK's own."""
 
 _UNREADABLE = (ParseError, UnicodeDecodeError)
-"""What the SDK raises for what no storage account answers, such as the page of a proxy, or half of an answer."""
+"""Errors that the SDK raises for a malformed response, such as a proxy's page or a truncated body."""
 
 SDK_ERRORS = (AzureError, OSError, TimeoutError, *_UNREADABLE)
-"""What a call of the SDK can raise."""
+"""The errors that a call of the SDK can raise."""
 
 LARGEST_MESSAGE_BYTES = 64 * 1024
-"""Of a message as it is sent, encoded (https://learn.microsoft.com/rest/api/storageservices/put-message)."""
+"""The limit of an encoded message (https://learn.microsoft.com/rest/api/storageservices/put-message)."""
 
 TOO_LARGE = f"the message is larger than the {LARGEST_MESSAGE_BYTES} bytes that a Storage queue takes"
 
@@ -51,7 +49,7 @@ _NEVER = {
     "InvalidXmlNodeValue": "a value in the message is outside the limits of Storage queues",
     "OutOfRangeInput": "a value in the message is outside the limits of Storage queues",
 }
-"""By the code in the service's answer 400 or 413."""
+"""Final refusals, by the error code of a 400 or 413 response."""
 
 
 _DENIED = (
@@ -65,13 +63,13 @@ _ANSWERED = {
     429: "is busy",
     503: "is busy",
 }
-"""What the service's answer says, by its status."""
+"""The reason for an operator, by the response's status."""
 
 
 def verdict(error: BaseException, entity: str) -> Refused | Unknown:
-    """The meaning of a failed send for its event, as if nothing was accepted before.
+    """Returns the outcome of a failed send for its event, with ``accepted`` 0.
 
-    ``entity``: what was to be used, in words, with its name.
+    ``entity``: the queue in words, with its name.
     """
     status, code = _status(error), error_code(error)
     if status == 413 or (status == 400 and code in _NEVER):
@@ -80,7 +78,7 @@ def verdict(error: BaseException, entity: str) -> Refused | Unknown:
 
 
 def hindrance(error: BaseException) -> Hindrance:
-    """The kind of what holds events up."""
+    """Classifies the error as a reason for a delay of events."""
     status = _status(error)
     if status in (429, 503):
         return Hindrance.BROKER_THROTTLES
@@ -92,7 +90,7 @@ def hindrance(error: BaseException) -> Hindrance:
 
 
 def reason(error: BaseException, entity: str) -> str:
-    """What is wrong and what to do, for an operator to read."""
+    """Returns the reason and the remedy, for an operator to read."""
     status, told = _status(error), f"{_status(error) or ''} {error_code(error)}".strip()
     if status is not None:
         return f"{entity} {_ANSWERED.get(status, 'answers with an error')} ({told})"
@@ -106,7 +104,7 @@ def reason(error: BaseException, entity: str) -> str:
 
 
 def error_code(error: BaseException) -> str:
-    """The service's own word, such as ``QueueNotFound``; else the kind of the error."""
+    """Returns the service's error code, such as ``QueueNotFound``; otherwise the class of the error."""
     code = getattr(error, "error_code", None)
     return str(getattr(code, "value", code)) if code else type(error).__name__
 
@@ -128,7 +126,7 @@ _ONCE_MORE: dict[str, Any] = {
 def queue_service(
     connection: Connection, credential: Credential | None, http: "Http | None" = None
 ) -> QueueServiceClient:
-    """A new client; the caller closes it. Raises ValueError for a connection string without its parts."""
+    """Returns a new client; the caller closes it. Raises ValueError for an incomplete connection string."""
     options = _ONCE_MORE if http is None else {**_ONCE_MORE, "transport": http()}
     if connection.connection_string:
         return QueueServiceClient.from_connection_string(connection.connection_string, **options)
@@ -136,13 +134,13 @@ def queue_service(
 
 
 DEADLINE_SECONDS = 15.0
-"""The longest that the looks at all queues may take, with their retries and a sign-in."""
+"""The maximum duration of inspecting all queues, with retries and a sign-in."""
 
 
 async def look(
     connection: Connection, credential: Credential | None, queues: Sequence[str], *, seconds: float
 ) -> float:
-    """Look at each queue. Returns the seconds of the last look. Raises Denied, CannotCheck; within ``seconds``."""
+    """Checks each queue within ``seconds``. Returns the seconds of the last check. Raises Denied, CannotCheck."""
     took = 0.0
     for name in queues:
         began = monotonic()
@@ -157,7 +155,7 @@ async def look(
 async def messages_in(
     connection: Connection, credential: Credential | None, queue: str, *, seconds: float
 ) -> int | None:
-    """About how many messages a queue has; None: there is no such queue. Raises Denied, CannotCheck."""
+    """Returns the approximate number of messages; None: the queue does not exist. Raises Denied, CannotCheck."""
     try:
         async with asyncio.timeout(seconds), queue_service(connection, credential) as service:
             found = await service.get_queue_client(queue).get_queue_properties()
@@ -167,6 +165,6 @@ async def messages_in(
         if hindrance(error) is Hindrance.BROKER_REFUSES and not isinstance(error, ClientAuthenticationError):
             raise Denied(first_line(error)) from error
         raise CannotCheck(reason(error, "it")) from error
-    except ValueError as error:  # the SDK raises it for a connection string without its parts
+    except ValueError as error:  # the SDK raises it for an incomplete connection string
         raise UnusableConnection from error
     return int(found.approximate_message_count or 0)

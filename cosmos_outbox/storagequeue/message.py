@@ -1,4 +1,4 @@
-"""An event as a message in a Storage queue: one JSON document of CloudEvents."""
+"""Converts an event to and from a Storage queue message: a JSON document in structured CloudEvents format."""
 
 import base64
 import json
@@ -21,19 +21,19 @@ _NAMES = {
     "traceparent": "traceparent",
     "tracestate": "tracestate",
 }
-"""The attributes that the inbox reads, and what it calls them."""
+"""Maps CloudEvents attributes to the inbox's names of properties."""
 
 
 @dataclass(frozen=True)
 class MessageForm:
-    """How a service writes messages."""
+    """The message format of a service."""
 
     service: CloudEvents
     encoded: bool
-    """Whether a message is base64; else it is JSON in ASCII, of which XML needs to change nothing."""
+    """Whether messages are base64; otherwise they are JSON in ASCII that needs no XML escaping."""
 
     def text(self, event: OutboxEvent) -> str:
-        """The message of an event. Raises what its data makes the encoder raise."""
+        """Returns the message of an event. Raises the encoder's errors, caused by the event's data."""
         document = self.service.structured(event)
         if self.encoded:
             return base64.b64encode(document).decode()
@@ -43,16 +43,16 @@ class MessageForm:
 
 @dataclass(frozen=True)
 class Arrived:
-    """A message as it was read."""
+    """A parsed message."""
 
     delivery: Delivery
     correlation_id: str | None
 
 
 def arrived(text: str | bytes | None, message_id: str, subscription: str) -> Arrived:
-    """Read a message, encoded or not. What is no event of CloudEvents gets the property ``unreadable``; none raises.
+    """Parses a message, base64 or not. Raises nothing: one that is no CloudEvent gets the property ``unreadable``.
 
-    The delivery's id is the event's, and the same for each message that carries it: the queue has its own ids.
+    The delivery's id is that of the event, the same for each message with the event: the queue has ids of its own.
     """
     raw = text.encode(errors="replace") if isinstance(text, str) else text or b""
     try:
@@ -79,10 +79,10 @@ def arrived(text: str | bytes | None, message_id: str, subscription: str) -> Arr
 
 
 def _document(raw: bytes) -> dict[str, Any]:
-    """Raises ValueError."""
+    """Parses a CloudEvent. Raises ValueError."""
     if not raw.lstrip().startswith(b"{"):
         raw = base64.b64decode(raw, validate=True)
-    document = from_json(raw)  # it bounds the nesting, json.loads does not
+    document = from_json(raw)  # it limits the nesting depth, json.loads does not
     if not isinstance(document, dict) or document.get("specversion") != "1.0" or not document.get("id"):
         raise ValueError("no event")
     return document

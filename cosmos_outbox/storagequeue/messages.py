@@ -1,7 +1,7 @@
-"""Messages side by side, each deleted only after it was handled; a worker that dies gives back what it holds.
+"""Handles messages concurrently and deletes each only after it was handled; a dead worker's messages reappear.
 
-A message is hidden while it is handled, and stays so: its time is renewed at a third. Who lost it all the same deletes
-nothing, since its receipt is no longer the newest. A message that came too often goes to the poison queue.
+A message is hidden while it is handled, and its visibility timeout is renewed at a third. A worker that lost a message
+nevertheless cannot delete it, since its receipt is outdated. A message delivered too often goes to the poison queue.
 """
 
 import asyncio
@@ -25,22 +25,22 @@ from cosmos_outbox.telemetry.messaging import STORAGEQUEUE, handling
 from cosmos_outbox.telemetry.work import Work
 
 POISON = "-poison"
-"""What the name of a poison queue ends in, as the Functions host has it."""
+"""The suffix of a poison queue's name, as in the Functions host."""
 
 MOST_DELIVERIES = 20
-"""A message that came more often kills its workers, or the store is away for long: it is collected from there."""
+"""A message delivered more often crashes its workers, or the store is unavailable for long: it is dead-lettered."""
 
 HIDDEN_SECONDS = 60.0
-"""For so long a message is nobody else's; it is renewed while it is handled."""
+"""The visibility timeout: no other worker gets the message; it is renewed while the message is handled."""
 
 AWAY_SECONDS = 5
-"""After so long a message that could not be handled comes back."""
+"""The time after which a message that could not be handled becomes visible again."""
 
 MOST_AT_ONCE = 32
-"""The service gives no more in one answer."""
+"""The service returns at most this number of messages per request."""
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 2.0
-"""Between looks into a queue that is empty: each costs a transaction."""
+"""The pauses between polls of an empty queue: each poll costs a transaction."""
 
 _GONE = ("MessageNotFound", "PopReceiptMismatch")
 
@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Messages:
-    """The queue of one subscription, whose name is the subscription's."""
+    """The queue of one subscription; both have the same name."""
 
     queue: QueueClient
     poison: QueueClient
@@ -62,7 +62,7 @@ class Messages:
         return str(self.queue.queue_name)
 
     async def serve(self, receive: Receive, stop: asyncio.Event, work: Work, *, slots: int) -> None:
-        """Handle messages until ``stop`` is set; then return as soon as the messages in hand are handled."""
+        """Handles messages until ``stop`` is set; returns once the current messages are handled."""
         pause, in_hand = FIRST_PAUSE_SECONDS, set[asyncio.Task[None]]()
         stopping = asyncio.create_task(stop.wait())
         try:
@@ -84,7 +84,7 @@ class Messages:
             stopping.cancel()
 
     async def _next(self, most: int, stop: asyncio.Event, work: Work) -> list[QueueMessage]:
-        """What is there, after a failure nothing and a pause."""
+        """Receives messages; after a failure pauses and returns none."""
         try:
             found = await _page(self.queue, most, self.hidden_seconds)
         except SDK_ERRORS as error:
@@ -97,7 +97,7 @@ class Messages:
         return found
 
     async def _handle(self, message: QueueMessage, receive: Receive, work: Work) -> None:
-        """Handle one message, then delete it. What goes wrong brings it back."""
+        """Handles one message, then deletes it. After a failure the message becomes visible again."""
         work.sessions += 1
         try:
             with work.slot():
@@ -123,7 +123,7 @@ class Messages:
             await receive(delivery)
 
     async def _give_up(self, message: QueueMessage) -> None:
-        """First there, then not here any more: a crash between the two leaves two messages, and never none."""
+        """Copies the message to the poison queue before its deletion: a crash between leaves two copies, never none."""
         await self.poison.send_message(message.content, time_to_live=FOR_EVER)
         _log.error(
             "message %s came %s times: it is in %s now",
@@ -134,7 +134,7 @@ class Messages:
 
     @asynccontextmanager
     async def _held(self, message: QueueMessage) -> AsyncIterator["_Held"]:
-        """Keep the message hidden; where the body raises, let it come back soon."""
+        """Keeps the message hidden during the block; if the block raises, makes it visible again soon."""
         held = _Held(self.queue, message, self.hidden_seconds)
         renewing = asyncio.create_task(held.renew())
         try:
@@ -149,7 +149,7 @@ class Messages:
 
 
 class _Held:
-    """A message in hand, with its newest receipt."""
+    """A message that is being handled, with its newest receipt."""
 
     def __init__(self, queue: QueueClient, message: QueueMessage, hidden_seconds: float) -> None:
         self._queue, self._message, self._hidden = queue, message, hidden_seconds
@@ -158,7 +158,7 @@ class _Held:
         self._over = False
 
     async def renew(self) -> None:
-        """Again and again until it is released, or is not ours any more."""
+        """Renews the visibility timeout until the message is released or lost."""
         while True:
             await asyncio.sleep(self._hidden / 3)
             async with self._renewing:
@@ -166,7 +166,7 @@ class _Held:
                     return
 
     async def _renew_once(self) -> bool:
-        """False: somebody else has it by now."""
+        """Renews once; False: the message is lost to another worker, or deleted."""
         try:
             await self._hide(round(self._hidden))
         except SDK_ERRORS as error:
@@ -175,25 +175,25 @@ class _Held:
         return True
 
     async def release(self) -> None:
-        """No renewal is under way any more, nor begins: the receipt is the newest."""
+        """Stops renewing and waits for a running renewal, so that the receipt is the newest."""
         self._over = True
         async with self._renewing:
             pass
 
     async def let_go(self) -> None:
-        """It comes back soon, as far as that can be had; it comes back in any case. Nobody renews it any more."""
+        """Tries to make the message visible soon; if that fails, it reappears at its timeout. Renewal has ended."""
         with contextlib.suppress(*SDK_ERRORS):
             async with asyncio.timeout(AWAY_SECONDS):
                 await self._hide(AWAY_SECONDS)
 
     async def _hide(self, seconds: int) -> None:
-        # By its id: with the message itself the SDK would write its content anew.
+        # By id: with the message object the SDK would rewrite its content.
         renewed = await self._queue.update_message(self._message.id, self.receipt, visibility_timeout=seconds)
         self.receipt = renewed.pop_receipt
 
 
 async def _page(queue: QueueClient, most: int, hidden: float) -> list[QueueMessage]:
-    """By one request, each of which is paid: the SDK would ask again until the number is full, or the queue empty."""
+    """Receives by a single paid request: the SDK would repeat it until it has ``most`` or the queue is empty."""
     pages = queue.receive_messages(messages_per_page=most, visibility_timeout=round(hidden)).by_page()
     async for page in pages:
         return [message async for message in page]
@@ -217,7 +217,7 @@ class PoisonQueue:
     subscription: str
 
     async def collect(self, keep: Keep, *, seconds: float) -> Collected:
-        """Move what is there into records; receives nothing more after so many seconds. Raises StoreAway."""
+        """Moves the messages into records; receives no more after ``seconds``. Raises StoreAway."""
         until, collected = monotonic() + seconds, 0
         try:
             while monotonic() < until:
@@ -230,7 +230,7 @@ class PoisonQueue:
                     await _delete(self.queue, message, message.pop_receipt)
                     collected += 1
         except SDK_ERRORS as error:
-            if error_code(error) == "QueueNotFound":  # the Functions host makes one with its first message
+            if error_code(error) == "QueueNotFound":  # the Functions host creates it with its first message
                 return Collected(collected, emptied=True)
             raise StoreAway(
                 f"the poison queue cannot be read: {reason(error, str(self.queue.queue_name))}"
@@ -239,5 +239,5 @@ class PoisonQueue:
         return Collected(collected, emptied=False)
 
     async def _is_empty(self) -> bool:
-        """Nothing is hidden either: somebody else may hold a message, whose record is not stored yet."""
+        """Whether no hidden message is left either: another worker may hold one whose record is not stored yet."""
         return not (await self.queue.get_queue_properties()).approximate_message_count

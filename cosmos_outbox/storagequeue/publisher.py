@@ -1,8 +1,8 @@
-"""Each aggregate's events are sent in order, each to all queues before the next, or it is known what may be missing.
+"""Sends each aggregate's events in order, each to all queues before the next, and returns which may be missing.
 
-One send carries one message. Aggregates are sent side by side, at most so many at once. An event is accepted when every
-queue has it; one that was refused, or whose outcome is unknown, is the last of its aggregate. When a queue is away, the
-rest of the page is not tried. A queue keeps no order and drops no duplicates, and says so: the inbox does both.
+A request carries one message; at most ``senders`` events are sent at once. An event is accepted once every queue has
+it; after a refused event or an unknown outcome nothing more of its aggregate is sent. If a queue is unavailable, the
+rest of the page is not tried. Queues neither keep order nor drop duplicates: the inbox does both.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from cosmos_outbox.storagequeue.message import MessageForm
 from cosmos_outbox.telemetry import messaging
 
 FOR_EVER = -1
-"""A message's time to live: without it a queue drops a message after seven days."""
+"""The time to live of a message; by default a queue drops a message after seven days."""
 
 _LATE = Unknown(0, "the queue did not take the events in time", Hindrance.TOO_SLOW)
 
@@ -36,12 +36,12 @@ _LATE = Unknown(0, "the queue did not take the events in time", Hindrance.TOO_SL
 @dataclass
 class _Page:
     until: float
-    """By the monotonic clock: after this time nothing more is tried."""
+    """The deadline by the monotonic clock: nothing is sent after it."""
     away: Unknown | None = None
-    """Why nothing more of the page is tried."""
+    """The reason why nothing more of the page is tried."""
 
     def give_up(self, away: Unknown) -> None:
-        """No others are tried."""
+        """Stops the page: no other events are tried."""
         self.away = self.away or away
 
 
@@ -60,14 +60,14 @@ class StorageQueuePublisher:
         encoded: bool,
         senders: int,
     ) -> None:
-        """``senders``: how many events are under way at once."""
+        """``senders``: the maximum number of concurrent events."""
         self._queues = [client.get_queue_client(name) for name in queues]
         self._form = MessageForm(service, encoded)
         self._senders = asyncio.Semaphore(senders)
 
     @property
     def guarantees(self) -> Guarantees:
-        """Neither order nor duplicates are seen to."""
+        """Neither order nor deduplication is guaranteed."""
         return Guarantees(
             ordered=False,
             deduplicates=False,
@@ -76,9 +76,9 @@ class StorageQueuePublisher:
         )
 
     async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
-        """Send the aggregates side by side, each one's events one after the other."""
+        """Sends the aggregates concurrently, each one's events one after another."""
         sending = _Page(until)
-        # A bug in one task cancels the others: none sends on unseen.
+        # A bug in one task cancels the others, so that none continues unobserved.
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._send_all(sending, each.events)) for each in page]
         return [task.result() for task in tasks]
@@ -98,7 +98,7 @@ class StorageQueuePublisher:
             return page.away
         try:
             text = self._form.text(event)
-        except Exception as error:  # noqa: BLE001 - what one event makes raise, it is that event's fault
+        except Exception as error:  # noqa: BLE001 - any error here is caused by the event
             return Refused(0, f"no message can be made of it ({type(error).__name__})", shown_by_event=True)
         if len(text) > LARGEST_MESSAGE_BYTES:
             return Refused(
@@ -116,7 +116,7 @@ class StorageQueuePublisher:
         return outcome
 
     async def _send_to_queues(self, event: OutboxEvent, text: str) -> Outcome:
-        """To all queues; the worst answer counts, and what may come right by itself before what never does."""
+        """Sends to all queues. The worst outcome wins; Unknown, which may recover, precedes Refused."""
         outcomes = await asyncio.gather(*(self._put(queue, event, text) for queue in self._queues))
         return next(
             (each for kind in (Unknown, Refused) for each in outcomes if isinstance(each, kind)), Accepted()

@@ -1,1 +1,1 @@
-"""A receiver's HTTP endpoint as the place where events are sent to; knows aiohttp and the Standard Webhooks."""
+"""Sends events to a receiver's HTTP endpoint, by aiohttp and the Standard Webhooks specification."""

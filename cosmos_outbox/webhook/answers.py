@@ -1,13 +1,11 @@
-"""An answer speaks of one event, of the whole target, or of a moment that passes; nothing else is made of it.
+"""Classifies a receiver's response as about one event, about the whole target, or temporary.
 
-What speaks of the event parks it. What speaks of the target stops all that goes there, and parks nothing. Everything
-else may pass, and is tried again for ever.
-
-An event that fails where others are taken is told as failing, however few tries one page of the feed has room for.
-
-A receiver that hangs, or asks for a long pause, at one event leaves no time for several tries in a page. A firewall
-before it may refuse one event for its words, with an answer that otherwise speaks of the whole target; a limit may be
-one tenant's alone. So what became of an event's tries is remembered from page to page, in this process.
+A response about the event parks it. One about the target stops all sends to it, and parks nothing. All others are
+temporary: the send is retried without limit.
+An event that fails while others are accepted is reported as failing, even if a page of the feed has time for few tries:
+a receiver that hangs at one event, or requests a long pause, leaves no time for several tries in a page. A firewall may
+refuse one event for its content with a status that otherwise concerns the whole target; a limit may concern one tenant
+only. So the tries of an event are counted across pages, in this process.
 """
 
 import re
@@ -21,27 +19,27 @@ from typing import Any
 from cosmos_outbox.kernel.clock import monotonic
 
 LONGEST_WAIT_SECONDS = 3_600.0
-"""A receiver that asks for a longer pause is asked again then: a wrong date must not stop it for a year."""
+"""The longest pause that is honoured: a wrong date from the receiver must not stop its events for a year."""
 
 PIECE = 200
-"""So many characters of an answer an operator gets to see."""
+"""The number of characters of a response that an operator sees."""
 
 LONGEST_BODY = 1_024
-"""So many bytes of an answer are read."""
+"""The number of bytes of a response that are read."""
 
 LONGEST_COMPARED = 65_536
-"""Of an event with more text nothing of the answer is shown: to compare them would hold up the event loop."""
+"""If the event has more text, nothing of the response is shown: the comparison would block the event loop."""
 
 _LONGEST_WORD = 40
 _COMPARED = 2 * PIECE
-"""So many characters of an answer are looked at: what is left out makes room for what comes after it."""
+"""The number of characters of a response that are examined: redacted words make room for later ones."""
 
 _WORD, _LETTERS = re.compile(r"\w[\w@.+'-]*"), re.compile(r"\w+")
 _LEAST_OF_A_NAME = 3
 
 
 class Meaning(Enum):
-    """What an answer means for the event that was sent."""
+    """The meaning of a response for the event that was sent."""
 
     ACCEPTED = "the receiver has it"
     EVENT = "the receiver will never take this event"
@@ -51,14 +49,14 @@ class Meaning(Enum):
 
 
 _OF_THE_EVENT = {400, 413, 422, 431}
-"""431: the attributes in the headers are too large, which are the event's."""
+"""431: the headers are too large because of the event's attributes."""
 _PASSING = {408, 409, 423, 424, 425}
-"""Time-out, conflict, locked, failed dependency, too early: each speaks of a state that changes."""
+"""Timeout, conflict, locked, failed dependency, too early: temporary states."""
 _BUSY = {429}
 
 
 def meaning(status: int) -> Meaning:
-    """What a status means. Every other 4xx, and each 3xx, since no redirect is followed, speaks of the target."""
+    """Returns the meaning of a status. Every other 4xx, and any 3xx (no redirect is followed), concerns the target."""
     if 200 <= status < 300:
         return Meaning.ACCEPTED
     if status in _OF_THE_EVENT:
@@ -71,7 +69,7 @@ def meaning(status: int) -> Meaning:
 
 
 def retry_after(text: str | None, now: datetime) -> float | None:
-    """For how many seconds a receiver asks to be left alone: a number or a date; None: it does not say, or garbage."""
+    """Returns the seconds that a receiver requests as a number or a date; None: it requests none, or is malformed."""
     if text is None:
         return None
     text = text.strip()
@@ -86,10 +84,10 @@ def retry_after(text: str | None, now: datetime) -> float | None:
 
 
 def piece(body: bytes, data: Mapping[str, Any]) -> str:
-    """What an operator sees of an answer: its first words, without those that may be of a person.
+    """Returns an excerpt of a response for an operator: its first words, without possible personal data.
 
-    Left out is each word that holds a digit or an @, that is very long, and that the event's data hold, whole or in
-    part. The work is bounded, whatever the receiver answers and however large the event is.
+    Redacts each word that has a digit or an @, is very long, or occurs whole or in part in the event's data. The work
+    is bounded for any response and any size of the event.
     """
     held = " ".join(_texts(data)).lower()
     if len(held) > LONGEST_COMPARED:
@@ -109,7 +107,7 @@ def piece(body: bytes, data: Mapping[str, Any]) -> str:
 
     words = body.decode("utf-8", errors="replace").split()
     if len(body) >= LONGEST_BODY:
-        del words[-1:]  # cut off, perhaps in the middle of a name
+        del words[-1:]  # perhaps truncated in the middle of a name
     text = "".join(each if each.isprintable() else " " for each in " ".join(words))
     if len(text) > _COMPARED:
         text = text[:_COMPARED].rpartition(" ")[0]
@@ -117,14 +115,14 @@ def piece(body: bytes, data: Mapping[str, Any]) -> str:
 
 
 def _inner(part: str) -> Iterator[str]:
-    """Each run of letters in it that is long enough to be a name."""
+    """Yields each substring that is long enough to be a name."""
     for begin in range(len(part) - _LEAST_OF_A_NAME + 1):
         for end in range(begin + _LEAST_OF_A_NAME, len(part) + 1):
             yield part[begin:end]
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Each text in a value, at whatever depth."""
+    """Yields each text in a value, at any depth."""
     left = [value]
     while left:
         each = left.pop()
@@ -137,53 +135,53 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 ATTEMPTS = 3
-"""So many times an event is tried before it is told as failing."""
+"""The number of tries after which an event is reported as failing."""
 
 ALONE_SECONDS = 3_600.0
-"""After so long an event that nobody takes is told as failing though nothing else was taken: it may be all there is."""
+"""The time after which a refused event is reported as failing even if no other was accepted: it may be the only one."""
 
 BUSY_SECONDS = 600.0
-"""After so long an event for which the target is too busy is told as failing, if others were taken between its tries:
-a limit of the whole target lets each one through sooner."""
+"""The time after which an event answered "too busy" is reported as failing, if others were accepted between its tries:
+a limit of the whole target would let each one through sooner."""
 
 _MOST_REMEMBERED = 10_000
-"""So many events are known to have failed; with more, counting begins anew."""
+"""The maximum number of failed events in memory; beyond it all counts are reset."""
 
 
 @dataclass
 class _Tried:
     since: float
     taken_at_first: int
-    """How many events the target had taken when it was first asked to take this one."""
+    """The number of events that the target had accepted when this one was first tried."""
     failed: int = 0
     refused: int = 0
-    """How often it was refused as if the target were wrong or too busy, each time after others were taken."""
+    """The number of refusals about the target (wrong or too busy), each counted only after others were accepted."""
     taken_before: int = -1
-    """How many events the target had taken when it refused this one last."""
+    """The number of events that the target had accepted at the last such refusal."""
 
 
 @dataclass
 class Tries:
-    """Of the events of one target, by their ids."""
+    """Counts the tries of one target's events, by event id."""
 
     _taken: int = 0
     _tried: dict[str, _Tried] = field(default_factory=dict, repr=False)
 
     def begins(self, event_id: str) -> None:
-        """The target is asked to take it."""
+        """Records the start of a try."""
         self._of(event_id)
 
     def taken(self, event_id: str) -> None:
-        """The target has it."""
+        """Records that the target accepted the event."""
         self._taken += 1
         self._tried.pop(event_id, None)
 
     def refused_for_good(self, event_id: str) -> None:
-        """It is not tried again."""
+        """Forgets an event that is not tried again."""
         self._tried.pop(event_id, None)
 
     def failed(self, event_id: str) -> int:
-        """Count a failure that says nothing of the target. Returns how many there were; after ``ATTEMPTS`` anew."""
+        """Counts a failure that does not concern the target. Returns the count; resets it at ``ATTEMPTS``."""
         tried = self._of(event_id)
         tried.failed += 1
         if tried.failed >= ATTEMPTS:
@@ -191,7 +189,7 @@ class Tries:
         return tried.failed
 
     def is_alone(self, event_id: str, told: Meaning) -> bool:
-        """Count an answer that speaks of the target. Whether it rather speaks of the event: others are taken."""
+        """Counts a response about the target. Returns whether it probably concerns the event: others are accepted."""
         tried = self._of(event_id)
         if tried.taken_before < self._taken:
             tried.refused, tried.taken_before = tried.refused + 1, self._taken
@@ -201,12 +199,12 @@ class Tries:
         )
 
     def others_taken(self, event_id: str) -> bool:
-        """Whether the target took others since it was first asked to take this one."""
+        """Whether the target has accepted others since the first try of this event."""
         tried = self._tried.get(event_id)
         return tried is not None and tried.taken_at_first < self._taken
 
     def in_vain(self, event_id: str) -> int:
-        """How often the event was tried. One that was not, shows best whether the target works."""
+        """Returns the number of failed tries. An event with none is the best probe of whether the target works."""
         tried = self._tried.get(event_id)
         return tried.failed + tried.refused if tried else 0
 

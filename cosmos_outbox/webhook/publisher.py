@@ -1,17 +1,14 @@
-"""Each aggregate's events are posted one after another, each after the one before it was answered with a 2xx.
+"""Posts each aggregate's events in order, each only after the previous one was answered with a 2xx.
 
-Several aggregates are posted side by side. What an answer means is in :mod:`cosmos_outbox.webhook.answers`. An event
-that fails again and again, while its target works, is told as failing: then the relay sets its aggregate aside, and
-tries it from there for ever. What speaks of the target stops all that goes there, and nothing is parked for it, unless
-the target takes others meanwhile; from then on one request at a time asks whether it is mended.
-
-A request that timed out may arrive late, even after the aggregate's next events: its repetition was accepted by then,
-so what arrives late is a copy. A receiver therefore drops an id that it has, and orders by the sequence.
-
-An event as a request: a structured CloudEvent 1.0, signed with every secret, under the event's own id.
-
-The signature covers id, time and body (https://github.com/standard-webhooks/standard-webhooks). So whatever a receiver
-acts on is in the body.
+Aggregates are posted concurrently. :mod:`cosmos_outbox.webhook.answers` classifies the responses. An event that fails
+repeatedly while its target works is reported as failing: the relay then sets its aggregate aside and retries it from
+there without limit. A response about the target stops all sends to it and parks nothing, unless the target accepts
+other events; from then on single requests probe whether it has recovered.
+A request that timed out may arrive late, even after the aggregate's next events: its repetition was accepted before
+them, so the late one is a copy. A receiver therefore drops an id that it has, and orders by the sequence.
+A request is a structured CloudEvent 1.0, signed with every secret, under the event's own id. The signature covers id,
+time and body (https://github.com/standard-webhooks/standard-webhooks), so everything that a receiver acts on is in the
+body.
 """
 
 import asyncio
@@ -48,19 +45,19 @@ from cosmos_outbox.webhook.answers import ATTEMPTS, LONGEST_BODY, Meaning, Tries
 from cosmos_outbox.webhook.session import AddressRefused, Unasked, check_literal, open_session
 
 _PRINTABLE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
-"""What stands for itself in a header."""
+"""The characters that need no percent-encoding in a header."""
 
 
 @dataclass(frozen=True)
 class Signed:
-    """A body that is ready to be posted, but for the time of the signature."""
+    """A request that is complete but for its signatures, which depend on the time."""
 
     id: str
     body: bytes
     headers: Mapping[str, str]
 
     def signed(self, secrets: Sequence[str], at: datetime) -> Mapping[str, str]:
-        """The headers, with a signature of each secret as of this time (UTC)."""
+        """Returns the headers, with a signature by each secret for this time (UTC)."""
         text = self.body.decode()
         signatures = [Signing(secret).sign(self.id, at, text) for secret in secrets]
         return {
@@ -72,37 +69,37 @@ class Signed:
 
 
 def request_of(event: OutboxEvent, *, service: CloudEvents) -> Signed:
-    """The request of an event. Raises whatever its data make raise: then no request can be made of it.
+    """Returns the request of an event. Raises any error of the encoder: the event then has no valid request.
 
-    An event that is published once more has an id of its own, since a receiver would drop the event's.
+    An event that is published again has an id of its own, since a receiver would drop the event's as a duplicate.
     """
     headers = {**_trace(service.attributes(event)), "content-type": STRUCTURED}
     return Signed(id_of(event), service.structured(event), headers)
 
 
 def id_of(event: OutboxEvent) -> str:
-    """The id of its request."""
-    # Of what is not ASCII each server makes another text, and none of them would be the one that was signed.
+    """Returns the id of the event's request."""
+    # Servers decode other than ASCII differently, and the signature would not match.
     return quote(event.message_id or event.id, safe=_PRINTABLE)
 
 
 def _trace(attributes: Mapping[str, Any]) -> dict[str, str]:
-    """For whatever traces HTTP requests, and knows no CloudEvents."""
+    """Returns the W3C trace headers, for HTTP tracing without knowledge of CloudEvents."""
     found = {name: attributes[name] for name in ("traceparent", "tracestate") if name in attributes}
     return {name: text for name, text in found.items() if text.isascii() and text.isprintable()}
 
 
 FAILING_ALIKE = 10
-"""When so many aggregates' events have failed and none was accepted, the rest of the page is not tried."""
+"""The number of failed events, with none accepted, after which the rest of the page is not tried."""
 
 _LONGEST_PAUSE = 5.0
-"""Between two attempts in one page."""
+"""The maximum pause between two tries in one page."""
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 300.0
-"""Between two requests that ask whether the target takes events again; it doubles."""
+"""The pause between two requests that probe whether the target has recovered; it doubles each time."""
 
 BODY_SECONDS = 2.0
-"""For the body of a refusal, of which an operator sees the beginning."""
+"""The maximum time to read a refusal's body, of which an operator sees an excerpt."""
 
 _DOUBLINGS = 16
 
@@ -114,7 +111,7 @@ _IMPOSSIBLE = "no request can be made of the event"
 class _Answer:
     meaning: Meaning
     reason: str
-    """With the same words for the same cause."""
+    """The reason in words, equal for equal causes."""
     body: bytes = b""
     retry_after: float | None = None
     unreachable: bool = False
@@ -125,15 +122,15 @@ class _Page:
     until: float
     began: float = field(default_factory=monotonic)
     away: Unknown | None = None
-    """Why nothing more of the page is tried."""
+    """The reason why nothing more of the page is tried."""
     asked: bool = False
-    """Whether a request for something of it was sent."""
+    """Whether any request of the page was sent."""
     accepted: bool = False
     failing: int = 0
-    """How many events were given up for now."""
+    """The number of events reported as failing."""
 
     def is_target_failing(self) -> bool:
-        """Whether it is rather the target that fails than some events."""
+        """Whether the target is probably failing, rather than single events."""
         return not self.accepted and self.failing >= FAILING_ALIKE
 
 
@@ -152,16 +149,16 @@ class WebhookPublisher:
         tls: ssl.SSLContext | bool = True,
         session: aiohttp.ClientSession | None = None,
     ) -> None:
-        """``resolver``: asks DNS. ``tls``: what is trusted. ``session``: posts, in the place of one of its own."""
+        """``resolver``: resolves DNS. ``tls``: the trusted certificates. ``session``: used in place of a new one."""
         self._target = target
         self._service = service
         self._resolver = resolver
         self._tls = tls
         self._places = asyncio.Semaphore(target.concurrency)
         self._held_until = 0.0
-        """Until then the target asked to be left alone."""
+        """The end of the pause that the target requested."""
         self._stopped: Unknown | None = None
-        """Why nothing goes to the target, as far as this process knows."""
+        """The reason why this process sends nothing to the target."""
         self._stops = 0
         self._asked_again_at = 0.0
         self._tries = Tries()
@@ -169,14 +166,14 @@ class WebhookPublisher:
 
     @property
     def guarantees(self) -> Guarantees:
-        """What is accepted was accepted in order; a copy may come later, out of order. The receiver drops it."""
+        """Events are accepted in order; a copy may arrive later, out of order, and the receiver drops it."""
         return Guarantees(
             ordered=False, deduplicates=False, mixes_aggregates=False, largest_message_bytes=None,
             answer_seconds=self._target.request_seconds,
         )  # fmt: skip
 
     async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
-        """Post each aggregate's events in order; those that failed before come last, and hold up no other."""
+        """Posts each aggregate's events in order; previously failed ones come last, so they delay no others."""
         sending = _Page(until)
         known: dict[int, Outcome] = {}
         in_vain = [self._in_vain(group) for group in page]
@@ -184,11 +181,11 @@ class WebhookPublisher:
         if self._stopped is not None:
             if monotonic() < self._asked_again_at:
                 return [self._stopped for _ in page]
-            for place in places:  # of some no request can be made: they do not ask
+            for place in places:  # an event without a valid request does not probe the target
                 known[place] = await self._send(sending, page[place])
                 if sending.asked:
                     break
-        async with asyncio.TaskGroup() as tasks:  # a bug in one task cancels the others: none sends on unseen
+        async with asyncio.TaskGroup() as tasks:  # a bug in one task cancels the others
             rest = {
                 place: tasks.create_task(self._send(sending, page[place]))
                 for place in places
@@ -198,21 +195,21 @@ class WebhookPublisher:
         return [known[place] for place in range(len(page))]
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Closes the connections."""
         if self._session is not None:
             await self._session.close()
 
     def _in_vain(self, group: AggregateEvents) -> int:
         try:
             return self._tries.in_vain(id_of(group.events[0]))
-        except ValueError:  # no request can be made of it
+        except ValueError:  # the id cannot be encoded
             return 0
 
     async def _send(self, page: _Page, group: AggregateEvents) -> Outcome:
         for accepted, event in enumerate(group.events):
             try:
                 request = request_of(event, service=self._service)
-            except Exception as error:  # noqa: BLE001 - what one event makes raise, it is that event's fault
+            except Exception as error:  # noqa: BLE001 - any error here is caused by the event
                 return Refused(accepted, f"{_IMPOSSIBLE} ({type(error).__name__})", shown_by_event=True)
             outcome = await self._send_event(page, event, request)
             if not isinstance(outcome, Accepted):
@@ -249,7 +246,7 @@ class WebhookPublisher:
 
     @staticmethod
     def _given_up(page: _Page, answer: _Answer, failures: int, failing: Failing) -> Outcome | None:
-        """What an event is told as that has failed so many times; None: it is tried again."""
+        """Returns the outcome of an event after this number of failures; None: it is tried again."""
         if answer.unreachable:
             page.away = Unknown(0, answer.reason)
             return page.away
@@ -263,7 +260,7 @@ class WebhookPublisher:
         return None
 
     async def _in_turn(self, page: _Page, event: OutboxEvent, request: Signed) -> "_Answer | Unknown":
-        """The answer to one attempt; Unknown: none was made, or it was cut off early."""
+        """Returns the response to one try; Unknown: none was made, or it was interrupted early."""
         posted = None
         try:
             async with asyncio.timeout(page.until - monotonic()), self._places:
@@ -279,7 +276,7 @@ class WebhookPublisher:
                     return self._stopped
                 if (
                     monotonic() >= page.until
-                ):  # a kept connection takes the request before any time-out can come
+                ):  # on an open connection the request would leave before the timeout fires
                     return _LATE
                 posted, page.asked = monotonic(), True
                 self._tries.begins(request.id)
@@ -304,8 +301,8 @@ class WebhookPublisher:
         return answer
 
     async def _ask(self, request: Signed, limit: asyncio.Timeout) -> _Answer:
-        """The answer to one request, which goes to a new connection where the others have answers of nobody's."""
-        for _ in range(self._target.concurrency):  # so many were kept, and each may have one
+        """Returns the response to one request; skips kept connections that have an unsolicited response."""
+        for _ in range(self._target.concurrency):  # the pool keeps at most this number of connections
             with contextlib.suppress(Unasked):
                 return await self._ask_once(request, limit)
         return await self._ask_once(request, limit)
@@ -313,11 +310,11 @@ class WebhookPublisher:
     async def _ask_once(self, request: Signed, limit: asyncio.Timeout) -> _Answer:
         async with self._open().post(
             self._target.url,
-            data=io.BytesIO(request.body),  # sent in parts: a large body holds up no other task
+            data=io.BytesIO(request.body),  # sent in chunks: a large body does not block the event loop
             headers=request.signed(self._target.secrets, utc_now()),
             allow_redirects=False,
-        ) as response:  # what is not read of it closes the connection
-            limit.reschedule(None)  # the status has come, and counts whatever comes after it
+        ) as response:  # an unread rest of the body closes the connection
+            limit.reschedule(None)  # the status has arrived and is decisive, even if the body fails
             return await self._read(response)
 
     @staticmethod
@@ -335,7 +332,7 @@ class WebhookPublisher:
         return _Answer(meaning, f"{_ANSWERED}{response.status}", body[:LONGEST_BODY], after)
 
     def _stop(self, reason: str) -> Unknown:
-        """Nothing goes to the target until a single request, after a pause that grows, is accepted."""
+        """Stops all sends to the target, but for single probes after growing pauses, until one is accepted."""
         self._stops += 1
         self._asked_again_at = monotonic() + _growing(self._stops)
         self._stopped = Unknown(
@@ -361,18 +358,18 @@ def _pause(answer: _Answer, failures: int) -> float:
 
 
 def _growing(failures: int, longest: float = LONGEST_PAUSE_SECONDS) -> float:
-    """The pause after so many failures in a row (seconds): twice as long each time, and no two senders' alike."""
+    """Returns the pause after consecutive failures (seconds): it doubles each time, with random jitter."""
     pause = FIRST_PAUSE_SECONDS * 2.0 ** min(max(0, failures - 1), _DOUBLINGS)
     return min(pause, longest) * randomness().uniform(0.75, 1.25)
 
 
 def _spread(seconds: float) -> float:
-    """At least so long; several senders do not come back at once."""
+    """Returns at least ``seconds``, with jitter, so that several senders do not return at once."""
     return seconds + FIRST_PAUSE_SECONDS * randomness().random()
 
 
 def _of_error(error: Exception) -> _Answer:
-    """What a request without an answer means: its words name no address, and are the same for the same cause."""
+    """Classifies a request without a response; the reason has no address, and is equal for equal causes."""
     if isinstance(error, AddressRefused) or isinstance(error.__cause__, AddressRefused):
         return _Answer(Meaning.TARGET, "the target's name leads to an address that may not be asked")
     if isinstance(error, aiohttp.ClientConnectorCertificateError):

@@ -1,14 +1,10 @@
-"""An answer is the answer to the request before it: no request leaves on a connection where one lies that came unasked.
+"""Opens HTTP sessions that connect only to allowed addresses and never reuse a connection with unread data.
 
-A server that refuses a request without having read its body may take the body for a request, and answer that too. The
-next event would be taken for accepted, or be parked, by an answer that is not its own.
-
-Whether a receiver can be reached is asked without a request: an event that is made up is an event to it.
-
-No request leaves for an address that was not checked: what DNS answers is checked, and connected to, in one step.
-
-A receiver's name is somebody else's to answer. It must not lead into the network of the relay, nor to a cloud's
-metadata, whatever the name answered an hour ago.
+A server that refuses a request without reading its body may parse the body as a request and answer that too. The next
+event would then be accepted or parked by a response that is not its own.
+Reachability is checked without a request, because a receiver would take a made-up event for a real one.
+Each DNS result is checked in the same step that connects to it. The receiver's owner controls its name, which must not
+lead into the relay's network or to a cloud's metadata service, even if earlier results were harmless.
 """
 
 import asyncio
@@ -30,29 +26,29 @@ from cosmos_outbox.settings.transports import Webhook
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _OF_A_PLATFORM = {ipaddress.ip_address(text) for text in ("168.63.129.16", "fd00:ec2::254")}
-"""A cloud's own, and not link-local: Azure's is even public by its number
+"""Addresses of cloud platforms that are not link-local; Azure's is even formally a public one
 (https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16)."""
 
 _PRIVATE = [
     ipaddress.ip_network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 ]
-"""Where a network's own machines are."""
+"""The address ranges of private networks."""
 
 _OF_PROTOCOLS = [ipaddress.ip_network(text) for text in ("192.0.0.0/24", "2001::/23")]
-"""Each version of Python takes another part of them for public; one cloud has its metadata there."""
+"""Ranges of which Python's versions differ on what is public; one cloud has its metadata service there."""
 
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
-"""All that IPv6 has given out. Outside of it are forms of IPv4 addresses that a network translates as it likes."""
+"""All assigned public IPv6 addresses. Others may embed IPv4 addresses that a network translates in its own way."""
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 class AddressRefused(OSError):
-    """The target's name leads to no address that may be asked."""
+    """The target's name resolves to no allowed address."""
 
 
 def is_allowed(text: str, target: Webhook) -> bool:
-    """Whether a request of the target may go to this address."""
+    """Whether a request for the target may be sent to this address."""
     address = _meant(ipaddress.ip_address(text))
     if target.is_loopback:
         return address.is_loopback
@@ -66,7 +62,7 @@ def is_allowed(text: str, target: Webhook) -> bool:
 
 
 def check_literal(target: Webhook) -> None:
-    """An address in the URL itself is asked of no resolver. Raises AddressRefused."""
+    """Checks an IP address in the URL itself, which no resolver sees. Raises AddressRefused."""
     host = urlsplit(target.url).hostname or ""
     try:
         ipaddress.ip_address(host)
@@ -77,7 +73,7 @@ def check_literal(target: Webhook) -> None:
 
 
 def _meant(address: Address) -> Address:
-    """The IPv4 address that a router would make of an IPv6 one."""
+    """Returns the IPv4 address that an IPv6 address embeds; otherwise the address itself."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address in _NAT64:
@@ -87,7 +83,7 @@ def _meant(address: Address) -> Address:
 
 
 class CheckedResolver(AbstractResolver):
-    """Tells a connector those addresses of a name that may be asked; it connects to what it is told."""
+    """Resolves a name to its allowed addresses; the connector connects only to these."""
 
     def __init__(self, target: Webhook, resolver: AbstractResolver | None = None) -> None:
         self._target = target
@@ -96,7 +92,7 @@ class CheckedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        """The allowed addresses. Raises AddressRefused when the name has no such address, OSError when it has none."""
+        """Returns the allowed addresses. Raises AddressRefused if none is allowed, OSError if the name has none."""
         found = await self._resolver.resolve(host, port, family)
         allowed = [each for each in found if is_allowed(each["host"].partition("%")[0], self._target)]
         if found and not allowed:
@@ -104,14 +100,14 @@ class CheckedResolver(AbstractResolver):
         return allowed
 
     async def close(self) -> None:
-        """Close the resolver behind."""
+        """Closes the underlying resolver."""
         await self._resolver.close()
 
 
 async def reach(target: Webhook, *, seconds: float) -> float:
-    """Open a connection to the first allowed address that takes one, TLS included. Returns the seconds that it took.
+    """Connects to the first allowed address that accepts, with TLS. Returns the duration (seconds).
 
-    Raises Unavailable, or Misconfigured where no address may be asked.
+    Raises Unavailable, or Misconfigured if no address is allowed.
     """
     url = urlsplit(target.url)
     host, tls = url.hostname or "", url.scheme == "https"
@@ -134,7 +130,7 @@ async def reach(target: Webhook, *, seconds: float) -> float:
 
 
 async def _open(addresses: Sequence[str], port: int, *, tls: str | None) -> float:
-    """``tls``: whose certificate is asked for. Raises the OSError of the last address."""
+    """Connects to the first address that accepts. ``tls``: the certificate's host. Raises the last OSError."""
     refused = OSError("the name has no address")
     for address in addresses:
         began = monotonic()
@@ -152,7 +148,7 @@ async def _open(addresses: Sequence[str], port: int, *, tls: str | None) -> floa
 
 
 class Unasked(aiohttp.ClientConnectionError):
-    """There was an answer before the request: nothing was sent, and the connection is closed."""
+    """A response arrived before the request: nothing was sent, and the connection is closed."""
 
 
 class _Request(aiohttp.ClientRequest):
@@ -165,7 +161,7 @@ class _Request(aiohttp.ClientRequest):
 def open_session(
     target: Webhook, resolver: AbstractResolver | None, tls: ssl.SSLContext | bool
 ) -> aiohttp.ClientSession:
-    """What posts to the target, at addresses that may be asked alone; the caller closes it."""
+    """Returns the session that posts to the target, at allowed addresses only; the caller closes it."""
     connector = aiohttp.TCPConnector(
         resolver=CheckedResolver(target, resolver), use_dns_cache=False, limit=target.concurrency, ssl=tls
     )
