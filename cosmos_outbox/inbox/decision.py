@@ -1,32 +1,32 @@
-"""An entry follows from the events 1 to ``last_sequence``, each applied once and in order, or from the source itself.
+"""Decides what an event means for an entry: apply it, skip it, or read the source and heal the entry.
 
-What is decided here is decided over an entry that may be an old read: every write names the version that it was decided
-over (``at-its-version``), and what needs no write is true of every newer version too.
+An entry is the result of events 1 to ``last_sequence``, each once and in order, or of the source. It may be an old
+read: each write names the version that was read (``at-its-version``), and a skip holds for every newer version too.
 
 =====================  ==============================================================================================
-``applied-before``     A sequence that the entry has reached is done.
+``applied-before``     An event whose sequence the entry has reached is done.
 ``next-only``          Only the next sequence is applied; a higher one shows a gap, and the entry is healed.
-``notice-healed``      A notice is never applied: the source knows what the discarded event changed.
-``unknown-healed``     So is an action that the subscriber cannot apply.
-``other-form``         So is an entry of another form; at its own sequence it keeps its event, and no event was missing.
-``unsequenced``        So is an event without a sequence; only a read behind a fence surely has its change.
-``made-from-source``   The first entry is made from a source read behind a fence: an event may be late.
-``create-first``       But where the first event tells all, it makes the entry by one write that only creates.
-``create-young``       Not of an event older than half of a tombstone's life: of a deletion before it nothing may be
-                       left. Nor of one that is published again.
-``fenced-absence``     A source that is not found is gone only if that read was behind a fence.
-``source-at-least``    Healing needs a source that has reached the event; else it reads behind a fence, or waits.
-``only-newer``         Healing writes only what is newer than the entry; a walk also another state of its sequence.
+``notice-healed``      A notice is never applied: the entry is healed, since the source has the discarded change.
+``unknown-healed``     An action that the subscriber cannot apply heals the entry.
+``other-form``         An entry of another form is healed; at the same sequence it keeps its event: none was lost.
+``unsequenced``        An event without a sequence heals the entry; only a consistent read surely has its change.
+``made-from-source``   The first entry is made from a consistent read of the source: an event may be late.
+``create-first``       If the first event holds the whole state, one create-only write makes the entry from it.
+``create-young``       But not if the event is older than half of a tombstone's life, since no trace of an earlier
+                       deletion may be left; nor if it was published again.
+``fenced-absence``     A source that is not found is gone only if that read was consistent.
+``source-at-least``    Healing needs a source that has reached the event; else it reads consistently, or waits.
+``only-newer``         Healing writes only a newer state; a walk also a different state of the same sequence.
 ``gone-is-deleted``    A living entry whose source is gone becomes a deleted one.
-``gone-is-noted``      A source that shows nothing of what was deleted leaves a deleted entry, also where there was
-                       none: else ``create-first`` would revive it.
-``keep-the-deleted``   A source that is deleted makes a deleted entry, also where there was none.
+``gone-is-noted``      If the source keeps no tombstones, the deletion leaves a deleted entry, even if there was no
+                       entry: else ``create-first`` would revive it.
+``keep-the-deleted``   A deleted source makes a deleted entry, even if there was no entry.
 ``deleted-is-final``   A deleted entry takes no event and is not healed.
 ``healed-has-no-id``   A healed entry names no event.
-``same-place``         Another event with the entry's sequence is an alarm, unless the entry names no event.
-``notice-no-alarm``    A notice of an event that arrived all the same is no alarm.
-``made-from-first``    Where there is no source to read, an entry is made from event 1 and from no other, and so is one
-                       of another form; a notice goes to the projection: nothing else could tell what it stands for.
+``same-place``         Another event with the entry's sequence is logged as an error, unless the entry names no event.
+``notice-no-alarm``    A notice of an event that was applied all the same is no error.
+``made-from-first``    Without a source to read, an entry is made only from event 1, as is one of another form; the
+                       projection is given notices, since nothing else knows the discarded change.
 =====================  ==============================================================================================
 """
 
@@ -42,15 +42,15 @@ from cosmos_outbox.inbox.event import Event
 S = TypeVar("S")
 
 Projection = Callable[[S, Event], After[S] | None]
-"""The state after an event; None: this subscriber cannot apply the event, and the source is read."""
+"""Returns the state after an event; None: this subscriber cannot apply the event, and the source is read."""
 
 
 First = Callable[[Event], S | None]
-"""The state of which an aggregate's first event tells; None: it tells of none."""
+"""Returns the state that an aggregate's first event holds; None: it holds none."""
 
 
 class Done(Enum):
-    """Why nothing is to be written."""
+    """The reason to write nothing."""
 
     APPLIED_BEFORE = "is in its entry already"
     DELETED = "is of a deleted aggregate"
@@ -60,7 +60,7 @@ class Done(Enum):
 
 
 class Because(Enum):
-    """Why the source is read."""
+    """The reason to read the source."""
 
     NEW = "there is no entry"
     GAP = "events are missing"
@@ -80,7 +80,7 @@ class Complete:
 
 @dataclass(frozen=True)
 class Put(Generic[S]):
-    """Write this entry over the version that was read; ``because`` None: the event led here."""
+    """Write this entry over the version that was read; ``because`` None: an event was applied."""
 
     entry: Entry[S]
     because: Because | None = None
@@ -95,14 +95,14 @@ class Heal:
 
 
 class Look(Enum):
-    """What a read of the source was good for."""
+    """The next step after a read of the source that decides nothing."""
 
     BEHIND_A_FENCE = "the read proves too little: read again, behind a fence"
     LATER = "the source itself is behind: wait"
 
 
 def make(event: Event, first: First[S], now: datetime, tombstones: timedelta | None) -> Put[S] | None:
-    """The entry to create without a read; None: read first. ``tombstones``: how long they live; None: for good."""
+    """Returns the entry to create without a read; None: read first. ``tombstones``: their lifetime; None: for ever."""
     if event.sequence != 1 or event.is_notice or event.republished:
         return None  # create-first
     if tombstones is not None and event.age(now) >= tombstones / 2:
@@ -114,7 +114,7 @@ def make(event: Event, first: First[S], now: datetime, tombstones: timedelta | N
 def decide(
     entry: Entry[S] | None, event: Event, project: Projection[S], first: First[S] | None = None
 ) -> Complete | Put[S] | Heal:
-    """What an event means for an entry (None: there is none). ``first``: given where there is no source to read."""
+    """Decides what an event does to an entry (None: there is none). ``first``: given if there is no source to read."""
     if first is not None and (entry is None or entry.other_form):
         return _first(entry, event, first(event) if event.sequence == 1 and not event.is_notice else None)
     if entry is None:
@@ -127,7 +127,7 @@ def decide(
 
 
 def _first(entry: Entry[S] | None, event: Event, made: S | None) -> Put[S] | Heal:
-    """``made-from-first``: the events behind it come again, so whatever was in the entry is told again."""
+    """``made-from-first``: the later events are replayed, so the entry's former content comes again."""
     because = Because.NEW if entry is None else Because.FORM
     if made is None:
         return Heal(because, event.sequence)
@@ -153,9 +153,9 @@ def _place(
 def mend(
     entry: Entry[S] | None, heal: Heal, found: Found[S] | None, *, fenced: bool, notes_gone: bool = False
 ) -> Complete | Put[S] | Look:
-    """What the source means for an entry. ``fenced``: the read misses nothing that was committed before the entry's.
+    """Decides what the source does to an entry. ``fenced``: the read misses nothing committed before the entry's read.
 
-    ``notes_gone``: the source shows nothing of what was deleted.
+    ``notes_gone``: the source keeps no tombstones, so the entry has to.
     """
     if entry is not None and entry.deleted:
         return Complete(Done.DELETED)  # deleted-is-final
@@ -181,9 +181,9 @@ def _from_source(entry: Entry[S] | None, heal: Heal, found: Found[S]) -> Complet
 
 
 def hides(entry: Entry[S], newest: Found[S] | None) -> bool:
-    """Whether a deleted entry keeps an aggregate out of every list that lives (``deleted-is-final``).
+    """Whether a deleted entry hides an existing aggregate from every list (``deleted-is-final``).
 
-    Its id was used again, or its source was put back. ``newest``: read behind a fence, after the entry.
+    Its id was used again, or its source was restored. ``newest``: read consistently, after the entry.
     """
     return entry.deleted and newest is not None and newest.state is not None
 
@@ -197,7 +197,7 @@ def _gone(entry: Entry[S] | None, heal: Heal, *, noted: bool) -> Complete | Put[
 
 
 def _conflict(entry: Entry[S], event: Event) -> bool:
-    """``same-place``: two events claim one sequence. An entry that names no event was healed past it."""
+    """``same-place``: whether two events have one sequence. An entry that names no event was healed past it."""
     return (
         event.sequence == entry.last_sequence
         and entry.last_event_id not in (None, event.id)
@@ -206,7 +206,7 @@ def _conflict(entry: Entry[S], event: Event) -> bool:
 
 
 def _newer(entry: Entry[S], heal: Heal, found: Found[S]) -> bool:
-    """A change without a sequence leaves the source's sequence as it is; its newest state was read after the entry."""
+    """Whether the source is newer. Equal sequences compare states: a change without a sequence leaves it unchanged."""
     compared = heal.because is Because.UNSEQUENCED or (heal.because is Because.WALK and not entry.other_form)
     if compared and found.sequence == entry.last_sequence:
         return found.state != entry.state

@@ -1,9 +1,9 @@
 """Calls a handler outside the store (an e-mail, a payment) at least once for each event, or at most once.
 
-A record of the event shows what became of it. Of a repeatable handler it is created after the handler has returned: a
-crash in between runs it again, so the event's id is its idempotency key. Of any other it is created before, as started,
-and an event whose start nobody has concluded is listed for an operator. Order, waiting and retries are the receiver's.
-The rules have names, which ``docs/internals/decisions/0018-effects.md`` explains.
+A record of each event holds the outcome. For a repeatable handler it is created after the handler has returned: a
+crash in between runs the handler again, so the event's id is its idempotency key. For any other handler it is created
+before, as started, and an event that stays started is listed for an operator. The receiver does order, waiting and
+retries. ``docs/internals/decisions/0018-effects.md`` explains the rules by name.
 """
 
 import asyncio
@@ -36,50 +36,50 @@ EFFECT_SECONDS = 30.0
 """The longest that a handler may take."""
 
 WRITE_SECONDS = 15.0
-"""How long a call repeats a write of a record that the store does not answer."""
+"""How long a call repeats a write of a record while the store does not answer."""
 
 BEGIN = timedelta(seconds=LONGEST_CALL_SECONDS - EFFECT_SECONDS - WRITE_SECONDS)
-"""The longest from the look or the start to the handler (``deadline``)."""
+"""The longest time from reading the record, or writing the start, to calling the handler (``deadline``)."""
 
 OLD = timedelta(seconds=LONGEST_CALL_SECONDS + 60)
-"""The age at which nobody concludes a start any more: the longest call, and clocks that differ."""
+"""The age after which no call can still finish a start: the longest call, plus a margin for clocks that differ."""
 
 Effect = Callable[[Event], Awaitable[None]]
-"""Runs the effect, with ``event.id`` as its idempotency key. Raises EffectAway where nobody can be served now, and
-EffectNotDone where this one surely was not done; after any other error the effect may have taken place."""
+"""Runs the effect, with ``event.id`` as its idempotency key. Raises EffectAway if its service is unavailable, and
+EffectNotDone if this effect surely was not done; after any other error the effect may have taken place."""
 
 _log = logging.getLogger(__name__)
 
 
 class EffectState(StrEnum):
-    """What became of the effect of one event."""
+    """The outcome of one event's effect."""
 
     STARTED = "started"
     """A call was about to run it."""
     FREE = "free"
-    """A call that had started it has surely not run it."""
+    """The call that had started it has surely not run it."""
     DONE = "done"
     DISCARDED = "discarded"
-    """Given up by an operator or by age."""
+    """Discarded by an operator, or because of its age."""
 
 
 @dataclass(frozen=True)
 class EffectRecord:
-    """What became of the effect of one event. Nothing in it is personal."""
+    """The stored outcome of one event's effect. It holds no personal data."""
 
     event_id: str
-    """Also of a copy that is published again (``original-id``)."""
+    """The original's, also for a copy that is published again (``original-id``)."""
     state: EffectState
     at: datetime
-    """When it was written."""
+    """The time of the write."""
     call: str = ""
-    """Which has started it (``names-the-call``)."""
+    """The call that has started it (``names-the-call``)."""
     version: str | None = None
     """None: not stored yet."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether the effect is not run any more."""
+        """Whether the effect is never run again."""
         return self.state in (EffectState.DONE, EffectState.DISCARDED)
 
     def may_run(self, now: datetime) -> bool:
@@ -88,39 +88,39 @@ class EffectRecord:
 
 
 class EffectRecords(Protocol):
-    """The records of one subscriber. Every call raises StoreAway when it was not answered."""
+    """Stores the records of one subscriber. Every call raises StoreAway if the store does not answer."""
 
     async def find(self, event_id: str) -> EffectRecord | None:
-        """The newest record; None is proof that there is none (``record-fenced``)."""
+        """Returns the newest record; None proves that there is none (``record-fenced``)."""
 
     async def write(self, record: EffectRecord) -> EffectRecord:
-        """Create it, or replace it at its version; it lives from now on as long as a record does.
+        """Create the record, or replace it at its version; its lifetime begins anew.
 
         Returns it with its new version. Raises RecordChanged: there is one, or it is at another version, perhaps by an
-        earlier attempt of this very write.
+        earlier attempt of this same write.
         """
 
 
 @dataclass(frozen=True)
 class EffectRules:
-    """What a subscriber chooses, and how long its records live."""
+    """The options of a subscriber, and the lifetime of its records."""
 
     lives: timedelta
-    """Of a record: longer than a message can still come (``lives-as-long``)."""
+    """A record's lifetime: longer than a message can still be delivered (``lives-as-long``)."""
     kinds: frozenset[str] | None = None
     """The events that have an effect, by name; None: all."""
     repeatable: bool = True
-    """Whether a handler that may have run is run again by itself; else an operator decides."""
+    """Whether a handler that may have run is run again automatically; else an operator decides."""
     begin: datetime | None = None
-    """Earlier events are not for this subscriber; None: it begins with the first."""
+    """Earlier events are ignored; None: the subscriber begins with the first."""
 
     def has_effect(self, event: Event) -> bool:
-        """Whether anything is to be run for the event."""
+        """Whether the event has an effect to run."""
         ours = self.kinds is None or event.action in self.kinds
         return ours and not event.is_notice and (self.begin is None or utc(event.created_at) >= self.begin)
 
     def reading(self, read: Read) -> Read:
-        """The same, and None for an event without an effect: its message is done unasked (``filter-first``)."""
+        """Wraps ``read`` to return None for an event without an effect: its message is completed (``filter-first``)."""
 
         def read_effect(delivery: Delivery) -> Event | None:
             event = read(delivery)
@@ -146,27 +146,27 @@ class EffectInbox:
     pause: Callable[[float], Awaitable[object]] = sleep
 
     async def handle(self, event: Event) -> None:
-        """Run the event's effect, unless its record shows what became of it. When this returns, the message is done.
+        """Run the event's effect, unless its record holds an outcome. After a return the message is done.
 
         Raises:
             EffectRefused: it may have been done; an operator decides.
             EffectFailed: it was not done, or may be running: the message waits.
-            RecordChanged: another call was first.
+            RecordChanged: another call wrote first.
             StoreAway: the store, or the service that the effect calls, did not answer.
         """
         await self._run(event, asked=False)
 
     async def apply(self, event: Event) -> None:
-        """As :meth:`handle`, by an operator's wish: an effect that may have been done is run again."""
+        """As :meth:`handle`, on an operator's request: an effect that may have been done is run again."""
         await self._run(event, asked=True)
 
     async def give_up(self, event: Event, reason: str) -> None:
-        """Record that the effect is not to be run (``discard-marks``); a repeatable handler may have begun already.
+        """Record that the effect must not run (``discard-marks``); a repeatable handler may be running already.
 
         Raises:
             Settled: it was done.
             NotApplied: a call may be running it.
-            RecordChanged: somebody else wrote the record: call again.
+            RecordChanged: another call wrote the record: call again.
             StoreAway: the store did not answer.
         """
         found, now = await self.records.find(event.id), self.clock()
@@ -200,11 +200,11 @@ class EffectInbox:
             raise
         except Exception as error:
             raise EffectFailed(told(error)) from error  # failure-set-aside
-        with suppress(RecordChanged):  # another call has recorded it, or this one, and its answer was lost
+        with suppress(RecordChanged):  # by another call, or by an attempt of this one whose answer was lost
             await self._write(_record(event, EffectState.DONE, self.clock(), over=found))  # record-after
 
     async def _run_once(self, event: Event, found: EffectRecord | None, *, asked: bool) -> None:
-        """``started-first``; its creation or its version decides between two calls (``started-created-only``)."""
+        """Rule ``started-first``; of two calls one wins, by create or by version (``started-created-only``)."""
         now = self.clock()
         if found is not None and found.may_run(now):  # young-not-raised
             raise EffectFailed("its effect may be running, or its process has died: some minutes will show")
@@ -233,7 +233,7 @@ class EffectInbox:
                 await self.effect(event)
 
     async def _write(self, record: EffectRecord) -> EffectRecord:
-        """Repeated while the store does not answer; a call knows what it has written (``look-for-start``)."""
+        """Repeats the write while the store does not answer; a call knows its own record (``look-for-start``)."""
         until = self.time() + WRITE_SECONDS
         while True:
             try:
@@ -254,5 +254,5 @@ class EffectInbox:
 
 
 def _record(event: Event, state: EffectState, at: datetime, *, over: EffectRecord | None) -> EffectRecord:
-    """``over``: the record that it takes the place of; None: there is none."""
+    """``over``: the record that it replaces; None: there is none."""
     return EffectRecord(event.id, state, at, version=over.version if over else None)

@@ -1,4 +1,4 @@
-"""A subscriber's copy of one aggregate: what it holds, and the event up to which it holds it, in one document."""
+"""A subscriber's copy of one aggregate: its state and the last event applied to it, in one document."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,20 +12,20 @@ S = TypeVar("S")
 
 @dataclass(frozen=True)
 class Entry(Generic[S]):
-    """``state`` is the aggregate after the event ``last_sequence``; None: it was deleted, or is of another form."""
+    """The aggregate after event ``last_sequence``; ``state`` None: it was deleted, or is of another form."""
 
     last_sequence: int
     last_event_id: str | None
     """The event that made this state; None: the state was read from the source."""
     state: S | None
     healed: int = 0
-    """How often the entry was put right from the source, because events alone did not lead here."""
+    """How often the entry was repaired from the source, because events alone did not lead here."""
     other_form: bool = False
-    """The state was stored in another form, or cannot be read: nothing is built on it, it is read from the source."""
+    """The state was stored in another form, or cannot be read: no event is applied to it, the source is read."""
 
     @property
     def deleted(self) -> bool:
-        """A deleted entry keeps id and sequence, so that a late event does not bring it back. It has every form."""
+        """Whether it was deleted, in any form: it keeps id and sequence, so that a late event does not revive it."""
         return self.state is None and not self.other_form
 
 
@@ -36,22 +36,22 @@ class VersionedEntry(Generic[S]):
     entry: Entry[S]
     version: str
     blocked_since: datetime | None = None
-    """Since when the publisher is known to hold back events of the aggregate; a walk notes it."""
+    """Since when the publisher has held back events of the aggregate, as far as a walk has seen."""
 
 
 @dataclass(frozen=True)
 class Found(Generic[S]):
-    """An aggregate as its source has it. ``sequence`` is that of its newest event; ``state`` None: it was deleted."""
+    """An aggregate as its source has it. ``sequence``: of its newest event; ``state`` None: it was deleted."""
 
     sequence: int
     state: S | None
     changed_at: datetime | None = None
-    """When the source was last written; None: not known."""
+    """The time of the source's last write; None: not known."""
 
 
 @dataclass(frozen=True)
 class WalkPage(Generic[S]):
-    """A page of all entries or sources, in no order, and where the next one begins; None: there is none."""
+    """A page of all entries or sources, in no order. ``position``: of the next page; None: this is the last."""
 
     items: Sequence[tuple[AggregateKey, S]]
     position: str | None
@@ -59,7 +59,7 @@ class WalkPage(Generic[S]):
 
 @dataclass(frozen=True)
 class After(Generic[S]):
-    """What a projection answers: the entry after the event."""
+    """The result of a projection: the entry after the event."""
 
     state: S | None
     """None: the aggregate is deleted, and so is its entry."""
@@ -67,7 +67,7 @@ class After(Generic[S]):
 
 @dataclass(frozen=True)
 class Stamp:
-    """When an entry was written, and how long after the change that it shows; None: not known, as after healing."""
+    """The time of an entry's write, and its delay after the change; None: not known, as after healing."""
 
     at: datetime
     late_seconds: float | None
@@ -75,7 +75,7 @@ class Stamp:
 
 @dataclass(frozen=True)
 class Listed(Generic[S]):
-    """A living entry as a list shows it, and how far it can be trusted."""
+    """A living entry as a list shows it, with its age and whether it is blocked."""
 
     id: str
     """Of the aggregate."""
@@ -83,11 +83,11 @@ class Listed(Generic[S]):
     sequence: int
     """The newest event of the aggregate that the entry shows."""
     applied_at: datetime
-    """When the entry was written (UTC)."""
+    """The time of the entry's write (UTC)."""
     late_seconds: float | None
     """How long after the change the entry was written; None: the entry was read from the source itself."""
     blocked_since: datetime | None
-    """Since when events of the aggregate are held back; None: they are not, as far as the last walk saw."""
+    """Since when the publisher holds back events of the aggregate; None: it does not, as of the last walk."""
 
 
 @dataclass(frozen=True)
@@ -97,4 +97,4 @@ class ListedPage(Generic[S]):
     items: Sequence[Listed[S]]
     """Each with ``id``, ``state``, ``sequence``, ``applied_at``, ``late_seconds`` and ``blocked_since``."""
     continuation_token: str | None
-    """Of the next page, for the same list alone; None: this page is the last."""
+    """Of the next page of the same list; None: this page is the last."""

@@ -1,10 +1,10 @@
-"""Every error of a subscriber. An adapter raises these in place of its SDK's errors.
+"""Defines every error of a subscriber. An adapter raises these in place of its SDK's errors.
 
 ::
 
     InboxError
-    ├── StoreAway              the store or the source cannot be used right now: this hits every aggregate
-    │   └── EffectAway         the service that an effect calls cannot be used right now
+    ├── StoreAway              the store or the source is unavailable: this affects every aggregate
+    │   └── EffectAway         the service that an effect calls is unavailable
     ├── EntryChanged           another writer changed the entry after it was read
     ├── Contended              the entry changed each time it was about to be written
     ├── SourceBehind           the source does not show the event yet
@@ -12,15 +12,15 @@
     ├── Unreadable             the message is no event: it can never be applied
     ├── NotSetAside            no open record has this id
     ├── NotApplied             a record that was set aside cannot be applied
-    ├── RecordChanged          somebody else changed the record after it was read
+    ├── RecordChanged          another writer changed the record after it was read
     ├── EffectNotDone          an effect did not take place, for a reason of its own
     ├── EffectFailed           an effect failed: its message waits
     ├── NotInTurn              another event, or a missing one, comes first
-    ├── EffectRefused          an effect is not run by itself: an operator decides
-    ├── ReactionRefused        a reaction will not be applied as things are: an operator decides
-    └── Settled                a message that was to be given up has its outcome already
+    ├── EffectRefused          an effect is not run automatically: an operator decides
+    ├── ReactionRefused        a reaction is refused by its target: an operator decides
+    └── Settled                a message to be discarded has its outcome already
 
-What is no error of this tree, such as a bug in a projection, hits one aggregate as far as the inbox can tell.
+Any other error, such as one of a bug in a projection, is taken to affect one aggregate alone.
 """
 
 
@@ -29,7 +29,7 @@ class InboxError(Exception):
 
 
 class StoreAway(InboxError):
-    """The store or the source cannot be used right now: wait, then try again. Nothing is known to be written."""
+    """The store or the source is unavailable: wait, then try again. A write may or may not have taken place."""
 
     def __init__(self, message: str, *, retry_after_seconds: float = 1.0) -> None:
         super().__init__(message)
@@ -45,11 +45,11 @@ class Contended(InboxError):
 
 
 class SourceBehind(InboxError):
-    """The source does not show the event, not even behind a fence: the gap cannot be closed now."""
+    """The source does not show the event, not even to a consistent read: the gap cannot be closed now."""
 
 
 class Unreadable(InboxError):
-    """The message is no event, or names no aggregate: it can never be applied. The text holds nothing personal."""
+    """The message is no event, or names no aggregate: it can never be applied. The text holds no personal data."""
 
 
 class Unstorable(InboxError):
@@ -57,46 +57,46 @@ class Unstorable(InboxError):
 
 
 class NotSetAside(InboxError):
-    """There is no record of this id, or none that is open where an open one is asked for."""
+    """There is no record of this id, or it is closed and an open one was asked for."""
 
 
 class NotApplied(InboxError):
-    """A record that was set aside cannot be applied as it is; its reason says why."""
+    """A record that was set aside cannot be applied as it is; its reason explains why."""
 
 
 class RecordChanged(InboxError):
-    """Somebody else changed the record after it was read: read it again."""
+    """Another writer changed the record after it was read: read it again."""
 
 
 class EffectAway(StoreAway):
-    """The service that an effect calls cannot be used right now, and has done nothing: an effect raises this."""
+    """The service that an effect calls is unavailable and has done nothing: an effect raises this."""
 
 
 class EffectNotDone(InboxError):
-    """An effect surely did not take place, for a reason of its own: an effect raises this. Nothing personal in it."""
+    """An effect surely did not take place, for a reason of its own: an effect raises this, without personal data."""
 
 
 class NotInTurn(InboxError):
-    """Another event of the aggregate, or a missing one, comes first: deal with that one."""
+    """Another event of the aggregate, or a missing one, comes first: apply or discard that one."""
 
 
 class EffectFailed(InboxError):
-    """An effect was not done, or may be running elsewhere: its message is set aside, and the timer tries again."""
+    """An effect was not done, or may be running elsewhere: its message is set aside, and the timer retries it."""
 
 
 class EffectRefused(InboxError):
-    """An effect is not run by itself, since it may have been done already.
+    """An effect is not run automatically, since it may have been done already.
 
     Its message is set aside for an operator. Later messages are not held up.
     """
 
 
 class ReactionRefused(InboxError):
-    """The target refuses the change: a reaction raises this, with a reason that holds nothing personal.
+    """The target refuses the change: a reaction raises this, with a reason that holds no personal data.
 
     It is recorded, and the message is set aside for an operator. Later messages of the same kind are not held up.
     """
 
 
 class Settled(InboxError):
-    """A message that was to be given up was applied, or found to change nothing: its copy is closed as applied."""
+    """A message to be discarded was applied, or found to change nothing: its copy is closed as applied."""

@@ -1,7 +1,7 @@
-"""What a subscriber needs to know of a message to put it in its place: which event of which aggregate, and where in it.
+"""An event as a subscriber needs it: its id, its aggregate, and its sequence there.
 
 A notice takes the place of an event that an operator of the publisher has discarded. It has the sequence of that event,
-so that subscribers see no gap, and tells nothing of what changed.
+so that subscribers see no gap, and holds nothing of what changed.
 """
 
 from collections.abc import Mapping
@@ -20,33 +20,33 @@ class Event:
     """An event as a subscriber receives it. ``data`` holds personal data, and is not shown in logs."""
 
     id: str
-    """The same in every delivery, and when the event is published again: the key of an effect."""
+    """The same in every delivery, and if the event is published again: the key of an effect."""
     aggregate: AggregateKey
     """Its ``type`` and ``id``."""
     action: str
-    """What happened: the event's name, or that of a notice."""
+    """The event's name, or that of a notice."""
     sequence: int | None
     """1, 2, 3 … without a gap for each aggregate; None: the publisher gave the event no number."""
     created_at: datetime
-    """When the change happened; it may name no zone, as others may have stored it, and is UTC then."""
+    """The time of the change; one without a zone, as other publishers may store it, is UTC."""
     data: Mapping[str, Any] = field(repr=False, hash=False)
     schema_version: int | None = None
-    """The version of the event's schema, by which a subscriber tells how to read ``data``; None: not told."""
+    """The version of the event's schema, by which a subscriber reads ``data``; None: the message has none."""
     source: str = ""
-    """The service that raised the event: with ``id`` it names the event everywhere. Empty: not told."""
+    """The service that raised the event: with ``id`` it is globally unique. Empty: the message names none."""
     republished: bool = False
-    """Whether it is published again, by an operator."""
+    """Whether an operator published it again."""
 
     def age(self, now: datetime) -> timedelta:
-        """How old the event is; a time that names no zone is taken for one of UTC."""
+        """Returns the event's age; a time without a zone is UTC."""
         return now - utc(self.created_at)
 
     @property
     def is_notice(self) -> bool:
-        """Whether the message stands in the place of a discarded event."""
+        """Whether the message replaces a discarded event."""
         return self.action == NOTICE
 
 
 def utc(time: datetime) -> datetime:
-    """The time, with its zone: one that names none is of UTC, whoever stored it."""
+    """Returns the time with its zone; one without a zone is UTC."""
     return time if time.tzinfo else time.replace(tzinfo=UTC)

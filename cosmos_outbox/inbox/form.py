@@ -1,4 +1,4 @@
-"""How a subscriber's state is stored, and by what texts a list finds it: the same whatever it is stored in."""
+"""Defines how a subscriber's state is stored as JSON, and by which texts lists find it, in whichever store."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,30 +15,30 @@ DESCENDING = "-"
 
 @dataclass(frozen=True)
 class EntryForm(Generic[S]):
-    """How an entry of a read model is written as JSON, and by what a list finds it."""
+    """The JSON form of a read model's entries, and the texts by which lists find them."""
 
     model: type[S]
-    """Of the entry's state."""
+    """The type of an entry's state."""
     search: Mapping[str, Callable[[S], str]]
     """The texts, by their names, that entries are searched by. Each is in every entry, since an entry without the text
-    would be missing from a list that is sorted by it: a text that is not known is empty."""
+    would be missing from a list that is sorted by it: an unknown text is empty."""
     sorted_by: Sequence[str]
-    """Those texts by which a list can be sorted, both ways: in Cosmos DB each takes a composite index, with ``/id``."""
+    """The texts by which a list can be sorted, both ways: in Cosmos DB each needs a composite index with ``/id``."""
     version: int = 1
     """Raise it with every change of the model, of a text in ``search``, or of what either is made from: entries of
     another version are then read from their sources and written again."""
 
     @property
     def orders(self) -> Sequence[str]:
-        """The orders of a list: by each of ``sorted_by``, and with ``-`` before it the last first."""
+        """The orders of a list: each of ``sorted_by``, and the same with ``-`` before it, for descending."""
         return [f"{sign}{name}" for name in self.sorted_by for sign in ("", DESCENDING)]
 
     def write(self, state: S) -> dict[str, Any]:
-        """The state as JSON."""
+        """Returns the state as JSON."""
         return state.model_dump(mode="json", by_alias=True)
 
     def read(self, item: Mapping[str, Any]) -> S | None:
-        """The state in an item, of whichever version; None: it cannot be read, or there is none."""
+        """Returns the state in an item, of whichever version; None: it cannot be read, or there is none."""
         try:
             return self.model.model_validate(item.get("data"))
         except ValidationError:
@@ -49,20 +49,20 @@ class EntryForm(Generic[S]):
         return bool(item.get("form") == self.version)
 
     def texts(self, state: S) -> Mapping[str, str]:
-        """What the state is found by."""
+        """Returns the texts by which the state is found."""
         return {name: text(state) for name, text in self.search.items()}
 
 
 @dataclass(frozen=True)
 class Condition:
-    """What a listed entry must have."""
+    """A condition that a listed entry must meet."""
 
     field: str
     """The name of a text in ``EntryForm.search``."""
     text: str
-    """As that text is stored: fold its case, say, in the same way."""
+    """In the stored form: fold its case, for example, in the same way."""
     beginning: bool = False
-    """True: the stored text begins with this one. False: it is this one."""
+    """True: the stored text begins with this one. False: it equals this one."""
 
 
 class Listing(Protocol[S]):
@@ -71,7 +71,7 @@ class Listing(Protocol[S]):
     async def page(
         self, conditions: Sequence[Sequence[Condition]], sort: str, size: int, token: str | None
     ) -> ListedPage[S]:
-        """At most ``size`` entries, by ``sort`` and id. Of each group one condition must hold.
+        """Returns at most ``size`` entries, ordered by ``sort`` and id. One condition of each group must hold.
 
         ``sort``: one of ``EntryForm.orders``. ``token``: of the page before; None: the first page. Names of texts
         come from the code, never from a caller.

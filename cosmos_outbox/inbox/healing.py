@@ -1,21 +1,21 @@
-"""Heals what events alone leave wrong: entries that differ from their sources, and sources that have no entry.
+"""Repairs entries that differ from their sources, and creates missing ones, where events alone cannot.
 
-A lost last event leaves no gap behind which it could be found. So a walk compares, once a day, and when an operator
-asks for it (``rebuild``):
+A lost last event leaves no gap by which it could be found. So a walk compares entries and sources once a day, and on
+an operator's request (``rebuild``):
 
-- It goes over the sources, and over the entries whose source is gone (``walk-both-ways``: a lost only event has no
-  entry, and a removed document is in no list of sources).
-- A difference younger than ``YOUNG`` is left alone: its event is on its way. An aggregate whose events the publisher
-  holds back is marked, and its entry is left. Neither holds for a walk on demand.
-- An entry ahead of its source is reported and left, since the source was put back or two publishers write it; so is a
-  deleted entry of a source that lives. Only ``source_wins``, after a restore, takes entries back.
+- It covers the sources, and the entries whose source is gone (``walk-both-ways``: a lost only event has no entry, and
+  a removed document is in no list of sources).
+- A difference younger than ``YOUNG`` is skipped: its event is on its way. An aggregate whose events the publisher
+  holds back is marked, and its entry is kept. Neither applies to a walk on demand.
+- An entry ahead of its source is logged and kept, since the source was restored or two publishers write it; so is a
+  deleted entry of a living source. Only ``source_wins``, after a restore, takes entries back.
 - An entry of another form is written again.
 
-An event is of a change of its source. So a daily walk lists the sources that were changed since the walk before
-(``since-the-last-walk``), and costs the same whatever the number of aggregates. It is whole (over all) where that could
-miss something: the first one; in another form; after one that left something unsettled; where no walk began for half
-the life of a tombstone, so that a deletion may have expired unseen (``gone-unseen``); and every 60 days, for what no
-change of a source shows, such as an entry that somebody removed.
+Each event comes from a change of its source. So a daily walk lists the sources changed since the walk before
+(``since-the-last-walk``), and costs the same however many aggregates there are. It is whole (over all) if that could
+miss something: the first walk; a walk in another form; after a walk that left something unsettled; if no walk began
+for half of a tombstone's life, so that a deletion may have expired unseen (``gone-unseen``); and every 60 days, for
+damage that no change of a source shows, such as an entry removed by hand.
 """
 
 import logging
@@ -37,23 +37,23 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 S = TypeVar("S")
 
 EVERY = timedelta(hours=23)
-"""How long after its beginning the next walk is due: less than a day, since its timer comes each hour."""
+"""The time from one walk's start to the next: less than a day, since the timer fires each hour."""
 
 MOST_GONE = 20
-"""So many entries a daily walk deletes, since their sources are gone. More at once are rather a source that answers for
-another one, or was emptied by mistake: they are left, and only a rebuild, which somebody asks for, deletes them."""
+"""The most entries that a daily walk deletes because their sources are gone. More at once suggest a wrong or emptied
+source: the walk keeps them, and only a rebuild, which an operator starts, deletes them."""
 
 WHOLE_EVERY = timedelta(days=60)
-"""How often all is compared: :doc:`docs/operate/costs.md` says what it costs."""
+"""The time between two walks over all; their cost is in :doc:`docs/operate/costs.md`."""
 
 YOUNG = timedelta(minutes=10)
-"""A difference that is younger is left alone: its event is on its way."""
+"""A younger difference is skipped: its event is on its way."""
 
 OVERLAP = timedelta(hours=1)
-"""How far before the walk before a walk looks: further than two clocks differ, replicas lag, and ``YOUNG``."""
+"""How far before the last walk's start a walk looks: more than clock differences, replica lag and ``YOUNG``."""
 
 GOES_ON = timedelta(days=1)
-"""How long after its beginning a rebuild that was cut off goes on where it ended."""
+"""How long after its start an interrupted rebuild can be resumed."""
 
 _log = logging.getLogger(__name__)
 
@@ -64,9 +64,9 @@ class Healing(Generic[S]):
 
     inbox: StateInbox[S]
     sources: SourceList[S] | None
-    """None: they are another team's, and nobody lists them. Then each walk compares every entry with its source."""
+    """None: another team owns them and they cannot be listed. Then each walk compares every entry with its source."""
     form: int
-    """In which entries are made now."""
+    """The form in which entries are made now."""
     blocked: Callable[[], Awaitable[Collection[AggregateKey]]]
     """The aggregates whose events the publisher holds back."""
     gone_after: timedelta
@@ -74,12 +74,12 @@ class Healing(Generic[S]):
     young: timedelta = YOUNG
 
     async def progress(self) -> WalkProgress | None:
-        """How far the walk is; None: none has begun. Raises StoreAway."""
+        """Returns the walk's progress; None: none has begun. Raises StoreAway."""
         stored = await self.inbox.entries.progress()
         return None if stored is None else WalkProgress.of(*stored)
 
     async def run(self, *, seconds: float) -> None:
-        """Go on with the walk, or begin the one of this day, for so many seconds at most. Raises StoreAway."""
+        """Continue the walk, or begin the daily one, for at most ``seconds``. Raises StoreAway."""
         now, progress = self.inbox.clock(), await self.progress()
         if progress is not None and progress.is_claimed(now):
             return
@@ -97,9 +97,9 @@ class Healing(Generic[S]):
     async def rebuild(
         self, report: Callable[[WalkProgress], None], *, source_wins: bool = False
     ) -> WalkProgress:
-        """Compare all, to the end; one that was cut off goes on where it was. Raises StoreAway: run it again.
+        """Compare all to the end; an interrupted rebuild is resumed. Raises StoreAway: run it again.
 
-        ``source_wins``, after a restore: the source wins whatever the sequences say. Entries that are ahead are
+        ``source_wins``, after a restore: the source wins, whatever the sequences are. Entries that are ahead are
         lowered, those whose source is gone are removed, and deleted ones of living sources come back. That breaks the
         rules by which events are applied (``only-newer``, ``deleted-is-final``): the subscriber must be stopped, and no
         message left. It begins anew each time, since the progress may be that of another restore.
@@ -115,11 +115,11 @@ class Healing(Generic[S]):
         return is_cut_off and now - progress.began_at <= GOES_ON
 
     def _may_miss(self, progress: WalkProgress, now: datetime) -> bool:
-        """``gone-unseen``: a source may have been deleted, and its tombstone expired, before it is listed."""
+        """``gone-unseen``: whether a source's tombstone may have expired before a walk listed it."""
         return progress.since is not None and now - progress.since > self.gone_after / 2
 
     def _is_whole(self, progress: WalkProgress, now: datetime) -> bool:
-        """Whether the next walk has to be."""
+        """Whether the next walk must be whole."""
         at = progress.whole_at
         if self.sources is None or progress.since is None or at is None or now - at >= WHOLE_EVERY:
             return True
@@ -159,7 +159,7 @@ class Healing(Generic[S]):
                 return await self._force(key)
             found = await self.inbox.source.read(key)
             if found is not None and sources is not None:
-                return Result.RIGHT  # it was compared when the sources were listed, or has been made since
+                return Result.RIGHT  # compared when the sources were listed, or created since
             return await self._compare(key, found, read, bounds)
 
         legs: dict[Side, Leg[Any]] = {}
@@ -171,7 +171,7 @@ class Healing(Generic[S]):
 
     @staticmethod
     def _ended(progress: WalkProgress) -> WalkProgress:
-        """The next walk looks at what was changed since this one; or as far back as this one, for what is unsettled."""
+        """Let the next walk begin at this one's start; or, if this one left something unsettled, where this one did."""
         counts = progress.last_counts
         if counts is None or counts.blocked or counts.failed:
             return progress
@@ -185,7 +185,7 @@ class Healing(Generic[S]):
         read: VersionedEntry[S] | None,
         bounds: "_Bounds",
     ) -> Result:
-        """Both may be old reads: what they show to be wrong is looked at behind a fence before anything is written."""
+        """Compare an entry with its source. Both may be old reads: a difference is read consistently before a write."""
         entry = None if read is None else read.entry
         if (entry is None or entry.deleted) and (found is None or found.state is None):
             return Result.RIGHT
@@ -195,7 +195,7 @@ class Healing(Generic[S]):
                 return Result.AHEAD
         right = entry is not None and (entry.deleted or _is_shown(entry, found))
         if entry is not None and entry.other_form and found and found.sequence == entry.last_sequence:
-            return await self._heal(key)  # nothing is missing in it, so no event is waited for
+            return await self._heal(key)  # no event is missing, so none is waited for
         if right or key in bounds.blocked:
             await self._mark(key, read, blocked=not right)
             return Result.RIGHT if right else Result.BLOCKED
@@ -204,7 +204,7 @@ class Healing(Generic[S]):
         return Result.YOUNG if bounds.is_young(found) else await self._heal(key)
 
     async def _delete(self, key: AggregateKey, bounds: "_Bounds") -> Result:
-        """Heal an entry whose source is gone, as far as the walk may."""
+        """Heal an entry whose source is gone, unless the walk has deleted ``MOST_GONE``."""
         if not bounds.lets_one_go():
             return Result.FAILED
         healed = await self._heal(key)
@@ -239,16 +239,16 @@ class Healing(Generic[S]):
 
 @dataclass
 class _Bounds:
-    """What a walk leaves alone."""
+    """The limits of a walk: blocked aggregates, young differences, and deletions."""
 
     blocked: Collection[AggregateKey]
     young_from: datetime | None
-    """A source that was changed since then is young; None: none is."""
+    """A source changed since then is young; None: no source is."""
     gone_left: float
-    """How many entries may still be deleted."""
+    """The number of entries that may still be deleted."""
 
     def is_young(self, found: Found[Any]) -> bool:
-        """Whether a difference from this source is left alone."""
+        """Whether a difference from this source is too young to heal."""
         return (
             self.young_from is not None
             and found.changed_at is not None
@@ -256,7 +256,7 @@ class _Bounds:
         )
 
     def lets_one_go(self) -> bool:
-        """Whether one entry more may be deleted."""
+        """Count one deletion; whether it is allowed."""
         self.gone_left -= 1
         if self.gone_left == -1:
             _log.error(
@@ -268,7 +268,7 @@ class _Bounds:
 
 
 def _is_ahead(key: AggregateKey, entry: Entry[S], newest: Found[S] | None) -> bool:
-    """Whether only an operator can take an entry back to its source; ``newest`` was read behind a fence, after it."""
+    """Whether only an operator can take an entry back to its source; ``newest``: read consistently, after the entry."""
     if hides(entry, newest):
         _log.error(
             "%s exists, but its entry was deleted at sequence %d, so that no list shows it: the id was used again "
@@ -291,7 +291,7 @@ def _is_ahead(key: AggregateKey, entry: Entry[S], newest: Found[S] | None) -> bo
 
 
 def _is_shown(entry: Entry[S], found: Found[S] | None) -> bool:
-    """Whether an entry is its source."""
+    """Whether an entry equals its source."""
     if found is None or entry.other_form:
         return False
     return (entry.last_sequence, entry.state) == (found.sequence, found.state)

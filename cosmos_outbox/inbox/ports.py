@@ -1,7 +1,7 @@
-"""What a subscriber needs of its store and of the source of the events, so that it knows neither.
+"""The ports of a subscriber: its store, and the source of the events.
 
-A read may be old: a replica that lags may answer. A read *behind a fence* misses nothing that was committed before the
-call; an adapter gets it from a write's answer. Every call raises StoreAway when it was not answered.
+A read may be old: a replica that lags may answer. A *consistent read* misses nothing that was committed before the
+call; an adapter does it with the session token of a write. Every call raises StoreAway if it is not answered.
 """
 
 from collections.abc import Mapping
@@ -15,20 +15,20 @@ S = TypeVar("S")
 
 
 class Entries(Protocol[S]):
-    """The subscriber's own store: one entry an aggregate."""
+    """The subscriber's own store: one entry per aggregate."""
 
     async def read(self, key: AggregateKey) -> VersionedEntry[S] | None:
-        """The entry; it may be old, and None is no proof."""
+        """Returns the entry; it may be old, and None proves nothing."""
 
     async def newest(self, key: AggregateKey) -> VersionedEntry[S] | None:
-        """The entry, behind a fence."""
+        """Returns the entry, with a consistent read."""
 
     async def put(self, key: AggregateKey, entry: Entry[S], stamp: Stamp, *, over: str | None) -> str:
-        """Write all of an entry at once, over the version that was read (None: only if there is no entry).
+        """Write a whole entry, over the version that was read (None: only if there is no entry).
 
-        Returns the version that it has now.
+        Returns the entry's new version.
 
-        An earlier attempt whose answer was lost may have written the entry: that is EntryChanged as well.
+        If an earlier attempt whose answer was lost has written the entry, that raises EntryChanged as well.
 
         Raises:
             EntryChanged: the entry is at another version.
@@ -36,36 +36,36 @@ class Entries(Protocol[S]):
         """
 
     async def remove(self, key: AggregateKey, *, over: str) -> None:
-        """Remove an entry, as only a rebuild may. Raises EntryChanged when it is at another version."""
+        """Remove an entry; only a rebuild does. Raises EntryChanged if it is at another version."""
 
     async def page(self, position: str | None) -> WalkPage[VersionedEntry[S]]:
-        """A page of the entries that are not deleted."""
+        """Returns a page of the entries that are not deleted."""
 
     async def mark(self, key: AggregateKey, version: str, blocked_since: datetime | None) -> None:
-        """Note in an entry since when it is blocked. Raises EntryChanged when it is at another version."""
+        """Store in an entry since when it is blocked. Raises EntryChanged if it is at another version."""
 
     async def progress(self) -> tuple[Mapping[str, Any], str] | None:
-        """What :meth:`save_progress` wrote last, and its version."""
+        """Returns the last document of :meth:`save_progress`, and its version."""
 
     async def save_progress(self, document: Mapping[str, Any], *, over: str | None) -> str:
-        """Write how far the walk over the entries is, as JSON; with its new version.
+        """Write the walk's progress as JSON, over a version (None: only if there is none); returns the new version.
 
-        Raises EntryChanged when it is at another version (None: only if there is none).
+        Raises EntryChanged if it is at another version.
         """
 
 
 class Source(Protocol[S]):
-    """The aggregates as their owner has them, read as this subscriber's state."""
+    """Reads aggregates from their owner, as this subscriber's state."""
 
     async def read(self, key: AggregateKey) -> Found[S] | None:
-        """The aggregate; it may be old, and None is no proof."""
+        """Returns the aggregate; it may be old, and None proves nothing."""
 
     async def newest(self, key: AggregateKey) -> Found[S] | None:
-        """The aggregate, behind a fence; None: it is gone, or never was."""
+        """Returns the aggregate, with a consistent read; None: it is gone, or never existed."""
 
 
 class SourceList(Protocol[S]):
-    """The aggregates as their owner lists them."""
+    """Lists the aggregates of their owner."""
 
     async def page(self, since: datetime | None, position: str | None) -> WalkPage[Found[S]]:
-        """A page of the aggregates, deleted ones too; ``since``: those changed since then, by the store's clock."""
+        """Returns a page, deleted ones included; ``since``: those changed since then, by the store's clock."""

@@ -1,15 +1,14 @@
-"""A message changes its target once, or is known not to: whatever comes again, and whoever handles it beside this call.
+"""Applies a message to each of its targets once, however often it is delivered and however many calls handle it.
 
-Record, cursor, target and events are one transaction of the target's partition (``one_batch``), of which the record is
-the first operation, and a creation (``created_only``, ``record_first``): that it is there proves that the message has
-an outcome, and the record says which. So it does not matter whether the answer to the transaction was lost. Whatever
-else refuses the transaction, another has changed the target (``at_its_version``): it is read again, behind a fence, and
-decided anew (``decide_anew``). A message is done after each of its targets has an outcome (``complete_last``,
-``complete_after_all``).
+Record, cursor, target and events are one transaction of the target's partition (``one_batch``). Its first operation
+creates the record (``created_only``, ``record_first``): a record proves that the message has an outcome, and holds it,
+so a lost answer to the transaction does no harm. Any other refusal means that the target was changed
+(``at_its_version``): it is read again, consistently, and decided anew (``decide_anew``). A message is done after each
+of its targets has an outcome (``complete_last``, ``complete_after_all``).
 
-A record lives for a limited time, so an older message is applied by nobody (``too_old``), and nothing is written later
-than the longest call after the age was checked (``deadline``). Of two clocks one may be wrong by half of ``MARGIN``: a
-message from further in the future waits, and messages are too old by ``MARGIN`` before their record expires.
+A record lives for a limited time, so an older message is never applied (``too_old``), and nothing is written later
+than the longest call after the age was checked (``deadline``). Clocks may be wrong by half of ``MARGIN``: a message
+from further in the future waits, and messages are too old ``MARGIN`` before their record expires.
 """
 
 import logging
@@ -47,16 +46,16 @@ from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, MARGIN
 from cosmos_outbox.kernel.clock import monotonic, utc_now
 
 ATTEMPTS = 5
-"""How often a target that changed is decided upon again before Contended is raised."""
+"""The number of attempts on a target that keeps changing, before Contended is raised."""
 
 MOST_TARGETS = 100
-"""Of one message: its call has to end while its session is held."""
+"""The most targets of one message: its call must end while its session is held."""
 
 Named = str | Sequence[str] | Mapping[str, str] | None
-"""The ids of targets, or each id with its partition key; without one the id is the partition key."""
+"""The ids of targets, or each id with its partition key; by default the id is the partition key."""
 
 Targets = Callable[[Event], Named]
-"""The targets of a message, the same each time; None: the message is not for this reaction."""
+"""Returns the targets of a message, the same each time; None: the message is not for this reaction."""
 
 T = TypeVar("T", bound=Target)
 
@@ -64,21 +63,21 @@ _log = logging.getLogger(__name__)
 
 
 class Reactions(Protocol[T]):
-    """The targets of one reaction, and its records. Every call raises StoreAway when it was not answered."""
+    """Stores the targets and the records of one reaction. Every call raises StoreAway if it is not answered."""
 
     async def find(self, place: TargetPlace) -> ReactionRecord | None:
-        """The record, behind a fence of its own; reads of the target that follow are behind it too."""
+        """Returns the record, with a consistent read; later reads of the target are consistent with it too."""
 
     async def read(self, place: TargetPlace) -> SeenTarget[T]:
-        """The target, loaded anew, and the cursor; as old as a replica is, unless they were read behind a fence."""
+        """Returns the target, loaded anew, and the cursor; they may be old, unless :meth:`find` was called before."""
 
     async def write(
         self, place: TargetPlace, event: Event, seen: SeenTarget[T], write: ToWrite[T], until: float
     ) -> None:
-        """One transaction; ``until``: by the monotonic clock, no attempt is made that could end later.
+        """Write in one transaction; ``until``, by the monotonic clock: no attempt is made that could end later.
 
         Raises:
-            RecordChanged: the record is there, or not at its version: it says what became of the message.
+            RecordChanged: the record exists, or is at another version: it holds the outcome of the message.
             EntryChanged: the record was not there, and the target or the cursor is not at its version.
             ReactionRefused: no transaction holds the change.
         """
@@ -86,21 +85,21 @@ class Reactions(Protocol[T]):
 
 @dataclass(frozen=True)
 class ReactionRules(Generic[T]):
-    """What a service declares of a reaction, and how long its records live."""
+    """A reaction as a service declares it, and the lifetime of its records."""
 
     name: str
-    """A constant of the code: it is part of each record's id."""
+    """A constant of the code, since it is part of each record's id."""
     kind: str
     """The type of the targets."""
     targets: Targets
     react: React[T]
     order: InOrder
     lives: timedelta
-    """Of a record, after its last write."""
+    """A record's lifetime after its last write."""
 
     @property
     def too_old(self) -> timedelta:
-        """The age at which a message is applied by nobody."""
+        """The age from which a message is never applied."""
         return self.lives - MARGIN - timedelta(seconds=LONGEST_CALL_SECONDS)
 
 
@@ -113,34 +112,34 @@ class ReactionInbox(Generic[T]):
     clock: Callable[[], datetime] = utc_now
     time: Callable[[], float] = monotonic
     counts: Counter[ReactionOutcome] = field(default_factory=Counter)
-    """What became of the messages since the process began; what is found recorded counts as well."""
+    """The outcomes since the process began, those found recorded included."""
 
     async def handle(self, event: Event) -> None:
-        """See to it that the message has an outcome at each of its targets. When this returns, the message is done.
+        """Bring the message to an outcome at each of its targets. After a return the message is done.
 
         Raises:
             ReactionRefused: a target refuses it, which is recorded; or it is so old that it may have been applied.
-            NotInTurn: each in order, and a message before it is missing.
+            NotInTurn: order EACH, and a message before it is missing.
             NotApplied: the message is from the future.
-            Contended: the target changed each time.
+            Contended: the target changed at each attempt.
             StoreAway: the store did not answer.
         """
         await self._settle(event, asked=False)
 
     async def check(self) -> None:
-        """Returns if the store answers about a target that nobody has. Raises StoreAway."""
+        """Return if the store answers a read of a target that does not exist. Raises StoreAway."""
         await self.reactions.find(TargetPlace("nobody", "nobody", "nobody", ""))
 
     async def apply(self, event: Event) -> None:
-        """As :meth:`handle`, asked by an operator: what was refused is tried again (``through_the_record``)."""
+        """As :meth:`handle`, on an operator's request: a refused message is retried (``through_the_record``)."""
         await self._settle(event, asked=True)
 
     async def give_up(self, event: Event, reason: str) -> None:
-        """See to it that nobody applies the message any more (``discard_marks``, ``overdue_marks``).
+        """Record the message as discarded, so that no call applies it (``discard_marks``, ``overdue_marks``).
 
         Raises:
             Settled: it has an outcome already, at each of its targets.
-            NotInTurn: each in order, and a message before it is to be dealt with first.
+            NotInTurn: order EACH, and a message before it must be applied or discarded first.
             StoreAway: the store did not answer.
         """
         places = self._places(event, by_id(self.rules.targets(event)))
@@ -162,13 +161,13 @@ class ReactionInbox(Generic[T]):
                     outcome, reason = await self._once(place, event, until, asked=asked)
             except StoreAway:
                 raise
-            except Exception as error:  # noqa: BLE001 - it hits this target alone
+            except Exception as error:  # noqa: BLE001 - it affects this target alone
                 failures.append(error)
                 continue
             self.counts[outcome] += 1
             if outcome is ReactionOutcome.REFUSED:
                 failures.append(ReactionRefused(reason))
-        if failures:  # what waits is tried again, what is refused is not
+        if failures:  # a failure that is retried is raised before a refusal, which is not
             raise min(failures, key=lambda each: isinstance(each, ReactionRefused))
 
     def _places(self, event: Event, targets: Mapping[str, str]) -> list[TargetPlace]:
@@ -179,7 +178,7 @@ class ReactionInbox(Generic[T]):
         ]
 
     async def _find_recorded(self, place: TargetPlace, event: Event) -> tuple[ReactionOutcome, str]:
-        """``too_old``: without a record nobody knows whether the message was applied before its record expired."""
+        """``too_old``: without a record the message may have been applied before its record expired."""
         if (record := await self.reactions.find(place)) is None:
             return (
                 ReactionOutcome.REFUSED,
@@ -211,7 +210,7 @@ class ReactionInbox(Generic[T]):
             f"{self.rules.kind} {place.target} changed at each of {ATTEMPTS} attempts: it is tried again later"
         )
 
-    async def _write(  # noqa: PLR0913 - a transaction, and by what it was decided
+    async def _write(  # noqa: PLR0913 - a transaction, and the reads that it was decided by
         self,
         place: TargetPlace,
         event: Event,
@@ -235,7 +234,7 @@ class ReactionInbox(Generic[T]):
             raise
 
     async def _discard(self, place: TargetPlace, event: Event, reason: str) -> bool:
-        """Whether it is given up now; False: it has an outcome with which its message is done."""
+        """Whether the message is discarded now; False: it has another outcome, and is done."""
         until = self.time() + LONGEST_CALL_SECONDS
         for _ in range(ATTEMPTS):
             record = await self.reactions.find(place)
@@ -251,7 +250,7 @@ class ReactionInbox(Generic[T]):
         raise StoreAway("the record changed at each attempt: call again")
 
     def _says(self, record: ReactionRecord, event: Event) -> tuple[ReactionOutcome, str]:
-        """``record_says_which``"""
+        """Rule ``record_says_which``."""
         if not record.is_of(event):
             _log.error(
                 "event %s of %s is not applied: another event with this id was %s. Two publishers use one source, or "
@@ -262,7 +261,7 @@ class ReactionInbox(Generic[T]):
             )
             return ReactionOutcome.REFUSED, "another event with this id came before"
         _log.info("event %s of %s is recorded as %s", event.id, event.aggregate, record.outcome.value)
-        if record.outcome is not ReactionOutcome.REFUSED:  # else its receiver counts it
+        if record.outcome is not ReactionOutcome.REFUSED:  # the receiver counts refusals
             telemetry.decided(telemetry.Outcome.DUPLICATE)
         return record.outcome, record.reason
 
@@ -278,7 +277,7 @@ class ReactionInbox(Generic[T]):
 
 
 def by_id(named: Named) -> Mapping[str, str]:
-    """The partition keys of the targets by their ids."""
+    """Returns the partition keys of the targets by their ids."""
     if named is None:
         return {}
     if isinstance(named, str):
@@ -287,7 +286,7 @@ def by_id(named: Named) -> Mapping[str, str]:
 
 
 def few(targets: Mapping[str, str]) -> Mapping[str, str]:
-    """The same. Raises ReactionRefused: one message cannot change so many."""
+    """Returns ``targets``. Raises ReactionRefused if they are more than one message can change."""
     if len(targets) > MOST_TARGETS:
         raise ReactionRefused(
             f"the message is for {len(targets)} aggregates, and one can change {MOST_TARGETS}: let their service raise "

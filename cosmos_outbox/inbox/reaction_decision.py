@@ -1,20 +1,20 @@
-"""A message has one outcome at each of its targets: what is decided here is written with a record of it, or not at all.
+"""Decides the outcome of a message at one target; the outcome is written with its record, or not at all.
 
-Nothing here knows whether a read was old, but for ``fenced``: what is written names the version that was read, and what
-is no change is believed only of a read behind a fence.
+A read may be old unless ``fenced``: a write names the version that was read, and an outcome without a change is
+accepted only from a consistent read.
 
 =======================  ============================================================================================
 ``name_of_the_reaction`` The record's id is made of names in the code, and of the event's own id (``original_id``), its
-                         source, the reaction (``reaction_in_id``) and the target (``target_in_id``): not of whatever
-                         brings the message.
-``record_says_which``    What has a record is as the record says; another message with this id is told as an error.
-``through_the_record``   Only "refused" can change, at the record's version: applied, or discarded, when somebody asks.
-``newest_for_a_no``      Nothing, refused and deleted are believed only of a state that was read behind a fence.
-``refusal_recorded``     A no has a record too.
-``cursor``               Newest wins, and each in order, go by the last sequence of the source at this target.
-``next_only``            Each in order: only the next one. What comes too early waits.
-``every_outcome_moves``  Whatever became of a message, the cursor has passed it.
-``discard_in_turn``      Each in order: only the next one is discarded.
+                         source, the reaction (``reaction_in_id``) and the target (``target_in_id``); not of the
+                         transport.
+``record_says_which``    A record holds its message's outcome; another message with this id is logged as an error.
+``through_the_record``   Only "refused" can change, at the record's version: to applied or discarded, on request.
+``newest_for_a_no``      NOTHING, REFUSED and a deleted target are accepted only from a consistent read.
+``refusal_recorded``     An outcome without a change has a record too.
+``cursor``               NEWEST and EACH compare with the last sequence of the source at this target.
+``next_only``            EACH: only the next message is applied; an early one waits.
+``every_outcome_moves``  The cursor passes a message with whatever outcome.
+``discard_in_turn``      EACH: only the next message is discarded.
 =======================  ============================================================================================
 """
 
@@ -31,18 +31,18 @@ from cosmos_outbox.inbox.event import Event
 
 
 class ReactionOutcome(StrEnum):
-    """What became of a message at one target."""
+    """The outcome of a message at one target."""
 
     APPLIED = "applied"
     NOTHING = "nothing"
-    """The target is as the message wants it, or a newer message has passed it."""
+    """The target is already as the message wants it, or a newer message has passed it."""
     REFUSED = "refused"
     DISCARDED = "discarded"
-    """Given up by an operator or by age."""
+    """Discarded by an operator, or because of its age."""
 
 
 class InOrder(StrEnum):
-    """Which order of the source's messages a reaction needs."""
+    """The order of the source's messages that a reaction needs."""
 
     ANY = "any"
     NEWEST = "newest"
@@ -57,7 +57,7 @@ class HasSequence(Protocol):
 
 
 class MadeChanges(Protocol):
-    """What a target's change is to store."""
+    """The changes of a target that are to be stored."""
 
     @property
     def state(self) -> HasSequence: ...
@@ -75,26 +75,26 @@ T = TypeVar("T", bound=Target)
 T_co = TypeVar("T_co", bound=Target, covariant=True)
 
 React = Callable[[T | None, Event], T | None]
-"""Changes the target by the message, or makes one where there is none and returns it; raises ReactionRefused. It is
-called again for the same message, with the target as it is then, and does no I/O."""
+"""Changes the target by the message, or creates and returns one if there is none; raises ReactionRefused. It may be
+called again for the same message with the target as it is then, and does no I/O."""
 
 
 @dataclass(frozen=True)
 class ReactionRecord:
-    """What became of a message at one target. Nothing in it is personal."""
+    """The stored outcome of a message at one target. It holds no personal data."""
 
     outcome: ReactionOutcome
     fingerprint: str
-    """Of the message."""
+    """The fingerprint of the message."""
     sequence: int
-    """The target's last after it; 0: there was no target."""
+    """The target's last sequence after it; 0: there was no target."""
     reason: str = ""
-    """Of a no."""
+    """The reason of a refusal or a discard."""
     version: str | None = None
     """None: not stored yet."""
 
     def is_of(self, event: Event) -> bool:
-        """Whether it is of this message, and not of another one with its id."""
+        """Whether it belongs to this message, and not to another one with the same id."""
         return self.fingerprint == fingerprint(event)
 
     def is_refusal_of(self, event: Event) -> bool:
@@ -104,7 +104,7 @@ class ReactionRecord:
 
 @dataclass(frozen=True)
 class Cursor:
-    """How far the messages of one source aggregate have come at one target."""
+    """The last sequence of one source aggregate that was processed at one target."""
 
     last: int = 0
     version: str | None = None
@@ -116,7 +116,7 @@ class SeenTarget(Generic[T_co]):
     """A target as it was read."""
 
     target: T_co | None = None
-    """None: this read saw none that lives."""
+    """None: this read found no living one."""
     version: str | None = None
     deleted: bool = False
     cursor: Cursor = Cursor()
@@ -124,17 +124,17 @@ class SeenTarget(Generic[T_co]):
 
 @dataclass(frozen=True)
 class TargetPlace:
-    """Where one message's outcome at one target is recorded."""
+    """The ids of the documents for one message's outcome at one target."""
 
     target: str
     """The id of the aggregate."""
     partition_key: str
     record: str
     cursor: str
-    """Of all messages of the source aggregate; empty: the reaction takes them in any order."""
+    """Shared by all messages of the source aggregate; empty: the reaction takes them in any order."""
 
     @classmethod
-    def of(  # noqa: PLR0913, PLR0917 - what makes its ids
+    def of(  # noqa: PLR0913, PLR0917 - the parts of its ids
         cls, reaction: str, kind: str, target: str, partition_key: str, event: Event, order: InOrder
     ) -> "TargetPlace":
         """``kind``: the target's type."""
@@ -150,11 +150,11 @@ class ToWrite(Generic[T_co]):
 
     record: ReactionRecord
     over: str | None = None
-    """The version of the record that this one takes the place of; None: there is none."""
+    """The version of the record that this one replaces; None: there is none."""
     cursor: int | None = None
     """The cursor's new value; None: there is no cursor."""
     changed: T_co | None = None
-    """The target with changes to store; None: a no."""
+    """The target with changes to store; None: it does not change."""
 
 
 @dataclass(frozen=True)
@@ -164,11 +164,11 @@ class _No:
 
 
 def fingerprint(event: Event) -> str:
-    """Tells another message with the same id; the same for each copy of a message."""
+    """Returns a digest that is the same for each copy of a message and differs for another with the same id."""
     return _digest(event.action, json.dumps(event.data, sort_keys=True, default=str))
 
 
-def decide(  # noqa: PLR0913 - what is declared, and what was read
+def decide(  # noqa: PLR0913 - the declaration, and the reads
     seen: SeenTarget[T],
     event: Event,
     react: React[T],
@@ -177,12 +177,12 @@ def decide(  # noqa: PLR0913 - what is declared, and what was read
     *,
     fenced: bool,
 ) -> ToWrite[T] | Look:
-    """What is to be written. ``refused``: the record that somebody asks to change.
+    """Decides what is to be written. ``refused``: the record that an operator asks to change.
 
     Raises:
-        NotInTurn: each in order, and it is not the next one; or a newer one has passed what was refused.
-        ReactionRefused: it was asked to change, and is refused again.
-        Exception: whatever the reaction raises of a target that was read behind a fence.
+        NotInTurn: order EACH, and it is not the next one; or a newer one has passed the refused one.
+        ReactionRefused: a refused message was retried on request, and is refused again.
+        Exception: any that the reaction raises on a consistently read target.
     """
     try:
         found = _found(seen, event, react, order, asked=refused is not None)
@@ -207,7 +207,7 @@ def decide(  # noqa: PLR0913 - what is declared, and what was read
 def discard(
     seen: SeenTarget[T], event: Event, reason: str, order: InOrder, refused: ReactionRecord | None
 ) -> ToWrite[T]:
-    """What is to be written so that the message is not applied any more. Raises NotInTurn (``discard_in_turn``)."""
+    """Returns what to write so that the message is never applied. Raises NotInTurn (``discard_in_turn``)."""
     if refused is None:
         _in_turn(seen, event, order)
     over = None if refused is None else refused.version
@@ -219,7 +219,7 @@ def discard(
 def _found(
     seen: SeenTarget[T], event: Event, react: React[T], order: InOrder, *, asked: bool
 ) -> _No | tuple[T, int]:
-    """Why there is no change, or the target with changes to store and its last sequence after them."""
+    """Returns why there is no change, or the target with changes to store and its last sequence after them."""
     if asked and order is not InOrder.ANY and seen.cursor.last != event.sequence:
         raise NotInTurn("a newer message of the same source has passed this one: discard it")
     if (no := _by_its_place(seen, event, order, asked=asked)) is not None:
@@ -236,7 +236,7 @@ def _found(
 
 
 def _by_its_place(seen: SeenTarget[T], event: Event, order: InOrder, *, asked: bool) -> _No | None:
-    """A no for which nobody asks the reaction. Raises NotInTurn."""
+    """Returns an outcome that needs no call of the reaction; None: call it. Raises NotInTurn."""
     if seen.deleted:
         return _No(ReactionOutcome.REFUSED, "the target is deleted")
     if order is not InOrder.ANY and event.sequence is None:
@@ -248,7 +248,7 @@ def _by_its_place(seen: SeenTarget[T], event: Event, order: InOrder, *, asked: b
 
 
 def _in_turn(seen: SeenTarget[T], event: Event, order: InOrder) -> None:
-    """``next_only``: a place that is missing may have its message among the dead letters."""
+    """Rule ``next_only``: the message of a missing sequence may be among the dead letters."""
     if order is InOrder.EACH and event.sequence is not None and event.sequence > seen.cursor.last + 1:
         raise NotInTurn(
             f"event {event.sequence} of {event.aggregate} waits for event {seen.cursor.last + 1}: each in order"
@@ -256,7 +256,7 @@ def _in_turn(seen: SeenTarget[T], event: Event, order: InOrder) -> None:
 
 
 def _moved(seen: SeenTarget[T], event: Event, order: InOrder) -> int | None:
-    """``every_outcome_moves``"""
+    """Returns the cursor's new value (``every_outcome_moves``)."""
     if order is InOrder.ANY:
         return None
     return max(seen.cursor.last, event.sequence or 0)

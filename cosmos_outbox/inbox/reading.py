@@ -1,7 +1,7 @@
-"""A message becomes an event, or it is known why it never can; its reason holds no personal data.
+"""Reads an event from a message, or raises Unreadable with a reason that holds no personal data.
 
-A subscriber reads another service's JSON with models of its own, which know only the fields that the subscriber uses:
-what a later version of that service adds does no harm.
+A subscriber reads another service's JSON with models of its own, which have only the fields that the subscriber uses:
+fields that a later version of that service adds do no harm.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 
 class TolerantReader(BaseModel):
-    """The part of another service's JSON that a subscriber knows: immutable, camelCase, blind to all other fields."""
+    """The part of another service's JSON that a subscriber uses: immutable, camelCase; other fields are ignored."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -35,7 +35,7 @@ _Text = Annotated[str, Field(min_length=1, max_length=128)]
 
 
 class _Envelope(TolerantReader):
-    """The part of an event's body that every event has."""
+    """The fields that the body of every event has."""
 
     id: _Text
     action: _Text
@@ -44,28 +44,28 @@ class _Envelope(TolerantReader):
 
 
 class _Owner(TolerantReader):
-    """The aggregate that an event is of."""
+    """The aggregate that an event belongs to."""
 
     aggregate_id: Annotated[str, Field(pattern=r"^[^/\\?#]{1,128}$")]
-    """What can be the id of an item in the store. Whether there is such an aggregate, the source knows."""
+    """A valid id of an item in the store; the aggregate itself may not exist."""
 
 
 @dataclass(frozen=True)
 class MessageReader:
-    """Reads the events of aggregates of one type, the only ones that a subscriber takes from its topic."""
+    """Reads the events of aggregates of one type; a subscriber ignores all others of its topic."""
 
     aggregate_type: str
     untyped: bool = False
-    """Whether a message that does not tell its aggregate's type is of this one: the publisher sent such before."""
+    """Whether a message without an aggregate type is of this one: older publishers sent such messages."""
 
     def read(self, delivery: Delivery) -> Event | None:
-        """The event in a message; None: it is of an aggregate of another type. Raises Unreadable."""
+        """Returns the event in a message; None: its aggregate is of another type. Raises Unreadable."""
         return self.event(delivery.body, delivery.properties)
 
     def event(self, body: bytes, properties: Mapping[str, Any]) -> Event | None:
-        """As :meth:`read`, of a message's body and application properties.
+        """As :meth:`read`, from a message's body and application properties.
 
-        The aggregate's id is not read from the session, which some versions of the Python worker do not hand over.
+        The aggregate's id is not read from the session, which some versions of the Python worker do not pass on.
         """
         if isinstance(why := properties.get("unreadable"), str):
             raise self._unreadable(why)
@@ -95,7 +95,7 @@ class MessageReader:
         )  # fmt: skip
 
     def _owner(self, data: Mapping[str, Any], properties: Mapping[str, Any]) -> Any:
-        """An event names its aggregate after the type, a notice does not, and the message tells it in any case."""
+        """Returns the aggregate's id: an event has it under its type's name, a notice not, the message always."""
         return (
             data.get(f"{self.aggregate_type}Id")
             or data.get("aggregateId")

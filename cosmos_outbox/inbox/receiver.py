@@ -1,20 +1,20 @@
-"""Who raises has waited: no failure sends a message round and round, and no aggregate holds up the others for long.
+"""Receives messages and backs off before raising, so a failing message neither spins nor blocks other aggregates.
 
 A function of Azure Functions cannot settle a message with a reason. It can return, which completes the message, or
-raise, which brings the message back at once and counts a delivery; the broker gives a message up after so many. So:
+raise, which redelivers the message at once and counts a delivery; the broker dead-letters it after a limit. So:
 
-- ``wait-inside``: what hits everybody (the store is away) is waited for inside the call, for ``WAIT_SECONDS``, and then
-  raised. An hour without the store costs 80 deliveries, not thousands.
-- ``set-aside``: what hits one aggregate is tried ``FAILURES`` times at short intervals, stored as waiting, and done:
-  the next message gets its place. Where a record of the aggregate waits already, the first failure is enough.
-- ``makes-room``: what looks like an outage, and is none for an aggregate that nobody has, is set aside after
-  ``HOLD_SECONDS``: a session holds other aggregates too. For a minute the aggregate's later events follow it untried.
-- ``refuse``: what can never be applied is stored as refused, and done.
-- ``goes-behind``: where order is the receiver's (effects), an event of an aggregate of which one waits is set aside
-  behind it. Set-aside is looked at first, then the event is handled (``aside-then-record``).
+- ``wait-inside``: a failure that affects all aggregates (the store is unavailable) is waited out inside the call, for
+  ``WAIT_SECONDS``, and then raised. An hour without the store costs 80 deliveries, not thousands.
+- ``set-aside``: an event that fails alone is tried ``FAILURES`` times at short intervals, stored as waiting, and done:
+  the next message follows. If a record of the aggregate waits already, the first failure is enough.
+- ``makes-room``: if the store seems unavailable, but a probe of a nonexistent aggregate succeeds, the event is set
+  aside after ``HOLD_SECONDS``: a session holds other aggregates too. For a minute its later events follow it untried.
+- ``refuse``: a message that can never be applied is stored as refused, and done.
+- ``goes-behind``: if the receiver keeps the order (effects), an event whose aggregate has a waiting record is set aside
+  behind it. The records are read first, then the event is handled (``aside-then-record``).
 
-For read models and reactions no such look is needed: a later event comes after a gap, which is healed, or fails like
-the first one and is set aside behind it.
+Read models and reactions need no such check: a later event comes after a gap, which is healed, or fails like the
+first one and is set aside behind it.
 """
 
 import asyncio
@@ -42,61 +42,60 @@ WAIT_SECONDS = 45.0
 """How long a call waits for the store before it raises."""
 
 HOLD_SECONDS = 5.0
-"""How long one aggregate holds up the others of its session, where a check shows that it is one aggregate's failure."""
+"""How long one aggregate may hold up the others of its session, if a check shows that the failure is its own."""
 
 CHECK_SECONDS = 1.0
-"""In which a store answers that is not away, nor throttled."""
+"""The time within which an available, unthrottled store answers."""
 
 SICK_SECONDS = 60.0
-"""How long the later events of such an aggregate are set aside untried."""
+"""How long later events of such an aggregate are set aside untried."""
 
 LONGEST_CALL_SECONDS = 120.0
 """The longest that a call may take. A host must allow more (``functionTimeout``), and tombstones must live longer."""
 
 MARGIN = timedelta(days=1)
-"""For clocks that differ, where a record of an event has to live longer than its message can come."""
+"""Allows for clocks that differ, if an event's record must outlive the deliveries of its message."""
 
 PATIENT_SECONDS = LONGEST_CALL_SECONDS - WAIT_SECONDS
-"""The longest attempt, where nothing tells sooner that it is one aggregate's."""
+"""The longest attempt if no check can show that the failure is one aggregate's."""
 
 FAILURES = 5
-"""How often a call tries an event that fails for a reason of its own."""
+"""The number of attempts on an event that fails for a reason of its own."""
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 8.0
 FAILURE_PAUSE_SECONDS = 0.01
-"""Doubled after each failure: five failures take 150 ms, so that a hundred sick aggregates are through in seconds."""
+"""Doubled after each failure: five failures take 150 ms, so that a hundred failing aggregates take only seconds."""
 
 Read = Callable[[Delivery], Event | None]
-"""The event in a message; None: the message is not for this subscriber. Raises Unreadable."""
+"""Returns the event in a message; None: the message is not for this subscriber. Raises Unreadable."""
 
 Handle = Callable[[Event], Awaitable[object]]
-"""Applies an event; returns when the message is done. Whatever it raises but StoreAway hits one aggregate."""
+"""Applies an event; returns when the message is done. Any error but StoreAway affects one aggregate alone."""
 
 _log = logging.getLogger(__name__)
 
 
 SAY_AT = 20
-"""How many different aggregates, since an event was applied last."""
+"""The number of different aggregates that failed since an event was last applied."""
 
 
 @dataclass
 class Streak:
-    """Logs once that many aggregates fail for one cause and none is applied: the cause is not theirs.
+    """Logs once if many aggregates fail for one cause and none succeeds: the cause is then probably systemic.
 
-    A cause is the kind of an error and the place that raised it. The words of an error may name its aggregate. Nothing
-    is held back because of it: a subscriber that stopped there could not tell a hundred sick aggregates from all, and
-    would hold up the healthy ones, which setting aside is there to prevent
-    (``docs/internals/decisions/0017-inbox.md``).
+    A cause is the type of an error and the line that raised it, since the text may name the aggregate. No message is
+    held back because of it: a subscriber that stopped could not distinguish a hundred failing aggregates from all, and
+    would block the healthy ones, which setting aside prevents (``docs/internals/decisions/0017-inbox.md``).
     """
 
     aggregates: dict[str, set[AggregateKey]] = field(default_factory=dict)
 
     def applied(self) -> None:
-        """An event was applied: not all fail."""
+        """Forget the failures: an event was applied, so not all fail."""
         self.aggregates.clear()
 
     def set_aside(self, aggregate: AggregateKey, cause: str, reason: str) -> None:
-        """A message was set aside. A set stays as small as it is when it is told; the code has so many places."""
+        """Count a message that was set aside. A set never exceeds ``SAY_AT``; causes are limited by lines of code."""
         failed = self.aggregates.setdefault(cause, set())
         if aggregate in failed or len(failed) == SAY_AT:
             return
@@ -123,14 +122,14 @@ class Receiver:
     sleep: Callable[[float], Awaitable[None]] = sleep
     streak: Streak = field(default_factory=Streak)
     check: Callable[[], Awaitable[object]] | None = None
-    """Returns if store and source answer about an aggregate that nobody has. None: what looks like an outage is one."""
+    """Returns if store and source answer about a nonexistent aggregate. None: each apparent outage counts as one."""
     in_order: bool = False
-    """Whether no event is handled while one of its aggregate waits."""
+    """Whether an event must wait while a record of its aggregate waits."""
     _sick: dict[AggregateKey, float] = field(default_factory=dict)
-    """Until when, by aggregate."""
+    """The time until which an aggregate's events are set aside untried."""
 
     async def receive(self, delivery: Delivery) -> None:
-        """Apply a message or set it aside; when this returns, the message is done. Raises StoreAway, having waited."""
+        """Apply a message or set it aside; after a return it is done. Raises StoreAway, after having waited."""
         with telemetry.of_subscription(delivery.subscription):
             await self._receive(delivery)
 
@@ -147,7 +146,7 @@ class Receiver:
                 failure = StoreAway("the store answers so slowly that no event is applied in time")
             except StoreAway as error:
                 failure = error
-            except Exception as error:  # noqa: BLE001 - of the store's adapter: nothing is raised at once
+            except Exception as error:  # noqa: BLE001 - a bug of the store's adapter also waits before it is raised
                 failure = StoreAway(f"the store cannot be used, because of a bug: {told(error)}")
             now = self.time()
             if now >= room_at and await self._makes_room(delivery, read, failure):
@@ -162,7 +161,7 @@ class Receiver:
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     def _read(self, delivery: Delivery) -> Event | Unreadable | None:
-        """What is in a message is found out once, however often it is tried."""
+        """Read the message once for all attempts."""
         try:
             event = self._event(delivery)
         except Unreadable as error:
@@ -173,7 +172,7 @@ class Receiver:
         return event
 
     async def keep(self, delivery: Delivery, reason: str) -> None:
-        """Store a dead letter: it is tried again, or an operator decides (``dead-letters-collected``).
+        """Store a dead letter, to be retried or decided by an operator (``dead-letters-collected``).
 
         Raises StoreAway.
         """
@@ -194,13 +193,13 @@ class Receiver:
         telemetry.decided(telemetry.Outcome.REFUSED if refused else telemetry.Outcome.SET_ASIDE)
 
     def _event(self, delivery: Delivery) -> Event | None:
-        """The event in a message. Raises Unreadable, also where the reading has a bug: an operator applies it later."""
+        """Returns the event. Raises Unreadable, also if the reading has a bug: an operator applies it later."""
         try:
             with own_failures():
                 return self.read(delivery)
         except Unreadable:
             raise
-        except Exception as error:  # noqa: BLE001 - raised, it would come back at once, and as a dead letter for ever
+        except Exception as error:  # noqa: BLE001 - if raised, the message would be redelivered at once, and for ever
             raise Unreadable(f"the message cannot be read, because of a bug: {told(error)}") from None
 
     async def _once(self, delivery: Delivery, read: Event | Unreadable | None) -> None:
@@ -226,7 +225,7 @@ class Receiver:
                 return await self._put_aside(delivery, event, error, RecordState.REFUSED)
             except EffectFailed as error:
                 return await self._put_aside(delivery, event, error, RecordState.WAITING)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it must not hold up the other aggregates
+            except Exception as error:  # noqa: BLE001 - no error may hold up the other aggregates
                 if left == FAILURES and await self.set_aside.waits(event.aggregate):
                     left = 1
                 left -= 1
@@ -240,21 +239,21 @@ class Receiver:
     async def _makes_room(
         self, delivery: Delivery, event: Event | Unreadable | None, failure: StoreAway
     ) -> bool:
-        """Rule ``makes-room``: set the event aside, if what hits it hits no others."""
+        """Rule ``makes-room``: set the event aside if its failure affects no others."""
         if not isinstance(event, Event) or self.check is None:
             return False
         try:
             async with asyncio.timeout(CHECK_SECONDS):
                 await self.check()
                 await self._put_aside(delivery, event, failure, RecordState.WAITING)
-        except Exception as error:  # noqa: BLE001 - whatever it is: no sign that others are better off
+        except Exception as error:  # noqa: BLE001 - any failure of the check counts as an outage
             _log.debug("what hits %s hits all: %s", event.aggregate, told(error))
             return False
         self._sick[event.aggregate] = self.time() + SICK_SECONDS
         return True
 
     async def _goes_behind(self, aggregate: AggregateKey) -> bool:
-        """Raises StoreAway."""
+        """Whether the event must be set aside behind an earlier one of its aggregate. Raises StoreAway."""
         for each in [one for one, until in self._sick.items() if until <= self.time()]:
             del self._sick[each]
         return aggregate in self._sick or (self.in_order and await self.set_aside.waits(aggregate))
@@ -280,15 +279,15 @@ class Receiver:
 
 
 def told(error: Exception) -> str:
-    """An error as a reason in a record: its own words if it is the inbox's, otherwise only its kind and its place.
+    """Returns the reason for a record: an InboxError's text, or any other error's type and line.
 
-    The text of another error may hold what it failed on, which is personal data.
+    The text of another error may quote the data that it failed on, which is personal.
     """
     return str(error) if isinstance(error, InboxError) else _cause(error)
 
 
 def _cause(error: Exception) -> str:
-    """What is the same for every aggregate that a bug hits: the kind of an error, and its place."""
+    """Returns an error's type and line, the same for every aggregate that a bug affects."""
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next

@@ -1,11 +1,11 @@
-"""What was set aside is applied through the same handler as any message, in its aggregate's order.
+"""Retries messages that were set aside, with the handler of any other message, in each aggregate's order.
 
-A timer tries what waits; an operator may try one record now, or discard it. Applying is the inbox's: an event that was
-applied meanwhile is found to be applied, so it does not matter who tries a record beside whom. A record is closed after
-the event was applied; a crash between the two leaves a record that is closed by the next attempt.
+A timer retries waiting records; an operator may retry one now, or discard it. The inbox detects an event that is
+applied already, so concurrent retries of one record do no harm. A record is closed after its event was applied; after
+a crash between the two the next attempt closes it.
 
-Who was looked at comes last at the next run (``looked-at-comes-last``): a few aggregates that fail, or that find the
-store away for themselves alone, would else be all that is ever tried.
+A tried aggregate comes last at the next run (``looked-at-comes-last``): otherwise a few that fail, or for which alone
+the store is unavailable, would be all that is ever tried.
 """
 
 import asyncio
@@ -37,58 +37,58 @@ from cosmos_outbox.kernel.clock import monotonic, utc_now
 from cosmos_outbox.kernel.own_failures import own_failures
 
 AWAY_AT = 5
-"""How many aggregates in a row must find the store away before a run takes it to be away for all."""
+"""For how many aggregates in a row the store must be unavailable before a run assumes an outage for all."""
 
 _log = logging.getLogger(__name__)
 
 
 class OnRequest(Protocol):
-    """What is done of a message of a reaction or an effect only when somebody asks: the store decides, not its copy."""
+    """The operator's actions on a message of a reaction or an effect; its own record decides, not the set-aside one."""
 
     async def apply(self, event: Event) -> object:
-        """Apply what was refused, after all. Raises EffectRefused, ReactionRefused, and what a handler raises."""
+        """Apply a refused message. Raises EffectRefused, ReactionRefused, and the errors of a handler."""
 
     async def give_up(self, event: Event, reason: str) -> None:
-        """See to it that nobody applies the event any more. Raises Settled, NotInTurn, StoreAway."""
+        """Record that the event must never be applied. Raises Settled, NotInTurn, StoreAway."""
 
 
 @dataclass
 class Away:
-    """Decides whether a store is away for one aggregate or for all: so many in a row that find it away stand for all.
+    """Decides whether a store is unavailable for one aggregate or for all: for all after so many in a row.
 
-    One aggregate alone can find it away: its partition is throttled or full, or a replica does not catch up.
+    It can be unavailable for one aggregate alone: its partition is throttled or full, or a replica does not catch up.
     """
 
     at: int
-    """How many in a row stand for all. Enough that so many, each for itself, are not met one after the other."""
+    """The number in a row that means an outage for all; high enough that independent failures rarely reach it."""
     in_a_row: int = 0
     error: StoreAway | None = None
-    """What the last one of all was told; None: none found the store away."""
+    """The error of the last aggregate that failed; None: none did."""
 
     def answered(self) -> None:
-        """The store has answered for an aggregate."""
+        """Note that the store has answered for an aggregate."""
         self.in_a_row = 0
 
     def found(self, error: StoreAway) -> None:
-        """An aggregate found the store away."""
+        """Note that the store was unavailable for an aggregate."""
         self.in_a_row, self.error = self.in_a_row + 1, error
 
     @property
     def for_all(self) -> bool:
-        """Whether the next aggregate need not be asked for."""
+        """Whether to skip the remaining aggregates."""
         return self.in_a_row >= self.at
 
 
 @dataclass(frozen=True)
 class Tried:
-    """What became of the records that waited."""
+    """The results of a run over the waiting records, as counts."""
 
     applied: int = 0
     waiting: int = 0
     overdue: int = 0
 
     def plus(self, states: Sequence[RecordState]) -> "Tried":
-        """With some more records, which are in these states now."""
+        """Returns the counts with more records added, by their new states."""
         return Tried(
             self.applied + states.count(RecordState.APPLIED),
             self.waiting + states.count(RecordState.WAITING),
@@ -98,19 +98,19 @@ class Tried:
 
 @dataclass(frozen=True)
 class Retrier:
-    """The timer's and the operator's work on the records of one subscription."""
+    """Retries, discards and lists the records of one subscription, for the timer and for operators."""
 
     read: Read
     handle: Handle
     set_aside: SetAside
     limit: timedelta
-    """How long a record may wait. Older ones are closed: nobody has repaired the cause."""
+    """The longest that a record may wait. Older ones are closed, since the cause was never repaired."""
     now: Callable[[], datetime] = utc_now
     asked: OnRequest | None = None
-    """None: to apply an event that was discarded does no harm, as in a read model, which is right after it."""
+    """None: applying a discarded event does no harm, as in a read model, whose entry is right after it."""
 
     async def run(self, *, seconds: float) -> Tried:
-        """Try what waits; begins nothing after so many seconds, and cuts nothing off. Raises StoreAway."""
+        """Retry waiting records; starts none after ``seconds``, and interrupts none. Raises StoreAway."""
         until = monotonic() + seconds
         closing, away = Away(AWAY_AT), Away(AWAY_AT)
         tried = Tried(overdue=await self._close_overdue(until, closing))
@@ -140,13 +140,13 @@ class Retrier:
         return tried
 
     async def apply(self, record_id: str) -> None:
-        """Try one record now, and before it what waits of its aggregate and comes earlier.
+        """Retry one record now, after the earlier waiting ones of its aggregate.
 
         One that is applied already is done: the answer to an earlier call may have been lost.
 
         Raises:
             NotSetAside: there is no such record.
-            NotApplied: this record, or one before it, cannot be applied, or it was given up.
+            NotApplied: this record, or one before it, cannot be applied, or was discarded.
             StoreAway: the store cannot be used.
         """
         record = await self.set_aside.get(record_id)
@@ -164,14 +164,14 @@ class Retrier:
             )
 
     async def discard(self, record_id: str, reason: str) -> None:
-        """Give a record up for good: its event first, since a crash may leave the record open, never the event.
+        """Discard a record for good: its event first, since a crash may leave the record open, never the event.
 
-        A record that is discarded stays as it is, with its first reason: its operator's answer may have been lost.
+        A discarded record stays as it is, with its first reason: the answer to that call may have been lost.
 
         Raises:
             NotSetAside: there is no such record.
-            NotApplied, NotInTurn: of an effect or a reaction that is done already, may be running, or is not in turn.
-            RecordChanged: somebody else changed the record, or closed it in another way.
+            NotApplied, NotInTurn: an effect or a reaction is done already, may be running, or is not in turn.
+            RecordChanged: another caller changed the record, or closed it in another way.
             StoreAway: the store cannot be used.
         """
         record = await self.set_aside.get(record_id)
@@ -185,7 +185,7 @@ class Retrier:
                 await self.set_aside.change(record, RecordState.DISCARDED, reason, attempts=record.attempts)
             except (
                 RecordChanged
-            ):  # perhaps by this call: the store's client repeats a write whose answer was lost
+            ):  # perhaps by this call: the store's client retries a write whose answer was lost
                 record = await self.set_aside.get(record_id)
             else:
                 _log.warning(
@@ -198,15 +198,15 @@ class Retrier:
             raise RecordChanged(f"this record is closed as {record.state.value}: nothing is left to discard")
 
     async def page(self, size: int, continuation_token: str | None) -> RecordPage:
-        """Open records, oldest first."""
+        """Returns open records, oldest first."""
         return await self.set_aside.page(size, continuation_token)
 
     async def counts(self) -> Mapping[RecordState, int]:
-        """How many records are open, by state. Raises StoreAway."""
+        """Returns the numbers of open records by state. Raises StoreAway."""
         return {state: await self.set_aside.count(state) for state in RecordState if state.is_open}
 
     async def show(self, record_id: str) -> Record:
-        """One open record with its message. Raises NotSetAside, StoreAway."""
+        """Returns one open record with its message. Raises NotSetAside, StoreAway."""
         record = await self.set_aside.get(record_id)
         if not record.state.is_open:
             raise NotSetAside(f"this record is closed as {record.state.value}, and its message is gone")
@@ -225,7 +225,7 @@ class Retrier:
                 away.found(error)
                 found_away.add(record.aggregate)
                 continue
-            except InboxError as error:  # it is not its turn, say; the others are given up all the same
+            except InboxError as error:  # it is not in turn, for example; the others are closed all the same
                 _log.info("record %s waits on: %s", record.id, error)
                 continue
             away.answered()
@@ -245,9 +245,9 @@ class Retrier:
         return closed
 
     async def _is_settled(self, record: Record, reason: str) -> bool:
-        """Whether the message of a record that is to be given up is done already; if not, nobody applies it any more.
+        """Discard a record's message in its own store; whether it was done already.
 
-        Raises NotInTurn; NotApplied: nobody can tell which target it is for; StoreAway.
+        Raises NotInTurn; NotApplied: the function that names its targets fails; StoreAway.
         """
         if self.asked is None or (found := await self._open(record.id)) is None or found.delivery is None:
             return False
@@ -260,24 +260,24 @@ class Retrier:
             return True
         except InboxError:
             raise
-        except Exception as error:  # noqa: BLE001 - the subscriber's own function: it hits this message alone
+        except Exception as error:  # noqa: BLE001 - a bug of the subscriber's function affects this message alone
             raise NotApplied(f"it cannot be given up, because of a bug: {told(error)}") from None
         return False
 
     async def _put_last(self, seen: Record) -> None:
-        """Move the record by which its aggregate was found, if it was not tried: it may wait behind another.
+        """Move the record by which its aggregate was found to the end, if it was not tried but waits behind another.
 
-        Raises StoreAway: the store of the records is away, which hits all of them.
+        Raises StoreAway: the store of the records is unavailable, which affects all of them.
         """
         record = await self._open(seen.id)
         if record is not None and record.version == seen.version:
-            with suppress(RecordChanged):  # another one tries it
+            with suppress(RecordChanged):  # another process retries it
                 await self.set_aside.change(record, record.state, record.reason, attempts=record.attempts)
 
     async def _in_order(
         self, aggregate: AggregateKey | None, before: Record | None = None, until: float = math.inf
     ) -> list[RecordState]:
-        """Try what waits of an aggregate, the lowest first, up to one that cannot be applied (``timer-in-order``)."""
+        """Retry an aggregate's waiting records by sequence, up to the first that fails (``timer-in-order``)."""
         found = [(_order(each), each.id) async for each in self.set_aside.waiting(aggregate)]
         states: list[RecordState] = []
         for order, record_id in sorted(found):
@@ -293,7 +293,7 @@ class Retrier:
         return states
 
     async def _try(self, record: Record, *, asked: bool = False) -> RecordState:
-        """The record's new state. ``asked``: by an operator, for this one. Raises StoreAway."""
+        """Retry a record; returns its new state. ``asked``: an operator named it. Raises StoreAway."""
         handle, failed = self.handle, RecordState.WAITING
         if self.asked is not None and asked and record.state is RecordState.REFUSED:
             handle, failed = self.asked.apply, RecordState.REFUSED
@@ -309,12 +309,12 @@ class Retrier:
             raise
         except (Unreadable, EffectRefused, ReactionRefused) as error:
             return await self._change(record, RecordState.REFUSED, str(error))
-        except Exception as error:  # noqa: BLE001 - it hits this aggregate alone, and the record tells an operator
+        except Exception as error:  # noqa: BLE001 - it affects this aggregate alone, and the record shows the error
             return await self._change(record, failed, told(error))
         return await self._change(record, RecordState.APPLIED, record.reason)
 
     async def _change(self, record: Record, state: RecordState, reason: str) -> RecordState:
-        """The record's state now: the one in which somebody else has closed it meanwhile, or else the new one."""
+        """Change a record; returns its state now: the new one, or that in which another process has closed it."""
         try:
             await self.set_aside.change(record, state, reason, attempts=record.attempts + 1)
         except RecordChanged:
@@ -325,7 +325,7 @@ class Retrier:
         return state
 
     async def _open(self, record_id: str) -> Record | None:
-        """The record; None: somebody has closed it."""
+        """Returns the record; None: it is closed or gone."""
         with suppress(NotSetAside):
             record = await self.set_aside.get(record_id)
             return record if record.state.is_open else None
@@ -333,5 +333,5 @@ class Retrier:
 
 
 def _order(record: Record) -> tuple[int, int]:
-    """By the event's sequence; what has none comes as it was sent."""
+    """Returns the sort key: the event's sequence; records without one are in the order of sending."""
     return record.sequence or 0, record.enqueued_number

@@ -1,7 +1,7 @@
-"""A message that cannot be applied is kept in a record that is only ever created: a redelivery revives none.
+"""Defines the record of a message that cannot be applied; it is created only once, so a redelivery reopens none.
 
-A record is *waiting* (it is tried again) or *refused* (it never can be applied); it is closed as *applied*, *discarded*
-or *overdue*. A closed record has lost the message's body, which holds personal data, and expires.
+A record is *waiting* (it is retried) or *refused* (it never can be applied); it is closed as *applied*, *discarded*
+or *overdue*. A closed record no longer has the message's body, which holds personal data, and expires.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 
 class RecordState(StrEnum):
-    """What is to become of a record, or has become of it."""
+    """The state of a record, open or closed."""
 
     WAITING = "waiting"
     REFUSED = "refused"
@@ -27,7 +27,7 @@ class RecordState(StrEnum):
 
     @property
     def is_open(self) -> bool:
-        """Whether somebody has to do something about the record: the timer, or an operator."""
+        """Whether the timer or an operator still has to handle the record."""
         return self in (RecordState.WAITING, RecordState.REFUSED)
 
 
@@ -38,7 +38,7 @@ class Delivery:
     subscription: str
     message_id: str
     enqueued_number: int
-    """The number that the broker gave the message: another message with the same id has another number."""
+    """The broker's number of the message: another message with the same id has another number."""
     body: bytes = field(repr=False)
     properties: Mapping[str, Any] = field(repr=False)
 
@@ -50,19 +50,19 @@ class Delivery:
 
 
 Receive = Callable[[Delivery], Awaitable[None]]
-"""Handles a message. Raises StoreAway, after a wait: the message is given back."""
+"""Handles a message. Raises StoreAway, after a wait: the message returns to the broker."""
 
 Keep = Callable[[Delivery, str], Awaitable[None]]
-"""Stores the record of a message, with the reason for which it became a dead letter."""
+"""Stores the record of a dead letter, with the reason why it became one."""
 
 
 @dataclass(frozen=True)
 class Collected:
-    """What one collecting did."""
+    """The result of collecting dead letters once."""
 
     messages: int
     emptied: bool
-    """Whether the queue was seen to be empty at the end; False: what is left in it is not known."""
+    """Whether the queue was found empty at the end; False: it may hold more."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Record:
     id: str
     state: RecordState
     reason: str
-    """Why, without personal data; of a discarded one the operator's words."""
+    """The reason, without personal data; for a discarded record the operator's text."""
     set_aside_at: datetime
     message_id: str
     enqueued_number: int
@@ -81,7 +81,7 @@ class Record:
     action: str | None
     sequence: int | None
     attempts: int = 0
-    """How often it was tried again since it was set aside."""
+    """The number of retries since it was set aside."""
     delivery: Delivery | None = None
     version: str | None = None
 
@@ -89,7 +89,7 @@ class Record:
     def of(
         cls, delivery: Delivery, event: Event | None, state: RecordState, reason: str, at: datetime
     ) -> "Record":
-        """A new record; ``event`` None: the message is none."""
+        """Returns a new record; ``event`` None: the message is no event."""
         return cls(
             id=delivery.record_id,
             state=state,
@@ -107,35 +107,35 @@ class Record:
 
 @dataclass(frozen=True)
 class RecordPage:
-    """A page of open records, oldest first, without their deliveries; the token of the next page."""
+    """A page of open records, oldest first, without their deliveries, and the token of the next page."""
 
     items: Sequence[Record]
     continuation_token: str | None
 
 
 class SetAside(Protocol):
-    """The records of one subscription. Every call raises StoreAway when it was not answered."""
+    """Stores the records of one subscription. Every call raises StoreAway if it is not answered."""
 
     async def add(self, record: Record) -> None:
-        """Create the record, unless there is one of its id, whatever its state."""
+        """Create the record, unless one with its id exists, in whatever state."""
 
     async def waits(self, aggregate: AggregateKey) -> bool:
-        """Whether a record of the aggregate waits, as of now (``aside-fenced``)."""
+        """Whether a record of the aggregate waits, with a consistent read (``aside-fenced``)."""
 
     async def page(self, size: int, continuation_token: str | None) -> RecordPage:
-        """Open records, oldest first. Raises UnknownContinuation of the store's adapter."""
+        """Returns open records, oldest first. Raises UnknownContinuation of the store's adapter."""
 
     async def count(self, state: RecordState) -> int:
-        """How many records are in this state."""
+        """Returns the number of records in this state."""
 
     async def get(self, record_id: str) -> Record:
-        """One record, open or closed, with what is left of its delivery. Raises NotSetAside: there is none."""
+        """Returns one record, open or closed, with the rest of its delivery. Raises NotSetAside: there is none."""
 
     def waiting(self, aggregate: AggregateKey | None = None) -> AsyncIterator[Record]:
-        """The records that wait, without their deliveries, the last tried last; of one aggregate, as of now."""
+        """Yields waiting records without deliveries, last tried last; of one aggregate with a consistent read."""
 
     def older(self, than: datetime) -> AsyncIterator[Record]:
-        """The open records that were set aside before then, without their deliveries."""
+        """Yields the open records that were set aside before ``than``, without their deliveries."""
 
     async def change(self, record: Record, state: RecordState, reason: str, *, attempts: int) -> None:
-        """Write what became of a record, at the version that was read. Raises RecordChanged."""
+        """Write a record's new state, at the version that was read. Raises RecordChanged."""

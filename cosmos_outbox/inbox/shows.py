@@ -1,4 +1,4 @@
-"""A reader waits until a read model shows a write, or is told that it does not show it yet."""
+"""Waits until a read model shows a write, or reports after a time that it does not yet."""
 
 import asyncio
 from typing import Any
@@ -15,9 +15,9 @@ _PAUSE_SECONDS = 0.1
 async def shows(
     entries: Entries[Any], key: AggregateKey, sequence: int, *, seconds: float = PATIENCE_SECONDS
 ) -> bool:
-    """Whether the entry holds the aggregate's events up to this one, within the time. A store that is away holds none.
+    """Whether the entry reaches ``sequence`` within the time. An unavailable store counts as not reached.
 
-    An entry never goes back: what one read shows, a list that this client asks for later shows too.
+    An entry never goes back: a list that this client reads later shows at least the state that one read has shown.
     """
     until = monotonic() + seconds
     while True:

@@ -1,12 +1,12 @@
-"""A state per aggregate, such as a read model: whenever the process dies, an event is applied once or not at all.
+"""Applies events to a state per aggregate, such as a read model: once or not at all, whenever the process dies.
 
 The decision and the new state are one conditional write (``one-write``, ``at-its-version``), and a message is done only
-after it (``complete-last``). So it does not matter how often a message comes, or who handles it beside this process. An
-entry that changed meanwhile is read again, behind a fence, and decided anew (``decide-again``). Where the source is
-gone, an entry that was not found is looked for behind a fence too (``no-entry-fenced``): the read may be older than the
-entry. A call may go by a living source that was deleted meanwhile: so the tombstones of source and entry live longer
-than the longest call (``tombstones-outlive-calls``). Of an event that is younger than that an entry may be created
-unread (``create-first``): had its aggregate been deleted, a deleted entry would be in the way.
+after it (``complete-last``). So redeliveries and concurrent processes do no harm. An entry that changed after the read
+is read again, consistently, and decided anew (``decide-again``). If the source is gone, an entry that was not found is
+read consistently too (``no-entry-fenced``): the first read may be older than the entry. A source may be deleted after a
+call has read it: so the tombstones of source and entry live longer than the longest call
+(``tombstones-outlive-calls``). From an event that is younger than that an entry may be created without a read
+(``create-first``): if its aggregate had been deleted, the deleted entry would refuse the create.
 """
 
 import logging
@@ -42,7 +42,7 @@ S = TypeVar("S")
 NOBODY = AggregateKey("nobody", "nobody")
 
 ATTEMPTS = 5
-"""How often an entry that changed is decided upon again before Contended is raised."""
+"""The number of attempts on an entry that keeps changing, before Contended is raised."""
 
 Decide = Callable[[Entry[S] | None], Complete | Put[S] | Heal]
 
@@ -50,27 +50,27 @@ _log = logging.getLogger(__name__)
 
 
 MOST = 1_000
-"""So many entries, those that were written last."""
+"""The most entries that are remembered."""
 
 
 @dataclass
 class Remembered(Generic[S]):
-    """Remembers the entries that this process wrote last, so that the next event is written over that very version.
+    """Remembers the entries that this process wrote last, so that the next event is applied without a read.
 
-    What is remembered may be old, as a read may be. So it leads to a write, which its version guards, or to a read, and
-    to nothing else (``remembered-for-a-write``): a gap that it shows may be closed by now.
+    A remembered entry may be old, as a read may be. So it leads only to a write, which its version guards, or to a read
+    (``remembered-for-a-write``): a gap that it shows may be closed by now.
     """
 
     _entries: dict[AggregateKey, VersionedEntry[S]] = field(default_factory=dict, repr=False)
 
     def note(self, key: AggregateKey, entry: Entry[S], version: str) -> None:
-        """It was written, and is at this version now."""
+        """Remember an entry that was just written, and its version."""
         self._entries[key] = VersionedEntry(entry, version)
         if len(self._entries) > MOST:
             del self._entries[next(iter(self._entries))]
 
     def take(self, key: AggregateKey) -> VersionedEntry[S] | None:
-        """What was written last; it is forgotten with that."""
+        """Returns and forgets the last written entry."""
         return self._entries.pop(key, None)
 
 
@@ -83,22 +83,22 @@ class StateInbox(Generic[S]):
     project: Projection[S]
     clock: Callable[[], datetime] = utc_now
     counts: Counter[Because | Done | None] = field(default_factory=Counter)
-    """What became of the events since the process began; None: applied."""
+    """The outcomes since the process began; None: applied."""
     first: First[S] | None = None
     """Makes an entry from an aggregate's first event; None: it is made from the source."""
     tombstones: timedelta | None = None
-    """How long source or entry show what was deleted; None: there is no source to read."""
+    """The lifetime of tombstones, of source or entry; None: there is no source to read."""
     forgetful: bool = False
-    """The source shows nothing of what was deleted: then the entry does (``gone-is-noted``)."""
+    """Whether the source keeps no tombstones; then the entry does (``gone-is-noted``)."""
     _remembered: Remembered[S] = field(default_factory=Remembered)
 
     async def handle(self, event: Event) -> Complete | Put[S]:
-        """Apply an event, or find that it is applied. When this returns, the message is done.
+        """Apply an event, unless it is applied already. After a return the message is done.
 
         Raises:
             StoreAway: the store or the source did not answer.
             SourceBehind: the source does not show the event.
-            Contended: the entry changed each time.
+            Contended: the entry changed at each attempt.
             Unstorable: the store will never take the entry.
         """
         late = event.age(self.clock()).total_seconds() if event.created_at.tzinfo else None
@@ -110,11 +110,11 @@ class StateInbox(Generic[S]):
 
     @property
     def _only(self) -> First[S] | None:
-        """What makes entries where no source does."""
+        """Returns ``first`` if there is no source to read."""
         return self.first if self.tombstones is None else None
 
     async def _create(self, event: Event, late: float | None) -> Put[S] | None:
-        """Rule ``create-first``. None: there is an entry, perhaps one of a lost answer; or read first."""
+        """Rule ``create-first``. None: there is an entry, perhaps by an attempt of this call; or read first."""
         made = None if self.first is None else make(event, self.first, self.clock(), self.tombstones)
         if made is None:
             return None
@@ -127,12 +127,12 @@ class StateInbox(Generic[S]):
     async def _write(
         self, key: AggregateKey, put: Put[S], late: float | None, read: VersionedEntry[S] | None
     ) -> None:
-        """Raises EntryChanged."""
+        """Write an entry over the version that was read, and remember it. Raises EntryChanged."""
         stamp, over = Stamp(self.clock(), late), None if read is None else read.version
         self._remembered.note(key, put.entry, await self.entries.put(key, put.entry, stamp, over=over))
 
     async def _go_on(self, key: AggregateKey, decide_on: Decide[S], late: float | None) -> Put[S] | None:
-        """Rule ``remembered-for-a-write``. None: nothing is remembered, or it is not enough."""
+        """Rule ``remembered-for-a-write``. None: nothing is remembered, or it does not lead to a write."""
         known = self._remembered.take(key)
         decision = None if known is None else decide_on(known.entry)
         if not isinstance(decision, Put):
@@ -144,12 +144,12 @@ class StateInbox(Generic[S]):
         return decision
 
     async def check(self) -> None:
-        """Returns if store and source answer about an aggregate that nobody has. Raises StoreAway."""
+        """Return if store and source answer a read of a nonexistent aggregate. Raises StoreAway."""
         await self.entries.read(NOBODY)
         await self.source.read(NOBODY)
 
     async def heal(self, key: AggregateKey) -> Complete | Put[S]:
-        """Put an entry right from its source, which is read behind a fence. Raises as :meth:`handle` does.
+        """Repair an entry from a consistent read of its source. Raises as :meth:`handle` does.
 
         A walk calls this for entries and for sources: a lost only event has no entry (``walk-both-ways``).
         """

@@ -1,4 +1,4 @@
-"""What a subscriber keeps, as JSON documents: the same in whatever store. A version is the store's, and not in them."""
+"""Converts entries and records to JSON documents, the same in every store, and back; a version is kept beside them."""
 
 import base64
 from collections.abc import Mapping
@@ -16,17 +16,17 @@ S = TypeVar("S", bound=BaseModel)
 
 
 def time_or_none(text: str | None) -> datetime | None:
-    """A stored time."""
+    """Returns a stored time."""
     return None if text is None else datetime.fromisoformat(text)
 
 
 def text_or_none(time: datetime | None) -> str | None:
-    """A time to be stored."""
+    """Returns a time as it is stored."""
     return None if time is None else time.isoformat()
 
 
 def entry_document(form: EntryForm[S], key: AggregateKey, entry: Entry[S], stamp: Stamp) -> dict[str, Any]:
-    """An entry, with what a list finds it by in ``search``; ``blockedSince`` is noted later."""
+    """Returns an entry's document, with the texts that lists search in ``search``; ``blockedSince`` is set later."""
     state = entry.state
     return {
         "id": key.id,
@@ -45,7 +45,7 @@ def entry_document(form: EntryForm[S], key: AggregateKey, entry: Entry[S], stamp
 
 
 def entry_of(form: EntryForm[S], document: Mapping[str, Any], version: str) -> VersionedEntry[S]:
-    """The entry in a document; the state of another form is none (``other-form``)."""
+    """Returns the entry in a document; one of another form has no state (``other-form``)."""
     is_read = form.is_of(document) and not document["deleted"]
     state = form.read(document) if is_read else None
     other_form = state is None and not document["deleted"]
@@ -54,7 +54,7 @@ def entry_of(form: EntryForm[S], document: Mapping[str, Any], version: str) -> V
 
 
 def record_document(record: Record, subscription: str) -> dict[str, Any]:
-    """A message that was set aside. Its body is kept as it came, in base64; a closed record has none."""
+    """Returns the document of a record. The message's body is kept unchanged, in base64; a closed record has none."""
     aggregate, delivery = record.aggregate, record.delivery if record.state.is_open else None
     return {
         "id": record.id,
@@ -76,7 +76,7 @@ def record_document(record: Record, subscription: str) -> dict[str, Any]:
 
 
 def record_of(document: Mapping[str, Any], version: str) -> Record:
-    """The record in a document, without its message where that was not read."""
+    """Returns the record in a document, without its message if the body was not read."""
     body, owner = document.get("body"), document.get("aggregateType")
     delivery = None
     if body is not None:

@@ -1,4 +1,4 @@
-"""What a subscriber counts of its work. Without an SDK of OpenTelemetry nothing is kept, and a call costs little.
+"""Records a subscriber's metrics. Without an OpenTelemetry SDK nothing is kept, and a call costs little.
 
 Only the API is used here. No attribute names an aggregate, an event or a person, and each has few values.
 ``docs/operate/metrics.md`` lists the metrics.
@@ -13,22 +13,22 @@ from enum import StrEnum
 from opentelemetry.metrics import get_meter
 
 AGES = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1_800, 3_600, 21_600, 86_400, 432_000, 864_000)
-"""The bounds of the histogram of ages, in seconds: up to the 10 days that an event is kept by default."""
+"""The bucket bounds of the age histogram, in seconds: up to the 10 days that an event is kept by default."""
 
 
 class Outcome(StrEnum):
-    """What became of an event at a subscriber: the values of ``outbox.outcome``."""
+    """The outcome of an event at a subscriber: the values of ``outbox.outcome``."""
 
     APPLIED = "applied"
-    """The state has it, or its effect was run; healed from the source included."""
+    """The state includes it, or its effect was run; healed from the source included."""
     DUPLICATE = "duplicate"
     """Nothing was to be done: it was applied before, or its aggregate is deleted or gone."""
     SET_ASIDE = "set_aside"
-    """Its record waits, and it is tried again; or an operator has to look, since its effect may have taken place."""
+    """Its record waits to be retried."""
     REFUSED = "refused"
-    """It can never be applied: the message is none, or another event has its sequence."""
+    """It can never be applied, since it is no event or another event has its sequence; or an operator has to decide."""
     WAITING = "waiting"
-    """It comes later: the store, or the service that an effect calls, is away."""
+    """It is redelivered later: the store, or the service that an effect calls, is unavailable."""
 
 
 _meter = get_meter("inbox")
@@ -47,7 +47,7 @@ _subscription: ContextVar[str | None] = ContextVar("subscription", default=None)
 
 @contextmanager
 def of_subscription(name: str) -> Iterator[None]:
-    """What is decided meanwhile is decided for this subscription."""
+    """Attribute the outcomes inside the context to this subscription."""
     before = _subscription.set(name)
     try:
         yield
@@ -56,7 +56,7 @@ def of_subscription(name: str) -> Iterator[None]:
 
 
 def decided(outcome: Outcome) -> None:
-    """What became of one event."""
+    """Count the outcome of one event."""
     attributes = {"outbox.outcome": outcome.value}
     if (subscription := _subscription.get()) is not None:
         attributes["messaging.destination.subscription.name"] = subscription
@@ -64,11 +64,11 @@ def decided(outcome: Outcome) -> None:
 
 
 def applied(created_at: datetime, now: datetime) -> None:
-    """An event itself was applied, not read from the source. An event whose time names no zone has no age."""
+    """Record the age of an event that was applied, not healed. An event whose time has no zone is left out."""
     if created_at.tzinfo is not None:
         _commit_to_applied.record(max(0.0, (now - created_at).total_seconds()))
 
 
 def gap_healed() -> None:
-    """Events were missing, and the source had what they changed."""
+    """Count a gap that was healed from the source."""
     _healed.add(1)

@@ -1,10 +1,10 @@
-"""What a subscriber does with an event is written for one version of it; every older one is brought there before.
+"""Converts events of older schema versions to the one that a subscriber's functions are written for.
 
 A subscriber declares, for each event that has changed, a step from a version to the next: a pure function of the
-event's data. They are walked one by one, so a gap is an error of the declaration, and a circle cannot be declared. An
-event that is newer than the last step leads to is never guessed at: its message waits, set aside, for a version of the
-subscriber that knows it. Whatever way an event comes (its message, again, from a record), it passes here: what is
-wrapped is the subscriber's own function.
+event's data. The steps run one by one, so a gap is an error of the declaration, and a cycle cannot be declared. An
+event newer than the last step's result is not converted: its message waits, set aside, for a version of the subscriber
+that knows it. The subscriber's own function is wrapped, so every event passes here: a first delivery, a redelivery, or
+one from a record.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,9 +17,9 @@ from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.receiver import told
 
 Upcasts = Mapping[str, Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]]]
-"""By the event's name and the version that a step takes: the event's ``data`` in the next version.
+"""Maps an event's name and a version to the step that converts ``data`` from it to the next version.
 
-Without a step, ``{}``, version 1 is the one that is known. An event that is not named is taken in whatever version."""
+Without a step, ``{}``, only version 1 is known. An event that is not named is accepted in any version."""
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -31,7 +31,7 @@ class Upcasting:
     steps: Upcasts = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raises ValueError, which says which step is missing."""
+        """Check that no step is missing. Raises ValueError, which names the missing one."""
         for action, steps in self.steps.items():
             if not steps:
                 continue
@@ -45,7 +45,7 @@ class Upcasting:
                 )
 
     def __call__(self, event: Event) -> Event:
-        """The event in the version that the subscriber knows. Raises NotApplied: it cannot be brought there."""
+        """Returns the event in the version that the subscriber knows. Raises NotApplied: it cannot be converted."""
         steps = self.steps.get(event.action)
         if steps is None:
             return event
@@ -62,7 +62,7 @@ class Upcasting:
             )
         if version == known:
             return event
-        data = deepcopy(dict(event.data))  # a step may change what it is given, and an event is tried again
+        data = deepcopy(dict(event.data))  # a step may mutate its argument, and an event may be retried
         for each in range(version, known):
             try:
                 data = steps[each](data)
@@ -73,17 +73,17 @@ class Upcasting:
         return replace(event, data=data, schema_version=known)
 
     def before(self, call: C) -> C:
-        """A function of the subscriber, whose last argument is an event, that gets each in the known version."""
+        """Wraps a function of the subscriber, whose last argument is an event, to receive the known version."""
         if not self.steps:
             return call
 
         def upcasted(*given: Any) -> Any:
             return call(*given[:-1], self(given[-1]))
 
-        return upcasted  # type: ignore[return-value]  # it takes and returns what the function does
+        return upcasted  # type: ignore[return-value]  # it has the function's signature
 
     def before_effect(self, run: C) -> C:
-        """As :meth:`before`. An effect whose event cannot be brought to the known version surely did not take place."""
+        """As :meth:`before`. An effect whose event cannot be converted surely did not take place."""
 
         async def run_upcast(event: Event) -> None:
             try:
@@ -92,4 +92,4 @@ class Upcasting:
                 raise EffectNotDone(str(error)) from error
             await run(known)
 
-        return run_upcast  # type: ignore[return-value]  # it is an effect, as the function is
+        return run_upcast  # type: ignore[return-value]  # it has the effect's signature

@@ -1,11 +1,11 @@
-"""Walks over sources and entries page by page: the progress is stored after each page, and any process goes on from it.
+"""Walks over sources and entries page by page; progress is stored after each page, so any process can continue.
 
-A page whose progress was not saved is walked again, so what is done with an aggregate must do no harm when it is done
-twice. A run claims the walk with each page, and no other run begins while the claim lasts. One that takes over all the
-same stops this one, whose next save finds another version.
+A page whose progress was not saved is walked again, so the work on an aggregate must be idempotent. A run claims the
+walk with each page, and no other run begins while the claim lasts. If another run takes over all the same, this one's
+next save finds another version and stops it.
 
-The store may be away for one aggregate: it counts as failed. A page of many, none of which was answered, ends the run,
-and the next run goes on behind that page: its aggregates may be the only ones that find the store away.
+If the store is unavailable for one aggregate, that one counts as failed. A page of many that all failed so ends the
+run, and the next run continues after that page: the store may be unavailable for those aggregates alone.
 """
 
 import asyncio
@@ -27,32 +27,32 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 T = TypeVar("T")
 
 AT_ONCE = 8
-"""How many aggregates are compared at the same time."""
+"""The number of aggregates that are compared concurrently."""
 
 MANY = 20
-"""How many aggregates that all find the store away stand for all others."""
+"""The smallest page on which an unavailable store for all aggregates means an outage."""
 
 CLAIM = timedelta(minutes=5)
-"""How long after a page a run is believed to be at work on the next one."""
+"""The time after a page in which a run is assumed to work on the next one."""
 
 _log = logging.getLogger(__name__)
 
 
 class Side(StrEnum):
-    """What a walk goes over."""
+    """The side that a walk lists."""
 
     SOURCES = "sources"
     ENTRIES = "entries"
 
 
 class Result(StrEnum):
-    """What a walk found of one aggregate, or did about it."""
+    """The result of comparing one aggregate."""
 
     RIGHT = "right"
     YOUNG = "young"
     HEALED = "healed"
     REWRITTEN = "rewritten"
-    """It was right, in another form."""
+    """The entry was right, but of another form."""
     BLOCKED = "blocked"
     AHEAD = "ahead"
     GONE = "gone"
@@ -61,7 +61,7 @@ class Result(StrEnum):
 
 @dataclass(frozen=True)
 class Counts:
-    """What a walk found."""
+    """The results of a walk, counted."""
 
     sources: int = 0
     entries: int = 0
@@ -71,10 +71,10 @@ class Counts:
     ahead: int = 0
     failed: int = 0
     gone: int = 0
-    """Of those that were healed: entries that became deleted ones, since their sources are gone."""
+    """The healed entries that became deleted ones, since their sources are gone."""
 
     def plus(self, side: Side, results: Sequence[Result]) -> "Counts":
-        """With a page more."""
+        """Returns the counts with one more page."""
         more = Counter(each.value for each in results) + Counter({side.value: len(results)})
         more[Result.HEALED.value] += more[Result.GONE.value]
         return Counts(**{name: number + more[name] for name, number in asdict(self).items()})
@@ -82,20 +82,20 @@ class Counts:
 
 @dataclass(frozen=True)
 class WalkProgress:
-    """How far a walk has come, and what the last one found."""
+    """The progress of a walk, and the counts of the last one."""
 
     began_at: datetime
     form: int
-    """Of the entries that the walk compares with."""
+    """The form of the entries that the walk compares."""
     side: Side | None = None
     """None: the walk has ended."""
     position: str | None = None
     since: datetime | None = None
-    """The sources are those that were changed since then, by the store's clock; None: all, and the entries too."""
+    """Only sources changed since then, by the store's clock, are walked; None: all, and the entries too."""
     on_demand: bool = False
-    """An operator asked for the walk."""
+    """Whether an operator started the walk."""
     whole_at: datetime | None = None
-    """When the last walk over all began that settled all."""
+    """The start of the last walk over all that left nothing unsettled."""
     counts: Counts = field(default_factory=Counts)
     last_counts: Counts | None = None
     last_ended_at: datetime | None = None
@@ -103,7 +103,7 @@ class WalkProgress:
     version: str | None = None
 
     def document(self) -> dict[str, Any]:
-        """The progress as it is stored, without its version."""
+        """Returns the progress as it is stored, without its version."""
         return {
             "beganAt": self.began_at.isoformat(),
             "form": self.form,
@@ -120,7 +120,7 @@ class WalkProgress:
 
     @classmethod
     def of(cls, document: Mapping[str, Any], version: str) -> "WalkProgress":
-        """The progress in a stored document."""
+        """Returns the progress in a stored document."""
         side, last = document["side"], document["lastCounts"]
         return cls(
             began_at=datetime.fromisoformat(document["beganAt"]),
@@ -138,34 +138,34 @@ class WalkProgress:
         )
 
     def is_claimed(self, now: datetime) -> bool:
-        """Whether another run is at work."""
+        """Whether a run is at work on it."""
         return self.claimed_until is not None and now < self.claimed_until
 
 
 @dataclass(frozen=True)
 class Leg(Generic[T]):
-    """One side of a walk: its pages, and what is done with each aggregate."""
+    """One side of a walk: its pages, and the comparison of each aggregate."""
 
     page: Callable[[str | None], Awaitable[WalkPage[T]]]
-    """The page at a position; None: the first."""
+    """Returns the page at a position; None: the first."""
     compare: Callable[[AggregateKey, T], Awaitable[Result]]
 
 
 @dataclass(frozen=True)
 class Walk:
-    """Goes over its legs, one after the other."""
+    """Runs its legs one after the other."""
 
     store: Entries[Any]
-    """Keeps the progress."""
+    """Stores the progress."""
     legs: Mapping[Side, Leg[Any]]
     now: Callable[[], datetime]
     ended: Callable[[WalkProgress], WalkProgress]
-    """The progress of a walk that has just ended, as the next one begins with it."""
+    """Returns the progress with which the next walk begins, from that of one that has just ended."""
     report: Callable[[WalkProgress], None] = lambda _: None
     """Called after each page."""
 
     async def run(self, progress: WalkProgress, *, seconds: float | None) -> WalkProgress:
-        """Go on, to the end or for so many seconds. Raises StoreAway."""
+        """Continue to the end or for ``seconds``. Raises StoreAway."""
         try:
             async with asyncio.timeout(seconds):
                 progress = await self._save(progress)
@@ -180,7 +180,7 @@ class Walk:
         return progress
 
     async def _page(self, progress: WalkProgress, side: Side) -> WalkProgress:
-        """Raises StoreAway: it is away for all."""
+        """Compare one page and save the progress. Raises StoreAway: the store is unavailable for all."""
         page = await self.legs[side].page(progress.position)
         found = await self._compare(side, page.items)
         away = [each for each in found if isinstance(each, StoreAway)]
