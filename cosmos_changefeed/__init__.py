@@ -1,4 +1,4 @@
-"""A change feed processor for the asynchronous azure-cosmos SDK, which has no processor: every change, at least once.
+"""A change feed processor for the asynchronous azure-cosmos SDK, which has none: every change, at least once.
 
 Instances share the physical partitions of one container through lease documents in the schema of the .NET SDK's
 processor, so that a .NET processor or an Azure Functions deployment can take the leases over and give them back.

@@ -1,8 +1,8 @@
-"""The mean age of what waits is known from a few of its changes, however many wait.
+"""Estimates the mean age of waiting changes from a few samples, however many wait.
 
-Times grow with the LSN. So some LSNs, at equal distances from the oldest change without a checkpoint to the newest one,
-tell the time of each transaction between them to within the step they are in: with n of them the mean is off by at most
-1/(2n) of the time from the oldest to the newest. Each costs the read of one item.
+Times grow with the LSN. So samples at equal LSN distances, from the oldest change without a checkpoint to the newest,
+bound the time of each transaction between them: with n samples the mean is off by at most 1/(2n) of the time from the
+oldest to the newest. Each costs the read of one item.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ from cosmos_changefeed.lease import EpkRange
 async def mean_time(
     reader: FeedReader, feed_range: EpkRange, first: FeedPage, newest: int, *, samples: int
 ) -> float | None:
-    """When the transactions from the page's first change up to ``newest`` were written, on average; a POSIX time.
+    """Returns the mean write time of the transactions from the page's first change to ``newest``, as a POSIX time.
 
-    None: the range was split meanwhile. Raises the SDK's errors.
+    None: the range was split during the reads. Raises the SDK's errors.
     """
     oldest = int(first.items[0]["_lsn"])
     known = {oldest: _time(first)}
@@ -41,7 +41,7 @@ def _time(page: FeedPage) -> float:
 
 
 def _mean(known: list[tuple[int, float]], newest: int) -> float:
-    """Between two that are known times grow evenly; behind the last one there is nothing newer, or only a little."""
+    """Returns the mean, interpolating between known times; changes after the last one count with its time."""
     oldest, (last, at) = known[0][0], known[-1]
     if newest <= oldest:
         return at

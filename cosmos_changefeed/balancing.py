@@ -1,6 +1,6 @@
-"""Every instance decides alone, from the same documents, and the decisions converge: shares differ by at most one.
+"""Decides which leases an instance takes; the instances' decisions converge, so that shares differ by at most one.
 
-The rule is that of the .NET SDK (``EqualPartitionsBalancingStrategy``), so that instances of both kinds can share.
+Each decides alone, from the same documents, by the .NET SDK's ``EqualPartitionsBalancingStrategy``: both can share.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from cosmos_changefeed.lease import Lease
 def leases_to_take(
     leases: Sequence[Lease], *, owner: str, now: datetime, expiration_seconds: float
 ) -> list[Lease]:
-    """The leases that ``owner`` should try to acquire: free leases up to its share, otherwise one of the richest owner.
+    """Returns the leases that ``owner`` should acquire: free ones up to its share, otherwise one of the richest owner.
 
     An owner whose leases have all expired does not count as an instance; ``owner`` itself always counts.
     """

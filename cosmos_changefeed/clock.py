@@ -1,6 +1,6 @@
-"""A processor gets the time from the clock that it was given, and from nothing else: a test gives it another.
+"""The clock of a processor, its only source of time: a test replaces it.
 
-Waits are the event loop's: a clock that does not run as the loop's does lets leases expire too early or too late.
+Waits use the event loop's time: if the two clocks run differently, leases expire too early or too late.
 """
 
 import time
@@ -15,12 +15,12 @@ def _system_now() -> datetime:
 
 @dataclass(frozen=True)
 class Clock:
-    """Tells the time; by default the system's."""
+    """Returns the time; by default the system's."""
 
     now: Callable[[], datetime] = _system_now
-    """The wall clock (UTC, with its zone), for what other instances read."""
+    """The wall clock (UTC, with its zone), for times that other instances read."""
     monotonic: Callable[[], float] = time.monotonic
-    """Seconds from some beginning; never goes back."""
+    """Seconds from an arbitrary start; never goes back."""
 
 
 SYSTEM = Clock()

@@ -1,7 +1,7 @@
-"""Only this module knows how azure-cosmos spells a feed range and a change feed continuation.
+"""Converts feed ranges and change feed continuations to the SDK's format and back; no other module knows it.
 
-A lease stores only the service's ETag (an LSN in quotes). The SDK takes and gives base64 JSON with that ETag and the
-range; the layout of that JSON is not documented, so a test pins the layout against the installed SDK.
+A lease stores only the service's ETag (an LSN in quotes). The SDK takes and returns base64 JSON with that ETag and the
+range; the layout of that JSON is not documented, so a test pins it against the installed SDK.
 """
 
 import base64
@@ -19,7 +19,7 @@ _QUOTED_LSN = re.compile(r'"\d+"')
 
 @dataclass(frozen=True)
 class Position:
-    """How far a range was read."""
+    """The LSN up to which a range was read."""
 
     feed_range: EpkRange
     lsn: str
@@ -27,17 +27,17 @@ class Position:
 
 
 def sdk_feed_range(feed_range: EpkRange) -> dict[str, Any]:
-    """The range in the form that ``query_items_change_feed`` takes as ``feed_range``."""
+    """Returns the range in the format that ``query_items_change_feed`` takes as ``feed_range``."""
     return {"Range": _bounds(feed_range)}
 
 
 def parse_sdk_feed_range(value: Mapping[str, Any]) -> EpkRange:
-    """The range in a value that ``read_feed_ranges`` yields."""
+    """Returns the range in a value that ``read_feed_ranges`` yields."""
     return _parse_bounds(value["Range"])
 
 
 def to_sdk(position: Position, container_rid: str) -> str:
-    """The form that ``query_items_change_feed`` takes as ``continuation``. Raises LeasesUnusable for no quoted LSN."""
+    """Returns the ``continuation`` for ``query_items_change_feed``. Raises LeasesUnusable if the LSN is not quoted."""
     if not _QUOTED_LSN.fullmatch(position.lsn):
         raise LeasesUnusable(
             f"a lease holds the continuation {position.lsn!r}, which is no quoted LSN: use another lease prefix"
@@ -47,7 +47,7 @@ def to_sdk(position: Position, container_rid: str) -> str:
         "v": "v2",
         "containerRid": container_rid,
         "mode": "LatestVersion",
-        # Used only when there is no token; here is one.
+        # The SDK ignores it, since there is a token.
         "startFrom": {"Type": "Beginning"},
         "continuation": {
             "v": "v2",
@@ -60,7 +60,7 @@ def to_sdk(position: Position, container_rid: str) -> str:
 
 
 def from_sdk(token: str) -> list[Position]:
-    """The positions in a continuation of the SDK: more than one after the range was split."""
+    """Returns the positions in a continuation of the SDK: several after the range was split."""
     state = json.loads(base64.b64decode(token))
     return [
         Position(_parse_bounds(child["range"]), child["token"])

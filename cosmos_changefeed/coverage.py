@@ -1,4 +1,4 @@
-"""Every key of the container belongs to a lease or to a gap: nothing between the leases is overlooked."""
+"""Finds the gaps between leases, and the leases that fill them: every key belongs to a lease or to a gap."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -9,7 +9,7 @@ ALL_KEYS = EpkRange("", "FF")
 
 
 def gaps(covered: Iterable[EpkRange]) -> list[EpkRange]:
-    """The parts of the key space that are in none of the ranges, in order."""
+    """Returns the parts of the key space that are in none of the ranges, in order."""
     found: list[EpkRange] = []
     reached = ALL_KEYS.min
     for each in sorted(covered, key=lambda each: each.min):
@@ -22,14 +22,14 @@ def gaps(covered: Iterable[EpkRange]) -> list[EpkRange]:
 
 
 def common(some: Iterable[EpkRange], others: Sequence[EpkRange]) -> list[EpkRange]:
-    """The parts that are in both."""
+    """Returns the parts that are in both."""
     return [one.intersection(other) for one in some for other in others if one.overlaps(other)]
 
 
 async def find_gaps(leases: Sequence[Lease], reader: FeedReader) -> list[EpkRange]:
-    """The gaps between leases. A lease covers its whole range, also after its partition was split.
+    """Returns the gaps between leases. A lease covers its whole range, also after its partition was split.
 
-    Asks the service only when a lease of an old .NET version names its partition without the range.
+    Asks the service only if a lease of an old .NET version names its partition without the range.
     """
     covered = [lease.feed_range for lease in leases if lease.feed_range is not None]
     nameless = {lease.token for lease in leases if lease.feed_range is None}
@@ -41,9 +41,9 @@ async def find_gaps(leases: Sequence[Lease], reader: FeedReader) -> list[EpkRang
 def leases_for(
     missing: Iterable[EpkRange], partitions: Sequence[PhysicalPartition], *, lease_id: Callable[[str], str]
 ) -> list[Lease]:
-    """New leases without owner and checkpoint that fill the gaps: one for each physical partition in a gap.
+    """Returns new leases that fill the gaps, without owner and checkpoint: one for each physical partition in a gap.
 
-    A gap that ends inside a partition, which a merge can leave, gets a lease of that part of the key space.
+    A gap that ends inside a partition, as after a merge, gets a lease of that part of the key space.
     """
     found: list[Lease] = []
     for gap in missing:

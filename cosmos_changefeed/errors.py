@@ -1,10 +1,10 @@
-"""Every error of this package's own; the SDK's errors pass through unchanged.
+"""Defines this package's own errors; the SDK's errors pass through unchanged.
 
 ::
 
     ChangeFeedError
     ├── LeasesUnusable    the lease container, or a lease in it, cannot be used as it is
-    ├── HandlerCancelled  the handler awaited something that was cancelled
+    ├── HandlerCancelled  the handler awaited a task that was cancelled
     ├── LeaseLost         another instance owns the lease now, or may own it
     └── FeedRangeGone     the physical partition behind a lease was split
 """
@@ -15,11 +15,11 @@ class ChangeFeedError(Exception):
 
 
 class LeasesUnusable(ChangeFeedError):
-    """The lease container, or a lease in it, cannot be used as it is; the message says what to do."""
+    """The lease container, or a lease in it, cannot be used as it is; the message names the remedy."""
 
 
 class HandlerCancelled(ChangeFeedError):
-    """The handler raised CancelledError although nobody has cancelled it: it awaited something that was cancelled."""
+    """The handler raised CancelledError without being cancelled: it awaited a task that was cancelled."""
 
     def __init__(self) -> None:
         super().__init__(

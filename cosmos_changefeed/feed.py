@@ -1,7 +1,7 @@
-"""A page is read whole or not at all, and never hides that its range was split.
+"""Reads the change feed page by page, and reports a split of the range as an error.
 
-The SDK follows a split by itself, silently, inside one continuation. A processor must not do so: the halves get leases
-of their own. So a page of one half is dropped (:class:`FeedRangeGone`) and read again under the lease of that half.
+The SDK follows a split silently, inside one continuation. A processor must not: the halves get leases of their own.
+So a page of one half is dropped (:class:`FeedRangeGone`) and read again under the lease of that half.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from cosmos_changefeed.lease import EpkRange
 SdkStart = Literal["Beginning", "Now"] | datetime
 
 _SPLITS = 5
-"""So often a partition may be split while it is asked who it is."""
+"""The number of splits that are tolerated while the partitions' ids are read."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class FeedPage:
 
     items: Sequence[Mapping[str, Any]]
     continuation: str
-    """The LSN, in quotes, up to which the range is read after this page."""
+    """The LSN, in quotes, up to which the range was read with this page."""
     session_token: str
     request_charge: float
 
 
 @dataclass(frozen=True)
 class PhysicalPartition:
-    """A physical partition and the range that it holds."""
+    """A physical partition and its range."""
 
     id: str
     feed_range: EpkRange
@@ -44,7 +44,7 @@ class PhysicalPartition:
 
 @dataclass(frozen=True)
 class ContainerIdentity:
-    """The identity of a container; a container that is made again under the same name has another identity."""
+    """The identity of a container; one that is created again under the same name has another."""
 
     account_host: str
     database_rid: str
@@ -52,7 +52,7 @@ class ContainerIdentity:
 
 
 class FeedReader:
-    """The change feed of one container, latest-version mode."""
+    """Reads the change feed of one container, in latest-version mode."""
 
     def __init__(self, container: ContainerProxy, identity: ContainerIdentity) -> None:
         self._container = container
@@ -60,7 +60,7 @@ class FeedReader:
 
     @classmethod
     async def open(cls, container: ContainerProxy) -> "FeedReader":
-        """Look up the container. Raises the SDK's errors, CosmosResourceNotFoundError among them."""
+        """Look up the container. Raises the SDK's errors, such as CosmosResourceNotFoundError."""
         return cls(container, await identify(container))
 
     async def read(
@@ -72,9 +72,9 @@ class FeedReader:
         max_items: int | None = None,
         session_token: str | None = None,
     ) -> FeedPage:
-        """Read the next page after ``continuation``, or from ``start`` when ``continuation`` is None.
+        """Read the next page after ``continuation``, or from ``start`` if ``continuation`` is None.
 
-        With a session token no replica answers that has not come as far; without one, the SDK sends its own.
+        With a session token only a replica that has reached it answers; without one, the SDK sends its own.
 
         Raises:
             FeedRangeGone: the range now lies in several physical partitions.
@@ -100,7 +100,7 @@ class FeedReader:
         try:
             items = [item async for item in await anext(pages)]
         except StopAsyncIteration:
-            # The SDK's form of 304: nothing new.
+            # The SDK's equivalent of a 304: nothing new.
             items = []
         positions = from_sdk(response["etag"])
         if len(positions) > 1:
@@ -113,17 +113,17 @@ class FeedReader:
         )
 
     async def ranges(self) -> list[EpkRange]:
-        """The ranges of the present physical partitions, in order."""
+        """Returns the ranges of the present physical partitions, in order."""
         return [
             parse_sdk_feed_range(each) async for each in self._container.read_feed_ranges(force_refresh=True)
         ]
 
     async def partitions(self) -> list[PhysicalPartition]:
-        """The present physical partitions, in the order of their ranges.
+        """Returns the present physical partitions, in the order of their ranges.
 
-        One that is split while it is asked has ranges of its own: they are asked for again.
+        If one is split during the reads, all are read again.
 
-        Raises the SDK's errors, and FeedRangeGone when they are split each time.
+        Raises the SDK's errors, and FeedRangeGone if they are split each time.
         """
         for left in reversed(range(_SPLITS)):
             ranges = await self.ranges()
@@ -137,7 +137,7 @@ class FeedReader:
         raise AssertionError("it has returned, or raised")
 
     async def _partition_id(self, feed_range: EpkRange) -> str:
-        # No public call names the partition of a range. The session token of a read does: "<partition id>:<version>".
+        # No public call returns the partition of a range. The session token of a read does: "<partition id>:<version>".
         page = await self.read(feed_range, continuation=None, start="Now", max_items=1)
         partition_id, separator, _ = page.session_token.partition(":")
         if not separator:
@@ -146,9 +146,9 @@ class FeedReader:
 
 
 async def physical_partitions(container: ContainerProxy) -> list[PhysicalPartition]:
-    """The present physical partitions, in the order of their ranges.
+    """Returns the present physical partitions, in the order of their ranges.
 
-    Raises the SDK's errors, and FeedRangeGone when they are split each time they are asked: ask again.
+    Raises the SDK's errors, and FeedRangeGone if they are split at each attempt: call again.
     """
     return await (await FeedReader.open(container)).partitions()
 
@@ -158,9 +158,9 @@ PartitionKeyValue = str | float | bool | Sequence[str | float | bool]
 
 
 async def effective_key(container: ContainerProxy, partition_key: PartitionKeyValue) -> str:
-    """Where a partition key lies among the ranges of the leases. Raises the SDK's errors.
+    """Returns a partition key's position among the ranges of the leases. Raises the SDK's errors.
 
-    The container is read by the first call of its client alone.
+    Only the first call of a client reads the container.
     """
     return parse_sdk_feed_range(await container.feed_range_from_partition_key(partition_key)).min.upper()
 
@@ -170,6 +170,6 @@ async def identify(container: ContainerProxy) -> ContainerIdentity:
     properties = await container.read()
     # "dbs/<database rid>/colls/<container rid>/"
     database_rid = properties["_self"].split("/")[1]
-    # In lower case, as .NET's Uri.Host: with another spelling there would be a second set of leases.
+    # In lower case, as .NET's Uri.Host: another spelling would create a second set of leases.
     host = urlsplit(container.client_connection.url_connection).hostname or ""
     return ContainerIdentity(host, database_rid, properties["_rid"])

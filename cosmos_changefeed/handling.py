@@ -1,4 +1,4 @@
-"""A batch is handled only after the one before it; all that may run earlier is a step that changes nothing."""
+"""The handler of a batch. Batches of a lease are handled in order; only ``prepare`` may run earlier."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,36 +18,36 @@ class ChangeFeedContext:
     """The content of the checkpoint after the handler has returned: an LSN in quotes."""
     session_token: str
     request_charge: float
-    """The request units that were spent to read the batch."""
+    """The request units spent to read the batch."""
 
 
 Changes = Sequence[Mapping[str, Any]]
 Handler = Callable[[Changes, ChangeFeedContext], Awaitable[None]]
 OnError = Callable[[str | None, Exception], None]
-"""Called with the lease token (``None``: the processor as a whole) and the error. The processor goes on by itself."""
+"""Called with the lease token (``None``: the processor as a whole) and the error. The processor continues."""
 
 Work = Callable[[ChangeFeedContext], Awaitable[None]]
-"""What is still to be done with a batch that was prepared."""
+"""Handles a batch that was prepared."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class TwoSteps(Generic[T]):
-    """A handler that has work to do with a batch before the batch's turn comes, such as reading it.
+    """A handler that prepares a batch, for example by reading from a store, while the one before it is handled.
 
-    ``prepare`` runs while the batch before is being handled, whose outcome is not known yet, and is cancelled when that
-    fails. So it changes nothing outside, and a batch may be prepared again. ``handle`` gets what it returned.
+    The outcome of that earlier batch is not known yet, and ``prepare`` is cancelled if it fails. So ``prepare`` must
+    have no side effects, and a batch may be prepared again. ``handle`` is given its result.
     """
 
     prepare: Callable[[Changes], Awaitable[T]]
     handle: Callable[[T, ChangeFeedContext], Awaitable[None]]
 
     async def begin(self, changes: Changes) -> Work:
-        """Do the first step. Raises what ``prepare`` raises."""
+        """Run ``prepare``; returns the second step. Raises the errors of ``prepare``."""
         return partial(self.handle, await self.prepare(changes))
 
 
 async def as_they_are(changes: Changes) -> Changes:
-    """The first step of a handler that has none."""
+    """Returns the changes unchanged: ``prepare`` of a handler without one."""
     return changes

@@ -1,9 +1,9 @@
-"""The lag is known of every part of the feed, whether a processor runs or not; where it cannot be, the part is named.
+"""Measures the lag of every part of a feed, whether a processor runs or not, and names the parts without a lease.
 
-The lag of a lease is counted as the .NET SDK's estimator counts it, so that both show the same number. The unit is
+The lag of a lease is counted as by the .NET SDK's estimator, so that both show the same number. The unit is
 transactions of the physical partition, not items and not time. Transactions of all partition keys in the physical
-partition count. Where that estimator fails, this one goes on: a lease whose partition was split while no processor ran
-is measured in the partitions that hold its range now.
+partition count. Unlike that estimator, this one also measures a lease whose partition was split while no processor
+ran, in the partitions that hold its range now.
 """
 
 import asyncio
@@ -29,27 +29,27 @@ _ATTEMPTS_DURING_SPLITS = 4
 
 @dataclass(frozen=True)
 class PartitionLag:
-    """How far the processing is in that part of a lease's range that one physical partition holds."""
+    """The progress in the part of a lease's range that one physical partition holds."""
 
     partition: str
     """The partition's id, as session tokens name it."""
     feed_range: EpkRange
     newest: int
-    """The LSN of the newest transaction that the replica had which answered."""
+    """The LSN of the newest transaction on the replica that answered."""
     waiting: int | None
-    """The LSN of the oldest change without a checkpoint, as far as that replica knew; None: none waits."""
+    """The LSN of the oldest change without a checkpoint, on that replica; None: none waits."""
 
     def is_past(self, lsn: int) -> bool:
-        """Whether every change up to this LSN has a checkpoint. No clock plays a part, and no replica that lags lies.
+        """Whether every change up to this LSN has a checkpoint; independent of clocks and of lagging replicas.
 
-        A replica that shows a change has all that came before, in the order of the LSNs.
+        A replica that shows a change has all earlier ones, in the order of the LSNs.
         """
         return self.newest >= lsn if self.waiting is None else self.waiting > lsn
 
 
 @dataclass(frozen=True)
 class LeaseLag:
-    """How far the processing of one lease is behind."""
+    """The lag of one lease."""
 
     lease_token: str
     owner: str | None
@@ -59,39 +59,39 @@ class LeaseLag:
     After a split the sum of the children's, in which a transaction from before the split counts for each of them.
     """
     waiting_since: datetime | None
-    """When the oldest change without a checkpoint was written, to the second; None when no change waits. Watch this
+    """The write time of the oldest change without a checkpoint, to the second; None: no change waits. Watch this
     time rather than the lag: the lag counts transactions, whatever their age.
     """
     position: int | None = None
-    """The LSN up to which all is handled; None before the first checkpoint. Two readings of one lease, subtracted, are
-    the transactions that were handled in between, by whichever instance."""
+    """The LSN up to which all is handled; None before the first checkpoint. The difference of two readings of a lease
+    is the number of transactions handled in between, by whichever instance."""
     partitions: Sequence[PartitionLag] = ()
-    """Those that hold the range now: several after a split that no processor has followed yet."""
+    """The partitions that hold the range now: several after a split that no processor has followed yet."""
     feed_range: EpkRange | None = None
     """The keys that the lease covers; None for a lease of an old .NET version."""
     mean_waiting_since: datetime | None = None
-    """When the transactions without a checkpoint were written, on average; None: none waits, or nobody asked."""
+    """The mean write time of the transactions without a checkpoint; None: none waits, or ``samples`` was 0."""
     stored_at: datetime | None = None
-    """When the lease was last written, by the store's clock: its owner does that again and again."""
+    """The time of the lease's last write, by the store's clock; its owner renews it regularly."""
 
     @property
     def newest(self) -> int | None:
-        """The LSN of the partition's newest transaction; None when the range lies in several partitions."""
+        """The LSN of the partition's newest transaction; None if the range lies in several partitions."""
         return self.partitions[0].newest if len(self.partitions) == 1 else None
 
 
 @dataclass(frozen=True)
 class FeedLag:
-    """How far the processing of a whole feed is behind."""
+    """The lag of a whole feed."""
 
     leases: list[LeaseLag]
     missing: list[str]
-    """The tokens of the leases that are missing: nobody works on their partitions. All, before the first start."""
+    """The tokens of missing leases, whose partitions no instance works on. All, before the first start."""
 
     def is_past(self, session_token: str) -> bool | None:
-        """Whether every change that the token knows of has a checkpoint, in all partitions that the token names.
+        """Whether every change up to the token has a checkpoint, in all partitions that the token names.
 
-        None: not known of one of them, which no lease covers, or which has been split since: take another token.
+        None: not known, since a partition has no lease or was split since: take another token.
         """
         named = [(each.partition(":")[0], _lsn(each)) for each in session_token.split(",")]
         found = [
@@ -114,16 +114,16 @@ async def estimate_lag(
     session_token: str | None = None,
     samples: int = 0,
 ) -> FeedLag:
-    """The lag of every lease of a processor, whether the processor runs or not. Costs one small read for each lease.
+    """Returns the lag of every lease of a processor, running or not. Costs one small read for each lease.
 
-    ``samples``: how many changes are read more, of each lease that has that many transactions without a checkpoint, for
-    the mean of their times (:mod:`cosmos_changefeed.ages`).
+    ``samples``: the number of additional reads for each lease that has that many transactions without a checkpoint,
+    for the mean of their times (:mod:`cosmos_changefeed.ages`).
 
-    A replica that lags shows less than there is. With a session token of the monitored container nothing that was
-    written before the token is left out; a token for several physical partitions is their tokens, joined by commas.
+    A replica that lags shows less than there is. With a session token of the monitored container no change written
+    before the token is missed; a token for several physical partitions is their tokens, joined by commas.
 
-    Raises the SDK's errors; LeasesUnusable for a lease that cannot be read; FeedRangeGone when the partitions go on
-    being split while they are read: ask again.
+    Raises the SDK's errors; LeasesUnusable for a lease that cannot be read; FeedRangeGone if the partitions keep
+    splitting during the reads: call again.
     """
     reader = await FeedReader.open(monitored)
     store = LeaseStore(leases, monitored=reader.identity, prefix=lease_prefix)
@@ -137,7 +137,7 @@ async def _missing(leases: list[Lease], store: LeaseStore, reader: FeedReader) -
     gaps = await find_gaps(leases, reader)
     if not gaps:
         return []
-    # One query may see neither the children's leases nor the parent's, when a split is followed meanwhile.
+    # One query may see neither the children's leases nor the parent's, if a split is followed at that moment.
     gaps = common(gaps, await find_gaps(await store.all(), reader))
     return [lease.token for lease in leases_for(gaps, await reader.partitions(), lease_id=store.lease_id)]
 
@@ -186,7 +186,7 @@ async def _mean_since(
 async def _first_changes(
     feed_range: EpkRange, continuation: str | None, reader: FeedReader, session_token: str | None
 ) -> list[tuple[EpkRange, FeedPage]]:
-    """Each physical partition's part of the range, and the first page after the continuation in it."""
+    """Returns each physical partition's part of the range, and the first page after the continuation in it."""
     parts = [feed_range]
     for _ in range(_ATTEMPTS_DURING_SPLITS):
         try:
@@ -216,22 +216,22 @@ def _partition_lag(feed_range: EpkRange, page: FeedPage) -> PartitionLag:
 
 
 def _written_at(page: FeedPage) -> datetime | None:
-    """The time of the page's oldest item. Items of a later page are not older; inside a page any order is possible."""
+    """Returns the time of the page's oldest item. Later pages have no older ones; a page has no order of times."""
     times = [int(item["_ts"]) for item in page.items]
     return datetime.fromtimestamp(min(times), UTC) if times else None
 
 
 def transactions_behind(page: FeedPage) -> int:
-    """The lag, from the page after the checkpoint: the partition's LSN minus the LSN before the first change."""
+    """Returns the lag from the page after the checkpoint: the partition's LSN minus the LSN before the first change."""
     newest = session_lsn(page.session_token)
     last_handled = int(page.items[0]["_lsn"]) - 1 if page.items else newest
     return max(0, newest - last_handled)
 
 
 def session_lsn(session_token: str) -> int:
-    """The LSN in a session token: 12 for ``0:-1#12`` and for ``0:12``; of tokens joined by commas the highest.
+    """Returns the LSN in a session token: 12 for ``0:-1#12`` and for ``0:12``; of tokens joined by commas the highest.
 
-    Tokens are joined where a partition was split: the numbers of a child go on from those of its parent.
+    Tokens are joined if a partition was split: a child's LSNs continue those of its parent.
     """
     return max(map(_lsn, session_token.split(",")))
 

@@ -1,4 +1,4 @@
-"""A lease document round-trips: a field that another processor wrote, and that this one does not know, stays.
+"""Converts lease documents; unknown fields, written by another processor, are preserved.
 
 The schema is that of the .NET SDK (``DocumentServiceLeaseCore`` for a lease of one physical partition,
 version 0; ``DocumentServiceLeaseCoreEpk`` for a lease of a part of the key space, version 1).
@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Any, Self
 
 INCREMENTAL_FEED = "Incremental Feed"
-"""The ``Mode`` of a lease that reads the latest version of each item; a lease without ``Mode`` means the same."""
+"""The ``Mode`` of a lease that reads the latest version of each item; also meant by a lease without ``Mode``."""
 
 _SYSTEM_PROPERTIES = ("_rid", "_self", "_etag", "_attachments", "_ts")
 _OUR_PROPERTIES = (
@@ -61,7 +61,7 @@ class EpkRange:
 
 @dataclass(frozen=True)
 class Lease:
-    """The owner of a part of the feed, and how far the part is handled."""
+    """A part of the feed, with its owner and checkpoint."""
 
     id: str
     token: str
@@ -69,15 +69,15 @@ class Lease:
     """``None`` only in leases of old .NET versions, which name only the partition."""
     owner: str | None = None
     continuation: str | None = None
-    """An LSN in quotes, as the service's ETag gives it; ``None`` before the first checkpoint."""
+    """An LSN in quotes, as in the service's ETag; ``None`` before the first checkpoint."""
     timestamp: datetime = NEVER
-    """When the owner last wrote the lease, by the owner's clock."""
+    """The time of the owner's last write, by the owner's clock."""
     version: LeaseVersion = LeaseVersion.PARTITION_KEY_RANGE
     mode: str = INCREMENTAL_FEED
     properties: Mapping[str, str] = field(default_factory=dict)
     etag: str | None = None
     stored_at: datetime | None = field(default=None, compare=False)
-    """When it was last written, by the store's clock, to the second; None: it was not read."""
+    """The time of the last write, by the store's clock, to the second; None: the lease was not read."""
     unknown: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the document that this class does not know."""
 

@@ -1,4 +1,4 @@
-"""Every write of a lease is conditional on the lease's ETag and owner: two instances never both think that they won.
+"""Stores leases; each write is conditional on ETag and owner, so that at most one of two instances wins.
 
 The names of the documents and the order of the steps are those of the .NET SDK
 (``DocumentServiceLeaseStoreManagerBuilder``, ``DocumentServiceLeaseManagerCosmos``,
@@ -23,12 +23,12 @@ from cosmos_changefeed.feed import ContainerIdentity
 from cosmos_changefeed.lease import Lease
 
 LOCK_SECONDS = 30
-"""How long one instance may take to create the leases (.NET: ``BootstrapperCore.DefaultLockTime``)."""
+"""The longest that one instance may take to create the leases (.NET: ``BootstrapperCore.DefaultLockTime``)."""
 _ATTEMPTS_ON_CONFLICT = 6
 
 
 class LeaseStore:
-    """The leases of one processor over one container, in a lease container with the partition key ``/id``."""
+    """Stores the leases of one processor over one container, in a lease container with the partition key ``/id``."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class LeaseStore:
         self._clock = clock
 
     async def check_partition_key(self) -> None:
-        """Raises LeasesUnusable unless the lease container is partitioned by ``/id``."""
+        """Raise LeasesUnusable unless the lease container is partitioned by ``/id``."""
         paths = (await self._container.read())["partitionKey"]["paths"]
         if paths != ["/id"]:
             raise LeasesUnusable(
@@ -51,11 +51,11 @@ class LeaseStore:
             )
 
     def lease_id(self, token: str) -> str:
-        """The id of the document of the lease with this token."""
+        """Returns the document id of the lease with this token."""
         return f"{self._prefix}..{token}"
 
     async def all(self) -> list[Lease]:
-        """Every lease of this processor, of all owners."""
+        """Returns every lease of this processor, of all owners."""
         documents = self._container.query_items(
             "SELECT * FROM c WHERE STARTSWITH(c.id, @prefix)",
             parameters=[{"name": "@prefix", "value": self.lease_id("")}],
@@ -63,16 +63,16 @@ class LeaseStore:
         return [Lease.from_document(document) async for document in documents]
 
     async def create(self, lease: Lease) -> bool:
-        """Store a new lease; False when the lease is stored already."""
+        """Store a new lease; False if it is stored already."""
         return await self._create_document(replace(lease, timestamp=self._clock.now()).to_document())
 
     async def delete(self, lease: Lease) -> None:
-        """Delete a lease; nothing happens when it is gone already."""
+        """Delete a lease, unless it is gone already."""
         with contextlib.suppress(CosmosResourceNotFoundError):
             await self._container.delete_item(lease.id, partition_key=lease.id)
 
     async def acquire(self, lease: Lease, owner: str) -> Lease:
-        """Make ``owner`` the owner. Raises LeaseLost when the present owner is not the one in ``lease``."""
+        """Make ``owner`` the owner. Raises LeaseLost if the present owner is not the one in ``lease``."""
         return await self._update(lease, lambda current: current.owned_by(owner))
 
     async def renew(self, lease: Lease) -> Lease:
@@ -118,8 +118,8 @@ class LeaseStore:
         return f"{self._prefix}.info"
 
     async def _remove_stale_lock(self, name: str) -> None:
-        # A lease container without a default TTL ignores the lock's TTL: after a crash of the lock's creator, the lock
-        # would stay for ever.
+        # A lease container without a default TTL ignores the lock's TTL: after a crash of its creator the lock would
+        # stay for ever.
         try:
             lock = await self._container.read_item(name, partition_key=name)
             if lock["_ts"] + LOCK_SECONDS < self._clock.now().timestamp():

@@ -1,14 +1,14 @@
-"""A part of the feed that has lost its lease gets one again, read from the beginning: no change is passed over.
+"""Creates missing leases again, reading from the beginning, so that no change is skipped.
 
-Lease documents are lost when somebody deletes them, or restores their container from a backup. Processors create the
-leases only once (the ``.info`` document remembers it), so nobody would work on that part again. The lost checkpoint is
-not known, so the new lease has none: every change that is still stored is delivered again. Never is a lease made from
-"now": the changes before it would be lost.
+Lease documents are lost if they are deleted, or if their container is restored from a backup. Processors create the
+leases only once (the ``.info`` document records it), so no instance would work on that part again. The lost checkpoint
+is not known, so the new lease has none: every change that is still stored is delivered again. A lease never starts from
+"now": earlier changes would be lost.
 
-A gap counts only after it was there at every look for the time in which a lease expires, because a look is a query and
-no snapshot: while a split writes the children's leases and deletes the parent's, one query may see neither. Nor does a
-mistake lose anything. A new lease is only ever created, so a lease that is there keeps its checkpoint; a lease that
-should not be there delivers changes a second time.
+A gap is filled only if each check has seen it for the time in which a lease expires, because a check is a query and no
+snapshot: while a split writes the children's leases and deletes the parent's, one query may see neither. A wrongly
+detected gap loses nothing: leases are only created, so an existing one keeps its checkpoint, and a superfluous one
+delivers changes a second time.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class LeaseMender:
-    """Looks at the leases again and again. Any number of menders may work on the same leases."""
+    """Checks the leases repeatedly and fills gaps. Any number of menders may work on the same leases."""
 
     def __init__(
         self,
@@ -41,14 +41,14 @@ class LeaseMender:
         self._store = store
         self._patience = patience
         self._clock = clock
-        self._since: float  # when those of ``missing`` were first seen
+        self._since: float  # when ``missing`` was first seen
         self.missing: list[EpkRange] = []
-        """The ranges without a lease, at each look so far."""
+        """The ranges without a lease at each check so far."""
 
     async def look(self, leases: Sequence[Lease]) -> None:
-        """Note the gaps between ``leases``; fill those that were there for as long as patience says.
+        """Note the gaps between ``leases``; fill those that have existed for ``patience`` seconds.
 
-        Raises the SDK's errors. What is not filled then is filled at a later look.
+        Raises the SDK's errors; a later call then fills the rest.
         """
         asked = self._clock.monotonic()
         found = await find_gaps(leases, self._reader)
@@ -87,10 +87,10 @@ async def mend_leases(
     patience: float,
     clock: Clock = SYSTEM,
 ) -> None:
-    """Make the missing leases again, for a processor that does not do so itself; returns at once when none is missing.
+    """Create missing leases, for a processor that does not do so itself; returns at once if none is missing.
 
-    ``patience``: seconds between two looks; take the processor's ``expiration_interval``. The processor must be one
-    that starts from the beginning. Raises the SDK's errors.
+    ``patience``: seconds between two checks; take the processor's ``expiration_interval``. The processor must start
+    from the beginning. Raises the SDK's errors.
     """
     reader = await FeedReader.open(monitored)
     store = LeaseStore(leases, monitored=reader.identity, prefix=lease_prefix, clock=clock)

@@ -1,4 +1,4 @@
-"""Every interval is in seconds; the defaults are those of the Azure Functions trigger for Cosmos DB.
+"""Options of a processor. Intervals are in seconds; the defaults are those of the Azure Functions Cosmos DB trigger.
 
 Source: https://learn.microsoft.com/azure/azure-functions/functions-bindings-cosmosdb-v2-trigger
 """
@@ -10,7 +10,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class StartFrom:
-    """Where reading starts while a lease has no checkpoint. A checkpoint always wins."""
+    """The start of reading for a lease without a checkpoint. A checkpoint always wins."""
 
     point: Literal["beginning", "now"] | datetime = "now"
 
@@ -32,11 +32,10 @@ class StartFrom:
         return cls(time)
 
     def resolved(self, started: datetime) -> Literal["Beginning"] | datetime:
-        """The SDK's ``start_time`` for a processor that was started at ``started``.
+        """Returns the SDK's ``start_time`` for a processor that was started at ``started``.
 
-        "Now" becomes a time, so that a worker does not miss a change that comes before the worker's first read. The
-        service takes whole seconds and only changes after them, so the time is one second earlier, as in the .NET
-        processor.
+        "Now" becomes a time, so that a worker does not miss a change before its first read. The service takes whole
+        seconds and returns only later changes, so the time is one second earlier, as in the .NET processor.
         """
         if isinstance(self.point, datetime):
             return self.point.astimezone(UTC)
@@ -45,26 +44,26 @@ class StartFrom:
 
 @dataclass(frozen=True)
 class ProcessorOptions:
-    """How a processor polls and shares; all times in seconds. Raises ValueError for values that cannot work."""
+    """Options for polling and sharing; all times in seconds. Raises ValueError for values that cannot work."""
 
     poll_interval: float = 5.0
-    """The pause after the feed of a lease had nothing new."""
+    """The pause after a read of a lease's feed found nothing new."""
     max_items: int | None = None
-    """Items in a page; a page may hold more, because a transaction is never split. ``None``: the service's (100)."""
+    """Items in a page; a page may hold more, because a transaction is never split. ``None``: the service's 100."""
     start: StartFrom = field(default_factory=StartFrom.now)
     acquire_interval: float = 13.0
     """The pause between two checks for leases to take."""
     expiration_interval: float = 60.0
-    """A lease that was not written for this time is free to take."""
+    """The time without a write after which a lease is free to take."""
     renew_interval: float = 17.0
     """The pause between two renewals of a lease."""
     mend_leases: bool = False
-    """Make leases again that somebody deleted. They start at ``start``, which must be the beginning. The .NET processor
-    and the Functions trigger do not do this.
+    """Whether deleted leases are created again. They start at ``start``, which must be the beginning. The .NET
+    processor and the Functions trigger do not do this.
     """
 
     read_ahead: bool = True
-    """Whether the next page is read while one is handled. The .NET processor and the Functions trigger never do."""
+    """Whether the next page is read while one is handled. The .NET processor and the Functions trigger never do so."""
 
     def __post_init__(self) -> None:
         intervals = ("poll_interval", "acquire_interval", "expiration_interval", "renew_interval")

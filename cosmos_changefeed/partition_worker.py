@@ -1,7 +1,7 @@
-"""The checkpoint of a batch is written after the handler has returned, and only by the owner of the lease.
+"""Delivers one lease's feed; a batch's checkpoint is written after its handler has returned, and only by the owner.
 
-An error, a cancellation, a lost lease or a crash before that leaves the checkpoint where it was: the batch is delivered
-again, by this instance or another. The next page is read and prepared while a batch is handled, and forgotten when the
+An error, a cancellation, a lost lease or a crash before that leaves the checkpoint unchanged: the batch is delivered
+again, by this instance or another. The next page is read and prepared while a batch is handled, and dropped if the
 batch fails.
 """
 
@@ -25,7 +25,7 @@ MAX_PAUSE_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class _Batch:
-    """A page, and what is to be done with it; None: the page is empty."""
+    """A page and its prepared work; None: the page is empty."""
 
     page: FeedPage
     work: Work | None
@@ -33,7 +33,7 @@ class _Batch:
 
 @dataclass(frozen=True)
 class Shared:
-    """The parts that all workers of a processor share."""
+    """The objects that all workers of a processor share."""
 
     reader: FeedReader
     store: LeaseStore
@@ -45,8 +45,8 @@ class Shared:
 
 
 def pause_after(failures: int, poll_interval: float) -> float:
-    """Seconds to wait after this many failures in a row: twice the poll interval, then doubling up to 30."""
-    # A handler may fail for days: the exponent must not grow without end.
+    """Returns the seconds to wait after so many failures in a row: twice the poll interval, then doubling up to 30."""
+    # A handler may fail for days: the exponent must stay bounded.
     return min(poll_interval * 2.0 ** min(failures, 20), MAX_PAUSE_SECONDS)
 
 
@@ -54,11 +54,11 @@ class PartitionWorker:
     """Reads one lease's feed and calls the handler, batch by batch, until stopped or until the lease is lost."""
 
     def __init__(self, lease: Lease, feed_range: EpkRange, shared: Shared, *, asked: float) -> None:
-        """``asked``: before the lease was acquired, by the monotonic clock. Others count from no earlier time."""
+        """``asked``: a monotonic time before the lease was acquired; other instances expire it no earlier than that."""
         self.lease = lease
         """The lease as last written."""
         self.position = lease.continuation
-        """How far the feed was read and handled; ahead of the checkpoint after empty pages."""
+        """The LSN up to which the feed was read and handled; ahead of the checkpoint after empty pages."""
         self.pulse = Pulse(shared.clock)
         """Beats with each page, empty or not, handled or failed."""
         self._feed_range = feed_range
@@ -68,14 +68,14 @@ class PartitionWorker:
         self._written_at = asked
         self._stopping = asyncio.Event()
         self._woken = asyncio.Event()
-        """Something may have been written since the last read began: the next look is not put off."""
+        """Set if a change may have been written since the last read began: the next read is not delayed."""
         self._handling = False
         self._processing: asyncio.Task[None] | None = None
         self._ahead: asyncio.Task[_Batch] | None = None
         """The next batch, read and prepared while this one is handled."""
 
     async def run(self) -> None:
-        """Work until :meth:`stop`. Raises LeaseLost or FeedRangeGone; every other error goes to ``on_error``."""
+        """Work until :meth:`stop`. Raises LeaseLost or FeedRangeGone; any other error goes to ``on_error``."""
         self._processing = asyncio.create_task(self._process(), name=f"feed of lease {self.lease.token}")
         renewing = asyncio.create_task(self._renew(), name=f"renewal of lease {self.lease.token}")
         tasks = (self._processing, renewing)
@@ -90,20 +90,20 @@ class PartitionWorker:
             raise error
 
     def stop(self, *, drain: bool) -> None:
-        """Read no further. With ``drain`` a running handler ends and is checkpointed; without, it is cancelled."""
+        """Stop reading. With ``drain`` a running handler ends and is checkpointed; without, it is cancelled."""
         self._stopping.set()
         if self._processing is not None and not (drain and self._handling):
             self._processing.cancel()
 
     def wake(self) -> None:
-        """Look now if the worker waits for changes; else once more after the read that is under way.
+        """Read now if the worker waits for changes; else once more after the current read.
 
-        Any number of calls before that look are one. A pause after a failure is not cut short.
+        Any number of calls before that read count as one. A pause after a failure is not cut short.
         """
         self._woken.set()
 
     def holds(self, effective_key: str) -> bool:
-        """Whether a partition key of this place is in the worker's range."""
+        """Whether an effective partition key is in the worker's range."""
         return self._feed_range.holds(effective_key)
 
     async def _process(self) -> None:
@@ -142,11 +142,11 @@ class PartitionWorker:
         return batch.work is not None
 
     async def _next_batch(self) -> _Batch:
-        """What was read ahead; read anew when that failed, or found nothing: there may be something by now."""
+        """Returns the batch that was read ahead, or a new read if that failed or was empty."""
         ahead = self._ahead
         if ahead is not None:
             await asyncio.wait([ahead])
-            self._ahead = None  # only now: a cancellation of the wait leaves it to be dropped
+            self._ahead = None  # not earlier: if the wait is cancelled, the task must still be dropped
             if ahead.exception() is None and ahead.result().work is not None:
                 return ahead.result()
         return await self._read(self.position)
@@ -157,10 +157,10 @@ class PartitionWorker:
             ahead.cancel()
             await asyncio.wait([ahead])
             if not ahead.cancelled():
-                ahead.exception()  # looked at, so that nothing complains that nobody did
+                ahead.exception()  # retrieved, so that asyncio does not log it as never retrieved
 
     async def _read(self, continuation: str | None) -> _Batch:
-        self._woken.clear()  # before the read: what is written while it is under way may be missing in it
+        self._woken.clear()  # before the read: it may miss a change that is written during it
         page = await self._shared.reader.read(
             self._feed_range,
             continuation=continuation,
@@ -181,7 +181,7 @@ class PartitionWorker:
             self._handling = False
 
     async def _checkpoint(self, continuation: str) -> None:
-        """Write the checkpoint, again and again until the lease is lost: delivering the batch again would not help."""
+        """Write the checkpoint, retrying until the lease is lost: delivering the batch again would not help."""
         failures = 0
         while True:
             try:
@@ -207,14 +207,14 @@ class PartitionWorker:
             except Exception as error:
                 self._shared.on_error(self.lease.token, error)
                 if self._remaining() <= 0:
-                    # Another instance may own the lease now: two instances must not work on one lease.
+                    # Another instance may own the lease now, and two must not work on one lease.
                     raise LeaseLost(self.lease.token, "the lease could not be renewed in time") from error
                 interval = min(self._options.renew_interval, max(self._remaining() / 4, 0.1))
             else:
                 interval = self._until_renewal()
 
     def _until_renewal(self) -> float:
-        """Counted from the question, as the lease is: its answer may have come late."""
+        """Returns the seconds to the next renewal, counted from the request, as the expiry is: answers may be late."""
         return self._remaining() - self._options.expiration_interval + self._options.renew_interval
 
     def _remaining(self) -> float:
@@ -228,10 +228,10 @@ class PartitionWorker:
 
 
 def _failure(raised: Exception | asyncio.CancelledError) -> Exception:
-    """The error to report; a cancellation of this task itself is raised again.
+    """Returns the error to report; a cancellation of this task itself is raised again.
 
-    Else a handler that awaits what somebody else has cancelled would end the worker, and its lease would be renewed by
-    nobody and reported by nobody.
+    Otherwise a handler that awaits a cancelled task would end the worker, and its lease would be neither renewed nor
+    reported.
     """
     if isinstance(raised, Exception):
         return raised
@@ -244,7 +244,7 @@ def _failure(raised: Exception | asyncio.CancelledError) -> Exception:
 
 
 async def _set_within(event: asyncio.Event, seconds: float) -> None:
-    """Wait until the event is set, for so long at most."""
+    """Wait until the event is set, for at most ``seconds``."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()

@@ -1,7 +1,7 @@
-"""A lease has at most one worker in a process, and each worker that ends gives its lease back.
+"""Runs a worker for each lease of this process, at most one for a lease, and releases the lease of each that ends.
 
-One instance of :class:`ChangeFeedProcessor` runs in each process that shares the work; the instances meet only in the
-lease container. Changes of one lease are delivered in order, at least once.
+One instance of :class:`ChangeFeedProcessor` runs in each process that shares the work; the instances communicate only
+through the lease container. Changes of one lease are delivered in order, at least once.
 """
 
 import asyncio
@@ -30,17 +30,17 @@ from cosmos_changefeed.splitting import successors, without_parents
 
 INITIALIZATION_POLL_SECONDS = 0.5
 RELEASE_SECONDS = 2.0
-"""How long giving a lease back may take. A lease that is not given back expires, so a stop does not wait longer; a
-container that is throttled for a second is waited for."""
+"""The longest that a lease's release may take: enough for a container that is throttled for a second. A lease that is
+not released expires, so a stop need not wait longer."""
 
 _MANY = 2
-"""From so many leases on it is asked which of them has a key: that costs less than a read."""
+"""The number of leases from which on the lease of a key is looked up: that costs less than reading all of them."""
 
 _log = logging.getLogger(__name__)
 
 
 def log_error(lease_token: str | None, error: Exception) -> None:
-    """The default error callback: an answer of the service, or its absence, is a line; a bug has its traceback."""
+    """Log an error, as the default callback: the service's and this package's in a line, others with a traceback."""
     where = "processor" if lease_token is None else f"lease {lease_token}"
     expected = isinstance(error, AzureError | ChangeFeedError)
     _log.error("%s: %s", where, error, exc_info=None if expected else error)
@@ -53,10 +53,10 @@ class ChangeFeedProcessor:
     with the same ``lease_prefix`` share the work; with different prefixes, each gets every change. ``instance_name``
     must be different in every running instance.
 
-    The handler is called for one batch of a lease at a time, and a batch, or a part of it, may be delivered again. When
-    the handler raises an error, the error goes to ``on_error`` and the batch comes again; the SDK's errors go there
-    too. With :class:`TwoSteps`, a batch is prepared while the one before it is handled. The caller owns the containers'
-    client and closes it after :meth:`stop`.
+    The handler is called for one batch of a lease at a time, and a batch, or a part of it, may be delivered again. If
+    the handler raises an error, the error goes to ``on_error`` and the batch is delivered again; the SDK's errors go
+    there too. With :class:`TwoSteps`, a batch is prepared while the one before it is handled. The caller owns the
+    containers' client and closes it after :meth:`stop`.
     """
 
     def __init__(  # noqa: PLR0913 - the parts of a processor; all but three are keywords
@@ -98,12 +98,12 @@ class ChangeFeedProcessor:
 
     @property
     def pulses(self) -> Sequence[Pulse]:
-        """Of the loop that takes leases, and of the loop of each lease that this instance works on."""
+        """The pulse of the loop that takes leases, and that of each lease that this instance works on."""
         return [self._balancing, *(worker.pulse for worker in self._workers.values())]
 
     @property
     def missing_ranges(self) -> Sequence[EpkRange]:
-        """The ranges that had no lease at the last look; known only with ``mend_leases``."""
+        """The ranges that had no lease at the last check; known only with ``mend_leases``."""
         return [] if self._mender is None else self._mender.missing
 
     async def __aenter__(self) -> Self:
@@ -144,12 +144,12 @@ class ChangeFeedProcessor:
         self._balancer = asyncio.create_task(self._balance(), name="change feed balancer")
 
     def wake(self, partition_key: PartitionKeyValue | None = None) -> None:
-        """Look for changes now instead of at the end of the poll interval; call it in the processor's loop.
+        """Read changes now instead of at the end of the poll interval; call it in the processor's loop.
 
         For a program that writes and reads in one process, and knows the partition key that it wrote. It costs a read
         of the one lease whose range has the key, if this instance works on it; without a key, a read of each lease of
-        this instance. Calls that come while such a read is under way are one more read. What another instance works on
-        waits for that instance's poll, as does what the replica that is asked does not have yet.
+        this instance. All calls during such a read cause one more read. A change that belongs to another instance, or
+        that the replica does not have yet, waits for the next poll.
         """
         if partition_key is None or len(self._workers) < _MANY:
             self._wake_all()
@@ -165,7 +165,7 @@ class ChangeFeedProcessor:
     async def _wake_one(self, partition_key: PartitionKeyValue) -> None:
         try:
             key = await effective_key(self._monitored, partition_key)
-        except Exception as error:  # noqa: BLE001 - a look too many does no harm, and one too few makes an event wait
+        except Exception as error:  # noqa: BLE001 - one read too many does no harm, and one too few delays an event
             _log.debug("every lease is looked at, since a partition key has no known place: %s", error)
             self._wake_all()
             return
@@ -174,7 +174,7 @@ class ChangeFeedProcessor:
                 worker.wake()
 
     async def stop(self, *, drain: bool = True) -> None:
-        """Stop working and give the leases back.
+        """Stop working and release the leases.
 
         With ``drain`` a running handler ends and is checkpointed; without, the handler is cancelled and the batch is
         delivered again elsewhere. A second call without ``drain`` cuts a stop short.
@@ -250,11 +250,11 @@ class ChangeFeedProcessor:
                 await self._mender.look(leases)
 
     async def _delete_parents(self, parents: Sequence[Lease]) -> None:
-        """Delete what a split has left. That it fails was reported when the split was followed."""
+        """Delete parent leases that a split has left. A failure was reported when the split was followed."""
         for lease in parents:
             try:
                 await self._store.delete(lease)
-            except Exception as error:  # noqa: BLE001 - nobody works on the lease, so nothing waits for this
+            except Exception as error:  # noqa: BLE001 - no worker uses the lease, so nothing depends on this
                 _log.debug(
                     "lease %s: its parts have leases, and it cannot be deleted: %s", lease.token, error
                 )
@@ -297,10 +297,10 @@ class ChangeFeedProcessor:
             if await self._work(worker):
                 await self._release(worker.lease)
         finally:
-            del self._workers[token]  # only now: no look takes again what is being given back
+            del self._workers[token]  # only now: a lease that is being released must not be retaken
 
     async def _work(self, worker: PartitionWorker) -> bool:
-        """Work, and whether there is a lease to give back at the end."""
+        """Run the worker; whether there is a lease to release at the end."""
         try:
             await worker.run()
         except FeedRangeGone:
@@ -311,7 +311,7 @@ class ChangeFeedProcessor:
         return True
 
     async def _follow_split(self, worker: PartitionWorker) -> bool:
-        """Whether the parent's lease is deleted, as its children have theirs: there is nothing to release then."""
+        """Create the children's leases and delete the parent's; whether that succeeded, so that none is released."""
         deleted = False
         try:
             partitions = await self._reader.partitions()
@@ -323,7 +323,7 @@ class ChangeFeedProcessor:
             deleted = True
             _log.info("lease %s: split into %s", lease.token, ", ".join(each.token for each in children))
             await self._take_share()
-        except Exception as error:  # noqa: BLE001 - reported; a lease that is left is released, its next owner tries again
+        except Exception as error:  # noqa: BLE001 - reported; a lease that is left is released, its next owner retries
             self._on_error(worker.lease.token, error)
         return deleted
 
@@ -333,5 +333,5 @@ class ChangeFeedProcessor:
                 await self._store.release(lease)
         except LeaseLost as lost:
             _log.debug("%s", lost)
-        except Exception as error:  # noqa: BLE001 - reported; the lease expires by itself
+        except Exception as error:  # noqa: BLE001 - reported; the lease expires
             self._on_error(lease.token, error)

@@ -1,10 +1,10 @@
-"""A loop that goes round, even one that fails each time, differs from a loop that hangs: the time of a round tells."""
+"""Measures the time since a loop's last round, which distinguishes a loop that hangs from one that fails each time."""
 
 from cosmos_changefeed.clock import SYSTEM, Clock
 
 
 class Pulse:
-    """When a loop last came round, and whether that round failed."""
+    """The time of a loop's last round, and whether that round failed."""
 
     def __init__(self, clock: Clock = SYSTEM) -> None:
         self._clock = clock
@@ -14,7 +14,7 @@ class Pulse:
 
     @property
     def silent_seconds(self) -> float:
-        """Since the end of the last round, or since the loop began."""
+        """The seconds since the end of the last round, or since the loop began."""
         return self._clock.monotonic() - self._at
 
     def beat(self, *, failed: bool = False) -> None:

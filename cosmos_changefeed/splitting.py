@@ -1,4 +1,4 @@
-"""The leases that follow a split cover exactly the range of the old lease, and start at its position.
+"""Computes the leases that follow a split: they cover exactly the old lease's range, and start at its position.
 
 The rule is that of the .NET SDK (``PartitionSynchronizerCore.HandlePartitionGoneAsync``).
 """
@@ -14,7 +14,7 @@ from cosmos_changefeed.lease import EpkRange, Lease, LeaseVersion
 def successors(
     lease: Lease, partitions: Sequence[PhysicalPartition], *, lease_id: Callable[[str], str]
 ) -> list[Lease]:
-    """The leases that replace ``lease``, not yet stored and without an owner.
+    """Returns the leases that replace ``lease``, not yet stored and without an owner.
 
     Raises:
         LeasesUnusable: the range of ``lease`` is not known, or lies in one partition.
@@ -32,10 +32,10 @@ def successors(
 
 
 def without_parents(leases: Sequence[Lease]) -> list[Lease]:
-    """The leases that are to be worked on: not one whose whole range other, smaller ones have.
+    """Returns the leases to work on: all but those whose whole range is covered by smaller ones.
 
-    Such a lease was split and could not be deleted, as where the identity may not delete. Its successors begin at its
-    position: to work on it too would deliver everything twice, again and again.
+    Such a lease was split and could not be deleted, for example without the permission to delete. Its successors start
+    at its position: working on it too would deliver everything twice.
     """
     return [lease for lease in leases if not _is_parent(lease, leases)]
 
