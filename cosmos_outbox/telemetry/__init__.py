@@ -1,1 +1,1 @@
-"""What is measured and traced names no person; it is exported where a setting says so, and costs little elsewhere."""
+"""Metrics, traces and log correlation, without personal data; exported only if a setting asks for it, and cheap."""

@@ -1,11 +1,11 @@
-"""Every log line that is written for a request or a message carries its correlation id, and nobody can forge a line.
+"""Adds the correlation id of a request or message to each log line, and escapes text that could forge a line.
 
-The id is kept in the context of the task, so it is there in every line that the task writes, those of the SDKs too. It
-stands at the end of the text, since a plain log has nothing else, and as the record's attribute ``correlation_id``.
+The id is kept in the context of the task, so every line that the task writes has it, those of the SDKs too. It is at
+the end of the text, since a plain log has no other field, and in the record's attribute ``correlation_id``.
 
-What others have written, a message's subject or correlation id or an error's text, may have line breaks and signs that
-steer a terminal: in a log they stand as in a literal of Python. A traceback alone has several lines, all of them
-indented: so a line that begins at the margin is the beginning of a record.
+Foreign text (a message's subject or correlation id, an error's text) may contain line breaks and terminal control
+characters: a log shows them escaped, as in a Python literal. Only a traceback has several lines, all of them indented:
+so a line that begins at the margin is the beginning of a record.
 """
 
 import logging
@@ -20,7 +20,7 @@ _current: ContextVar[str | None] = ContextVar("correlation_id", default=None)
 
 @contextmanager
 def correlated(correlation_id: str | None) -> Iterator[None]:
-    """Log lines that are written meanwhile belong to this id; None: to no id."""
+    """Log lines written inside the context have this id; None: no id."""
     before = _current.set(correlation_id)
     try:
         yield
@@ -29,17 +29,17 @@ def correlated(correlation_id: str | None) -> Iterator[None]:
 
 
 def current() -> str | None:
-    """The id of what the running task works for."""
+    """Returns the correlation id of the running task."""
     return _current.get()
 
 
 def end() -> None:
-    """From now on what this context logs belongs to no id."""
+    """Remove the id from this context: later lines have none."""
     _current.set(None)
 
 
 def tag_log_lines() -> None:
-    """From now on the log lines of this process carry the id and are lines. A second call changes nothing."""
+    """Let each log record of this process have the id and be one line. A second call changes nothing."""
     made_before = logging.getLogRecordFactory()
     if isinstance(made_before, _Tagging):
         return
@@ -54,7 +54,7 @@ class _Tagging:
         record: logging.LogRecord = self._make(*args, **kwargs)
         if (correlation_id := _current.get()) is not None:
             record.correlation_id = on_one_line(correlation_id)
-            # With arguments the text is a format, in which "%" would mean something.
+            # With arguments the text is a format, in which "%" has a meaning.
             shown = correlation_id.replace("%", "%%") if record.args else correlation_id
             record.msg = f"{record.msg} [{shown}]"
         _keep_on_one_line(record)
@@ -62,7 +62,7 @@ class _Tagging:
 
 
 def _keep_on_one_line(record: logging.LogRecord) -> None:
-    with suppress(Exception):  # a format that does not fit its arguments: the handler tells it
+    with suppress(Exception):  # a format that does not fit its arguments: the handler reports it
         text = record.getMessage()
         if not text.isprintable():
             record.msg, record.args = on_one_line(text), ()
@@ -72,7 +72,7 @@ def _keep_on_one_line(record: logging.LogRecord) -> None:
 
 
 def on_one_line(text: str) -> str:
-    """The text with every character that does not print written as Python writes it in a literal."""
+    """Returns the text with each unprintable character escaped as in a Python literal."""
     if text.isprintable():
         return text
     return "".join(

@@ -1,9 +1,9 @@
-"""One set of exporters a process, only where a setting asks for it, and no export waits for another's answer.
+"""Sets up one set of exporters per process, if a setting asks for them; exports do not wait for each other.
 
-Without a setting nothing of the SDK is imported. Where the host's worker, or anybody else, has set up the SDK before,
-its exporters are used and none are added: nothing is sent twice. Metrics and traces are exported here; the log lines
-are the host's affair (``docs/internals/decisions/0020-telemetry.md``). Queues are bounded, exports run in threads of
-their own, and an endpoint that is away costs one log line a minute.
+Without a setting nothing of the SDK is imported. If the host's worker, or other code, has set up the SDK before, its
+exporters are used and none are added: nothing is sent twice. Metrics and traces are exported here; the host exports
+the log lines (``docs/internals/decisions/0020-telemetry.md``). Queues are bounded, exports run in threads of their
+own, and an unavailable endpoint costs one log line a minute.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 FLUSH_SECONDS = 5.0
-"""How long the end of a process waits for the last export."""
+"""The longest that the end of a process waits for the last export."""
 
 LIBRARIES = ("opentelemetry", "azure.monitor.opentelemetry")
-"""The loggers of what exports."""
+"""The loggers of the exporters."""
 
 OF_ITS_OWN = "STATSBEAT_DISABLED_ALL", "CONTROLPLANE_DISABLED", "SDKSTATS_DISABLED"
-"""The exporter's reports about itself, to Microsoft and among our metrics. A private network does not let them out."""
+"""Settings that turn off the exporter's reports about itself, which go to Microsoft; private networks block them."""
 
 _log = logging.getLogger(__name__)
 
@@ -47,20 +47,20 @@ class Exporting:
     meters: "MeterProvider"
     tracers: "TracerProvider"
     registry: "CollectorRegistry | None" = None
-    """What Prometheus is answered from; None: it is not asked for."""
+    """The metrics for Prometheus; None: no setting asks for them."""
 
     async def flush(self) -> None:
-        """Send what is left, for ``FLUSH_SECONDS`` at most. Raises nothing: telemetry is not worth a failure."""
+        """Send the rest, for at most ``FLUSH_SECONDS``. Raises nothing: telemetry is not worth a failure."""
         loop, done = asyncio.get_running_loop(), asyncio.Event()
 
         def both() -> None:
             try:
                 self.meters.force_flush(int(FLUSH_SECONDS * 1000))
                 self.tracers.force_flush(int(FLUSH_SECONDS * 1000))
-            except Exception as error:  # noqa: BLE001 - whatever an exporter raises
+            except Exception as error:  # noqa: BLE001 - any error of an exporter
                 _log.warning("the last telemetry is not sent: %s", type(error).__name__)
             finally:
-                with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                with contextlib.suppress(RuntimeError):  # the loop has ended
                     loop.call_soon_threadsafe(done.set)
 
         # A thread that the end of the process does not wait for: an exporter may be in a long attempt.
@@ -74,18 +74,18 @@ _exporting: Exporting | None = None
 
 
 def scraped() -> tuple[bytes, str] | None:
-    """The metrics of this process as Prometheus reads them, and their content type; None: no setting asks for them."""
+    """Returns this process's metrics as Prometheus reads them, and the content type; None: no setting asks for them."""
     if _exporting is None or _exporting.registry is None:
         return None
-    from prometheus_client import CONTENT_TYPE_LATEST, generate_latest  # noqa: PLC0415 - not where nobody asks
+    from prometheus_client import CONTENT_TYPE_LATEST, generate_latest  # noqa: PLC0415 - optional dependency
 
     return generate_latest(_exporting.registry), CONTENT_TYPE_LATEST
 
 
 def export(settings: TelemetrySettings, service: str) -> Exporting | None:
-    """Set up the SDK at the first call of the process. None: nobody asks for it, or somebody else has done it.
+    """Set up the SDK at the first call of the process. None: no setting asks for it, or other code has set it up.
 
-    Raises Misconfigured: the connection string is none, or the extra telemetry is not installed.
+    Raises Misconfigured: the connection string is invalid, or the extra telemetry is not installed.
     """
     global _exporting  # noqa: PLW0603 - the API's providers are the process's as well
     if _exporting is None and settings.wanted:
@@ -109,7 +109,7 @@ def _set_up(settings: TelemetrySettings, service: str) -> Exporting | None:
     ):
         _log.info("telemetry is exported by what has set up OpenTelemetry in this process before")
         return None
-    for library in LIBRARIES:  # an endpoint that is away makes a line for each attempt
+    for library in LIBRARIES:  # an unavailable endpoint logs a line for each attempt
         logging.getLogger(library).addHandler(_OncePerMinute(logging.WARNING))
         logging.getLogger(library).propagate = False
     try:
@@ -131,7 +131,7 @@ def _set_up(settings: TelemetrySettings, service: str) -> Exporting | None:
         _log.error("no metrics and traces are exported, since the exporter cannot be made: %s", error)
         return None
     metrics.set_meter_provider(meters)
-    if exporters:  # Prometheus reads no traces, and a span that nobody gets would cost its time
+    if exporters:  # Prometheus reads no traces, and spans without an exporter would only cost time
         trace.set_tracer_provider(tracers)
     return Exporting(meters, tracers, registry)
 
@@ -140,9 +140,7 @@ def _scraped_by(readers: "list[MetricReader]") -> "CollectorRegistry":
     from opentelemetry.exporter.prometheus import PrometheusMetricReader  # noqa: PLC0415
     from prometheus_client import CollectorRegistry  # noqa: PLC0415
 
-    registry = (
-        CollectorRegistry()
-    )  # of our own: what other libraries of the process count is not ours to tell
+    registry = CollectorRegistry()  # not the default one, which has the metrics of other libraries
     readers.append(PrometheusMetricReader(registry=registry))
     return registry
 
@@ -162,7 +160,7 @@ def _exporters(settings: TelemetrySettings) -> "list[tuple[MetricExporter, SpanE
         how: dict[str, Any] = {
             "connection_string": settings.application_insights,
             "disable_offline_storage": True,
-            "http_logging_policy": SansIOHTTPPolicy(),  # a request that sends telemetry is no log line
+            "http_logging_policy": SansIOHTTPPolicy(),  # requests that send telemetry are not logged
         }
         try:
             made.append((AzureMonitorMetricExporter(**how), AzureMonitorTraceExporter(**how)))
@@ -181,7 +179,7 @@ def _exporters(settings: TelemetrySettings) -> "list[tuple[MetricExporter, SpanE
 
 
 def _described(service: str) -> dict[str, str]:
-    """The process, for who looks at the telemetry of several. What OTEL_SERVICE_NAME says goes first."""
+    """Returns the attributes that identify the process in telemetry. OTEL_SERVICE_NAME takes precedence."""
     instance = {"service.instance.id": f"{machine()}-{os.getpid()}"}
     if os.environ.get("OTEL_SERVICE_NAME"):
         return instance
@@ -189,7 +187,7 @@ def _described(service: str) -> dict[str, str]:
 
 
 class _OncePerMinute(logging.Handler):
-    """Tells at most one line a minute of what the exporters log."""
+    """Logs at most one of the exporters' lines a minute."""
 
     def __init__(self, level: int) -> None:
         super().__init__(level)

@@ -1,4 +1,4 @@
-"""How the relay and the records of a subscriber are, as a timer or a worker has read it from the store."""
+"""Gauges of the relay and of a subscriber's records, set by a timer or a worker that has read the store."""
 
 from dataclasses import dataclass, field
 
@@ -13,12 +13,12 @@ _average_waiting = GaugeReading(SELDOM)
 
 @dataclass
 class _OfSubscriptions:
-    """What waits of several subscriptions: the sum, and the oldest, of those that are still read."""
+    """The number and the oldest of waiting messages, over the subscriptions whose values are fresh."""
 
     number: GaugeReading = field(default_factory=lambda: GaugeReading(OFTEN))
     oldest: GaugeReading = field(default_factory=lambda: GaugeReading(OFTEN))
     _read: dict[str, tuple[int, float, float]] = field(default_factory=dict, repr=False)
-    """The number, the oldest, and when they were read. As many as the process has subscribers."""
+    """The number, the oldest and the time of the read, one for each subscriber of the process."""
 
     def set(self, subscription: str, number: int, oldest_seconds: float) -> None:
         now = monotonic()
@@ -60,7 +60,7 @@ _meter.create_observable_gauge(
 def relay(
     backlog: int, oldest_waiting_seconds: float, average_waiting_seconds: float, ttl_used: float
 ) -> None:
-    """How far the relay is, over all leases. ``ttl_used``: 1 when a lease is missing, since then nobody knows."""
+    """Set the relay's gauges, over all leases. ``ttl_used``: 1 if a lease is missing, since it is then unknown."""
     _backlog.set(backlog)
     _oldest_waiting.set(oldest_waiting_seconds)
     _average_waiting.set(average_waiting_seconds)
@@ -68,8 +68,8 @@ def relay(
 
 
 def set_aside(subscription: str, messages: int, oldest_seconds: float) -> None:
-    """How many messages of one subscription are set aside, and how old the oldest is; 0 when there is none.
+    """Set the number of one subscription's messages that are set aside, and the age of the oldest; 0 if there is none.
 
-    A process may have several subscriptions: the gauges tell the sum and the oldest of those that are still read.
+    A process may have several subscriptions: the gauges show the sum and the oldest of those whose values are fresh.
     """
     _set_aside.set(subscription, messages, oldest_seconds)

@@ -1,7 +1,7 @@
-"""Sends and received messages are measured and traced as OpenTelemetry's messaging conventions have it.
+"""Measures and traces sent and received messages by OpenTelemetry's messaging conventions.
 
 https://opentelemetry.io/docs/specs/semconv/messaging/. A message belongs to the span in which its event was created.
-A send carries many messages, so it is linked to their spans; who handles a message continues the message's own trace.
+A send has many messages, so it is linked to their spans; the handling of a message continues the message's own trace.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,16 +18,16 @@ from cosmos_outbox.telemetry.correlation import correlated
 from cosmos_outbox.telemetry.tracing import CORRELATION_ID, parent, span
 
 MOST_LINKS = 100
-"""So many of its messages a send is linked to; a span with more is cut by the SDK at 128."""
+"""The most messages that a send is linked to; the SDK drops links of a span beyond 128."""
 
 SERVICEBUS, STORAGEQUEUE = "servicebus", "storagequeue"
 """Values of ``messaging.system``."""
 
 CANCELLED = "cancelled"
-"""The ``error.type`` of a send that was given up because its time was over."""
+"""The ``error.type`` of a send that was cancelled by its deadline."""
 
 _DURATIONS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-"""The bounds that the conventions advise, in seconds."""
+"""The bucket bounds that the conventions advise, in seconds."""
 _SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
 
 _meter = get_meter("outbox.messaging")
@@ -47,17 +47,17 @@ _batch = _meter.create_histogram(
 
 
 class Attempt:
-    """One send; the sender says what it ended with."""
+    """One send; the sender reports its outcome."""
 
     def __init__(self) -> None:
         self.error_type: str | None = CANCELLED
 
     def accepted(self) -> None:
-        """The topic has all messages."""
+        """Note that the topic has all messages."""
         self.error_type = None
 
     def failed(self, error_type: str) -> None:
-        """The topic may not have them; ``error_type`` is one of a few."""
+        """Note that the topic may not have them; ``error_type`` has few values."""
         self.error_type = error_type
 
 
@@ -65,7 +65,7 @@ class Attempt:
 def sending(
     topic: str, messages: int, traceparents: Iterable[str | None], system: str = SERVICEBUS
 ) -> Iterator[Attempt]:
-    """Measure a send. ``traceparents``: those of its messages, looked at only if the span is recorded."""
+    """Measure a send. ``traceparents``: those of its messages, used only if the span is recorded."""
     attributes = _to(topic, system)
     attempt = Attempt()
     began = monotonic()
@@ -91,7 +91,7 @@ def sending(
 
 
 def no_link(topic: str, messages: int, error_type: str) -> None:
-    """So many messages were to be sent, and no link to the topic could be opened."""
+    """Count messages that were not sent because no link to the topic could be opened."""
     _sent.add(messages, _to(topic, SERVICEBUS) | {"error.type": error_type})
 
 
@@ -104,7 +104,7 @@ def _to(topic: str, system: str) -> dict[str, str | int]:
 
 
 @contextmanager
-def processing(  # noqa: PLR0913, PLR0917 - what the conventions tell of a message
+def processing(  # noqa: PLR0913, PLR0917 - a message's attributes in the conventions
     topic: str,
     subscription: str,
     message_id: str,
@@ -112,9 +112,9 @@ def processing(  # noqa: PLR0913, PLR0917 - what the conventions tell of a messa
     within: Context | None,
     system: str = SERVICEBUS,
 ) -> Iterator[None]:
-    """The handling of one message: a part of the trace in which its event was created, linked to the host's call.
+    """A span for handling one message: in the trace in which its event was created, linked to the host's call.
 
-    ``within`` is that trace, as :func:`cosmos_outbox.telemetry.tracing.parent` gives it.
+    ``within`` is that trace, as :func:`cosmos_outbox.telemetry.tracing.parent` returns it.
     """
     attributes = {
         "messaging.system": system,
@@ -134,7 +134,7 @@ def processing(  # noqa: PLR0913, PLR0917 - what the conventions tell of a messa
 
 
 def _contexts(traceparents: Iterable[str | None]) -> Iterator[SpanContext]:
-    """Each once: the events of one transaction have one context."""
+    """Yields each span context once: the events of one transaction share one."""
     for traceparent in dict.fromkeys(traceparents):
         if (found := parent(traceparent)) is not None:
             yield get_current_span(found).get_span_context()
@@ -144,7 +144,7 @@ def _contexts(traceparents: Iterable[str | None]) -> Iterator[SpanContext]:
 def handling(
     topic: str, delivery: Delivery, correlation_id: str | None, system: str = SERVICEBUS
 ) -> Iterator[None]:
-    """Log lines and spans that are made meanwhile belong to the request, and the trace, that caused the message."""
+    """Log lines and spans inside the context belong to the request and the trace that caused the message."""
     traceparent, tracestate = (
         given if isinstance(given := delivery.properties.get(name), str) else None
         for name in ("traceparent", "tracestate")

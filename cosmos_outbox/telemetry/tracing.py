@@ -1,9 +1,8 @@
-"""One trace leads from a request over the stored event and its message to the subscriber's write.
+"""Continues one trace from a request over the stored event and its message to the subscriber's write.
 
-The link between the parts is a W3C trace context, ``traceparent`` and ``tracestate``, as text: in the request, in the
-event's document, in the message. A trace is continued also where this process records nothing, so that the recording
-parts find each other. What a span tells of an error is the error's class: its text may hold what it failed on, which is
-personal data.
+The parts are linked by a W3C trace context, ``traceparent`` and ``tracestate``, as text: in the request, in the event's
+document, in the message. A trace is continued even if this process records nothing, so that the recording parts are
+linked. A span has only the class of an error: its text may quote the data that it failed on, which is personal.
 """
 
 import contextvars
@@ -24,13 +23,13 @@ from cosmos_outbox.telemetry import correlation
 Attributes = Mapping[str, str | int]
 
 CORRELATION_ID = "outbox.correlation_id"
-"""Not ``messaging.message.conversation_id``: the exporter to Application Insights drops what begins with messaging."""
+"""Not ``messaging.message.conversation_id``: the Application Insights exporter drops messaging names."""
 
 LONGEST = f"00-{'0' * 32}-{'0' * 16}-00"
-"""As long as any ``traceparent``."""
+"""A ``traceparent`` of the greatest length."""
 
 LONGEST_STATE = 512
-"""What everybody has to pass on: https://www.w3.org/TR/trace-context/#tracestate-limits"""
+"""The length that must be passed on: https://www.w3.org/TR/trace-context/#tracestate-limits"""
 
 _MEMBERS = 32
 _MEMBER = re.compile(
@@ -44,16 +43,16 @@ _w3c = TraceContextTextMapPropagator()
 
 @dataclass(frozen=True)
 class Trace:
-    """The text by which others continue a trace."""
+    """The trace context as text, by which another process continues a trace."""
 
     parent: str
     """The ``traceparent``."""
     state: str | None = None
-    """The ``tracestate``: what each vendor on the way wants to find again."""
+    """The ``tracestate``: data that each tracing vendor adds for itself."""
 
 
 class Invocation(Protocol):
-    """What the Functions host tells of a call: ``azure.functions.Context``."""
+    """The Functions host's description of a call: ``azure.functions.Context``."""
 
     @property
     def trace_context(self) -> "HostTrace": ...
@@ -69,7 +68,7 @@ class HostTrace(Protocol):
 
 
 def valid_state(given: object) -> str | None:
-    """A ``tracestate`` as it is passed on; None for what is none, or longer than ``LONGEST_STATE``."""
+    """Returns a ``tracestate`` as it is passed on; None if it is invalid or longer than ``LONGEST_STATE``."""
     text = given if isinstance(given, str) else ""
     members = [member for each in text.split(",") if (member := each.strip(" \t"))]
     keys = {match["key"] for member in members if (match := _MEMBER.fullmatch(member))}
@@ -78,7 +77,7 @@ def valid_state(given: object) -> str | None:
 
 
 def parent(traceparent: str | None, tracestate: str | None = None) -> Context | None:
-    """What a span is begun in to continue this trace; None for what is no trace."""
+    """Returns the context in which a span continues this trace; None if it is invalid."""
     if not traceparent:
         return None
     carrier = {"traceparent": traceparent}
@@ -88,14 +87,14 @@ def parent(traceparent: str | None, tracestate: str | None = None) -> Context | 
 
 
 def trace_of(span: Span) -> Trace | None:
-    """The text by which others continue a span; None when it is in no trace."""
+    """Returns the trace context of a span as text; None if it is in no trace."""
     carrier: dict[str, str] = {}
     _w3c.inject(carrier, set_span_in_context(span, Context()))
     return Trace(carrier["traceparent"], carrier.get("tracestate")) if carrier else None
 
 
 def nearest(given: Trace | None) -> Trace | None:
-    """The trace that a call belongs to: the caller's, of which the host may have a nearer span; else the host's own."""
+    """Returns a call's trace: the caller's, with the host's span if that is in the same trace; else the host's own."""
     hosts = trace_of(get_current_span())
     if given is None or hosts is None:
         return given or hosts
@@ -106,7 +105,7 @@ def nearest(given: Trace | None) -> Trace | None:
 
 @contextmanager
 def invoked(invocation: Invocation | None) -> Iterator[None]:
-    """What begins meanwhile belongs to the host's span of this call, unless the process has a span of its own."""
+    """Spans inside the context belong to the host's span of this call, unless the process has a current span."""
     found = None
     if invocation is not None and not get_current_span().get_span_context().is_valid:
         hosts = invocation.trace_context
@@ -122,7 +121,7 @@ def invoked(invocation: Invocation | None) -> Iterator[None]:
 
 
 def of_no_request() -> contextvars.Context:
-    """The context of this task without the request that it is for: for a task that begins here and belongs to none."""
+    """Returns a copy of this context without its request, for a task that starts here and belongs to no request."""
     found = contextvars.copy_context()
     found.run(correlation.end)
     found.run(otel.attach, Context())
@@ -131,7 +130,7 @@ def of_no_request() -> contextvars.Context:
 
 @contextmanager
 def span(name: str, kind: SpanKind, attributes: Attributes, within: Context | None = None) -> Iterator[Span]:
-    """A span, in ``within`` or in what is current; it ends with the body, and an error of the body marks it."""
+    """A span, in ``within`` or the current context; it ends with the body, and an error of the body is recorded."""
     with _tracer.start_as_current_span(
         name,
         within,
@@ -150,7 +149,7 @@ def span(name: str, kind: SpanKind, attributes: Attributes, within: Context | No
 
 @contextmanager
 def committing(origin: Origin) -> Iterator[Origin]:
-    """The span in which events are created, for their messages to be found under; the origin that they then carry."""
+    """A span for creating events, under which their messages appear; yields the origin that the events carry."""
     attributes = {CORRELATION_ID: origin.correlation_id}
     within = parent(origin.traceparent, origin.tracestate)
     with span("create events", SpanKind.PRODUCER, attributes, within) as begun:
@@ -160,6 +159,6 @@ def committing(origin: Origin) -> Iterator[Origin]:
 
 @contextmanager
 def writing(what: str) -> Iterator[None]:
-    """A write of the subscriber."""
+    """A span for a write of the subscriber."""
     with span(f"write {what}", SpanKind.CLIENT, {"db.system.name": "azure.cosmosdb"}):
         yield

@@ -1,4 +1,4 @@
-"""Counts what the slots of a subscription do, and since when each of them is silent."""
+"""Counts the work of a subscription's slots, and measures how long each has been silent."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -15,23 +15,23 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Work:
-    """What the slots of one subscription have done and met, for probes and a health line."""
+    """The work and the failures of one subscription's slots, for probes and a health line."""
 
     received: int = 0
     sessions: int = 0
-    """How many are held at this moment."""
+    """The number of sessions that are held now."""
     waiting_for: str | None = None
-    """Why no message is received."""
+    """The reason why no message is received."""
     beats: dict[object, float] = field(default_factory=dict)
-    """When each slot last asked for messages or handled one: a loop that fails each time goes on, one that hangs is
-    silent."""
+    """The time when each slot last asked for messages or handled one: a loop that fails each time still beats, one that
+    hangs does not."""
     _failing_since: float | None = None
     _told: bool = False
     _saying: OnceAMinute = field(default_factory=OnceAMinute)
 
     @contextmanager
     def slot(self) -> Iterator[Callable[[], None]]:
-        """Watch one slot during the block, which calls what it is given whenever it comes round."""
+        """Watch one slot during the block; the block calls the function that it is given at each round."""
         slot = object()
 
         def beat() -> None:
@@ -45,13 +45,13 @@ class Work:
 
     @property
     def silent_seconds(self) -> float:
-        """Since the slowest slot came round."""
+        """The seconds since the last beat of the slowest slot."""
         return monotonic() - min(self.beats.values()) if self.beats else 0.0
 
     def failed(self, reason: str, *, opening: bool) -> float:
-        """Note a failure; how long to wait after it, in seconds: as long as nothing but failures was met before it.
+        """Note a failure; returns the seconds to wait: as long as the failures have lasted, within bounds.
 
-        One session that fails hits that session alone. What goes on is told once, and by the health line.
+        A failing session affects that session alone. A continuing failure is logged once, and in the health line.
         """
         again, now = self._failing_since is not None, monotonic()
         if self._failing_since is None:
@@ -63,7 +63,7 @@ class Work:
         return min(max(_FIRST_PAUSE_SECONDS, now - self._failing_since), _LONGEST_PAUSE_SECONDS)
 
     def came_through(self) -> None:
-        """Note that the broker did as it was asked: it gave a message, or had none."""
+        """Note that the broker answered: with a message, or with none."""
         if self._told:
             _log.info("messages are received again")
         self.waiting_for, self._failing_since, self._told = None, None, False
