@@ -1,1 +1,1 @@
-"""What the lists of every store share: where a page ends is told in a token that this list alone takes."""
+"""Code shared by the lists of every store: pages, and continuation tokens that only their own list accepts."""

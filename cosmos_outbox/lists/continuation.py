@@ -1,9 +1,9 @@
-"""Only a continuation token that can be one of this list reaches the store.
+"""Checks continuation tokens before they reach the store.
 
 A client's token carries a digest over the token and its list, so that a damaged token, or a token of another list or
-deployment, is refused here. The digest is no secret: a forged token gains nothing, because the query is fixed, what
-cannot stand in a header does not reach the store, and the store checks the rest again. A list that is sorted by
-personal data has tokens that cannot be read or forged (:mod:`cosmos_outbox.lists.token_key`).
+deployment, is refused here. The digest is no secret: a forged token gains nothing, because the query is fixed,
+characters that are invalid in a header are refused, and the store checks the rest again. A list sorted by personal
+data has tokens that cannot be read or forged (:mod:`cosmos_outbox.lists.token_key`).
 """
 
 import base64
@@ -18,13 +18,13 @@ _IN_A_HEADER = re.compile(rb"[\x20-\x7e]+")
 
 
 def seal(scope: str, token: str) -> str:
-    """The store's token as clients get it; ``scope`` names the list."""
+    """Returns the store's token as clients get it; ``scope`` names the list."""
     raw = token.encode()
     return base64.urlsafe_b64encode(_digest(scope, raw) + raw).decode().rstrip("=")
 
 
 def unseal(scope: str, sealed: str) -> str:
-    """The store's token again. Raises UnknownContinuation when :func:`seal` did not make the token for ``scope``."""
+    """Returns the store's token. Raises UnknownContinuation if :func:`seal` did not make ``sealed`` for ``scope``."""
     both = decoded(sealed)
     digest, raw = both[:_DIGEST_BYTES], both[_DIGEST_BYTES:]
     if digest != _digest(scope, raw) or not _IN_A_HEADER.fullmatch(raw):
@@ -33,7 +33,7 @@ def unseal(scope: str, sealed: str) -> str:
 
 
 def decoded(token: str) -> bytes:
-    """What a client's token holds. Raises UnknownContinuation."""
+    """Returns the bytes of a client's token. Raises UnknownContinuation."""
     if len(token) > _LONGEST:
         raise unusable()
     try:
@@ -43,7 +43,7 @@ def decoded(token: str) -> bytes:
 
 
 def unusable() -> UnknownContinuation:
-    """The error for a token that does not belong to this list."""
+    """Returns the error for a token that does not belong to this list."""
     return UnknownContinuation("the continuation token does not belong to this list: start again without one")
 
 

@@ -1,7 +1,7 @@
-"""A list goes on after the last key that was seen; its tokens are closed, since what it is sorted by is in them.
+"""Lists entries in pages, by the last key of the page before; tokens are encrypted, since they contain sort keys.
 
-An entry of another form is shown as far as it can be read, until it is written again; what cannot be read is left out,
-and the log says how many. An entry whose key changes between two pages may be listed twice or not at all.
+An entry of another form is shown as far as it can be read, until it is written again; an unreadable one is left out,
+and the number is logged. An entry whose key changes between two pages may be listed twice or not at all.
 """
 
 import json
@@ -26,28 +26,28 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Sorted:
-    """By which text, and by the id among those with the same; an entry without the text is not among them."""
+    """A sort order, by a text and then by the id; an entry without the text is not listed."""
 
     text: str
     down: bool
-    """The last first."""
+    """Whether the order is descending."""
 
     @classmethod
     def of(cls, order: str) -> "Sorted":
-        """One of ``EntryForm.orders``."""
+        """Returns the order; ``order`` is one of ``EntryForm.orders``."""
         return cls(order.removeprefix(DESCENDING), order.startswith(DESCENDING))
 
 
 class Items(Protocol):
-    """The living entries of one read model, in some store."""
+    """Reads the living entries of one read model from a store."""
 
     async def first(
         self, conditions: Sequence[Sequence[Condition]], by: Sorted, most: int, after: Sequence[str] | None
     ) -> Sequence[Mapping[str, Any]]:
-        """The first entries, after the one with this text and id; fewer than ``most``: there are no more.
+        """Returns the first entries after the one with this text and id; fewer than ``most``: there are no more.
 
-        Each with ``id``, ``search``, ``form``, ``data``, ``lastSequence``, ``appliedAt``, ``lateSeconds`` and
-        ``blockedSince``. Raises what the store raises.
+        Each has ``id``, ``search``, ``form``, ``data``, ``lastSequence``, ``appliedAt``, ``lateSeconds`` and
+        ``blockedSince``. Raises the store's errors.
         """
 
 
@@ -64,9 +64,9 @@ class EntryListing(Generic[S]):
     async def page(
         self, conditions: Sequence[Sequence[Condition]], sort: str, size: int, token: str | None
     ) -> ListedPage[S]:
-        """At most ``size`` entries, by ``sort`` and id. Of each group one condition must hold.
+        """Returns at most ``size`` entries, ordered by ``sort`` and id. One condition of each group must hold.
 
-        Field names come from the code, never from a caller. Raises UnknownContinuation, and what the store raises.
+        Field names come from the code, never from a caller. Raises UnknownContinuation, and the store's errors.
         """
         scope, by = f"{self.scope}/{sort}/{conditions}", Sorted.of(sort)
         after = json.loads(await self.key.open(scope, token)) if token else None

@@ -1,7 +1,7 @@
-"""A continuation token that says where a list stands by a name or an address is closed: in a log it tells nothing.
+"""Encrypts continuation tokens, which contain names or addresses, so that a logged token reveals nothing.
 
-The key is kept beside what is listed, made by the process that first needs one. So every process opens the tokens of
-the others, and there is no secret to set, to hand on or to lose. Who may read the key may read the entries as well.
+The key is kept beside the entries, created by the first process that needs one. So every process can decrypt the
+tokens of the others, and there is no secret to set, pass on or lose. Any reader of the key can read the entries too.
 """
 
 import base64
@@ -19,7 +19,7 @@ _KEY_BYTES = 32
 
 
 def new_key() -> str:
-    """A key as a store keeps it."""
+    """Returns a new key in the form that a store keeps."""
     return base64.b64encode(secret(_KEY_BYTES)).decode()
 
 
@@ -28,17 +28,17 @@ class TokenKey:
     """The key of one store's lists, read once."""
 
     kept: Callable[[], Awaitable[str]]
-    """The key that the store keeps: the first that :func:`new_key` made, whoever stored it."""
+    """Returns the key that the store keeps: the first of :func:`new_key` that any process stored."""
     _cipher: AESGCM | None = field(default=None, init=False, repr=False)
 
     async def close(self, scope: str, position: str) -> str:
-        """The position in the list that ``scope`` names, as clients get it. Raises what the store raises."""
+        """Returns a position in the list that ``scope`` names, encrypted for clients. Raises the store's errors."""
         nonce = secret(_NONCE_BYTES)
         closed = (await self._key()).encrypt(nonce, position.encode(), scope.encode())
         return base64.urlsafe_b64encode(nonce + closed).decode().rstrip("=")
 
     async def open(self, scope: str, token: str) -> str:
-        """The position again. Raises what the store raises, and UnknownContinuation: :meth:`close` did not make it."""
+        """Returns the position. Raises UnknownContinuation if :meth:`close` did not make it, and the store's errors."""
         key, both = await self._key(), continuation.decoded(token)
         try:
             return key.decrypt(both[:_NONCE_BYTES], both[_NONCE_BYTES:], scope.encode()).decode()

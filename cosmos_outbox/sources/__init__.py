@@ -1,1 +1,1 @@
-"""Where another team's aggregates are read when an event alone does not tell enough: its HTTP API, or nowhere."""
+"""Sources of another team's aggregates, for events that do not hold the whole state: its HTTP API, or none."""

@@ -1,23 +1,23 @@
-"""The publisher's own HTTP API as a source: each answer counts for what it proves, and for no more.
+"""Reads another service's aggregates from its HTTP API, and concludes from each answer only what it proves.
 
 =====================  ==============================================================================================
-``at-its-sequence``    200 is the aggregate as it was at the sequence in the answer. Whether that is far enough, the
-                       inbox decides; an answer without a sequence shows nothing.
-``asked-for-newest``   A publisher that answers ``Cache-Control: no-cache`` from its newest state is read behind a fence
-                       in this way: then 200 misses nothing, and 404 proves that there is none.
-``404-of-its-own``     A 404 counts only as the API's own: a problem document whose ``type`` ends with ``not_found``.
-                       That of a proxy, of a host that starts or of a wrong path says nothing of any aggregate, and is
-                       waited for as an outage.
-``404-may-be-old``     From another publisher such a 404 may be the answer of a replica that lags, and proves nothing
-                       until it has been the only answer for ``GONE_AFTER_SECONDS``: until then the message waits.
-``410-is-proof``       410 says that the aggregate was there and is deleted: no older state says that.
-``away-or-its-own``    No answer, 3xx, 401, 403, 408, 429 and 5xx hit every aggregate alike, and are waited for;
-                       another status hits this one. No redirection is followed: an API behind a sign-in sends every
-                       caller to a page, and the key is for the API alone.
+``at-its-sequence``    200 is the aggregate as of the sequence in the answer; the inbox decides whether that is new
+                       enough. An answer without a sequence proves nothing.
+``asked-for-newest``   A publisher that answers ``Cache-Control: no-cache`` from its newest state offers a consistent
+                       read: then 200 misses nothing, and 404 proves that there is no such aggregate.
+``404-of-its-own``     A 404 counts only if it is the API's own: a problem document whose ``type`` ends with
+                       ``not_found``. One of a proxy, a starting host or a wrong path proves nothing about an
+                       aggregate, and is treated as an outage.
+``404-may-be-old``     From another publisher such a 404 may come from a replica that lags, and proves nothing until
+                       it has been the only answer for ``GONE_AFTER_SECONDS``: until then the message waits.
+``410-is-proof``       410 proves that the aggregate existed and is deleted: no older state has that answer.
+``away-or-its-own``    No answer, 3xx, 401, 403, 408, 429 and 5xx affect every aggregate, and are treated as an outage;
+                       another status affects this one. Redirects are not followed: an API behind a sign-in sends
+                       every caller to a page, and the key is for the API alone.
 =====================  ==============================================================================================
 
-Not ``asked-for-newest``, a 200 may be old too: a deleted aggregate is then found by a walk, later, and an event
-without a sequence cannot be shown to be in it. Such a publisher has to give its events sequences.
+Without ``asked-for-newest`` a 200 may be old too: a deleted aggregate is then found later, by a walk, and an event
+without a sequence cannot be shown to be in it. Such a publisher must give its events sequences.
 """
 
 import asyncio
@@ -41,27 +41,27 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 
 GONE_AFTER_SECONDS = 600.0
-"""Longer than a replica lags, and than a change is on its way."""
+"""Longer than a replica lags, and than a change takes to arrive."""
 
 CALL_SECONDS = 10.0
 LONGEST_ANSWER_BYTES = 4 * 1024 * 1024
-"""Twice what a document of Cosmos DB can be: a longer answer is not one aggregate."""
+"""Twice the largest document of Cosmos DB: a longer answer is not one aggregate."""
 
 LARGEST_SEQUENCE = 2**53
-"""Beyond it readers of JSON differ."""
+"""JSON parsers differ beyond it."""
 
 _AT_ONCE = 4
-"""How many calls a process has under way: a walk asks for every entry, and the API is another team's."""
+"""The most concurrent calls of a process: a walk asks for every entry, and the API is another team's."""
 
 _MOST_MISSING = 10_000
-"""How many aggregates are remembered as missing: the oldest are forgotten, and wait longer."""
+"""The most aggregates that are remembered as missing: the oldest are forgotten, and wait longer."""
 
 _AWAY = {401, 403, 408, 429}
 _GONE = 410
 
 
 async def _read_bounded(answer: "aiohttp.ClientResponse", key: AggregateKey) -> bytes:
-    """The body. Raises SourceBehind as soon as it is too long."""
+    """Returns the body. Raises SourceBehind as soon as it is too long."""
     body = bytearray()
     async for piece in answer.content.iter_any():
         body += piece
@@ -76,27 +76,27 @@ async def _read_bounded(answer: "aiohttp.ClientResponse", key: AggregateKey) -> 
 class HttpApi(Generic[S]):
     """Declares a publisher's API as the source: ``GET <address>/<id>`` answers with the aggregate as JSON.
 
-    A call has 10 seconds, and a process four calls at a time. No answer, 401, 403, 408, 429 and 5xx are waited for.
+    A call has 10 seconds, a process four calls at a time. No answer, 3xx, 401, 403, 408, 429 and 5xx are outages.
     """
 
     address: Named
-    """The setting with the address, and its value where nobody sets it: ``https://people.example/api/people``."""
+    """The setting with the address, and its default: ``https://people.example/api/people``."""
     state_of: Callable[[Mapping[str, Any]], S]
-    """The subscriber's state of an answer."""
+    """Converts an answer to the subscriber's state."""
     sequence: str = "sequence"
     """The answer's field with the sequence of the aggregate's newest event."""
     answers_newest: bool = False
     """Whether ``Cache-Control: no-cache`` gets the newest state, as the calls of this library's resources do."""
     not_found: str = "not-found"
-    """The last part of the ``type`` of the problem document (RFC 9457) that says that there is no such aggregate."""
+    """The last part of the problem document's ``type`` (RFC 9457) if there is no such aggregate."""
     key: Named | None = None
     """The setting with a key that is sent in ``key_header``; None: none is sent."""
     key_header: str = "x-functions-key"
     first: Callable[[Event], S | None] | None = None
-    """The state of which an aggregate's first event tells (None: it does not): then a new one is asked of nobody."""
+    """Returns the state that an aggregate's first event holds, so that no call is needed; None: it holds none."""
 
     def made(self, environment: Mapping[str, str]) -> "HttpSource[S]":
-        """The source. Opens no connection. Raises Misconfigured."""
+        """Returns the source. Opens no connection. Raises Misconfigured."""
         headers = {self.key_header: self.key.resolve(environment)} if self.key else {}
         return HttpSource(self, self.address.resolve(environment).rstrip("/"), headers)
 
@@ -109,17 +109,17 @@ class HttpSource(Generic[S]):
     address: str
     headers: Mapping[str, str] = field(repr=False)
     _missing: dict[AggregateKey, float] = field(default_factory=dict, repr=False)
-    """Since when each was answered with 404, and with nothing else."""
+    """Since when each aggregate's only answer has been 404."""
     _session: "aiohttp.ClientSession | None" = None
     _places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE), repr=False)
 
     async def read(self, key: AggregateKey) -> Found[S] | None:
-        """The aggregate; it may be old, and None is no proof. Raises StoreAway, SourceBehind."""
+        """Returns the aggregate; it may be old, and None proves nothing. Raises StoreAway, SourceBehind."""
         _, found = await self._ask(key, {})
         return found
 
     async def newest(self, key: AggregateKey) -> Found[S] | None:
-        """The aggregate; None: it is proven to be gone. Raises StoreAway, SourceBehind."""
+        """Returns the aggregate; None: it is proven to be gone. Raises StoreAway, SourceBehind."""
         fence = {"Cache-Control": "no-cache"} if self.declared.answers_newest else {}
         status, found = await self._ask(key, fence)
         if found is None and not (self.declared.answers_newest or status == _GONE):
@@ -147,7 +147,7 @@ class HttpSource(Generic[S]):
                 status, after = answer.status, answer.headers.get("Retry-After", "")
                 is_problem = answer.content_type == "application/problem+json"
                 if status == 200 or (status == 404 and is_problem):
-                    body = from_json(await _read_bounded(answer, key))  # it bounds the nesting
+                    body = from_json(await _read_bounded(answer, key))  # from_json limits the nesting
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise StoreAway(f"the publisher's API does not answer: {type(error).__name__}") from error
         except ValueError:
@@ -167,7 +167,7 @@ class HttpSource(Generic[S]):
         raise SourceBehind(f"the publisher's API answers {status} for {key}")
 
     def _is_not_found(self, problem: Any) -> bool:
-        """Whether a problem document says that there is no such aggregate; None: the answer was none."""
+        """Whether a problem document means that there is no such aggregate. ``problem`` None: there was none."""
         kind = problem.get("type") if isinstance(problem, dict) else None
         return isinstance(kind, str) and kind.rpartition("/")[2] == self.declared.not_found
 
@@ -180,7 +180,7 @@ class HttpSource(Generic[S]):
         return Found(sequence, None if body.get("deleted") is True else self.declared.state_of(body))
 
     def _must_stay_missing(self, key: AggregateKey) -> None:
-        """Raises SourceBehind until the aggregate has been missing for long enough."""
+        """Raise SourceBehind until the aggregate has been missing for ``GONE_AFTER_SECONDS``."""
         since = self._missing.setdefault(key, monotonic())
         while len(self._missing) > _MOST_MISSING:
             del self._missing[next(iter(self._missing))]

@@ -1,4 +1,4 @@
-"""A subscriber that may not read its publisher: a gap is reported, and closed by the publisher's publishing again."""
+"""The source of a subscriber that may not read its publisher: a gap is reported until the events are republished."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,24 +13,24 @@ S = TypeVar("S")
 
 @dataclass(frozen=True)
 class NoSource(Generic[S]):
-    """Declares that there is no source: an entry is made from an aggregate's first event, and from no other.
+    """Declares that there is no source: an entry is made only from an aggregate's first event.
 
-    What cannot be applied is set aside, and tried again until the publisher has published the missing events again. So
-    the projection gives an answer to every action, the state as it is to one that it does not need; it gets the notice
-    of a discarded event too, and decides whether to go on without that event. Deleted entries are kept for good.
-    Raise the form's ``version`` only where the publisher can publish all events again: an entry of another form is made
-    anew from the first event, and until then its events wait.
+    An event that cannot be applied is set aside, and retried until the publisher has published the missing events
+    again. So the projection must return a state for every action, unchanged for one that it does not need; it gets the
+    notice of a discarded event too, and decides whether to continue without that event. Deleted entries are kept for
+    ever. Raise the form's ``version`` only if the publisher can publish all events again: an entry of another form is
+    made anew from the first event, and until then its events wait.
     """
 
     first: Callable[[Event], S | None]
-    """The state of which the first event tells; None: it does not."""
+    """Returns the state that the first event holds; None: it holds none."""
 
 
 class Nowhere(Generic[S]):
-    """See :class:`cosmos_outbox.inbox.ports.Source`: there is nothing to read, and so nothing is ever proven."""
+    """Implements :class:`cosmos_outbox.inbox.ports.Source` without anything to read, so it never proves anything."""
 
     async def read(self, key: AggregateKey) -> None:
-        """Nothing, which is no proof."""
+        """Returns None, which proves nothing."""
 
     async def newest(self, key: AggregateKey) -> NoReturn:
         """Raises SourceBehind."""
