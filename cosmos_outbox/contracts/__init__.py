@@ -1,1 +1,1 @@
-"""What a service promises to readers of its events: their schemas, and an AsyncAPI document."""
+"""The contract of a service with readers of its events: JSON Schemas and an AsyncAPI document."""

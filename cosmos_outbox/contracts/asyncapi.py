@@ -1,4 +1,4 @@
-"""The AsyncAPI document names every event, its schema, and each part of its message, for the tools of readers."""
+"""Builds the AsyncAPI document, with every event, its schema and the parts of its message, for readers' tools."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ VERSION = "3.0.0"
 
 
 def document(service: Service, examples: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The whole document, of schemas in ``schemas/`` beside it. ``examples``: messages by the event's name."""
+    """Returns the document; its schemas are in ``schemas/`` beside it. ``examples``: messages by the event's name."""
     kinds, topic = [*events_of(service)], service.names.topic
     names = [kind.__name__ for kind in kinds]
     told = {name: {"examples": [example]} for name, example in (examples or {}).items()}

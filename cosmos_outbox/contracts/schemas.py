@@ -1,7 +1,7 @@
-"""A schema says what a subscriber may rely on, in every message of its version, and nothing more.
+"""Builds an event's JSON Schema: exactly the properties that a subscriber may rely on in its version.
 
-Required is what no event of the version lacks: a field that has a default was added later, or may be missing. Limits of
-callers' input are left out, since raising one of them must not break a subscriber. Unknown fields are allowed.
+A field is required if no event of the version lacks it: one with a default was added later, or may be missing. Limits
+on callers' input are left out, since raising one must not break a subscriber. Unknown fields are allowed.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ Kind = type[DomainEvent] | type[EventDiscarded]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 _ALWAYS = ("id", "action")
-"""They have a default in the model, which makes them when the event is raised: no event lacks them."""
+"""Required although the model has defaults: these set them when the event is raised, so no event lacks them."""
 
 _MEANING = {
     "id": "The event's id, the same in every delivery.",
@@ -42,11 +42,11 @@ _FROM_THE_REQUEST: dict[str, Schema] = {
         ("causedBy", "A digest of who had signed in to make the request: the same for the same person."),
     )
 }
-"""What ``cosmos_outbox/cosmos/aggregates/documents.py`` adds to an event when it is stored."""
+"""The fields that ``cosmos_outbox/cosmos/aggregates/documents.py`` adds to an event when it is stored."""
 
 
 class Plain(GenerateJsonSchema):
-    """Without titles that only repeat a field's name, and without defaults: an event is read, not made."""
+    """Omits titles that only repeat a field's name, and defaults: a subscriber reads events and creates none."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -56,7 +56,7 @@ class Plain(GenerateJsonSchema):
 
 
 def events_of(service: Service) -> dict[Kind, str]:
-    """Every event that a subscriber may get, with the type of its aggregate; of one that is raised by hand: nothing.
+    """Returns every event that a subscriber may get, with its aggregate's type; empty for one that is raised by hand.
 
     Raises ValueError: two have one name.
     """
@@ -74,12 +74,12 @@ def events_of(service: Service) -> dict[Kind, str]:
 
 
 def file_name(kind: Kind) -> str:
-    """The name of an event's schema: the last part of ``dataschema`` in its messages."""
+    """Returns the file name of an event's schema: the last part of ``dataschema`` in its messages."""
     return f"{kind.__name__}.v{kind.schema_version}.json"
 
 
 def schema(kind: Kind, of: str = "") -> Schema:
-    """The JSON Schema of an event's body. ``of``: the type of its aggregate, if that is known."""
+    """Returns the JSON Schema of an event's body. ``of``: the type of its aggregate, if that is known."""
     meaning = _MEANING | ({to_camel(id_field_of(of)): f"The {of} that the event is about."} if of else {})
     found = without_limits(kind.model_json_schema(schema_generator=Plain))
     properties: dict[str, Schema] = {
@@ -101,7 +101,7 @@ def schema(kind: Kind, of: str = "") -> Schema:
 
 
 def without_limits(node: Any) -> Any:
-    """A schema without what only callers' input must be: the lengths, the patterns, the form of an address."""
+    """Returns a schema without the limits of callers' input: lengths, patterns, the form of an address."""
     if isinstance(node, dict):
         return {
             name: without_limits(inner)

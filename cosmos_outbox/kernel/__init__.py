@@ -1,1 +1,1 @@
-"""What the write half, the relay half and the subscriber's half have in common. It knows nothing of ours."""
+"""Code shared by the write side, the relay and the subscriber side. It imports no other package of this repository."""

@@ -1,4 +1,4 @@
-"""What both halves of the pattern call an aggregate: its type and its id."""
+"""The key of an aggregate, for outbox and inbox: its type and its id."""
 
 from typing import NamedTuple
 

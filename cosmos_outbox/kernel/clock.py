@@ -1,18 +1,18 @@
-"""The time, what is new and what is drawn by lot come from here alone, so that a simulation patches none of our code.
+"""The only source of time, ids and random numbers, so that a simulation replaces them without patching code.
 
-They are looked up when they are asked for, in the context of the task that asks. A task inherits its context from the
-task that began it, so ``using`` once, where an instance begins, gives that whole instance a clock and ids of its own.
-The event loop's own waits (``asyncio.timeout``, and ``asyncio.sleep`` where a pause is not of :func:`sleep`) take a
-number of seconds, never a time: each time at which something ends is one of :func:`monotonic`.
+They are looked up at each call, in the context of the calling task. A task inherits its context from the task that
+started it, so ``using`` once, where an instance begins, gives the whole instance a clock and ids of its own.
+The event loop's own waits (``asyncio.timeout``, and ``asyncio.sleep`` for a pause that does not use :func:`sleep`) take
+a number of seconds, never a time: each deadline is a time of :func:`monotonic`.
 
-Nothing binds :data:`SYSTEM` or one of its parts at import or as a default; :func:`utc_now` and :func:`monotonic` may be
-bound anywhere, since they look again at each call.
+No code binds :data:`SYSTEM` or one of its parts at import or as a default; :func:`utc_now` and :func:`monotonic` may be
+bound anywhere, since they look up the source at each call.
 
-A thread that is not begun by ``asyncio.to_thread`` has an empty context, so the sources of the system. OpenTelemetry
-reads gauges in a thread of its own: what is reported there is as old as the system's clock says.
+A thread that is not started by ``asyncio.to_thread`` has an empty context, and so the system's sources. OpenTelemetry
+reads gauges in a thread of its own: ages that are computed there use the system's clock.
 
-What guards a secret (a key, a nonce) is no luck: :func:`secret` gives it, by the operating system, whatever a test sets
-for luck. Only a simulation, where nothing is to be guarded, draws it from its seed.
+Secrets (a key, a nonce) do not come from ``random``: :func:`secret` takes them from the operating system, whatever
+random numbers a test sets. Only a simulation, which has nothing to protect, draws them from its seed.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
 Clock = Callable[[], datetime]
-"""Tells the time in UTC."""
+"""Returns the time in UTC."""
 
 
 def _system_now() -> datetime:
@@ -37,33 +37,33 @@ def _system_now() -> datetime:
 
 @dataclass(frozen=True)
 class Sources:
-    """Where one instance of a service gets its time, its ids and its luck from."""
+    """The sources of time, ids and random numbers of one instance of a service."""
 
     now: Clock
     """The wall clock (UTC, with its zone). It may be wrong, and may be set back."""
     monotonic: Callable[[], float]
-    """Seconds from some beginning; never goes back. It must run as the event loop's clock does."""
+    """Seconds from an arbitrary start; never goes back. It must run as the event loop's clock does."""
     new_id: Callable[[], UUID]
-    """An id that nobody else has: a version 4 UUID, 122 bits of them drawn."""
+    """Returns a unique id: a version 4 UUID, with 122 random bits."""
     random: random.Random
-    """Chooses among what is equally right."""
+    """Chooses between equally correct options."""
     machine: Callable[[], str] = socket.gethostname
-    """The machine's name, for people."""
+    """Returns the machine's name, for people."""
     secret: Callable[[int], bytes] = os.urandom
-    """So many bytes that nobody can foresee."""
+    """Returns so many unpredictable bytes."""
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
-    """Waits for so many seconds, where a test's time may pass at once."""
+    """Waits for so many seconds; in a test they may pass at once."""
 
 
 SYSTEM = Sources(_system_now, time.monotonic, uuid4, random.SystemRandom())
-"""Those of a deployed service. Its luck is the operating system's, so that two processes of one fork differ."""
+"""The sources of a deployed service. Its random numbers are the operating system's, so that forked processes differ."""
 
 _sources: ContextVar[Sources] = ContextVar("sources", default=SYSTEM)
 
 
 @contextmanager
 def using(sources: Sources) -> Iterator[None]:
-    """What runs in the block, and every task that is begun in it, gets its time, ids and luck from these."""
+    """Use these sources in the block, and in every task that is started in it."""
     before = _sources.set(sources)
     try:
         yield
@@ -72,37 +72,37 @@ def using(sources: Sources) -> Iterator[None]:
 
 
 def use(sources: Sources) -> None:
-    """As :func:`using`, until the end of this context: for one that is an instance's own."""
+    """Use these sources until the end of this context, which must belong to one instance."""
     _sources.set(sources)
 
 
 def sources() -> Sources:
-    """Those of this context."""
+    """Returns the sources of this context."""
     return _sources.get()
 
 
 def utc_now() -> datetime:
-    """The time now (UTC)."""
+    """Returns the time now (UTC)."""
     return _sources.get().now()
 
 
 def monotonic() -> float:
-    """For durations: the seconds since some beginning, the same for every call in an instance."""
+    """Returns the seconds since a start that is the same for all calls in an instance, for durations."""
     return _sources.get().monotonic()
 
 
 def new_id() -> UUID:
-    """An id that nobody else has."""
+    """Returns a unique id."""
     return _sources.get().new_id()
 
 
 def randomness() -> random.Random:
-    """Draws lots, where every outcome is right; nothing that has to be unforeseeable."""
+    """Returns random numbers for choices where every outcome is correct; not for secrets."""
     return _sources.get().random
 
 
 def secret(size: int) -> bytes:
-    """So many bytes that nobody can foresee, for a key or a nonce."""
+    """Returns so many unpredictable bytes, for a key or a nonce."""
     return _sources.get().secret(size)
 
 
@@ -112,5 +112,5 @@ async def sleep(seconds: float) -> None:
 
 
 def machine() -> str:
-    """The name of the machine, for people: two processes on it have the same."""
+    """Returns the machine's name, for people: two processes on it have the same."""
     return _sources.get().machine()

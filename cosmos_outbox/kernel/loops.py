@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 REPEAT_SECONDS = 60.0
 SLICE = 50
-"""About a millisecond's work, for what takes some ten microseconds each."""
+"""About a millisecond's work, for items of some ten microseconds each."""
 
 
 @dataclass
@@ -22,7 +22,7 @@ class OnceAMinute:
     _said_at: float = field(default=float("-inf"), repr=False)
 
     def due(self) -> bool:
-        """True at the first call, then at the first one a minute or more later."""
+        """Returns True at the first call, then at the first one a minute or more later."""
         now = monotonic()
         if now - self._said_at < REPEAT_SECONDS:
             return False
@@ -30,7 +30,7 @@ class OnceAMinute:
         return True
 
     def reset(self) -> None:
-        """The condition is over: the next one is logged at once."""
+        """Note that the condition is over: the next one is logged at once."""
         self._said_at = float("-inf")
 
 

@@ -1,8 +1,8 @@
-"""Turns what ends a task or the process into an error of the one call that raised it.
+"""Converts a CancelledError or SystemExit of a user's function into an ordinary error of that call.
 
-A function of the user's may await what somebody else has cancelled, or call ``sys.exit()``. Its ``CancelledError``,
-which ``except Exception`` does not see, would end a loop in silence; its ``SystemExit`` would end the process, each
-time when the message comes again.
+Such a function may await a task that was cancelled elsewhere, or call ``sys.exit()``. Its ``CancelledError``, which
+``except Exception`` does not catch, would silently end a loop; its ``SystemExit`` would end the process at each
+delivery of the message.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 
 class CallEnded(Exception):
-    """A call raised what is no ``Exception``, although nobody has cancelled its task."""
+    """A call raised a BaseException that is no ``Exception``, although its task was not cancelled."""
 
     def __init__(self, raised: BaseException) -> None:
         super().__init__(
@@ -21,9 +21,9 @@ class CallEnded(Exception):
 
 @contextmanager
 def own_failures() -> Iterator[None]:
-    """Around one call. A cancellation of the task itself passes; everything else that is raised is an Exception.
+    """Wrap one call. A cancellation of the task itself passes; anything else that is raised becomes an Exception.
 
-    Raises CallEnded in the place of a CancelledError of the call's own, SystemExit, KeyboardInterrupt and their groups.
+    Raises CallEnded instead of the call's own CancelledError, SystemExit, KeyboardInterrupt and groups of them.
     """
     try:
         yield
