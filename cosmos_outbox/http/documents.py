@@ -32,12 +32,17 @@ SwaggerUIBundle({
   url: "openapi.json", dom_id: "#docs", deepLinking: true, persistAuthorization: false, validatorUrl: null,
   docExpansion: "list", tryItOutEnabled: true,
 });
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const follow = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
+dark.addEventListener("change", follow);
+follow();
 """
 _PAGE = """\
 <!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
 <title>API</title><link rel="icon" href="data:,"><link rel="stylesheet" href="docs/swagger-ui.css">
 </head>
 <body><main id="docs"></main><script src="docs/swagger-ui-bundle.js"></script>

@@ -92,8 +92,8 @@ def page(kind: ProblemKind) -> Answer:
     html = (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f'<meta name="color-scheme" content="light dark">'
-        f"<title>{escape(kind.title)}</title><h1>{escape(kind.title)}</h1><p>{told}</p>"
-        f"<p>{escape(kind.meaning)}</p></html>\n"
+        f"<title>{escape(kind.title)}</title><main><h1>{escape(kind.title)}</h1><p>{told}</p>"
+        f"<p>{escape(kind.meaning)}</p></main></html>\n"
     )
     headers = {"Cache-Control": "max-age=3600", "Content-Security-Policy": "default-src 'none'"}
     return Answer(200, html.encode(), headers, "text/html")

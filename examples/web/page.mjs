@@ -18,8 +18,27 @@ const hasUnsaved = () => open !== null && patch(open.read, written()) !== null;
 const mayLeave = () => !hasUnsaved() || confirm("Leave what you have typed?");
 addEventListener("beforeunload", (event) => hasUnsaved() && event.preventDefault());
 
+/** The contact that the address names; null: none. */
+const named = () => new URLSearchParams(location.search).get("contact") || null;
+
+/** Let the address name what is open, so that Back, a reload and a link lead there. */
+function address() {
+  const id = open?.id ?? null;
+  if (id !== named()) history.pushState(null, "", id === null ? location.pathname : `?contact=${encodeURIComponent(id)}`);
+}
+
+addEventListener("popstate", () => {
+  opening = null;
+  const id = named();
+  if (id === (open?.id ?? null)) return;
+  if (id !== null) openContact(id);
+  else if (mayLeave()) close(rowWith(open.id));
+  else address();
+});
+
 function show(contact, etag) {
   open = { id: contact?.id ?? null, etag };
+  address();
   find("editor-title").textContent = contact ? `${contact.name.firstName} ${contact.name.lastName}` : "New contact";
   find("delete").hidden = !contact;
   find("book").hidden = find("editor").hidden = false;
@@ -47,11 +66,11 @@ async function guarded(button, work, otherwise) {
 
 let opening = null;
 
-async function openContact(id, button) {
-  if (!mayLeave()) return;
+async function openContact(id) {
+  if (!mayLeave()) return address();
   opening = id;
-  await guarded(button, async () => {
-    const { body: contact, etag } = await call(`contacts/${id}`);
+  await guarded(rowWith(id)?.firstElementChild ?? make("button"), async () => {
+    const { body: contact, etag } = await call(`contacts/${encodeURIComponent(id)}`);
     if (opening !== id) return;
     show(contact, etag);
     find("editor-title").focus();
@@ -138,6 +157,7 @@ find("close").addEventListener("click", () => mayLeave() && close(rowWith(open.i
 /** Leave the contact, for its row in the list where it has one. */
 function close(row) {
   open = opening = null;
+  address();
   find("editor").hidden = true;
   mark();
   (row?.firstElementChild ?? find("name")).focus();
@@ -216,7 +236,7 @@ function draw(name) {
 
 function rowOf(id) {
   const button = make("button", { type: "button" }, make("strong"), make("span"));
-  button.addEventListener("click", () => openContact(id, button));
+  button.addEventListener("click", () => openContact(id));
   return make("li", { "data-id": id }, button);
 }
 
@@ -280,7 +300,7 @@ find("sign-in-form").addEventListener("submit", (event) => {
   find("key").value = "";
   find("sign-in").hidden = true;
   find("loading").hidden = find("new").hidden = find("forget").hidden = false;
-  look();
+  begin();
 });
 find("forget").addEventListener("click", () => {
   followed += 1;
@@ -288,4 +308,9 @@ find("forget").addEventListener("click", () => {
   location.reload();
 });
 
-look();
+async function begin() {
+  await look();
+  if (find("sign-in").hidden && open === null && named() !== null) await openContact(named());
+}
+
+begin();

@@ -190,6 +190,45 @@ async def test_what_was_typed_is_not_left_without_a_question_and_closing_leads_b
     await expect(page.locator("#list button").filter(has_text=name)).to_be_focused()
 
 
+async def test_a_contact_has_an_address_for_back_reload_and_links(
+    browser: Browser, stack: Stack, page: Page, api: aiohttp.ClientSession
+) -> None:
+    one, two = new_name(), new_name()
+    ids = await made(api, one), await made(api, two)
+    app, web = stack.functions.addresses
+    title = page.locator("#editor-title")
+    await open_by_search(page, one)
+    await expect(page).to_have_url(f"{web}?contact={ids[0]}")
+    await open_by_search(page, two)
+    await page.go_back()
+    await expect(title).to_have_text(f"Ann {one}")
+    await page.reload()
+    await expect(title).to_have_text(f"Ann {one}")
+    await page.go_back()
+    await expect(page.locator("#editor")).to_be_hidden()
+    await expect(page).to_have_url(web)
+    await page.go_forward()
+    await expect(title).to_have_text(f"Ann {one}")
+
+    await wrote(page, Description="not saved")
+    page.once("dialog", lambda dialog: asyncio.ensure_future(dialog.dismiss()))
+    await page.go_back()
+    await expect(page).to_have_url(f"{web}?contact={ids[0]}")
+    await expect(page.get_by_label("Description")).to_have_value("not saved")
+    page.once("dialog", lambda dialog: asyncio.ensure_future(dialog.accept()))
+    await page.get_by_role("button", name="Close").click()
+    await expect(page).to_have_url(web)
+
+    async with watched(browser, web, calls=app) as linked:
+        await linked.goto(f"{web}?contact={ids[1]}")
+        await sign_in(linked, "wrong")
+        await expect(linked.locator("#key-problem")).to_have_text("The service does not take this key.")
+        await sign_in(linked)
+        await expect(linked.locator("#editor-title")).to_have_text(f"Ann {two}")
+        await linked.goto(f"{web}?contact={uuid.uuid4()}")
+        await expect(linked.locator("#list-problem")).to_contain_text("This contact was deleted")
+
+
 async def test_on_a_phone_a_contact_takes_the_place_of_the_list_until_it_is_closed(
     browser: Browser, stack: Stack, api: aiohttp.ClientSession
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Request, expect
 
+from tests.browser.watched import problems_for_a_screen_reader
 from tests.e2e.conftest import Stack, stack
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="module")]
@@ -58,3 +59,20 @@ async def test_a_call_is_tried_with_a_key_that_stays_in_the_pages_memory(
     await page.reload()
     await expect(page.get_by_role("button", name="Authorize").first).to_have_class("btn authorize unlocked")
     await page.close()
+
+
+async def test_the_pages_follow_dark_mode_and_are_read_aloud(browser: Browser, running: Stack) -> None:
+    dark = "background-color", "rgb(28, 32, 34)"
+    context = await browser.new_context(color_scheme="dark")
+    page = await context.new_page()
+    await page.goto(f"{running.url}/docs")
+    await expect(page.locator("#operations-contacts-list_contacts")).to_be_visible()
+    await expect(page.locator("html")).to_have_css(*dark)
+    await page.emulate_media(color_scheme="light")
+    await expect(page.locator("html")).not_to_have_css(*dark)
+
+    for kind in ("not-found", "unknown-path", "refused-before"):
+        await page.goto(f"{running.url}/problems/{kind}")
+        await expect(page.locator("main > h1")).to_be_visible()
+        assert await problems_for_a_screen_reader(page) == []
+    await context.close()
