@@ -1,1 +1,1 @@
-"""A deployment is judged by what its services say of themselves: what could not be looked at never counts as right."""
+"""Checks a deployment against its service's declaration; anything that could not be checked never counts as right."""

@@ -1,4 +1,4 @@
-"""Every check is made even when another fails; a thing that cannot be checked never counts as right."""
+"""Runs every check, even if another fails; anything that cannot be checked never counts as right."""
 
 import asyncio
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ _COSMOS = Access(
 
 
 async def check(plan: Plan, credential: Credential | None, clock: Clock = utc_now) -> list[Finding]:
-    """All findings in the order of reading. ``credential``: for connections without a key."""
+    """Returns all findings in reading order. ``credential``: for connections without a key."""
     cosmos, transport = await asyncio.gather(_cosmos(plan, credential, clock), _transport(plan, credential))
     return [*_settings(plan), *cosmos, *transport]
 
@@ -36,7 +36,7 @@ def _settings(plan: Plan) -> Iterator[Finding]:
 
 
 async def _transport(plan: Plan, credential: Credential | None) -> list[Finding]:
-    """Of the transport that the service uses; its packages alone are imported."""
+    """Check the service's transport; only the packages of that one are imported."""
     match plan.settings.transport:
         case ServiceBus() as of:
             from cosmos_outbox.preflight import servicebus  # noqa: PLC0415
@@ -88,7 +88,7 @@ async def _container(plan: Plan, cosmos: Cosmos, inspection: CosmosInspection, n
 
 
 async def _receiver(of: Webhook) -> Finding:
-    """Whether the receiver can be reached, at an address that may be asked; nothing is posted to it."""
+    """Check that the receiver can be reached, at an address that may be called; nothing is posted to it."""
     from cosmos_outbox.webhook.session import reach  # noqa: PLC0415
 
     subject = f"receiver {of.destination}"

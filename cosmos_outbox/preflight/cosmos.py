@@ -1,4 +1,4 @@
-"""The rules for the containers: events are stored, forwarded and applied once in order, a key is claimed once."""
+"""The rules for the account and its containers, on which the guarantees of order and exactly one write rest."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -15,12 +15,12 @@ CLOCK_TOLERANCE = timedelta(minutes=5)
 """Cosmos DB refuses a signature that is 15 minutes old; validators of tokens usually allow 5 minutes."""
 
 _STRONG_ENOUGH = {"Session", "BoundedStaleness", "Strong"}
-"""With the stronger two a read in the region of the writes is never old
+"""With the two stronger levels a read in the write region is never old
 (https://learn.microsoft.com/azure/cosmos-db/consistency-levels)."""
 
 
 def consistency(level: str | None) -> Finding:
-    """Whether a read can be made as new as a write was: all that is concluded from a read behind a fence needs it."""
+    """Check that session tokens work: every decision from a consistent read needs them."""
     if level is None:
         return unknown(
             "account",
@@ -38,7 +38,7 @@ def consistency(level: str | None) -> Finding:
 
 
 def write_regions(account: Account) -> Finding:
-    """Whether one region decides what is committed: ETags, sequences and leases need it."""
+    """Check that a single region takes writes: ETags, sequences and leases need it."""
     if not account.writes_in_several_regions:
         return ok("account", "takes writes in one region")
     return wrong(
@@ -51,7 +51,7 @@ def write_regions(account: Account) -> Finding:
 
 
 def judge(need: Needed, state: ContainerState | None, database: str) -> Iterator[Finding]:
-    """Whether a container (None: the container does not exist) has the properties that the app needs."""
+    """Check that a container (None: it does not exist) has the properties that the app needs."""
     if state is None:
         yield wrong(
             need.subject,
@@ -97,7 +97,7 @@ def _ttl(need: Needed, state: ContainerState) -> Finding:
             "set the container's default TTL to -1",
         )
     if ttl is None:
-        # The processor's own words: azure-cosmos-dotnet-v3, DocumentServiceLeaseStore.AcquireInitializationLockAsync
+        # Source: azure-cosmos-dotnet-v3, DocumentServiceLeaseStore.AcquireInitializationLockAsync
         return warning(
             need.subject,
             "TTL is off, so the lock of an instance that crashes while it makes the first leases stays for ever",
@@ -116,7 +116,7 @@ def _ttl(need: Needed, state: ContainerState) -> Finding:
 
 
 def _own_ttl(subject: str, ttl: int, declared: int) -> Finding:
-    """A container of a team's own: the app gives each event a TTL, and the team's documents are its own affair."""
+    """Check the TTL of a team's own container: the app gives each event a TTL; the team decides on its documents."""
     if ttl != declared:
         return wrong(
             subject,
@@ -158,7 +158,7 @@ def _index(need: Needed, state: ContainerState) -> Finding:
 
 
 def _unique_keys(need: Needed, state: ContainerState) -> Iterator[Finding]:
-    """What an event lacks counts as null, and as alike: https://learn.microsoft.com/azure/cosmos-db/unique-keys."""
+    """Refuse unique keys: missing values are equal nulls (https://learn.microsoft.com/azure/cosmos-db/unique-keys)."""
     for paths in state.unique_keys:
         yield wrong(
             need.subject,
@@ -170,7 +170,7 @@ def _unique_keys(need: Needed, state: ContainerState) -> Iterator[Finding]:
 
 
 def clock(ahead: timedelta | None) -> Iterator[Finding]:
-    """Whether this machine's clock and the account's agree."""
+    """Check that this machine's clock and the account's agree."""
     if ahead is None:
         return
     direction = "behind" if ahead > timedelta() else "ahead of"
@@ -186,7 +186,7 @@ def clock(ahead: timedelta | None) -> Iterator[Finding]:
 
 
 def event_ttl(settings: Settings | SubscriberSettings, survive: timedelta) -> Finding:
-    """Whether events are kept for longer than the outage."""
+    """Check that events are kept longer than the outage."""
     ttl, call = timedelta(seconds=settings.event_ttl_seconds), timedelta(seconds=LONGEST_CALL_SECONDS)
     if ttl < 2 * call:
         return wrong(
@@ -221,7 +221,7 @@ def covers_everything(policy: IndexingPolicy) -> bool:
 
 
 def _precision(paths: Sequence[str], path: str) -> int:
-    """The precision of the most precise path that matches; -1 when no path matches."""
+    """Returns the precision of the most precise path that matches; -1 if no path matches."""
     target = _segments(path)
     return max((_match(_segments(candidate), target) for candidate in paths), default=-1)
 

@@ -1,4 +1,4 @@
-"""A deployment must have what the service needs of it: containers with their properties, and subscriptions."""
+"""Derives the required containers, with their properties, and subscriptions from a service's declaration."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,19 +29,19 @@ class Needed:
     """The setting that names the container."""
     paths: PartitionKeyPaths
     ttl_needed: bool
-    """Some items must expire; without a default TTL of the container the service ignores an item's own TTL."""
+    """Whether items must expire; without a default TTL of the container Cosmos DB ignores an item's own TTL."""
     items_say_their_ttl: bool
-    """Every item has a TTL of its own, so a default TTL does no harm."""
+    """Whether every item has a TTL of its own, so that a default TTL does no harm."""
     queried: tuple[str, ...]
     """The properties in queries, besides the id."""
     composite: tuple[tuple[str, ...], ...] = ()
     """The properties, ascending, of each ORDER BY over several."""
     own: OwnContainer | None = None
-    """The team's declaration, when the container holds documents of a team's own."""
+    """The team's declaration, if the container holds a team's own documents."""
 
     @property
     def partition_key(self) -> str | list[str]:
-        """The path of its partition key; of a hierarchical one the list of its paths."""
+        """The path of its partition key; for a hierarchical one the list of its paths."""
         paths = [*self.paths.paths]
         return paths if len(paths) > 1 else paths[0]
 
@@ -51,7 +51,7 @@ class Needed:
 
 
 def needed(settings: Settings, service: Service) -> tuple[Needed, ...]:
-    """The containers under the names that the settings give them, as the service queries them."""
+    """Returns the containers that the service needs, under the names in its settings."""
     return (
         _feed(settings, service),
         Needed(
@@ -74,13 +74,13 @@ def needed(settings: Settings, service: Service) -> tuple[Needed, ...]:
         *(
             _kept(settings.name(each.container), each.container.setting, each.form)
             for each in service.subscribers
-            if each.container is not None  # a reaction's records are beside its targets
+            if each.container is not None  # a reaction's records are in its targets' container
         ),
     )
 
 
 def _of_calls_and_messages(settings: Settings, service: Service) -> Iterator[Needed]:
-    """A service of a team's own documents claims no keys, and sets aside nothing unless it subscribes."""
+    """Yields the containers for claims and set-aside records; over a team's own documents the latter, if needed."""
     if service.own is None:
         yield Needed(
             settings.cosmos_claim_container,
@@ -95,7 +95,7 @@ def _of_calls_and_messages(settings: Settings, service: Service) -> Iterator[Nee
 
 
 def needed_by_subscriber(names: CosmosNames, service: SubscriberService) -> tuple[Needed, ...]:
-    """The containers of a service that only subscribes, in the database of its own."""
+    """Returns the containers of a service that only subscribes, in a database of its own."""
     return (
         _set_aside(names.set_aside),
         *(
@@ -156,7 +156,7 @@ def _queried_beside_events(service: Service) -> tuple[str, ...]:
 
 
 def _kept(container: str, setting: str, form: EntryForm[Any] | None) -> Needed:
-    """The container of a subscriber: by what it is queried follows from its form; None: it has effects."""
+    """Returns a subscriber's container; the queried paths follow from its form. ``form`` None: it has effects."""
     if form is None:
         queried: tuple[str, ...] = ()
         composite: tuple[tuple[str, ...], ...] = ()
@@ -176,7 +176,7 @@ def _kept(container: str, setting: str, form: EntryForm[Any] | None) -> Needed:
 
 @dataclass(frozen=True)
 class Cosmos:
-    """The account to check, and what the service needs there."""
+    """The account to check, and the containers that the service needs there."""
 
     connection: Connection
     database: str
@@ -190,18 +190,18 @@ class Plan:
     settings: Settings | SubscriberSettings
     service: AnyService
     cosmos: Cosmos | None
-    """None: the service has no store there."""
+    """None: the service has no store in Cosmos DB."""
     other_subscriptions: tuple[str, ...]
-    """Subscriptions beside those of the service, which are checked in the same way."""
+    """Further subscriptions, which are checked in the same way."""
     survive: timedelta
     as_app: bool
-    """True: the run uses the app's own identity, and also tries what the app does."""
+    """True: the run uses the app's own identity, and also tries the app's calls."""
     emulator_port: int
-    """The port of an emulator's management API; a real namespace does not use it."""
+    """The port of an emulator's management API; not used for a real namespace."""
 
     @property
     def subscriptions(self) -> tuple[tuple[str, str], ...]:
-        """Those of the service, each after what its messages are sent to."""
+        """The service's subscriptions, each as the destination of its messages and its name."""
         own, name = self.settings.transport, self.settings.name
         return tuple(
             (
@@ -215,7 +215,7 @@ class Plan:
 
 
 def plan_for(service: AnyService, values: Mapping[str, str], **others: Any) -> Plan:
-    """What is to be checked of a service with these settings. Raises Misconfigured."""
+    """Returns the plan of checks for a service with these settings. Raises Misconfigured."""
     if isinstance(service, Service):
         settings = service.settings(values)
         containers = needed(settings, service)

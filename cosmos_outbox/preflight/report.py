@@ -1,4 +1,4 @@
-"""Preflight prints one line for each thing that was checked, and ends with an exit code for a pipeline."""
+"""Formats the findings of preflight, one line each, and computes an exit code for a pipeline."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.errors import CannotCheck, Denied, UnusableConnection
 
 ALL_RIGHT, SOMETHING_WRONG, COULD_NOT_CHECK = 0, 1, 2
-"""Exit codes. A thing that could not be checked is not right: a pipeline must not go on."""
+"""Exit codes. Anything that could not be checked is not right: a pipeline must not continue."""
 
 
 class Status(Enum):
@@ -23,7 +23,7 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was checked; ``fix`` says what to do when it is not right."""
+    """The result of one check; ``fix``: the remedy if it is not right."""
 
     status: Status
     subject: str
@@ -36,27 +36,27 @@ class Finding:
 
 
 def ok(subject: str, text: str) -> Finding:
-    """A finding for a thing that is right."""
+    """Returns a finding for a check that passed."""
     return Finding(Status.OK, subject, text)
 
 
 def warning(subject: str, text: str, fix: str) -> Finding:
-    """A finding for a thing that works, at a cost."""
+    """Returns a finding for something that works, at a cost."""
     return Finding(Status.WARNING, subject, text, fix)
 
 
 def wrong(subject: str, text: str, fix: str) -> Finding:
-    """A finding for a promise that does not hold."""
+    """Returns a finding for a guarantee that does not hold."""
     return Finding(Status.WRONG, subject, text, fix)
 
 
 def unknown(subject: str, text: str, fix: str) -> Finding:
-    """A finding for a thing that could not be checked."""
+    """Returns a finding for something that could not be checked."""
     return Finding(Status.UNKNOWN, subject, text, fix)
 
 
 def exit_code(findings: Iterable[Finding]) -> int:
-    """The exit code: "wrong" wins over "unknown"; a warning alone does not fail."""
+    """Returns the exit code: "wrong" takes precedence over "unknown"; a warning alone does not fail."""
     seen = {finding.status for finding in findings}
     if Status.WRONG in seen:
         return SOMETHING_WRONG
@@ -64,14 +64,14 @@ def exit_code(findings: Iterable[Finding]) -> int:
 
 
 def summary(findings: Iterable[Finding]) -> str:
-    """The last line: the number of findings of each status."""
+    """Returns the last line: the number of findings of each status."""
     statuses = [finding.status for finding in findings]
     counts = ((status, statuses.count(status)) for status in Status)
     return ", ".join(f"{count} {status.value}" for status, count in counts if count)
 
 
 def written(duration: timedelta) -> str:
-    """A duration as people say it: the largest unit that leaves no fraction."""
+    """Returns a duration as text, in the largest unit that leaves no fraction."""
     seconds = round(duration.total_seconds())
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
         if seconds and seconds % size == 0:
@@ -84,11 +84,11 @@ _ROLES_TAKE_TIME = "a new role takes some minutes to work"
 
 @dataclass(frozen=True)
 class Access:
-    """The words for a service that refuses a call, does not answer, or cannot be asked."""
+    """The texts of findings for a service that refuses a call, does not answer, or has an unusable connection."""
 
     service: str
     place: str
-    """The service's word for the target of a connection: account, namespace."""
+    """The service's term for the target of a connection: account, namespace."""
     setting: str
     address_setting: str
     address: str
@@ -96,7 +96,7 @@ class Access:
     key: str
 
     def denied(self, connection: Connection, subject: str, error: Denied, scope: str) -> Finding:
-        """The caller is known, and refused."""
+        """Returns the finding for a caller that is authenticated and refused."""
         fix = (
             f"{self.key} in {self.setting}, or set {self.address_setting} instead, to use an identity"
             if connection.connection_string
@@ -106,7 +106,7 @@ class Access:
         return wrong(subject, f"access is denied: {error}", fix)
 
     def unanswered(self, connection: Connection, error: CannotCheck) -> Finding:
-        """There was no answer that tells about the deployment."""
+        """Returns the finding for a service that gave no usable answer about the deployment."""
         if isinstance(error, UnusableConnection):
             return self._unusable(connection)
         setting, sign_in = (
@@ -137,7 +137,7 @@ class Access:
 
 
 async def try_as_app(call: Callable[[], Awaitable[object]], subject: str, role: str) -> Finding:
-    """Whether the credential of this run may make the call that the app makes."""
+    """Check that the credential of this run may make one of the app's calls."""
     try:
         await call()
     except Denied as error:

@@ -1,4 +1,4 @@
-"""The rules for topic and subscription: repeated events are dropped, the order is kept, no event is lost."""
+"""The rules for topic and subscription, so that duplicates are dropped, the order is kept and no event is lost."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -15,7 +15,7 @@ from cosmos_outbox.settings.transports import ServiceBus
 from cosmos_outbox.wiring.service import Service
 
 MOST_DELIVERIES = 2000
-"""The largest max delivery count that the service takes."""
+"""The largest max delivery count that Service Bus accepts."""
 
 LONGEST_WINDOW = timedelta(days=7)
 """https://learn.microsoft.com/azure/service-bus-messaging/duplicate-detection"""
@@ -24,7 +24,7 @@ LONGEST_WINDOW = timedelta(days=7)
 def judge_topic(
     of: ServiceBus, event_ttl: timedelta, state: TopicState | None, survive: timedelta
 ) -> Iterator[Finding]:
-    """Whether the topic (None: it does not exist) drops the events that are repeated after an outage of ``survive``."""
+    """Check that the topic (None: it does not exist) drops events that are sent again after an outage (``survive``)."""
     subject = f"{of.kind} {of.topic}"
     if state is None:
         yield wrong(
@@ -40,7 +40,7 @@ def judge_topic(
 
 
 def judge_subscription(name: str, state: SubscriptionState | None, survive: timedelta) -> Iterator[Finding]:
-    """Whether the subscription (None: it does not exist) keeps every message and each aggregate's order."""
+    """Check that the subscription (None: it does not exist) keeps every message and each aggregate's order."""
     subject = f"subscription {name}"
     if state is None:
         yield wrong(
@@ -170,7 +170,7 @@ ACCESS = Access(
 
 
 async def check(plan: Plan, of: ServiceBus, credential: Credential | None) -> list[Finding]:
-    """All findings about the namespace, in the order of reading."""
+    """Returns all findings about the namespace, in reading order."""
     findings: list[Finding] = []
     try:
         async with ServiceBusInspection(
@@ -201,7 +201,7 @@ async def _topic(plan: Plan, own: ServiceBus, inspection: ServiceBusInspection) 
 
 
 async def _queue_findings(plan: Plan, own: ServiceBus, inspection: ServiceBusInspection) -> list[Finding]:
-    """A queue is held to the rules of a topic and of a subscription."""
+    """Check a queue by the rules of a topic and of a subscription."""
     topic, subscription = await inspection.queue(own.topic) or (None, None)
     findings = list(_judged_topic(plan, own, topic))
     if subscription is not None:
@@ -213,7 +213,7 @@ async def _queue_findings(plan: Plan, own: ServiceBus, inspection: ServiceBusIns
 
 
 def _judged_topic(plan: Plan, of: ServiceBus, topic: TopicState | None) -> Iterator[Finding]:
-    """Another team's topic is that team's affair, as long as it is there."""
+    """Check the service's own topic by the rules; another team's only has to exist."""
     if isinstance(plan.settings, Settings):
         event_ttl = timedelta(seconds=plan.settings.event_ttl_seconds)
         yield from judge_topic(of, event_ttl, topic, plan.survive)

@@ -1,4 +1,4 @@
-"""The queues that events go to, and come from, are there, and may be used."""
+"""Checks that the queues that events are sent to and received from exist, and may be used."""
 
 from cosmos_outbox.preflight.plan import Plan
 from cosmos_outbox.preflight.report import Access, Finding, ok, wrong
@@ -21,7 +21,7 @@ ACCESS = Access(
 
 
 async def check(plan: Plan, of: StorageQueue, credential: Credential | None) -> list[Finding]:
-    """All findings about the queues, in the order of reading."""
+    """Returns all findings about the queues, in reading order."""
     sent_to = of.queues if isinstance(plan.settings, Settings) else ()
     received = [name for _, name in plan.subscriptions] + list(plan.other_subscriptions)
     findings: list[Finding] = []
