@@ -1,11 +1,11 @@
-"""What the tests of a service need: its own declaration over a store in memory, and on a local Azure.
+"""Test kit for a service: runs its declaration over a store in memory, and on a local Azure.
 
 ========================  ===========================================================================================
-``raised``, ``stored``    an aggregate alone: the events of its changes, and what is read again after them
+``raised``, ``stored``    an aggregate alone: the events of its changes, and the aggregate as it is read again
 ``in_memory``             use cases, calls, read models and effects, in milliseconds: no broker, no socket
 ``call``                  a call of a function app, beside ``in_memory``
 ``message``, ``Message``  a message of another team's event, or one that cannot be read
-``LocalAzure``            the deployed code against a local Azure on free ports, with what the service declares in it
+``LocalAzure``            the deployed code on a local Azure on free ports, with the resources that the service declares
 ``Program``               a process under test on it, to be killed, paused and started again
 ``eventually``            waits for a condition, with a deadline
 ========================  ===========================================================================================

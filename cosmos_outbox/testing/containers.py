@@ -1,4 +1,4 @@
-"""The containers that a service declares, as devstack makes them."""
+"""Converts a service's containers to devstack's declarations."""
 
 from collections.abc import Iterator, Mapping
 
@@ -19,13 +19,13 @@ _FOREVER = -1
 
 
 def of_service(service: Service, environment: Mapping[str, str]) -> app_file.Cosmos:
-    """Those of a service that publishes. Raises Misconfigured."""
+    """Returns the containers of a service that publishes. Raises Misconfigured."""
     settings: Settings = service.settings(environment)
     return _made(settings.cosmos_database, needed(settings, service))
 
 
 def of_subscriber(service: SubscriberService, names: CosmosNames) -> app_file.Cosmos:
-    """Those of a service that only subscribes, in a database of its own."""
+    """Returns the containers of a service that only subscribes, in a database of its own."""
     return _made(names.database, needed_by_subscriber(names, service))
 
 

@@ -1,7 +1,7 @@
-"""Cosmos DB in memory under the real SDK and the library's own adapters: devstack answers, without a socket.
+"""Provides Cosmos DB in memory under the real SDK and the library's own adapters: devstack answers without a socket.
 
-What is read was written as JSON over the same requests as in Azure. What a store alone can prove (a crash between two
-requests, replicas that lag, time limits) is proven on a local Azure: :class:`cosmos_outbox.testing.LocalAzure`.
+Documents are written and read as JSON by the same requests as in Azure. A crash between two requests, replicas that
+lag and time limits need a local Azure: :class:`cosmos_outbox.testing.LocalAzure`.
 """
 
 import itertools
@@ -25,28 +25,28 @@ from devstack.cosmos.wire.auth import EMULATOR_KEY
 
 _numbers = itertools.count(1)
 _prepared: dict[str, bytes] = {}
-"""What an account with the same containers began with, so that each test's own is made at once."""
+"""The initial content of accounts by their declared containers, so that each test's own account is created quickly."""
 
 
 @dataclass(frozen=True)
 class MemoryAccount:
-    """An account of one test's own."""
+    """An account that belongs to one test."""
 
     cosmos: CosmosInMemory
     address: str
-    """Of its own: the SDK shares what it knows of an address between clients."""
+    """A unique address, since the SDK shares cached data of an address between clients."""
 
     @property
     def connection_string(self) -> str:
-        """For the setting ``COSMOS``."""
+        """The value of the setting ``COSMOS``."""
         return f"AccountEndpoint={self.address};AccountKey={EMULATOR_KEY};"
 
     def client(self, connection: Connection, credential: Credential | None = None) -> CosmosClient:
-        """The library's own client of this account."""
+        """Returns the library's own client of this account."""
         return cosmos_client(connection, credential, session=self.cosmos.session())
 
     async def make(self, declared: app_file.Cosmos) -> None:
-        """Make the containers of a service. Raises ValueError: the account has some already."""
+        """Create the containers of a service. Raises ValueError: the account has some already."""
         form = declared.model_dump_json()
         if form in _prepared:
             self.cosmos.begin_with(_prepared[form])
@@ -58,7 +58,7 @@ class MemoryAccount:
 
 @contextmanager
 def account(clock: Clock) -> Iterator[MemoryAccount]:
-    """An empty account whose time is the test's."""
+    """An empty account that uses the test's clock."""
     address = f"https://memory-{next(_numbers)}.invalid:443/"
     chance = random.SystemRandom()
     with in_memory(
@@ -68,7 +68,7 @@ def account(clock: Clock) -> Iterator[MemoryAccount]:
 
 
 class FaultyContainer(Container):
-    """A container whose calls meet a test's faults: they raise what their caller would get after all attempts."""
+    """A container whose calls raise a test's faults: the errors that callers would get after all attempts."""
 
     def __init__(self, faults: Faults, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -86,7 +86,7 @@ class FaultyContainer(Container):
         )
 
     async def fence(self, partition_key: Key) -> None:
-        """Do nothing: each read here is as new as the last write."""
+        """Do nothing: each read in memory is as new as the last write."""
 
     async def page(self, *arguments: Any, **options: Any) -> tuple[list[Item], str | None]:
         """As its base."""

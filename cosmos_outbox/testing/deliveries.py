@@ -1,6 +1,6 @@
-"""A message is received as a deployed subscriber receives one: by the same decisions, over stores in memory.
+"""Delivers messages to subscribers with the deployed code, over stores in memory.
 
-What waits there for a store, or pauses between two attempts, lets the test's clock pass by instead.
+A wait for a store, or a pause between two attempts, moves the test's clock ahead instead.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,14 +26,14 @@ _MOST_RECORDS = 1000
 
 
 class Subscribing(Protocol):
-    """A read model or an effect, as it is declared."""
+    """A declared read model or effect."""
 
     @property
     def name(self) -> str: ...
 
 
 class Deliveries:
-    """The subscribers of one service, and what has been delivered to them."""
+    """The subscribers of one service, and the messages that were delivered to them."""
 
     def __init__(self, subscriptions: Mapping[str, Subscription], clock: Clock) -> None:
         self.subscriptions = subscriptions
@@ -41,14 +41,14 @@ class Deliveries:
         self._delivered: set[str] = set()
         self._messages = 0
         self._known: set[str] | None = None
-        """The records that were open after the last delivery; None: look again."""
+        """The records that were open after the last delivery; None: read them again."""
 
     async def deliver(self, *given: OutboxEvent | Message, to: Subscribing | None = None) -> Sequence[Record]:
-        """Deliver these events and messages, in this order; without any, what was stored and has not come yet.
+        """Deliver these events and messages, in this order; without any, the stored events not delivered yet.
 
-        ``to``: one read model or effect; without it all get them. Returns the records of those that could not be
-        applied and were set aside, each with its reason. Raises StoreAway: an effect finds its service away for all
-        (EffectAway), so that the message is not done, and comes again with the next call.
+        ``to``: one read model or effect; by default all of them. Returns the records of those that could not be
+        applied and were set aside, each with its reason. Raises StoreAway: an effect's service is unavailable for all
+        (EffectAway), so that the message is not done, and is delivered again by the next call.
         """
         known = {record.id for record in await self.set_aside()} if self._known is None else self._known
         self._known = None  # unless this ends well
@@ -71,21 +71,21 @@ class Deliveries:
         return [record for record in records if record.id not in known]
 
     async def upkeep(self) -> None:
-        """What the timers do: try again what was set aside. Raises StoreAway."""
+        """Run the timers' work: retry messages that were set aside. Raises StoreAway."""
         self._known = None
         with using(self.clock.sources()):
             for subscription in self._of(None):
                 await subscription.subscriber.retrier.run(seconds=_UPKEEP_SECONDS)
 
     async def entry(self, of: ReadModelOf[S] | ForeignReadModel[S], aggregate_id: str) -> Entry[S] | None:
-        """The entry that a read model has of an aggregate; of a deleted one the ``state`` is None."""
+        """Returns a read model's entry of an aggregate; for a deleted one ``state`` is None."""
         model = self.subscriptions[of.name].read_model
         assert model is not None, "a read model's subscription keeps it"
         found = await model.inbox.entries.newest(AggregateKey(of.aggregate_type, aggregate_id))
         return None if found is None else found.entry
 
     async def set_aside(self, of: Subscribing | None = None) -> Sequence[Record]:
-        """The messages that one subscriber, or any, could not apply: they wait, or were refused."""
+        """Returns the records of messages that one subscriber, or any, could not apply: waiting or refused."""
         return [
             record
             for subscription in self._of(of)
@@ -99,5 +99,5 @@ class Deliveries:
             yield self.subscriptions[one.name]
 
     def _stored(self) -> Sequence[OutboxEvent]:
-        """The events that can be delivered without being named."""
+        """Returns the stored events, which :meth:`deliver` delivers by default."""
         return []

@@ -1,4 +1,4 @@
-"""What a store can do to its caller, on demand and at once: the caller gets what it would get after all attempts."""
+"""Faults of a store, on demand and without delay: the caller gets the error that it would get after all attempts."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ _REASON = "on purpose, by a test"
 
 @dataclass
 class Faults:
-    """Faults that are still to happen, in the order in which they were asked for."""
+    """The pending faults, in the order in which they were requested."""
 
     _of_calls: list[OutboxError] = field(default_factory=list)
     _of_writes: list[Callable[[Callable[[], Awaitable[object]]], Awaitable[Exception]]] = field(
@@ -24,23 +24,23 @@ class Faults:
 
     @property
     def pending(self) -> int:
-        """How many are still to happen."""
+        """The number of pending faults."""
         return len(self._of_calls) + len(self._of_writes)
 
     def throttled(self, times: int = 1, *, retry_after_seconds: float = 1.0) -> None:
-        """The next calls, reads or writes, raise Throttled."""
+        """Let the next calls, reads or writes, raise Throttled."""
         self._of_calls += [Throttled(_REASON, retry_after_seconds=retry_after_seconds) for _ in range(times)]
 
     def unavailable(self, times: int = 1) -> None:
-        """The next calls, reads or writes, raise Unavailable; nothing is stored."""
+        """Let the next calls, reads or writes, raise Unavailable; nothing is stored."""
         self._of_calls += [Unavailable(_REASON) for _ in range(times)]
 
     def write_unavailable(self, times: int = 1) -> None:
-        """The next writes raise Unavailable, and reads go on; nothing is stored."""
+        """Let the next writes raise Unavailable, while reads work; nothing is stored."""
         self._of_writes += [_instead(Unavailable(_REASON))] * times
 
     def answer_lost(self, *, stored: bool = True) -> None:
-        """The next write raises OutcomeUnknown. ``stored``: whether it took place, which its caller cannot tell."""
+        """Let the next write raise OutcomeUnknown. ``stored``: whether it took place, which its caller cannot know."""
 
         async def lose(write: Callable[[], Awaitable[object]]) -> Exception:
             if stored:
@@ -50,16 +50,16 @@ class Faults:
         self._of_writes.append(lose)
 
     def overtaken(self, times: int = 1) -> None:
-        """The next writes find that another writer was faster: each at another version than it was read."""
+        """Let the next writes fail because another writer was faster: the version is not the one that was read."""
         self._of_writes += [_instead(StoreFailed(Failure(Kind.STALE, _REASON)))] * times
 
     def meet_read(self) -> None:
-        """For a store: raise what is next for a call."""
+        """For a store: raise the next fault of calls."""
         if self._of_calls:
             raise self._of_calls.pop(0)
 
     async def meet_write(self, write: Callable[[], Awaitable[T]]) -> T:
-        """For a store: write, or raise what is next for a call or a write."""
+        """For a store: write, or raise the next fault of calls or writes."""
         self.meet_read()
         if self._of_writes:
             raise await self._of_writes.pop(0)(write)

@@ -1,6 +1,6 @@
-"""A call of a function app reaches the function that the host would choose, without a host and without a socket.
+"""Calls the function of a function app that the host would choose, without a host and without a socket.
 
-What the host itself does (keys, the limits of a request, its answer to a function that raises) is not done here.
+The host's own work (keys, the limits of a request, its answer if a function raises) is left out.
 """
 
 import inspect
@@ -24,7 +24,7 @@ async def call(  # noqa: PLR0913 - the parts of a call, by their names
     body: bytes = b"",
     headers: Mapping[str, str] | None = None,
 ) -> func.HttpResponse:
-    """Call the function of this route (``/api/bookings/7?page=2``); ``json`` is the body, unless ``body`` is.
+    """Call the function of this route (``/api/bookings/7?page=2``); ``json`` or ``body`` is the body.
 
     Raises LookupError: the app has no function for it.
 
@@ -61,7 +61,7 @@ async def call(  # noqa: PLR0913 - the parts of a call, by their names
 
 
 def _pattern(route: str) -> "re.Pattern[str]":
-    """``bookings/{id}``, ``{*path}``; what follows a colon in the braces is not looked at."""
+    """Returns the pattern of a route such as ``bookings/{id}`` or ``{*path}``; a constraint after ":" is ignored."""
     parts = []
     for literal, name in re.findall(r"([^{]*)(?:\{([^}]*)\})?", route):
         parts.append(re.escape(literal))

@@ -1,6 +1,6 @@
-"""A local Azure of a test's own: servers on free ports, with what the services declare; nothing is left at the end.
+"""A local Azure for a test: servers on free ports with the resources that services declare; nothing is left afterwards.
 
-The deployed code runs against it unchanged, through the real SDKs. A test may kill, pause and break each part.
+The deployed code runs on it unchanged, through the real SDKs. A test may kill, pause and break each part.
 """
 
 import re
@@ -18,7 +18,7 @@ from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.servicebus.message import session_of
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.transports import SESSIONS, servicebus_of
-from cosmos_outbox.testing import containers  # first: it says how to install devstack
+from cosmos_outbox.testing import containers  # first: its error explains how to install devstack
 from cosmos_outbox.testing.messages import Message
 from cosmos_outbox.wiring.reactions import ReactionOf
 from cosmos_outbox.wiring.service import Service
@@ -35,7 +35,7 @@ _POLL_SECONDS = 0.02
 
 
 class Program(Process):
-    """A process under test, which is ready when its log says so. What ``ready`` has in parentheses is its address.
+    """A process under test, which is ready when its log matches ``ready``; a group in that pattern is its address.
 
     Start it with :meth:`LocalAzure.program`; then ``kill()``, ``terminate()``, ``pause()``, ``resume()``, ``start()``.
 
@@ -62,15 +62,15 @@ class Program(Process):
         super().__init__(name, log, command, environment, folder)
         self._ready = ready
         self._begins = 0
-        """Where in the log the newest start begins."""
+        """The offset in the log at which the newest start begins."""
 
     def start(self) -> Self:
-        """Start it and wait until it is ready. Raises AssertionError with its log when it does not get so far."""
+        """Start it and wait until it is ready. Raises AssertionError with its log if that does not happen."""
         self._begins = self.log.stat().st_size if self.log.exists() else 0
         return super().start()
 
     def wait_until_ready(self, process: "Begun") -> None:
-        """Until the newest start has said so."""
+        """Wait until the log of the newest start matches ``ready``."""
         deadline = time.monotonic() + READY_WITHIN_SECONDS
         while self._ready is not None and not self._said(self._ready):
             assert process.poll() is None, f"{self.name} has ended:\n{self.log.read_text()}"
@@ -79,12 +79,12 @@ class Program(Process):
 
     @property
     def address(self) -> str:
-        """What the newest start has told of itself when it was ready."""
+        """The address that the newest start has logged when it was ready."""
         assert self._ready is not None, f"{self.name} was started without ready, which finds its address"
         return self._said(self._ready)[-1]
 
     def _said(self, pattern: str) -> list[str]:
-        """In whole lines alone: an address may be written in two parts, and a killed process leaves half a line."""
+        """Returns the matches in complete lines: an address may be written in two parts, or cut off by a kill."""
         whole = self.log.read_bytes()[self._begins :].rpartition(b"\n")[0].decode(errors="replace")
         return [found[found.lastindex or 0] for found in re.finditer(pattern, whole)]
 
@@ -92,8 +92,8 @@ class Program(Process):
 class LocalAzure(Stack):
     """Cosmos DB and Service Bus with the containers, topics and subscriptions that these services declare.
 
-    ``watch``: subscriptions beside those, for the test to look at. ``settings``: those of the services' processes, on
-    top of what connects them; the attribute of that name is all of them. ``cosmos`` and ``servicebus`` are the two
+    ``watch``: additional subscriptions, for the test to read. ``settings``: of the services' processes, in addition to
+    those for the connections; the attribute of that name has all of them. ``cosmos`` and ``servicebus`` are the two
     servers (``kill()``, ``start()``, ``pause()``, ``resume()``, ``faults``); ``run(app)`` starts a Functions host with
     the ``function_app.py`` of a folder.
 
@@ -103,8 +103,8 @@ class LocalAzure(Stack):
             async with running(service, environment=azure.settings):
                 booking = Booking.create(title="A table")
                 await service().aggregates.create(booking, Origin("request-1"))
-                [told] = await azure.receive("watch", 1)
-                assert told.data["action"] == "BookingCreated"
+                [sent] = await azure.receive("watch", 1)
+                assert sent.data["action"] == "BookingCreated"
 
                 entries = service().read_model(board).inbox.entries
                 await eventually(lambda: entries.read(booking.key))
@@ -123,7 +123,7 @@ class LocalAzure(Stack):
         self._topics: list[str] = []
 
     def start(self) -> None:
-        """Both servers, and what is declared in them. Raises AssertionError with the log of one that does not start."""
+        """Start both servers with the declared resources. Raises AssertionError with the log of one that fails."""
         super().start()
         try:
             run_beside(self._make())
@@ -135,9 +135,9 @@ class LocalAzure(Stack):
         self, *command: str, ready: str | None = None, folder: Path | None = None, name: str | None = None,
         **settings: str,
     ) -> Program:  # fmt: skip
-        """Start a process with the settings of the services; it ends with the block.
+        """Start a process with the settings of the services; it is stopped at the end of the block.
 
-        ``ready``: a pattern that a line of its log has at each start, when it is ready. Its log is called ``name``.
+        ``ready``: a pattern that its log matches at each start, when it is ready. ``name``: of its log.
         """
         called = name or f"program-{len(self._started)}"
         return self.add(
@@ -148,7 +148,7 @@ class LocalAzure(Stack):
         )  # fmt: skip
 
     def command(self, *arguments: str, folder: Path | None = None, **settings: str) -> Program:
-        """Start ``cosmos-outbox relay --service bookings.service``, say, and wait until it works."""
+        """Start a command, such as ``cosmos-outbox relay --service bookings.service``, and wait until it works."""
         return self.program(
             sys.executable, "-m", "cosmos_outbox", *arguments,
             ready=rf"the {arguments[0]} works", folder=folder, name=arguments[0], **settings,
@@ -163,16 +163,16 @@ class LocalAzure(Stack):
         topic: str | None = None,
         within: float = 30.0,
     ) -> list[Message]:
-        """Take the next messages of a subscription, each aggregate's in order; ``of``: of this one alone.
+        """Receive the next messages of a subscription, each aggregate's in order; ``of``: only of this aggregate.
 
-        ``of`` is its type and id; what is taken with them, of others in its session, is gone.
+        ``of`` is its type and id; messages of others in its session are received with them and dropped.
 
-        Fewer than ``count``: no more came in time.
+        Returns fewer than ``count`` if no more arrive in time.
         """
         taken: list[Message] = []
         session = NEXT_AVAILABLE_SESSION if of is None else session_of(AggregateKey(*of), SESSIONS)
         text = self.servicebus.connection_string
-        # That no session has a message is an answer: the SDK would ask three times more, with pauses between.
+        # No session with a message is a valid answer, and the SDK would retry it three times, with pauses.
         async with servicebus_client(Connection(text), None, retries=0) as client:
             until = time.monotonic() + within
             while len(taken) < count and (left := until - time.monotonic()) > 0:
@@ -183,7 +183,7 @@ class LocalAzure(Stack):
                         session_id=session,
                         max_wait_time=left,
                     ) as receiver:
-                        # One at a time: with credit left over, the SDK may let a message be overtaken.
+                        # One at a time: with remaining link credit, the SDK may deliver messages out of order.
                         while len(taken) < count and (
                             found := await receiver.receive_messages(1, max_wait_time=1)
                         ):
@@ -198,7 +198,7 @@ class LocalAzure(Stack):
     async def send(
         self, message: Message, *, topic: str | None = None, message_id: str | None = None
     ) -> None:
-        """Send a message to the topic; the topic drops one whose id it has seen lately."""
+        """Send a message to the topic, which drops a recently seen id."""
         sent = ServiceBusMessage(
             message.body, content_type="application/json", message_id=message_id or message.id,
             session_id=session_of(_aggregate_of(message), SESSIONS),
@@ -221,7 +221,7 @@ class LocalAzure(Stack):
         for service in self._services:
             for topic, subscription in _subscribed(service, self.settings):
                 topics.setdefault(topic, set(self._watch)).update(subscription)
-            if isinstance(service, Service):  # the store of another is its own affair
+            if isinstance(service, Service):  # a subscriber's store is set up by the test itself
                 declared = containers.of_service(service, self.settings).containers
                 made |= {(each.database, each.name): each for each in declared}
         self._topics = [*topics]
@@ -235,7 +235,7 @@ class LocalAzure(Stack):
 def _subscribed(
     service: Service | SubscriberService, environment: Mapping[str, str]
 ) -> Iterator[tuple[str, set[str]]]:
-    """The topic of a service, then each subscription with its topic. Raises Misconfigured."""
+    """Yields the topic of a service, then each subscription with its topic. Raises Misconfigured."""
     settings = service.settings(environment)
     yield servicebus_of(settings).topic, set()
     for each in service.subscribers:
@@ -266,7 +266,7 @@ def _message(received: ServiceBusReceivedMessage) -> Message:
 
 
 def _aggregate_of(message: Message) -> AggregateKey:
-    """Of a message that names none, one of its own."""
+    """Returns a message's aggregate; one without gets an aggregate of its own."""
     kind, name = (
         str(message.properties.get(each, message.id)) for each in ("aggregateType", "cloudEvents_subject")
     )

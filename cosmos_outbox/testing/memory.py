@@ -1,7 +1,7 @@
-"""A service in memory: the declaration and the adapters that are deployed, over devstack's Cosmos DB without a socket.
+"""Runs a service in memory: its declaration and the deployed adapters over devstack's Cosmos DB, without a socket.
 
-There is no broker: :meth:`Deliveries.deliver` brings the stored events to the subscribers. What sends says so, and
-names what has a broker.
+There is no broker: :meth:`Deliveries.deliver` delivers the stored events to the subscribers. Sending raises
+NotInMemory, which names the alternative with a broker.
 """
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from cosmos_outbox.kernel.clock import sources, use, using
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.unit_of_work import ETag
 from cosmos_outbox.settings.names import Named
-from cosmos_outbox.testing import containers  # first: it says how to install devstack
+from cosmos_outbox.testing import containers  # first: its error explains how to install devstack
 from cosmos_outbox.testing.clock import Clock
 from cosmos_outbox.testing.cosmos import FaultyContainer, MemoryAccount, account
 from cosmos_outbox.testing.deliveries import Deliveries
@@ -34,13 +34,13 @@ from cosmos_outbox.wiring.subscribing import ForeignReadModel, SubscriberService
 S = TypeVar("S", bound=BaseModel)
 
 _NOWHERE = {
-    "TRANSPORT": "servicebus",  # whatever the service declares: nothing is sent, and its settings are not asked for
+    "TRANSPORT": "servicebus",  # nothing is sent, so the settings of the declared transport are not needed
     "SERVICEBUS": "Endpoint=sb://localhost;SharedAccessKeyName=nobody;SharedAccessKey=bm93aGVyZQ==",
 }
 
 
 class NotInMemory(NotImplementedError):
-    """What was asked for is not there in memory: a test that needs it runs on a local Azure (LocalAzure).
+    """The operation is not available in memory: test it on a local Azure (LocalAzure).
 
     Example::
 
@@ -66,48 +66,48 @@ class InMemory(Deliveries):
         super().__init__(wired.subscriptions, clock)
         self.wired = wired
         self.faults = faults
-        """What the store does to the service's next calls."""
+        """The store's faults for the service's next calls."""
         self._stored_in = stored
         self._left: tuple[list[Item], list[Item]] | None = None
 
     @property
     def events(self) -> Sequence[OutboxEvent]:
-        """Every event that was stored, in the order of the transactions."""
+        """Every stored event, in the order of the transactions."""
         read = map(self.wired.outbox.events.event, self._items(expired=True))
         return [event for event in read if isinstance(event, OutboxEvent)]
 
     @property
     def documents(self) -> Sequence[Item]:
-        """Every document that is stored now, the events among them."""
+        """Every document that is stored now, including events."""
         return self._items()
 
     def read(self, item_id: str, partition_key: Value | Sequence[Value]) -> Item | None:
-        """A document as it is stored; None: there is none."""
+        """Returns a document as it is stored; None: there is none."""
         paths = self.wired.service.paths
         key = paths.key(partition_key)
         found = (each for each in self._items() if each["id"] == item_id and paths.of(each) == key)
         return next(found, None)
 
     async def put(self, document: Mapping[str, Any]) -> ETag:
-        """Store a document whatever is there, as somebody beside the service does. Returns its version."""
+        """Store a document unconditionally, as a writer outside the service does. Returns its version."""
         paths = self.wired.service.paths
         key = paths.of(document)
         if key is None:
             raise ValueError(f"the document has no partition key at {', '.join(paths.paths)}")
         container = self.wired.outbox.container(self.wired.settings.cosmos_container)
-        # not as the service's own call, which meets the faults
+        # bypasses the faults, which are for the service's own calls
         [version] = await Container.execute(container, key, [Write.upsert(dict(document))])
         return version
 
     async def upkeep(self) -> None:
-        """What the timers do: let happen what is due, by :attr:`clock`, then as in :class:`Deliveries`."""
+        """Run the timers' work: deadlines that are due by :attr:`clock`, then as in :class:`Deliveries`."""
         if self.wired.outbox.deadlines is not None:
             with using(self.clock.sources()):
                 await self.wired.outbox.deadlines.meet()
         await super().upkeep()
 
     def _keep(self) -> None:
-        """What is stored now is what is seen after the block has ended."""
+        """Keep the stored items for reads after the block has ended."""
         self._left = self._items(), self._items(expired=True)
 
     def _items(self, *, expired: bool = False) -> list[Item]:
@@ -139,7 +139,7 @@ class InMemorySubscriber(Deliveries):
         super().__init__(wired.subscriptions, clock)
         self.wired = wired
         self.publisher = publisher
-        """What the publisher's API answers of each aggregate, by its id; of others, that they are gone."""
+        """The answers of the publisher's API by aggregate id; any other aggregate is answered as gone."""
 
 
 @overload
@@ -160,9 +160,9 @@ def in_memory(
     now: datetime | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> AbstractAsyncContextManager[InMemory | InMemorySubscriber]:
-    """A service of its own for one test: inside the block ``service()`` is over a store in memory.
+    """Wire a service for one test: inside the block ``service()`` uses a store in memory.
 
-    ``now``: when the test's clock begins. ``environment``: settings on top of what the service declares.
+    ``now``: the start of the test's clock. ``environment``: settings in addition to the service's declaration.
 
     Example::
 
@@ -237,7 +237,7 @@ _DATABASE = CosmosDatabase("memory", "set-aside")
 
 @dataclass(frozen=True)
 class _Store:
-    """A subscriber's store, whatever it declares."""
+    """A subscriber's store in memory, in place of the declared one."""
 
     stored: MemoryAccount
 
@@ -256,7 +256,7 @@ def _no_broker(*_: object) -> NoReturn:
 
 @contextmanager
 def _time_of(clock: Clock) -> Iterator[None]:
-    """Until the block ends: a fixture may end in another context than it began in, so nothing is reset by a token."""
+    """Use the clock in the block, without a context token: a fixture may end in another context than it began in."""
     before = sources()
     use(clock.sources())
     try:
@@ -276,5 +276,5 @@ def _names(service: Service) -> Iterator[Named]:
 
 
 def _unnamed(names: Sequence[Named] | Iterator[Named]) -> dict[str, str]:
-    """A name for each that the service leaves to the environment."""
+    """Returns a value for each name that the service leaves to the environment."""
     return {each.setting: each.setting.lower().replace("_", "-") for each in names if each.declared is None}

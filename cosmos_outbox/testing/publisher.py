@@ -1,4 +1,4 @@
-"""A publisher's API in memory: what it answers is read as an answer over HTTP is."""
+"""A publisher's API in memory; its answers are read by the same code as those over HTTP."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from cosmos_outbox.sources.nowhere import NoSource
 
 S = TypeVar("S")
 Answers = Mapping[str, Mapping[str, Any]]
-"""What the API shows of each aggregate, by its id."""
+"""The API's answers by aggregate id."""
 
 _FOUND, _GONE = 200, 410
 
@@ -34,7 +34,7 @@ class _Api(HttpApi[S]):
 
 
 def api_in_memory(source: HttpApi[S] | NoSource[S], answers: Answers) -> HttpApi[S] | NoSource[S]:
-    """The same declaration over these answers; where there is no source, there is none in memory either."""
+    """Returns the declared source with these answers; a declaration without a source is returned unchanged."""
     if isinstance(source, NoSource):
         return source
     return _Api(

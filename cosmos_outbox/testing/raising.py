@@ -1,4 +1,4 @@
-"""What a change raises is seen without a store."""
+"""Shows the events and the stored form of an aggregate's changes, without a store."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -10,7 +10,7 @@ A = TypeVar("A", bound=Aggregate[Any])
 
 
 def raised(aggregate: Aggregate[Any]) -> Sequence[DomainEvent]:
-    """The events of what was changed in an aggregate since it was made or loaded, in order.
+    """Returns the events of an aggregate's changes since it was created or loaded, in order.
 
     Example::
 
@@ -22,7 +22,7 @@ def raised(aggregate: Aggregate[Any]) -> Sequence[DomainEvent]:
 
 
 def stored(aggregate: A) -> A:
-    """The aggregate as it is read again after its changes were stored.
+    """Returns the aggregate as it is read again after its changes were stored.
 
     Example::
 

@@ -1,6 +1,6 @@
-"""What a subscriber's store has to do, as tests that an adapter's own test class inherits. pytest alone runs them.
+"""The contract of a subscriber's store, as tests that an adapter's own test class inherits. They need only pytest.
 
-Nothing here kills a process or hides an old read: what an adapter promises about both it has to test by itself.
+No test kills a process or simulates an old read: an adapter has to test its guarantees about both itself.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ def _over_a_store(check: Check) -> Callable[["SubscriberStoreContract", Path], N
 
 
 class SubscriberStoreContract(ABC):
-    """Inherit it in a test module, and say how a store that is empty is opened.
+    """Tests of a subscriber's store. Inherit it in a test module, and define how an empty store is opened.
 
     Example::
 
@@ -64,11 +64,11 @@ class SubscriberStoreContract(ABC):
     """
 
     read_model, subscription, effect = "things", "things", "mails"
-    """The names of what is kept."""
+    """The names of the read model, the subscription and the effect."""
 
     @abstractmethod
     def opened(self, folder: Path) -> AbstractAsyncContextManager[Store]:
-        """A store in which nothing is; ``folder`` is the test's own."""
+        """Returns an empty store; ``folder`` belongs to the test."""
 
     @_over_a_store
     async def test_an_entry_is_read_as_it_was_written(self, store: Store) -> None:
@@ -83,7 +83,7 @@ class SubscriberStoreContract(ABC):
 
     @_over_a_store
     async def test_an_entry_is_written_over_its_version_alone(self, store: Store) -> None:
-        """Also by a lost attempt of the same write; a removed one may be made again."""
+        """A repeated write whose first answer was lost fails too; a removed entry may be created again."""
         entries, entry = self._entries(store), Entry(1, "a", Thing(name="A"))
         first = await entries.put(KEY, entry, STAMP, over=None)
         with pytest.raises(EntryChanged):
@@ -102,7 +102,7 @@ class SubscriberStoreContract(ABC):
 
     @_over_a_store
     async def test_of_many_writers_one_wins(self, store: Store) -> None:
-        """All create the same entry at once."""
+        """All create the same entry concurrently."""
         entries = self._entries(store)
         writes = (entries.put(KEY, Entry(n, None, Thing(name=str(n))), STAMP, over=None) for n in range(8))
         outcomes = await asyncio.gather(*writes, return_exceptions=True)
@@ -114,7 +114,7 @@ class SubscriberStoreContract(ABC):
 
     @_over_a_store
     async def test_the_state_of_another_form_is_none(self, store: Store) -> None:
-        """Until it is written again; a deleted entry has every form."""
+        """It is empty until it is written again; a deleted entry has every form."""
         old, new = self._entries(store), self._entries(store, version=2)
         await old.put(KEY, Entry(3, "an event", Thing(name="A"), healed=2), STAMP, over=None)
         read = await new.newest(KEY)
@@ -129,7 +129,7 @@ class SubscriberStoreContract(ABC):
 
     @_over_a_store
     async def test_a_walk_goes_over_the_entries_that_are_not_deleted(self, store: Store) -> None:
-        """Page by page, each once."""
+        """Each entry is listed once, page by page."""
         entries = self._entries(store)
         for number in range(105):
             await entries.put(
@@ -147,7 +147,7 @@ class SubscriberStoreContract(ABC):
 
     @_over_a_store
     async def test_the_progress_of_a_walk_is_written_at_its_version(self, store: Store) -> None:
-        """It is no entry."""
+        """The progress is not listed as an entry."""
         entries = self._entries(store)
         assert await entries.progress() is None
         first = await entries.save_progress({"position": "1", "counts": {"healed": 1}}, over=None)
@@ -179,7 +179,7 @@ class SubscriberStoreContract(ABC):
 
     @_over_a_store
     async def test_living_entries_are_listed_page_by_page(self, store: Store) -> None:
-        """By a text and the id, both ways; of each group one condition holds."""
+        """The order is by a text and the id, both ways; one condition of each group must hold."""
         entries, listing = self._entries(store), store.listing(self.read_model, FORM)
         for number, name in enumerate(["Cid", "Ada", "Bob", "Bea", "Ada"]):
             key = AggregateKey("thing", str(number))
@@ -203,7 +203,7 @@ class SubscriberStoreContract(ABC):
 
     @_over_a_store
     async def test_a_token_is_of_its_list_alone(self, store: Store) -> None:
-        """It shows nothing: the list may be sorted by a person's name."""
+        """A token is refused by any other list, and reveals no sort key, which may be a person's name."""
         entries, listing = self._entries(store), store.listing(self.read_model, FORM)
         for number in range(3):
             await entries.put(
@@ -218,7 +218,7 @@ class SubscriberStoreContract(ABC):
 
     @_over_a_store
     async def test_a_record_is_created_once_and_changed_at_its_version(self, store: Store) -> None:
-        """A redelivery revives nothing; a closed one has no message."""
+        """A redelivery does not reopen a record; a closed one has no message."""
         records, record = store.set_aside(self.subscription, TTL_SECONDS), self._record("1")
         await records.add(record)
         await records.add(replace(record, reason="another"))
@@ -238,7 +238,7 @@ class SubscriberStoreContract(ABC):
 
     @_over_a_store
     async def test_open_records_are_listed_oldest_first_without_messages(self, store: Store) -> None:
-        """Those that wait and those that were refused, page by page; each is counted."""
+        """Waiting and refused records are listed page by page, and counted."""
         records = store.set_aside(self.subscription, TTL_SECONDS)
         for minutes in (3, 1, 2):
             state = RecordState.REFUSED if minutes == 2 else RecordState.WAITING
@@ -259,7 +259,7 @@ class SubscriberStoreContract(ABC):
 
     @_over_a_store
     async def test_what_waits_is_found_by_its_aggregate_the_last_tried_last(self, store: Store) -> None:
-        """A list has no messages, and a change by what it shows keeps them."""
+        """A list has no messages, and a change of a listed record keeps its message."""
         records = store.set_aside(self.subscription, TTL_SECONDS)
         one, two, namesake = (AggregateKey(*key) for key in (("thing", "1"), ("thing", "2"), ("other", "1")))
         for key in (one, two, namesake):
@@ -274,7 +274,7 @@ class SubscriberStoreContract(ABC):
 
     @_over_a_store
     async def test_the_record_of_an_effect_is_written_at_its_version(self, store: Store) -> None:
-        """Each subscription has its own."""
+        """Each subscription has its own records."""
         records = store.effects(self.effect, "mails", TTL_SECONDS)
         assert await records.find("e-1") is None
         started = EffectRecord("e-1", EffectState.STARTED, NOON, "call-1")
@@ -290,7 +290,7 @@ class SubscriberStoreContract(ABC):
 
     @_over_a_store
     async def test_a_store_that_is_there_answers(self, store: Store) -> None:
-        """And what one object has written, another one reads, as another process does."""
+        """An entry that one object has written is read by another one, as by another process."""
         await store.check()
         await self._entries(store).put(KEY, Entry(1, "a", Thing(name="A")), STAMP, over=None)
         assert await self._entries(store).newest(KEY) is not None

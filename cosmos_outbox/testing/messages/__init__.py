@@ -1,4 +1,4 @@
-"""A message of a test's own is read as one that the relay has sent: with the same body and the same properties."""
+"""Builds messages for tests, with the body and the properties of those that the relay sends."""
 
 import json
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _time: TypeAdapter[datetime] = TypeAdapter(Timestamp)
 
 @dataclass(frozen=True)
 class Message:
-    """A message as a subscriber gets it: what it reads of one.
+    """A message as a subscriber reads it.
 
     Example::
 
@@ -30,12 +30,12 @@ class Message:
 
     body: bytes = field(repr=False)
     properties: Mapping[str, Any]
-    """Its application properties, by which a subscriber knows whose events it takes."""
+    """Its application properties, by which a subscriber selects the events of its aggregate type."""
     id: str = field(default_factory=lambda: str(new_id()))
 
     @property
     def data(self) -> dict[str, Any]:
-        """The event in it: what its body says. Raises ValueError: it is no JSON."""
+        """The event in its body. Raises ValueError: it is no JSON."""
         data: dict[str, Any] = json.loads(self.body)
         return data
 
@@ -50,12 +50,12 @@ def message(  # noqa: PLR0913 - the parts of an event, all but three by name
     at: datetime | None = None,
     schema_version: int = 1,
 ) -> Message:
-    """The message of an event of another team's aggregate, by its type and id; ``data`` is what the event tells.
+    """Returns the message of an event of another team's aggregate, by its type and id; ``data``: the event's fields.
 
     Example::
 
-        told = message(("booking", "7"), "BookingMoved", 2, data={"seats": 3})
-        assert told.properties["aggregateType"] == "booking"
+        moved = message(("booking", "7"), "BookingMoved", 2, data={"seats": 3})
+        assert moved.properties["aggregateType"] == "booking"
     """
     kind, aggregate_id = of
     event_id = event_id or str(new_id())
@@ -69,7 +69,7 @@ def message(  # noqa: PLR0913 - the parts of an event, all but three by name
 
 
 def message_of(event: OutboxEvent, source: str = "") -> Message:
-    """The message that the relay makes of a stored event, with the properties that a subscriber reads."""
+    """Returns the relay's message of a stored event, with the properties that a subscriber reads."""
     properties: dict[str, Any] = {
         "aggregateType": event.aggregate.type,
         "cloudEvents_subject": event.aggregate.id,
