@@ -23,7 +23,7 @@ from cosmos_outbox.telemetry import correlation
 Attributes = Mapping[str, str | int]
 
 CORRELATION_ID = "outbox.correlation_id"
-"""Not ``messaging.message.conversation_id``: the Application Insights exporter drops messaging names."""
+"""Not ``messaging.message.conversation_id``: the Application Insights exporter drops ``messaging.`` attributes."""
 
 LONGEST = f"00-{'0' * 32}-{'0' * 16}-00"
 """A ``traceparent`` of the greatest length."""
