@@ -1,6 +1,6 @@
-"""Azure Functions: what a service needs beside its own calls is registered in one line, and nothing of it is optional.
+"""Hosts a service in Azure Functions: one line registers every function that the outbox needs; none is optional.
 
-A trigger parses, calls and answers. The import of a function app opens nothing: the host imports it to list functions.
+A trigger only parses, calls and responds. Importing a function app opens nothing: the host does so to list functions.
 """
 
 from cosmos_outbox.settings.errors import needed

@@ -1,8 +1,8 @@
-"""The document of a function app is made of its functions: paths, methods, keys and texts are theirs.
+"""Builds the OpenAPI document of a function app from its functions: their paths, methods, keys and texts.
 
-What the calls on resources take and give follows from the declarations, and what a call that is written by hand does
-from what ``functions.answering`` is told, and from its docstring: ``GET /board?city=&pageSize=: the board``. Operators'
-calls are not in it.
+Calls on resources are described by their declarations. Other calls are described by the arguments of
+``functions.answering`` and by their docstrings: ``GET /board?city=&pageSize=: the board``. Operators' calls are
+excluded.
 """
 
 import re
@@ -31,7 +31,7 @@ _OPEN_TO_OPERATORS = {"health", "operations"}
 
 @dataclass(frozen=True)
 class Route:
-    """One call of an HTTP function, as the app declares it and as its docstring tells it."""
+    """One call of an HTTP function, from the app's declaration and the function's docstring."""
 
     name: str
     path: str
@@ -43,7 +43,7 @@ class Route:
 
 
 def routes(functions: Sequence[func.Function]) -> Iterator[Route]:
-    """Every call but those that the document does not tell of."""
+    """Yields every call except those that the document does not describe."""
     for function, route, declared in declared_in(functions):
         if route in ROUTES:
             continue
@@ -62,7 +62,7 @@ def routes(functions: Sequence[func.Function]) -> Iterator[Route]:
 def document(
     title: str, functions: Sequence[func.Function], calls: Sequence[Call], base: str
 ) -> dict[str, Any]:
-    """The whole document; ``calls`` are those on resources."""
+    """Returns the API's document; ``calls``: those on resources."""
     components, by_name = openapi.with_problems(), {call.name: call for call in calls}
     operations = []
     for route in routes(functions):

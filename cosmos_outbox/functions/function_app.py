@@ -1,4 +1,4 @@
-"""A function app of a service has every function that its promises rest on, whoever writes the rest of it.
+"""Builds a service's function app with every function that the outbox's guarantees depend on.
 
 The Functions host tries HTTP routes in the alphabetical order of the functions' names
 (https://github.com/Azure/azure-functions-host/issues/9876): so the name of the catch-all function sorts last.
@@ -33,18 +33,18 @@ CATCH_ALL = "unrouted"
 
 
 class App(func.FunctionApp):
-    """A function app whose functions can be listed more than once, and whose catch-all is tried last.
+    """A function app whose functions can be listed repeatedly, and whose catch-all is tried last.
 
-    azure-functions 1.26 checks in each call of ``get_functions`` that no name is taken, and finds the names that the
-    call before took.
+    azure-functions 1.26 checks in each call of ``get_functions`` that names are unique, and finds those of the
+    previous call.
     """
 
     _functions: list[func.Function] | None = None
 
     def get_functions(self) -> list[func.Function]:
-        """The app's functions, built once. Raises ValueError when two have one name or one call, or one hides another.
+        """Returns the functions, built once. Raises ValueError if two share a name or a call, or one hides another.
 
-        The host orders names without regard to case, ``_`` behind the letters.
+        The host orders names without regard to case, with ``_`` after the letters.
         """
         if self._functions is None:
             listed = super().get_functions()
@@ -63,7 +63,7 @@ class App(func.FunctionApp):
 
 
 def _refuse_shared_calls(known: Sequence[Path]) -> None:
-    """Such as a resource with the path of an operator's call: the host would serve the one that sorts first."""
+    """Raises ValueError for two functions with the same call: the host would serve the one that sorts first."""
     taken: set[tuple[str, str]] = set()
     for path in known:
         calls = {(path.shape, method) for method in path.methods}
@@ -76,7 +76,7 @@ def _refuse_shared_calls(known: Sequence[Path]) -> None:
 
 
 def _refuse_hidden_calls(listed: Sequence[func.Function]) -> None:
-    """Such as a team's own ``people/oldest`` beside a resource: ``people/{id}`` may be tried first."""
+    """Raises ValueError for a call that another takes first, such as ``people/oldest`` beside ``people/{id}``."""
     named = [(str(each.get_function_name()), path) for each in listed for path in paths_of([each])]
     named.sort(key=lambda each: _as_ordered(each[0]))
     for at, (name, path) in enumerate(named):
@@ -94,11 +94,11 @@ def _as_ordered(name: str) -> str:
 
 
 def app(service: AnyService, *, resources: Sequence[Resource[Any, Any]] = ()) -> App:
-    """The function app of a service: relay, subscribers, timers, health and operators' calls are in it.
+    """Returns the function app of a service, with relay, subscribers, timers, health and operators' calls.
 
-    So are the calls on ``resources``. One that only subscribes has no resources, no relay and no operations page, which
-    shows one. Decorate the service's other functions with it. Raises Misconfigured when a setting that a trigger needs
-    is wrong, or the package of its transport is missing.
+    It also has the calls on ``resources``. A service that only subscribes has no resources, no relay and no operations
+    page. Decorate the service's other functions with the app. Raises Misconfigured if a setting of a trigger is wrong,
+    or the package of its transport is missing.
     """
     needed_over(named(os.environ, service.transport))
     _quiet_sdks()
@@ -124,10 +124,10 @@ def app(service: AnyService, *, resources: Sequence[Resource[Any, Any]] = ()) ->
     made.register_functions(resource_functions(document_calls(told, kinds), func.AuthLevel.ANONYMOUS))
 
     @made.function_name(CATCH_ALL)
-    @made.route(route="{*path}")  # with every method; a list of azure-functions cannot name TRACE
+    @made.route(route="{*path}")  # with every method: azure-functions cannot name TRACE in a list
     @HttpFunctions(Answering()).honouring(*request.HONOURED)
     async def unrouted(req: Request) -> Answer:
-        """Every call that no other function takes."""
+        """Answers every call that no other function takes."""
         path = req.route.get("path", "").removesuffix("/")
         return no_such_call(req, path, paths(made), _hint(service, resources))
 
@@ -135,9 +135,9 @@ def app(service: AnyService, *, resources: Sequence[Resource[Any, Any]] = ()) ->
 
 
 def _quiet_sdks() -> None:
-    """The worker takes all from INFO up, where an SDK writes two long lines for each request.
+    """Raises the SDKs' log level to WARNING: at INFO an SDK writes two long lines for each request.
 
-    ``logLevel`` in host.json drops them after they were made and handed over. A level that the user has set stays.
+    ``logLevel`` in host.json drops them only after they were formatted and sent to the host. A level set before stays.
     """
     if logging.getLogger("azure").level == logging.NOTSET:
         logging.getLogger("azure").setLevel(logging.WARNING)

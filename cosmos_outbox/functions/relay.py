@@ -1,7 +1,7 @@
-"""The trigger of the relay: an invocation returns only after every event of its page was accepted or parked.
+"""Registers the relay's trigger: an invocation returns only after every event of its page was accepted or parked.
 
-Without an endless retry the host checkpoints past a failed batch, and its events are gone. So the retry stands here,
-beside the trigger, and no app writes it.
+Without an endless retry the host checkpoints past a failed batch, and its events are lost. So the retry is part of the
+library, next to the trigger, and not left to the app.
 """
 
 import logging
@@ -20,7 +20,7 @@ from cosmos_outbox.wiring.service import Service
 
 
 def relay_functions(service: Service) -> func.Blueprint:
-    """Change feed -> transport, and the timers that watch it. Raises Misconfigured."""
+    """Returns the trigger from the change feed to the transport, and the relay's timers. Raises Misconfigured."""
     app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
 
     @app.cosmos_db_trigger(arg_name="documents", **trigger(service))
@@ -31,18 +31,18 @@ def relay_functions(service: Service) -> func.Blueprint:
         maximum_interval="00:01:00",
     )
     async def relay(documents: func.DocumentList, context: func.Context) -> None:
-        """Change feed -> transport. Returns only after every event was accepted or parked; otherwise raises."""
+        """Forwards a page of the change feed. Returns once every event is accepted or parked; otherwise raises."""
         await service().outbox.forwarding.forward(documents, context)
 
     @app.timer_trigger(arg_name="timer", schedule="0 */5 * * * *")
     async def watch_relay(timer: func.TimerRequest) -> None:
-        """Every five minutes: logs an error when events wait for too long, and makes missing leases again."""
+        """Every five minutes: logs an error if events wait for too long, and recreates missing leases."""
         with told_in_a_line("how far the relay is, is not known"):
             await service().outbox.observer.watch()
 
     @app.timer_trigger(arg_name="timer", schedule="30 * * * * *")
     async def tend_parked(timer: func.TimerRequest) -> None:
-        """Every minute: sends parked events in whose way nothing stands, and discards what is parked for too long."""
+        """Every minute: resends parked events that are no longer blocked, and discards those parked for too long."""
         with told_in_a_line("parked events wait"):
             await service().outbox.parking.upkeep()
 
@@ -50,7 +50,7 @@ def relay_functions(service: Service) -> func.Blueprint:
 
         @app.timer_trigger(arg_name="timer", schedule="*/10 * * * * *")
         async def meet_deadlines(timer: func.TimerRequest) -> None:
-            """Every ten seconds: lets happen what is due."""
+            """Every ten seconds: runs ``on_due`` of the aggregates that are due."""
             with told_in_a_line("deadlines wait"):
                 deadlines = service().outbox.deadlines
                 assert deadlines is not None, "something can be due"
@@ -60,10 +60,10 @@ def relay_functions(service: Service) -> func.Blueprint:
 
 
 def trigger(service: Service) -> dict[str, Any]:
-    """The arguments of the Cosmos DB trigger: names as the environment or the service has them. Raises Misconfigured.
+    """Returns the arguments of the Cosmos DB trigger, from the environment or the service. Raises Misconfigured.
 
-    They are read here, when the host lists the functions, and not by the host from ``%NAME%``: for the host a setting
-    that is missing is an error, also where the service names it, and it resolves texts alone
+    They are read here, when the host lists the functions, and not by the host from ``%NAME%``: the host rejects a
+    missing setting even if the service declares the name, and resolves only texts
     (https://github.com/Azure/azure-webjobs-sdk-extensions/issues/735).
     """
     feed, names = load_feed(os.environ), service.names.resolve(os.environ)
@@ -75,8 +75,8 @@ def trigger(service: Service) -> dict[str, Any]:
         "lease_database_name": names["database"],
         "lease_container_name": names["leases"],
         "lease_container_prefix": feed.lease_prefix,
-        "create_lease_container_if_not_exists": False,  # the deployment does: with an identity the host cannot
-        "start_from_beginning": True,  # otherwise events from before the first start would never be sent
+        "create_lease_container_if_not_exists": False,  # the deployment creates it: with an identity the host cannot
+        "start_from_beginning": True,  # otherwise events stored before the first start would never be sent
         "feed_poll_delay": feed.poll_delay_ms,
         "lease_acquire_interval": relay_feed.LEASE_ACQUIRE_MS,
         "lease_renew_interval": relay_feed.LEASE_RENEW_MS,
@@ -90,7 +90,7 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def told_in_a_line(waits: str) -> Iterator[None]:
-    """``waits``: what an outage holds up."""
+    """Logs an outage in one line, without a traceback. ``waits``: the work that the outage delays."""
     try:
         yield
     except (StoreAway, OutboxError) as error:

@@ -1,7 +1,7 @@
-"""A subscriber's functions: the trigger, and the timers that go on with what waits.
+"""Registers a subscriber's functions: the trigger, and the timers that continue pending work.
 
-A message is given to its subscriber in the same way, whichever trigger brought it. What goes wrong for everybody is
-waited for before it is raised: the host brings a message back at once, and counts a delivery each time.
+Messages of all triggers are handled in the same way. A failure that affects all messages is raised after a pause: the
+host redelivers a message immediately, and counts each delivery.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ from cosmos_outbox.wiring.subscription import Subscriber
 from cosmos_outbox.wiring.transports import not_received
 
 WALK_SECONDS = 200.0
-"""What a run of the walk may take, less than ``functionTimeout``; the next run goes on from there."""
+"""The maximum duration of one run of the walk, less than ``functionTimeout``; the next run continues there."""
 
 AnySubscriber = declared.Subscriber | ForeignSubscriber
 
 
 def subscription_functions(service: AnyService, of: AnySubscriber) -> func.Blueprint:
-    """Messages -> what the subscriber keeps or does; the timers that go on with what waits. Raises Misconfigured."""
+    """Returns a subscriber's trigger, and the timers that continue pending work. Raises Misconfigured."""
     app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
     name = of.name.replace("-", "_")
 
@@ -41,7 +41,7 @@ def subscription_functions(service: AnyService, of: AnySubscriber) -> func.Bluep
     @app.function_name(f"watch_{name}")
     @app.timer_trigger(arg_name="timer", schedule="30 * * * * *")
     async def watch(timer: func.TimerRequest) -> None:
-        """Every minute: collects dead letters, and tries again what was set aside."""
+        """Every minute: collects dead letters, and retries messages that were set aside."""
         with told_in_a_line("what was set aside waits"):
             await service().subscriptions[of.name].subscriber.watch()
 
@@ -58,7 +58,7 @@ def _add_walk(app: func.Blueprint, service: AnyService, of: str, name: str) -> N
     @app.function_name(f"walk_{name}")
     @app.timer_trigger(arg_name="timer", schedule="30 0 * * * *")
     async def walk(timer: func.TimerRequest) -> None:
-        """Every hour: begins the walk of this day, or goes on with it."""
+        """Every hour: begins or continues the walk of this day."""
         healing = service().subscriptions[of].healing
         assert healing is not None, "a read model with a source has a walk"
         with told_in_a_line("the walk waits"):
@@ -71,9 +71,9 @@ _log = logging.getLogger(__name__)
 def add_trigger(
     app: func.Blueprint, service: AnyService, of: str, subscription: Named, topic: Named | None
 ) -> None:
-    """The function that receives a subscriber's messages, over the service's transport. Raises Misconfigured.
+    """Registers the function that receives a subscriber's messages from the transport. Raises Misconfigured.
 
-    ``topic``: another team's; None: the service's own.
+    ``topic``: that of another team; None: the service's own.
     """
     queue = None if topic else os.environ.get("SERVICEBUS_QUEUE")
     name, called = of.replace("-", "_"), subscription.resolve(os.environ)
@@ -85,7 +85,7 @@ def add_trigger(
                 arg_name="message", connection="SERVICEBUS", queue_name=queue, is_sessions_enabled=True
             )
             async def receive_from_bus(message: func.ServiceBusMessage, context: func.Context) -> None:
-                """As from a topic."""
+                """As ``receive_message``, from a queue."""
                 await receive(service, of, message, context)
 
         case "servicebus":
@@ -99,7 +99,7 @@ def add_trigger(
                 is_sessions_enabled=True,
             )
             async def receive_message(message: func.ServiceBusMessage, context: func.Context) -> None:
-                """Returns when the event is applied or set aside; raises after a wait, if the store is away."""
+                """Returns once the event is applied or set aside; raises after a pause if the store is unavailable."""
                 await receive(service, of, message, context)
 
         case "storagequeue":
@@ -107,7 +107,7 @@ def add_trigger(
             @app.function_name(name)
             @app.queue_trigger(arg_name="message", connection="STORAGEQUEUE", queue_name=called)
             async def receive_queued(message: func.QueueMessage, context: func.Context) -> None:
-                """As from a topic. What came too often the host moves to the poison queue, which is collected."""
+                """As ``receive_message``. The host moves a message delivered too often to the poison queue."""
                 await receive_from_queue(service, of, message, context)
 
         case "webhook":
@@ -117,9 +117,9 @@ def add_trigger(
 async def receive(
     service: AnyService, of: str, message: func.ServiceBusMessage, context: func.Context
 ) -> None:
-    """Apply a message or set it aside. Raises StoreAway, or Misconfigured when the service cannot be wired.
+    """Applies a message or sets it aside. Raises StoreAway, or Misconfigured if the service cannot be wired.
 
-    Each is raised after a wait: the host brings the message back at once, and counts a delivery.
+    Both are raised after a pause: the host redelivers the message immediately, and counts each delivery.
     """
     from cosmos_outbox.servicebus.received import delivery_of  # noqa: PLC0415 - not where another transport is used
 
@@ -132,7 +132,7 @@ async def receive(
 async def receive_from_queue(
     service: AnyService, of: str, message: func.QueueMessage, context: func.Context
 ) -> None:
-    """As :func:`receive`."""
+    """As :func:`receive`, for a Storage queue."""
     from cosmos_outbox.storagequeue.message import arrived  # noqa: PLC0415 - not where another transport is used
 
     subscriber = await _subscriber(service, of)

@@ -1,1 +1,1 @@
-"""Where what Azure Functions hands over becomes what the library knows."""
+"""Converts requests and responses between Azure Functions and the library."""

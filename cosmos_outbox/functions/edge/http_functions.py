@@ -1,4 +1,4 @@
-"""The one edge between HTTP functions and the handlers of :mod:`cosmos_outbox.http`, which know no Functions."""
+"""Adapts the handlers of :mod:`cosmos_outbox.http`, which do not depend on Azure Functions, to HTTP functions."""
 
 import functools
 import inspect
@@ -18,12 +18,12 @@ from cosmos_outbox.telemetry.tracing import invoked
 
 HttpFunction = Callable[..., Awaitable[func.HttpResponse]]
 _API = "/api"
-"""What the host puts before each route, unless ``host.json`` says otherwise."""
+"""The host's prefix of each route, unless ``host.json`` sets another."""
 
 
 @dataclass(frozen=True)
 class ByHand:
-    """What the API's document tells of a call that no resource declares."""
+    """The description of a call without a resource, for the API's document."""
 
     gives: type[BaseModel] | None = None
     query: type[BaseModel] | None = None
@@ -36,20 +36,20 @@ class ByHand:
 
 
 class HttpFunctions:
-    """A decorator, below ``app.route``: a handler becomes an HTTP function, whose errors become answers.
+    """A decorator, below ``app.route``: turns a handler into an HTTP function, and its errors into responses.
 
-    ``answering`` says which errors mean what, ``by_hand`` what the API's document tells.
+    ``answering``: the meaning of errors; ``by_hand``: the description in the API's document.
     """
 
     def __init__(self, answering: Answering, by_hand: ByHand | None = None) -> None:
         self._answering, self._by_hand = answering, by_hand
 
     def __call__(self, handler: Handler) -> HttpFunction:
-        """The function; it takes no condition and no key."""
+        """Returns the function, which supports neither conditions nor an idempotency key."""
         return self.honouring()(handler)
 
     def honouring(self, *headers: str) -> Callable[[Handler], HttpFunction]:
-        """As the decorator itself, for a handler that keeps what these headers ask for: see ``Answering``."""
+        """As the decorator itself, for a handler that supports these headers: see ``Answering``."""
         answered = self._answering.honouring(*headers)
 
         def made(handler: Handler) -> HttpFunction:
@@ -67,10 +67,10 @@ def answering(
     gives: type[BaseModel] | None = None,
     query: type[BaseModel] | None = None,
 ) -> HttpFunctions:
-    """The decorator for a service's calls that no resource declares; ``errors``: the status of each error of its own.
+    """Returns the decorator for a service's calls without a resource; ``errors``: the statuses of its own errors.
 
-    ``gives`` and ``query`` tell the API's document of the answer and of what may stand in the query. It refuses changes
-    while events wait for too long, as the calls on a resource do.
+    ``gives`` and ``query`` describe response and query in the API's document. Changes are refused while events wait for
+    too long, as in calls on a resource.
     """
 
     def check_load() -> None:
@@ -81,22 +81,22 @@ def answering(
 
 
 def http_function(handler: Handler) -> HttpFunction:
-    """The function that serves what a handler answers."""
+    """Returns the HTTP function that runs a handler."""
 
     @functools.wraps(handler, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
     async def served(req: func.HttpRequest, context: func.Context | None = None) -> func.HttpResponse:
         with invoked(context):
             return response(await handler(received(req)))
 
-    # The host gives its context to a function whose signature has it, and looks through a decorator. Where it finds
-    # another annotation than the class alone, it loads no function of the app.
+    # The host passes its context if the signature has it, and unwraps decorators. With any other annotation than the
+    # plain class it loads no function of the app.
     served.__annotations__["context"] = func.Context
     served.__signature__ = inspect.signature(served, follow_wrapped=False)  # type: ignore[attr-defined]  # any function may have it
     return served
 
 
 def resource_functions(calls: Iterable[Call], level: func.AuthLevel | None = None) -> func.Blueprint:
-    """A function for each of these calls, under its name; without a level, with the key of the app's functions."""
+    """Returns a function for each call, under its name; ``level`` None: the app's default level applies."""
     app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
     for call in calls:
         function = http_function(call.handler)
@@ -107,13 +107,13 @@ def resource_functions(calls: Iterable[Call], level: func.AuthLevel | None = Non
 
 
 def received(req: func.HttpRequest) -> Request:
-    """What the host hands over. It takes a path in any case, and the type of a problem is the same in each."""
+    """Converts the host's request. The host matches paths in any case, so the base path is normalised."""
     base = _API if urlsplit(req.url).path.lower().startswith(f"{_API}/") else ""
     return Request(req.method, req.url, req.headers, dict(req.route_params), req.get_body(), base)
 
 
 def response(answer: Answer) -> func.HttpResponse:
-    """What the host gets. Its library writes the encoding behind the type of a text."""
+    """Converts a response for the host, whose library appends the charset to the type of a text."""
     return func.HttpResponse(
         answer.body, headers=dict(answer.headers), status_code=answer.status, mimetype=answer.media_type
     )
@@ -121,17 +121,17 @@ def response(answer: Answer) -> func.HttpResponse:
 
 @functools.cache
 def paths(app: func.FunctionApp) -> Sequence[Path]:
-    """Those of the app's functions, read once."""
+    """Returns the paths of the app's functions, read once."""
     return paths_of(app.get_functions())
 
 
 def paths_of(functions: Sequence[func.Function]) -> Sequence[Path]:
-    """The paths of HTTP functions but for a catch-all, each with the methods that its function takes."""
+    """Returns the paths of HTTP functions, except a catch-all, each with the methods of its function."""
     return [Path(route, methods_of(declared)) for _, route, declared in declared_in(functions)]
 
 
 def declared_in(functions: Sequence[func.Function]) -> Iterator[tuple[func.Function, str, Mapping[str, Any]]]:
-    """Each HTTP function but for a catch-all, with its route and its trigger as it is declared."""
+    """Yields each HTTP function, except a catch-all, with its route and its trigger's declaration."""
     for function in functions:
         trigger = function.get_trigger()
         declared = trigger.get_dict_repr() if trigger is not None else {}
@@ -141,5 +141,5 @@ def declared_in(functions: Sequence[func.Function]) -> Iterator[tuple[func.Funct
 
 
 def methods_of(declared: Mapping[str, Any]) -> set[str]:
-    """The methods that a trigger names."""
+    """Returns the methods that a trigger names."""
     return {str(getattr(each, "value", each)) for each in declared.get("methods") or ()}
