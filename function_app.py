@@ -1,6 +1,6 @@
-"""The calls on contacts are declared, the search is written. All other functions are the library's.
+"""The contact service's function app: calls on contacts are declared, the search is written by hand.
 
-The name of an HTTP function sorts before ``unrouted``, which takes what no other function takes.
+All other functions are the library's. An HTTP function's name must sort before ``unrouted``, the catch-all.
 """
 
 from cosmos_outbox import functions

@@ -1,1 +1,1 @@
-"""The directory: what it keeps of the contacts, and how it is searched; no I/O."""
+"""The contact directory: its entries, and how they are searched; no I/O."""

@@ -1,7 +1,7 @@
-"""The contact directory: a read model of what a list of contacts needs, kept from the contacts' events alone.
+"""The contact directory: a read model with the fields that a list of contacts shows, built from the contacts' events.
 
-The directory is a subscriber like any other. It reads events and contacts with models of its own, which know only the
-fields that the directory shows: what a later version of the contact service adds does no harm.
+The directory is a subscriber like any other. It reads events and contacts with its own models, which have only the
+fields that the directory shows, so fields that a later version of the contact service adds do no harm.
 """
 
 from collections.abc import Mapping
@@ -56,11 +56,11 @@ class DirectoryEntry(TolerantReader):
     country: str | None = None
     created_at: Timestamp
     modified_at: Timestamp | None = None
-    """None: it was never changed."""
+    """None: never changed."""
 
 
 def entry_of(contact: Mapping[str, Any]) -> DirectoryEntry:
-    """The entry of a contact as the contact service stores it. Raises pydantic's ValidationError."""
+    """Returns the entry of a contact as the contact service stores it. Raises pydantic's ValidationError."""
     read = _Contact.model_validate(contact)
     return DirectoryEntry(
         **_named(read.name),
@@ -72,7 +72,7 @@ def entry_of(contact: Mapping[str, Any]) -> DirectoryEntry:
 
 
 def first(created: Event) -> DirectoryEntry | None:
-    """The entry of a new contact, whose event carries all of it; None: the contact itself has to be read."""
+    """Returns the entry of a new contact from its event; None: the contact itself must be read."""
     try:
         return entry_of(created.data["contact"]) if created.action == "ContactCreatedEvent" else None
     except (KeyError, ValidationError):
@@ -80,7 +80,7 @@ def first(created: Event) -> DirectoryEntry | None:
 
 
 def project(entry: DirectoryEntry, event: Event) -> After[DirectoryEntry] | None:
-    """The entry after an event; None: the directory cannot read the event, so the contact itself has to be read."""
+    """Returns the entry after an event; None: the event cannot be applied, so the contact itself must be read."""
     try:
         return _after(entry, event)
     except ValidationError:
@@ -116,7 +116,7 @@ def _employed(company: _Company | None) -> dict[str, str | None]:
 
 
 class Field(StrEnum):
-    """What the directory is searched by; upper and lower case are the same."""
+    """The fields by which the directory is searched, without regard to case."""
 
     NAME = "name"
     EMAIL = "email"
@@ -126,19 +126,19 @@ class Field(StrEnum):
 
 
 CREATED, CHANGED = "created", "changed"
-"""When a contact was created; when it was changed last, its creation being the first change."""
+"""Sort keys: the time of creation, and that of the last change (creation is the first change)."""
 
 SORTED_BY = (*(field.value for field in Field), CREATED, CHANGED)
-"""What the directory is sorted by."""
+"""The keys by which the directory is sorted."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """Which entries, and in which order. Each value is the whole of a field, that of the name a beginning of it."""
+    """The filter and the order of a search. A value must equal the whole field; that of the name is a prefix."""
 
     wanted: Mapping[Field, str]
     sort: str = Field.NAME.value
-    """One of ``SORTED_BY``; with ``-`` before it, the last comes first."""
+    """One of ``SORTED_BY``; a leading ``-`` reverses the order."""
 
 
 class Directory(Protocol):
@@ -147,7 +147,7 @@ class Directory(Protocol):
     async def search(
         self, search: Search, size: int, continuation_token: str | None
     ) -> ListedPage[DirectoryEntry]:
-        """At most ``size`` entries in the order of the search; deleted contacts are not among them.
+        """Returns at most ``size`` entries in the order of the search, without deleted contacts.
 
         Raises:
             UnknownContinuation: the token was not made for this search.

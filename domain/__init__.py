@@ -1,4 +1,4 @@
-"""The business rules in pure Python: nothing here knows HTTP, Cosmos DB, Service Bus or the system's clock.
+"""The business rules in pure Python, independent of HTTP, Cosmos DB, Service Bus and the system's clock.
 
-The domain uses the outbox's aggregate and event, and no other part of the outbox.
+The domain uses only the outbox's aggregate and event.
 """

@@ -1,4 +1,4 @@
-"""The Contact aggregate: it changes only through the methods below, and every change that matters raises its event."""
+"""The Contact aggregate: it changes only through its methods, and every change of a property raises its event."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
@@ -35,7 +35,7 @@ class Contact(Aggregate[ContactState]):
 
     @classmethod
     def create(cls, details: ContactDetails, *, at: datetime, id: UUID | None = None) -> Self:  # noqa: A002 - its id
-        """A new contact, not stored yet. ``at``: when the contact is created (UTC)."""
+        """Returns a new contact, not stored yet. ``at``: the time of creation (UTC)."""
         state = ContactState(**dict(details), id=id or uuid4(), created_at=at)
         return cls(state, is_new=True)
 
@@ -56,36 +56,36 @@ class Contact(Aggregate[ContactState]):
 
     @property
     def details(self) -> ContactDetails:
-        """The part of the contact that a caller decides, as it is now."""
+        """The current values that a caller can set."""
         return ContactDetails.model_construct(
             **{name: getattr(self._state, name) for name in ContactDetails.model_fields}
         )
 
     def rename(self, name: Name, *, at: datetime) -> None:
-        """Give the contact another name."""
+        """Changes the contact's name."""
         self._change("name", name, at)
 
     def change_email(self, email: str, *, at: datetime) -> None:
-        """Give the contact another email address."""
+        """Changes the contact's email address."""
         self._change("email", email, at)
 
     def describe(self, description: str | None, *, at: datetime) -> None:
-        """Replace the contact's description, or remove it."""
+        """Replaces or removes the contact's description."""
         self._change("description", description, at)
 
     def change_company(self, company: Company | None, *, at: datetime) -> None:
-        """Replace the contact's company, correct it, or remove it."""
+        """Replaces or removes the contact's company."""
         self._change("company", company, at)
 
     def revise(self, details: ContactDetails, *, at: datetime) -> None:
-        """Give the contact all of these details; only a property that differs is a change."""
+        """Sets all details; only a property that differs is a change."""
         self.rename(details.name, at=at)
         self.change_email(details.email, at=at)
         self.describe(details.description, at=at)
         self.change_company(details.company, at=at)
 
     def delete(self, *, at: datetime) -> None:
-        """Delete the contact for every reader; its document stays as a tombstone until TTL removes it."""
+        """Deletes the contact for every reader; its document stays as a tombstone until TTL removes it."""
         if self._is_new:
             raise ValueError(
                 "a contact that was never stored cannot be deleted: do not add it to a unit of work"
@@ -102,7 +102,7 @@ class Contact(Aggregate[ContactState]):
 
 
 def _with_unknown_fields(stored: object, value: object) -> object:
-    """The value with what a later version has stored beside it, which this version would lose."""
+    """Adds the stored fields of a later version to the value, which this version would otherwise lose."""
     if isinstance(stored, WireModel) and isinstance(value, WireModel) and type(stored) is type(value):
         return value.model_copy(update=stored.model_extra)
     return value

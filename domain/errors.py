@@ -1,11 +1,11 @@
-"""Every error with which a contact refuses a change.
+"""The errors with which a contact refuses a change.
 
 ::
 
     ContactError
     └── ContactDeleted   a deleted contact takes no change
 
-Values that break a rule never become a contact: the models in ``domain.values`` refuse them.
+The models in ``domain.values`` refuse values that break a rule.
 """
 
 

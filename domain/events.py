@@ -1,4 +1,4 @@
-"""The events of a contact: each carries the new value, so that a subscriber needs no earlier event and no call back."""
+"""The events of a contact: each carries the new value, so a subscriber needs no earlier event and no call back."""
 
 from typing import Literal
 from uuid import UUID

@@ -23,15 +23,15 @@ EMAIL_LENGTH = 254
 
 
 Text = Callable[[str], str]
-"""Gives a text back, or raises ValueError with what would be right."""
+"""Returns a text, normalised, or raises ValueError with the rule."""
 
 
 _BREAKS = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
 """Control characters and line breaks, as in a regular expression."""
 _TURNS = r"\u202a-\u202e\u2066-\u2069"
-"""What turns or sets apart all text that follows, up to the next line (Unicode Annex 9)."""
+"""Characters that change the direction of the text after them, up to the next line (Unicode Annex 9)."""
 _SHOWS_NOTHING = {"Cc", "Cf", "Zl", "Zp", "Zs", "Mn", "Mc", "Me"}
-"""Categories of characters that are invisible, or are seen on another character alone."""
+"""Categories of characters that are invisible, or visible only on another character."""
 _BLANKS = re.compile(
     r"[\u115f\u1160\u2065\u2800\u3164\uffa0\ufff0-\ufff8\U0001d159\U00013441\U00013442\U000e0000-\U000e0fff]"
 )
@@ -39,7 +39,7 @@ _BLANKS = re.compile(
 ONE_LINE = rf"^[^{_BREAKS}{_TURNS}]*$"
 VISIBLE_LINE = rf"^[^{_BREAKS}{_TURNS}]*[^{_BREAKS}{_TURNS}\s][^{_BREAKS}{_TURNS}]*$"
 READABLE = r"^[^\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]*$"
-"""The rules below as the API's document describes them; of blank characters it knows white space alone."""
+"""The rules below as patterns for the API's document; of blank characters they cover only white space."""
 
 
 def _not_blank(text: str) -> str:
@@ -49,21 +49,21 @@ def _not_blank(text: str) -> str:
 
 
 def _tidy(text: str) -> str:
-    """The same text typed on another keyboard is the same value."""
+    """Strips and normalises a text, so that the same text typed on another keyboard is the same value."""
     return unicodedata.normalize("NFC", text.strip())
 
 
 def _readable(text: str) -> str:
-    """A line break and a tab may stand in a longer text; any other control character is an accident or an attack."""
+    """Allows line breaks and tabs in a longer text; any other control character is an accident or an attack."""
     if not re.fullmatch(READABLE, text):
         raise PydanticCustomError("control_character", "must not have control characters")
     return text
 
 
 def _one_line(text: str) -> str:
-    """A text that is shown in a line of its own, or within another, neither breaks that line nor turns it around.
+    """Refuses characters that would break the line in which a text is shown, or reverse its direction.
 
-    What single words of many scripts are written with, such as joiners and direction marks, may stand in it.
+    Characters that words of many scripts need, such as joiners and direction marks, are allowed.
     """
     if re.search(f"[{_BREAKS}]", text):
         raise PydanticCustomError(
@@ -86,17 +86,17 @@ def _at_most(length: int) -> Text:
 
 
 def _real_address(text: str) -> str:
-    # Slow to import, and most processes of the app, such as the relay's, are never given an address.
+    # Imported here: it is slow, and most processes of the app, such as the relay's, never validate an address.
     from email_validator import EmailNotValidError, validate_email  # noqa: PLC0415
 
-    try:  # the syntax only: a look-up in the DNS would be I/O
+    try:  # only the syntax: a DNS lookup would be I/O
         return validate_email(text, check_deliverability=False, strict=True).normalized
     except EmailNotValidError as problem:
         raise PydanticCustomError("email", "{reason}", {"reason": str(problem)}) from None
 
 
 def _told(length: int, **more: str) -> FieldInfo:
-    """The rules as JSON Schema tells them."""
+    """Returns the rules as JSON Schema describes them."""
     limits: FieldInfo = Field(json_schema_extra={"maxLength": length, **more})
     return limits
 
