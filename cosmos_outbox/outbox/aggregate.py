@@ -1,8 +1,8 @@
-"""An aggregate's events number its changes: ``sequence`` runs 1, 2, 3 … without a gap in all of the aggregate's life.
+"""The base of aggregates. Their events are numbered: ``sequence`` runs 1, 2, 3 … without a gap for the whole lifetime.
 
-A changed property becomes an event only when a unit of work asks for the changes. So a property that was set twice
-raises one event, with the last value; a property that was set back raises no event; and a new aggregate raises only the
-event of its creation. An event that no changed property explains, such as a task to be started, is raised at once.
+A changed property becomes an event only when a unit of work collects the changes. So a property that was set twice
+raises one event, with the last value; a property that was set back raises none; and a new aggregate raises only the
+event of its creation. An event that is not derived from a property, such as a task to be started, is raised at once.
 """
 
 from abc import ABC, abstractmethod
@@ -29,8 +29,8 @@ from cosmos_outbox.outbox.event import (
 class AggregateState(WireModel):
     """The stored part of an aggregate. ``last_sequence`` is the sequence of its newest event.
 
-    What was stored can always be read, by the version before and by the next: an unknown field is kept and stored
-    again, and a rule that was made later for callers' input is not applied (see :data:`STORED`).
+    A stored state can be read by the previous and the next version of the service: an unknown field is kept and stored
+    again, and later rules for callers' input are not applied to it (see :data:`STORED`).
     """
 
     last_sequence: int = 0
@@ -41,10 +41,10 @@ STORED: dict[str, Any] = {"stored": True}
 
 
 def input_rule(check: Callable[[Any], Any]) -> AfterValidator:
-    """A rule for callers' input, as an annotation of a field: ``check`` returns the value or raises ValueError.
+    """Returns a field annotation that checks callers' input: ``check`` returns the value or raises ValueError.
 
-    A stored value passes unchecked: it was accepted once, perhaps by a version with other rules. A limit that pydantic
-    holds (``max_length``, ``le``) would make what is stored unreadable on the day when it is lowered.
+    A stored value is not checked: it was accepted once, perhaps under other rules. A limit of pydantic's own
+    (``max_length``, ``le``) would make stored values unreadable as soon as it is lowered.
     """
 
     def validator(value: Any, info: ValidationInfo) -> Any:
@@ -56,23 +56,23 @@ def input_rule(check: Callable[[Any], Any]) -> AfterValidator:
 StateT = TypeVar("StateT", bound=AggregateState)
 
 MODIFIED_AT = "modified_at"
-"""The property of a state that each change sets, if it is declared. An API tells it as ``Last-Modified``."""
+"""The property of a state that each change sets, if it is declared. An API returns it as ``Last-Modified``."""
 
 Numbered = Callable[[int], DomainEvent]
-"""Makes an event with the sequence that it is given."""
+"""Creates an event with the given sequence."""
 
 
 @dataclass(frozen=True)
 class Changes(Generic[StateT]):
-    """One aggregate's part of a unit of work: the new state, and the events that tell what changed."""
+    """One aggregate's part of a unit of work: the new state, and the events that describe the changes."""
 
     state: StateT
     events: tuple[DomainEvent, ...]
-    """As they are published."""
+    """The events in their published form."""
 
 
 class Aggregate(ABC, Generic[StateT]):
-    """Keeps the state as subscribers know it, the state now, and the changes between the two, in order.
+    """Holds the state as subscribers know it, the current state, and the changes between the two, in order.
 
     A subclass sets ``aggregate_type`` and ``state_type`` (the model of its state), and changes its state only through
     :meth:`_set` and :meth:`_raise`. It declares the events of its changes in ``created_event`` and ``changed_events``,
@@ -83,29 +83,29 @@ class Aggregate(ABC, Generic[StateT]):
     """The type's name in stored documents and messages; never change it once events are stored."""
     state_type: ClassVar[type[AggregateState]]
     created_event: ClassVar[type[DomainEvent] | str | None] = None
-    """The event that says that an aggregate exists: its name, with ``created_tells``, or a class of your own. The
-    fields of a class are filled from the state, by their names; one with the name of the aggregate's type, such as
-    ``booking``, shows of the whole state what its model has."""
+    """The event of the creation: its name, with ``created_tells``, or a class of your own. The fields of a class are
+    filled from the state by name; a field with the name of the aggregate's type, such as ``booking``, gets the part
+    of the state that its model has."""
     created_tells: ClassVar[type[BaseModel] | None] = None
-    """The model of what a ``created_event`` that is declared by its name tells of the state."""
+    """The model of the state's part that a ``created_event`` declared by name carries."""
     changed_events: ClassVar[Mapping[str, type[DomainEvent] | str]] = {}
     """The event of each property that :meth:`_set` changes: its name, or a class that is filled in the same way. An
-    event that is declared by its name tells the property; that of ``deleted`` tells by its name alone."""
+    event declared by name carries the property; that of ``deleted`` carries nothing else."""
     found_by: ClassVar[Sequence[str]] = ()
-    """Properties of the state by whose value a list can be filtered; the container indexes each."""
+    """The properties of the state by which a list can be filtered; the container indexes each."""
     kept_after_deletion: ClassVar[Sequence[str]] = ()
-    """Properties of the state that a deleted aggregate keeps beside ``id``, ``deleted``, times and last sequence: what
-    its id or partition key is made of, say. All others are gone with the deletion, so name nothing personal."""
+    """Properties that a deleted aggregate keeps beside ``id``, ``deleted``, times and last sequence, such as the parts
+    of its id or partition key. The deletion erases all others, so name no personal ones."""
     published_forms: ClassVar[PublishedForms] = {}
-    """Models of events that are published in a form of their own, by the event's class or name: the classmethod
-    ``of(event, state)`` of each makes it, at the commit, and is pure. A model tells the ``schema_version``."""
+    """Models of events that are published in another schema, by the event's class or name: the pure classmethod
+    ``of(event, state)`` of each creates it at the commit. A model has its ``schema_version``."""
     _declared: ClassVar[Mapping[str | None, DeclaredEvent]] = {}
     _forms: ClassVar[Mapping[type[DomainEvent], PublishedForm]] = {}
     _by_hand: ClassVar[bool] = False
-    """Whether the subclass makes events of changes itself."""
+    """Whether the subclass overrides :meth:`_updated`."""
 
     def __init_subclass__(cls, **arguments: Any) -> None:
-        """Check what is declared. Raises TypeError, which says what is to be mended."""
+        """Checks the declarations. Raises TypeError, which describes the correction."""
         super().__init_subclass__(**arguments)
         if (cls.due is not Aggregate.due) != cls.can_be_due():
             raise TypeError(
@@ -146,19 +146,19 @@ class Aggregate(ABC, Generic[StateT]):
 
     @classmethod
     def load(cls, state: StateT) -> Self:
-        """The aggregate as it is stored."""
+        """Returns the aggregate with a stored state."""
         return cls(state, is_new=False)
 
     @classmethod
     def declared_events(cls) -> Sequence[type[DomainEvent]]:
-        """The classes of the events that are declared, that of the creation first, as they are published."""
+        """Returns the published classes of the declared events, that of the creation first."""
         declared = {each.event: each.event for each in cls._declared.values()}
         return [*(declared | {event: form.published for event, form in cls._forms.items()}).values()]
 
     @property
     @abstractmethod
     def aggregate_id(self) -> str:
-        """The aggregate's identity among those of its type: 1 to 128 characters, none of them / \\ ? or #."""
+        """The aggregate's id, unique within its type: 1 to 128 characters, none of them / \\ ? or #."""
 
     @property
     def partition_key(self) -> str:
@@ -172,45 +172,45 @@ class Aggregate(ABC, Generic[StateT]):
 
     @property
     def state(self) -> StateT:
-        """The state now, changes included."""
+        """The current state, including changes."""
         return self._state
 
     @property
     def is_new(self) -> bool:
-        """True until the aggregate was stored and loaded again."""
+        """Whether the aggregate was created and not loaded from the store."""
         return self._is_new
 
     @property
     def deleted(self) -> bool:
-        """Whether the aggregate is gone for every reader. A subclass whose aggregates can be deleted overrides this."""
+        """Whether the aggregate is deleted for every reader. Override it if aggregates can be deleted."""
         return False
 
     @property
     def due(self) -> datetime | None:
-        """When :meth:`on_due` is to be called, as the state has it: any time with a zone; None: never, as it is now.
+        """The time, with a zone, at which :meth:`on_due` is called, computed from the state; None: never.
 
-        It is stored with each change, so a change moves or cancels it. Aggregates that were stored by a version with
-        another rule have the new one from their next change on.
+        It is stored with each change, so a change moves or cancels it. An aggregate that was stored under another rule
+        gets the new one with its next change.
         """
         return None
 
     def on_due(self, *, at: datetime) -> None:
-        """What happens by itself when the time of ``due`` has come: a change, after which ``due`` is later, or None.
+        """Changes the aggregate when ``due`` has passed; afterwards ``due`` must be later, or None.
 
-        ``at``: the time now (UTC), not before ``due`` and usually some seconds later; after an outage much later. It is
-        stored once, as any change; it may be called again, on a newer state, and does no I/O.
+        ``at``: the current time (UTC), usually some seconds after ``due``, after an outage much later. The change is
+        stored once, like any other; the method may be called again, on a newer state, and must do no I/O.
         """
         raise NotImplementedError
 
     @classmethod
     def can_be_due(cls) -> bool:
-        """Whether something can happen by itself."""
+        """Whether the class overrides :meth:`on_due`."""
         return cls.on_due is not Aggregate.on_due
 
     def changes(self) -> Changes[StateT] | None:
-        """The new state and its numbered events, or None when there is nothing to store.
+        """Returns the new state and its numbered events; None: there is nothing to store.
 
-        Each call makes new event ids: a unit of work calls this once and keeps the result.
+        Each call creates new event ids, so a unit of work calls it once and keeps the result.
         """
         happened = [each for each in self._happened if not (self._is_new and isinstance(each, str))]
         if not self._is_new and not happened:
@@ -244,9 +244,9 @@ class Aggregate(ABC, Generic[StateT]):
         return self._updated(name, state, sequence, self._changed_at)
 
     def _set(self, name: str, value: object, at: datetime) -> None:
-        """Change one property of the state. The property's event is raised if subscribers know another value.
+        """Changes one property of the state. Its event is raised if subscribers know another value.
 
-        ``at``: when it changes (UTC). Raises TypeError: no event is declared for the property.
+        ``at``: the time of the change (UTC). Raises TypeError if no event is declared for the property.
         """
         if getattr(self._state, name) == value:
             return
@@ -261,24 +261,23 @@ class Aggregate(ABC, Generic[StateT]):
             self._changed_at = at
 
     def _raise(self, event: Numbered, **update: object) -> None:
-        """Raise an event that no changed property explains; ``update``: the properties that change with the event.
+        """Raises an event that is not derived from a property; ``update``: the properties that change with the event.
 
-        ``event`` makes it with the sequence that it is given: ``lambda sequence: Reminded(sequence=sequence, ...)``.
-
-        The event tells their values: what was set before needs no event any more, and what is set later is compared
-        with these values.
+        ``event`` creates it with the given sequence: ``lambda sequence: Reminded(sequence=sequence, ...)``.
+        The event carries the values in ``update``: pending events of these properties are dropped, and later changes
+        are compared with these values.
         """
         self._state = self._state.model_copy(update=update)
         self._told = self._told.model_copy(update=update)
         self._happened = [*(each for each in self._happened if each not in update), event]
 
     def _created(self, state: StateT, sequence: int) -> DomainEvent:
-        """The event that says that the aggregate exists; for one that ``created_event`` cannot fill."""
+        """Returns the event of the creation. Override it if ``created_event`` cannot fill the event."""
         at: datetime = getattr(state, "created_at")  # noqa: B009 - declared: the state of a subclass has it
         return self._filled(self._declared[None], state, sequence, at)
 
     def _updated(self, name: str, state: StateT, sequence: int, at: datetime) -> DomainEvent:
-        """The event with the new value of this property; for those that ``changed_events`` cannot fill."""
+        """Returns the event of a property's new value. Override it if ``changed_events`` cannot fill the event."""
         if name not in self._declared:
             raise TypeError(self._untold(name))
         return self._filled(self._declared[name], state, sequence, at)
@@ -291,8 +290,8 @@ class Aggregate(ABC, Generic[StateT]):
         return f"no event tells that {name} of a {self.aggregate_type} changed: add it to changed_events"
 
     def _stamps(self, changed: Collection[str], at: datetime) -> Mapping[str, Any]:
-        """More properties that these changes set; unless overridden ``modified_at``, where the state has it.
+        """Returns further properties that these changes set; by default ``modified_at``, if the state has it.
 
-        ``changed``: the properties with events of their own; ``at``: when the last change happened.
+        ``changed``: the properties with events of their own; ``at``: the time of the last change.
         """
         return {MODIFIED_AT: at} if MODIFIED_AT in self.state_type.model_fields else {}

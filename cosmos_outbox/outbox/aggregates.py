@@ -1,7 +1,7 @@
-"""Never last-write-wins: a change is stored only over the version that it was applied to.
+"""Creates, reads and changes aggregates with optimistic concurrency: a change is stored only over the version it read.
 
-When no version is pinned, a lost race is run again: each attempt reads the newest version and applies the change to it.
-A caller who pins a version (If-Match) gets no second attempt. The use cases of all aggregates use this module.
+If no version is pinned, a lost race is retried: each attempt reads the newest version and applies the change to it. A
+caller that pins a version (If-Match) gets no second attempt. The use cases of all aggregates use this module.
 """
 
 import contextlib
@@ -39,27 +39,27 @@ from cosmos_outbox.outbox.unit_of_work import (
 A = TypeVar("A", bound=Aggregate[Any])
 
 ATTEMPTS = 8
-"""How many times a change is applied, at most, before the caller gets ConcurrentChange."""
+"""The maximum number of attempts at a change before the caller gets ConcurrentChange."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Aggregates:
-    """Creates, reads and changes aggregates of any type. The object has no state: it serves all requests at once.
+    """Creates, reads and changes aggregates of any type. The object is stateless and serves concurrent requests.
 
-    Every call raises Throttled or Unavailable when the store could not answer.
+    Every call raises Throttled or Unavailable if the store did not answer.
     """
 
     open_unit_of_work: UnitOfWorkFactory
     claims: Claims
 
     async def create(self, aggregate: A, origin: Origin) -> Receipt[A]:
-        """Store a new aggregate with its events.
+        """Stores a new aggregate with its events.
 
         Raises:
-            PreconditionFailed: an aggregate has this id, or had it and was deleted a while ago. For ids that are
-                chosen; a UUID that was made for this aggregate is not taken.
+            PreconditionFailed: an aggregate has this id, or had it and was deleted lately. Only with ids that the
+                caller chooses: a new UUID is never taken.
             ChangeTooLarge: the aggregate does not fit one transaction.
         """
         async with self.open_unit_of_work(origin) as work:
@@ -76,7 +76,7 @@ class Aggregates:
     ) -> tuple[Receipt[A], bool]:
         """As :meth:`create`, but a repetition with the same key gets the first answer.
 
-        ``make`` makes the aggregate, which is known by a UUID.
+        ``make`` creates the aggregate, whose id is a UUID.
         Returns and raises as :func:`cosmos_outbox.outbox.idempotency.create_once` does.
         """
         receipt, replayed = await create_once(self.open_unit_of_work, self.claims, make, request, origin)
@@ -91,14 +91,14 @@ class Aggregates:
         partition_key: str | None = None,
         newest: bool = False,
     ) -> Versioned[A]:
-        """An aggregate and its version; ``newest``: no older than this call. Raises AggregateNotFound."""
+        """Returns an aggregate and its version; ``newest``: by a consistent read. Raises AggregateNotFound."""
         async with self.open_unit_of_work(origin) as work:
             return await work.get(kind, aggregate_id, partition_key=partition_key, newest=newest)
 
     async def page(
         self, kind: type[A], size: int, token: str | None, origin: Origin, selection: Selection = ALL
     ) -> Page[A]:
-        """A page of aggregates that are not deleted. Raises UnknownContinuation."""
+        """Returns a page of aggregates that are not deleted. Raises UnknownContinuation."""
         async with self.open_unit_of_work(origin) as work:
             return await work.page(kind, size, token, selection)
 
@@ -113,15 +113,14 @@ class Aggregates:
         refuse: Callable[[Versioned[A]], bool] | None = None,
         partition_key: str | None = None,
     ) -> Receipt[A]:
-        """Apply ``change`` and store the new state with its events, all in one transaction.
+        """Applies ``change`` and stores the new state with its events in one transaction.
 
-        ``change`` may be called several times, each time with the aggregate as it is then. An error of its own ends the
-        call when the aggregate was at its newest state, and nothing is stored.
-
+        ``change`` may be called several times, each time on the current aggregate. If it raises on the newest state,
+        the error is passed on and nothing is stored.
         Raises:
-            AggregateNotFound: no aggregate of this type has the id, or the aggregate was deleted.
-            PreconditionFailed: the aggregate is at none of the versions in ``if_match``, or ``refuse`` is true of it.
-            ConcurrentChange: other writers won the race each time.
+            AggregateNotFound: no aggregate of this type has the id, or it was deleted.
+            PreconditionFailed: the version is not in ``if_match``, or ``refuse`` returns True for it.
+            ConcurrentChange: other writers won every race.
             ChangeTooLarge: the change does not fit one transaction.
         """
         newest, until = False, monotonic() + RETRY_SECONDS
@@ -141,14 +140,14 @@ class Aggregates:
                     continue
                 except OutboxError:
                     raise
-                except Exception:  # the aggregate refuses the change, perhaps by an old state
+                except Exception:  # a refusal by the aggregate, perhaps because of an old state
                     if newest:
                         raise
                     newest = True
                     continue
             if receipt.events or newest:
                 return _logged("changed", receipt)
-            newest = True  # what is no change to an old state may be one to the newest
+            newest = True  # a change without effect on an old state may have one on the newest
         raise ConcurrentChange(
             f"other writers changed {kind.aggregate_type} {aggregate_id} at each attempt: try again"
         )
@@ -178,7 +177,7 @@ class Aggregates:
         return answered
 
 
-async def _read_for_change(  # noqa: PLR0913 - the address of the aggregate, and under which conditions
+async def _read_for_change(  # noqa: PLR0913 - the aggregate's address, and the conditions
     work: UnitOfWork,
     kind: type[A],
     aggregate_id: str,
@@ -187,11 +186,11 @@ async def _read_for_change(  # noqa: PLR0913 - the address of the aggregate, and
     pinned: Pinned,
     newest: bool,
 ) -> Versioned[A]:
-    """The aggregate at an allowed version. It is refused on the newest state alone: a first read may be an old one.
+    """Reads the aggregate at an allowed version. Only a consistent read can refuse: the first read may be old.
 
     Raises:
         AggregateNotFound: there is none, or it was deleted.
-        PreconditionFailed: the aggregate is at a version that is not allowed.
+        PreconditionFailed: the version is not allowed.
     """
     if not newest:
         with contextlib.suppress(AggregateNotFound):
@@ -204,7 +203,7 @@ async def _read_for_change(  # noqa: PLR0913 - the address of the aggregate, and
 
 
 def _logged(what: str, receipt: Receipt[A]) -> Receipt[A]:
-    """Told once: the receipt of a repetition has no events."""
+    """Logs a stored change once: the receipt of a repetition has no events."""
     if receipt.events:
         aggregate = receipt.aggregate
         what = "deleted" if aggregate.deleted else what

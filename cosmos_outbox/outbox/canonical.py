@@ -1,6 +1,6 @@
-"""The canonical form of JSON (RFC 8785): two documents that say the same are the same bytes.
+"""Serialises JSON canonically (RFC 8785): equal values give the same bytes.
 
-Numbers compare by value, since Cosmos DB stores doubles and may give ``1.0`` back as ``1``.
+Numbers compare by value, since Cosmos DB stores doubles and may return ``1.0`` as ``1``.
 """
 
 import json
@@ -10,14 +10,14 @@ from typing import Any
 import rfc8785
 
 LARGEST_INTEGER = 2**53 - 1
-"""Beyond it JSON's readers do not agree on an integer (RFC 8259, section 6)."""
+"""The largest integer that all JSON parsers read alike (RFC 8259, section 6)."""
 _TOO_DEEP = "it is nested too deeply"
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 _ALWAYS_SIMPLE = frozenset({str, bool, NoneType})
 
 
 def canonical(value: Any) -> bytes:
-    """The canonical form of JSON as it was read. Raises ValueError when there is none, as for a lone surrogate."""
+    """Returns the canonical form of parsed JSON. Raises ValueError if there is none, as for a lone surrogate."""
     try:
         try:
             return _encoded(value)
@@ -28,7 +28,7 @@ def canonical(value: Any) -> bytes:
 
 
 def check(value: Any) -> None:
-    """Whether JSON that is to be written can be read by all. Raises ValueError, which names the kind of fault alone."""
+    """Raises ValueError for JSON that some parsers would read differently; the message has only the kind of fault."""
     try:
         _encoded(value)
     except rfc8785.IntegerDomainError:
@@ -40,9 +40,9 @@ def check(value: Any) -> None:
 
 
 def as_sent(data: Any) -> bytes:
-    """The body of a message: canonical, so that every host sends the same bytes; what has no such form in plain JSON.
+    """Returns a message's body: canonical, so that every host sends the same bytes; otherwise plain JSON.
 
-    Plain is ASCII, so that no stored text, however broken, fails to be encoded.
+    Plain JSON is ASCII, so that even a malformed stored text can be encoded.
     """
     try:
         return canonical(data)
@@ -51,7 +51,7 @@ def as_sent(data: Any) -> bytes:
 
 
 def is_a_double(value: int) -> bool:
-    """Whether a store of doubles keeps this integer as it is."""
+    """Whether a store of doubles preserves this integer."""
     try:
         return int(float(value)) == value
     except OverflowError:
@@ -65,13 +65,13 @@ def _encoded(value: Any) -> bytes:
 def _is_simple(value: Any) -> bool:
     """Whether the standard library's encoder, which is much faster, gives the same bytes.
 
-    It writes floats in another way, and orders names by code point, which is the same for names in ASCII.
+    It formats floats differently, and orders names by code point, which is the same for ASCII names.
     """
     kind = type(value)
     if kind in _ALWAYS_SIMPLE:
         return True
     if kind is dict:
-        for name, inner in value.items():  # noqa: SIM110 - a generator takes twice the time, and half the depth
+        for name, inner in value.items():  # noqa: SIM110 - a generator takes twice the time and halves the possible depth
             if not (type(name) is str and name.isascii() and _is_simple(inner)):
                 return False
         return True
@@ -81,7 +81,7 @@ def _is_simple(value: Any) -> bool:
 
 
 def _with_floats(value: Any) -> Any:
-    """Integers as floats where that changes no value: a store of doubles writes 1e+20 as an integer."""
+    """Converts integers to floats if that preserves the value: a store of doubles writes 1e+20 as an integer."""
     if isinstance(value, dict):
         return {name: _with_floats(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -1,59 +1,57 @@
-"""Every error of a write, a delivery and a race. An adapter raises these in place of its SDK's errors.
+"""The errors of writes, deliveries and races. An adapter raises these in place of its SDK's errors.
 
 ::
 
     OutboxError
     ├── AggregateNotFound      no such aggregate, or it was deleted
-    ├── PreconditionFailed     the version that the caller goes by is not the newest
-    ├── AlreadyExists          a document that was to be created is there
-    ├── ConcurrentChange       others won the race for this aggregate each time
+    ├── PreconditionFailed     the version that the caller names is not the newest
+    ├── AlreadyExists          a document that was to be created exists
+    ├── ConcurrentChange       other writers won every race for this aggregate
     ├── IdempotencyKeyReused   the key was used before, with another request
     ├── AnswerErased           the first answer to this key was erased
     ├── RefusedBefore          the aggregate refused the request with this key when it first came
     ├── ChangeTooLarge         the change does not fit into one transaction
-    ├── Unpublishable          the change holds what JSON's readers do not agree on
-    ├── UnknownContinuation    a list cannot go on from this token
+    ├── Unpublishable          the change holds values that JSON parsers read differently
+    ├── UnknownContinuation    a list cannot continue from this token
     ├── Throttled              the store asks to slow down; nothing was written
     ├── Unavailable            the store cannot be used right now
-    │   └── OutcomeUnknown     the change may be stored, or not
+    │   └── OutcomeUnknown     the change may or may not be stored
     ├── NotDelivered           the broker did not accept all events: send them again
     ├── NotParked              no such event or aggregate is parked
     ├── NotStuck               nothing is stuck under this id
     ├── NotInTheWay            a parked event waits behind another one, and cannot be discarded
-    ├── BeingReplayed          another replay of the aggregate is under way
+    ├── BeingReplayed          another replay of the aggregate is running
     └── StillUnsendable        a parked event cannot be sent as it is
 
-The name of the base ends in "Error"; every other error is named for what happened. A message tells the reader what to
-do, and carries neither personal data nor keys.
-
-What held up a page of the feed has one of few names, by which failures are counted, stored and shown.
-
-A name is taken from the error itself, where it is raised or translated: nothing reads a text to find it.
+The name of the base ends in "Error"; every other error is named for what happened. A message contains the remedy, and
+neither personal data nor keys.
+The reason for a delayed page of the feed is one of a few names, by which failures are counted, stored and shown. It is
+set where the error is raised or translated, and never parsed from a text.
 """
 
 from enum import StrEnum
 
 
 class Hindrance(StrEnum):
-    """Why a round of the relay failed: the values of ``outbox.reason`` of ``outbox.relay.failed_rounds``."""
+    """The reason why a round of the relay failed: ``outbox.reason`` of the metric ``outbox.relay.failed_rounds``."""
 
     BROKER_AWAY = "broker_away"
-    """It cannot be reached, did not answer, or failed."""
+    """The broker cannot be reached, did not answer, or failed."""
     BROKER_THROTTLES = "broker_throttles"
     BROKER_REFUSES = "broker_refuses"
-    """It refuses whatever is sent: a full, missing or disabled topic, a key, token or role."""
+    """The broker refuses all messages: a full, missing or disabled topic, or a wrong key, token or role."""
     BATCH_REFUSED = "batch_refused"
-    """It refuses the events of several aggregates alike, and these wait behind that for a while."""
+    """The broker refuses the events of several aggregates for the same reason; they wait for a while."""
     STORE_AWAY = "store_away"
     STORE_THROTTLES = "store_throttles"
     TOO_SLOW = "too_slow"
-    """The time for the page was over."""
+    """The time for the page ran out."""
     RACED = "raced"
     """Operators or other instances kept parking and replaying the same aggregate."""
     MISCONFIGURED = "misconfigured"
-    """A setting, or a container that is missing."""
+    """A setting is wrong, or a container is missing."""
     BUG = "bug"
-    """None of the errors that are expected."""
+    """An unexpected error."""
 
 
 class OutboxError(Exception):
@@ -61,19 +59,19 @@ class OutboxError(Exception):
 
 
 class AggregateNotFound(OutboxError):
-    """There is no such aggregate, or it was deleted: the caller cannot tell the two apart, and need not."""
+    """There is no such aggregate, or it was deleted: the caller cannot distinguish the two, and need not."""
 
 
 class PreconditionFailed(OutboxError):
-    """The version that the caller goes by is not the newest: the caller must read again and decide again."""
+    """The version that the caller names is not the newest: the caller must read again and decide again."""
 
 
 class AlreadyExists(OutboxError):
-    """A document that was to be created is there already: the caller must read it and decide again."""
+    """A document that was to be created exists already: the caller must read it and decide again."""
 
 
 class ConcurrentChange(OutboxError):
-    """Other writers won the race for this aggregate each time the change was re-applied."""
+    """Other writers won the race for this aggregate in every attempt at the change."""
 
     retry_after_seconds: float = 1.0
 
@@ -83,24 +81,24 @@ class IdempotencyKeyReused(OutboxError):
 
 
 class AnswerErased(OutboxError):
-    """The request was answered before, and what it created was deleted since, and the answer with it."""
+    """The request was answered before, but its aggregate, and with it the answer, was deleted since."""
 
 
 class RefusedBefore(OutboxError):
-    """The aggregate refused the request when it first came, and would not refuse it now; a refusal is an answer too."""
+    """The aggregate refused the request at its first arrival, and would not now; a repetition gets the first answer."""
 
     def __init__(self, message: str, *, status: int) -> None:
         super().__init__(message)
         self.status = status
-        """Of the first answer."""
+        """The status of the first answer."""
 
 
 class ChangeTooLarge(OutboxError):
-    """One unit of work does not fit into one transaction, so it cannot be stored atomically."""
+    """The unit of work does not fit into one transaction, so it cannot be stored atomically."""
 
 
 class Unpublishable(OutboxError):
-    """The change holds what JSON's readers do not agree on, or an id that it must not have; nothing is stored."""
+    """The change holds values that JSON parsers read differently, or an invalid id; nothing is stored."""
 
 
 class UnknownContinuation(OutboxError):
@@ -128,7 +126,7 @@ class OutcomeUnknown(Unavailable):
 
 
 class NotDelivered(OutboxError):
-    """The broker did not accept every event. The whole page is sent again, the accepted events too."""
+    """The broker did not accept every event. The whole page is sent again, including accepted events."""
 
     retry_after_seconds: float = 5.0
 
@@ -146,19 +144,19 @@ class NotStuck(OutboxError):
 
 
 class NotInTheWay(OutboxError):
-    """Only the event that the broker refused can be discarded; those behind it are sent once it is out of the way."""
+    """Only the event that the broker refused can be discarded; those behind it are sent once it is resolved."""
 
 
 class BeingReplayed(OutboxError):
-    """Another replay of the aggregate is under way, or died within the last minutes."""
+    """Another replay of the aggregate is running, or died within the last minutes."""
 
 
 class StillUnsendable(OutboxError):
-    """A parked event cannot be sent as it is. The events before it were sent; the events behind it wait."""
+    """A parked event cannot be sent. The events before it were sent; those behind it wait."""
 
 
 def hindrance(error: BaseException) -> Hindrance:
-    """What an error means for a page of the feed, where the error is one of ours; a bug is any other."""
+    """Returns the reason that an error of ours is for a page of the feed; any other error is a bug."""
     match error:
         case NotDelivered():
             return error.why

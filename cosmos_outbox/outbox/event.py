@@ -1,17 +1,13 @@
-"""Domain events are facts: immutable, complete in themselves, and named on the wire as subscribers know them.
+"""Defines domain events (immutable and self-contained), and builds them from an aggregate's declarations.
 
 Names are snake_case in Python and camelCase on the wire. An unknown field is kept: a later version of the service has
-stored it. Where a caller's input is read, unknown fields are refused (``extra="forbid"`` of pydantic's validation).
-
-An event of a simple change is declared by its name or by its class: it carries what the state has under these names.
-
-The class of an event that is declared by its name is made here. A mistake in a declaration is an error when the
-aggregate's class is made, not when its first event is raised.
-
-What is published of an event is made once, at the commit: what is stored then is what every reader gets, for good.
-
-A form is a model that an aggregate declares for one of its events. It has the fields that others get of it; what every
-event has (id, action, sequence, time, the aggregate's id) stays as it is. So the state can change without its readers.
+stored it. In a caller's input unknown fields are refused (``extra="forbid"`` of pydantic's validation).
+An event of a simple change is declared by name or by class: its fields are filled from the state by name. The class of
+an event declared by name is created here. A mistake in a declaration is an error when the aggregate's class is defined,
+not when its first event is raised.
+The published form of an event is created once, at the commit: every reader gets what is stored then. A form is a model
+that an aggregate declares for one of its events, with the published fields; the fields of every event (id, action,
+sequence, time, the aggregate's id) are added. So the state can change without effect on subscribers.
 """
 
 from collections.abc import Collection, Mapping
@@ -27,14 +23,14 @@ from pydantic.alias_generators import to_camel, to_snake
 from cosmos_outbox.kernel.clock import new_id
 
 CAUSE = frozenset({"correlationId", "traceparent", "tracestate", "causationId", "causedBy"})
-"""The names in an event's data that tell what caused it; no model of an event has them."""
+"""The names in an event's data that describe its cause; no model of an event has them."""
 
 ENVELOPE = frozenset({"id", "action", "sequence", "createdAt"}) | CAUSE
-"""What the outbox itself fills of an event's data."""
+"""The names in an event's data that the outbox itself fills."""
 
 
 def _text(at: datetime) -> str:
-    """UTC, and no zero at the end of the fraction: the one form that every JSON library writes as it was read."""
+    """Formats a time in UTC without trailing zeros: the only form that JSON libraries rewrite unchanged."""
     text = at.astimezone(UTC).isoformat().removesuffix("+00:00")
     return (text.rstrip("0") if "." in text else text) + "Z"
 
@@ -48,7 +44,7 @@ Timestamp = Annotated[
 
 
 class WireModel(BaseModel):
-    """Immutable; reads and writes camelCase; keeps unknown fields; shows no input in its errors."""
+    """An immutable model that reads and writes camelCase, keeps unknown fields, and hides input in its errors."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -60,25 +56,25 @@ class WireModel(BaseModel):
 
 
 class DomainEvent(WireModel):
-    """The fields of every event. A subclass adds what changed, and the aggregate's id for subscribers.
+    """The fields of every event. A subclass adds the changed values, and the aggregate's id for subscribers.
 
     An event carries the new values, so that a subscriber needs no earlier event and no call to the service.
     """
 
     schema_version: ClassVar[int] = 1
-    """The version of the event's schema: raised by a change that a subscriber of the version before cannot read."""
+    """The version of the event's schema: raised with a change that a subscriber of the previous version cannot read."""
 
     id: UUID = Field(default_factory=new_id)
     action: str
-    """The name of what happened, for the filters of subscribers. A subclass fixes the action to the class's name."""
+    """The name of the event, for the filters of subscribers. A subclass fixes it to the name of its class."""
     sequence: int = Field(ge=1)
-    """The event's place among all events of its aggregate: 1, 2, 3 … without a gap."""
+    """The event's number among all events of its aggregate: 1, 2, 3 … without a gap."""
     created_at: Timestamp
-    """When the change happened (UTC)."""
+    """The time of the change (UTC)."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
-        """Raises TypeError: what tells the cause would take the place of a field."""
+        """Raises TypeError for a field with a name in ``CAUSE``, whose value the outbox would overwrite."""
         if taken := sorted(CAUSE & {each.alias for each in cls.model_fields.values()}):
             raise TypeError(
                 f"{cls.__name__}: the outbox itself fills {', '.join(taken)} of an event: take other names"
@@ -88,24 +84,24 @@ class DomainEvent(WireModel):
 _OF_EVERY_EVENT = frozenset(DomainEvent.model_fields)
 
 _DELETED = "deleted"
-"""The flag whose event tells by its name alone, since nothing follows it. Another flag may be taken back."""
+"""The flag whose event carries no value, since no event follows it. Any other flag may be reset."""
 
 
 @dataclass(frozen=True)
 class DeclaredEvent:
-    """An event of one type of aggregate, and from where each of its fields comes."""
+    """An event of one type of aggregate, and the source of each of its fields."""
 
     event: type[DomainEvent]
     id_field: str
-    """The aggregate's id, under the name of its type: ``booking_id``."""
+    """The field with the aggregate's id, named after its type: ``booking_id``."""
     of_state: tuple[str, ...]
-    """What is taken from the state by its name."""
+    """The fields that are copied from the state by name."""
     whole: tuple[str, tuple[str, ...]] | None
-    """The field with the name of the aggregate's type, and what it shows of the state; None: there is none."""
+    """The field named after the aggregate's type, and the properties of the state in it; None: there is none."""
 
     @classmethod
     def of(cls, event: type[DomainEvent], aggregate_type: str, state: type[BaseModel]) -> "DeclaredEvent":
-        """The declaration, checked. Raises TypeError, which says what is to be mended."""
+        """Returns the declaration, checked. Raises TypeError, which describes the correction."""
         kind, id_field = _snake(aggregate_type), id_field_of(aggregate_type)
         fields = event.model_fields.keys() - _OF_EVERY_EVENT
         if id_field not in fields:
@@ -123,14 +119,14 @@ class DeclaredEvent:
         return cls(event, id_field, own, whole)
 
     def values(self, aggregate_id: str, state: BaseModel) -> dict[str, Any]:
-        """What the event carries beside its sequence and its time."""
+        """Returns the event's values, without its sequence and time."""
         whole = {self.whole[0]: _taken(state, self.whole[1])} if self.whole else {}
         return {self.id_field: aggregate_id, **_taken(state, self.of_state), **whole}
 
 
 @dataclass(frozen=True)
 class Declarations:
-    """The events that one type of aggregate declares, each by its class or by its name."""
+    """The events that one type of aggregate declares, each by class or by name."""
 
     aggregate_type: str
     state: type[BaseModel]
@@ -138,10 +134,10 @@ class Declarations:
     created_tells: type[BaseModel] | None
     changed: Mapping[str, type[DomainEvent] | str]
     module: str
-    """Of the aggregate."""
+    """The module of the aggregate."""
 
     def events(self) -> Mapping[str | None, DeclaredEvent]:
-        """The events by property; None: that of the creation. Raises TypeError."""
+        """Returns the events by property; the key None is the creation. Raises TypeError."""
         made: dict[str | None, DeclaredEvent] = {}
         if self.created is not None:
             made[None] = self._of(self._created(self.created))
@@ -187,7 +183,7 @@ class Declarations:
     def _made(
         self, event: str, model: type[BaseModel], told: Collection[str], about: str
     ) -> type[DomainEvent]:
-        """The class of an event that tells these fields of a model, each of the type that it has there."""
+        """Creates the class of an event with these fields of a model, each with its type there."""
         if not event.isidentifier():
             raise TypeError(f"{event!r} cannot name an event: take one word, such as BookingMoved")
         id_field = id_field_of(self.aggregate_type)
@@ -211,7 +207,7 @@ class Declarations:
 
 
 def id_field_of(aggregate_type: str) -> str:
-    """The field in which an event has the id of its aggregate: ``booking_id``."""
+    """Returns the name of the field with the aggregate's id in an event: ``booking_id``."""
     return f"{_snake(aggregate_type)}_id"
 
 
@@ -224,13 +220,13 @@ def _taken(state: BaseModel, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _model_of(event: type[DomainEvent], name: str) -> type[BaseModel] | None:
-    """The model of a field that shows the whole aggregate; None: the field is no model."""
+    """Returns the model of a field that holds the whole aggregate; None: the field's type is no model."""
     annotation = event.model_fields[name].annotation
     return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
 
 
 def _checked(model: type[BaseModel], names: Any, state: type[BaseModel]) -> tuple[str, ...]:
-    """The fields that are taken from the state. Raises TypeError: it lacks one, or has another type."""
+    """Returns the fields to copy from the state. Raises TypeError if it lacks one, or has another type."""
     taken = []
     for name in sorted(names):
         field, source = model.model_fields[name], state.model_fields.get(name)
@@ -251,7 +247,7 @@ def _checked(model: type[BaseModel], names: Any, state: type[BaseModel]) -> tupl
 
 
 def _takes(event: frozenset[Any], state: frozenset[Any]) -> bool:
-    """Whether values of the state fit. None does not count: many a property is never set back to None."""
+    """Whether values of the state fit the event. None is ignored: many properties are never set back to None."""
     return Any in event or all(
         any(one == other or _is_kind_of(one, other) for other in event) for one in state - {NoneType}
     )
@@ -262,7 +258,7 @@ def _is_kind_of(one: Any, other: Any) -> bool:
 
 
 def _members(annotation: Any) -> frozenset[Any]:
-    """The types that a value may have, without what only pydantic reads of them."""
+    """Returns the types that a value may have, without pydantic's annotations."""
     plain = _plain(annotation)
     return plain if isinstance(plain, frozenset) else frozenset({plain})
 
@@ -284,14 +280,14 @@ def _told(annotation: Any) -> str:
 
 @dataclass(frozen=True)
 class PublishedForm:
-    """The form of one event, and the class of what is published of it."""
+    """The form of one event, and the class of the published event."""
 
     form: type[BaseModel]
     published: type[DomainEvent]
 
     @classmethod
     def of(cls, event: type[DomainEvent], form: type[BaseModel], id_field: str) -> "PublishedForm":
-        """The form, checked. Raises TypeError, which says what is to be mended."""
+        """Returns the form, checked. Raises TypeError, which describes the correction."""
         kept = _OF_EVERY_EVENT | {id_field}
         if not callable(getattr(form, "of", None)):
             raise TypeError(
@@ -319,7 +315,7 @@ class PublishedForm:
         return cls(form, published)
 
     def made(self, event: DomainEvent, state: BaseModel) -> DomainEvent:
-        """What is published of an event, of the state that is stored with it."""
+        """Returns the published event, from the event and the state that is stored with it."""
         told = self.form.of(event, state)  # type: ignore[attr-defined]  # checked when it was declared
         if not isinstance(told, self.form):
             raise TypeError(
@@ -330,13 +326,13 @@ class PublishedForm:
 
 
 PublishedForms = Mapping[type[DomainEvent] | str, type[BaseModel]]
-"""By the event's class, or by its name where it is declared by that."""
+"""Forms by the event's class, or by its name if it is declared by name."""
 
 
 def forms_of(
     declared: PublishedForms, events: Mapping[str, type[DomainEvent]], id_field: str
 ) -> Mapping[type[DomainEvent], PublishedForm]:
-    """The forms by the classes of their events. ``events``: those that are declared. Raises TypeError."""
+    """Returns the forms by the classes of their events. ``events``: the declared ones, by name. Raises TypeError."""
     made = {}
     for key, form in declared.items():
         event = events.get(key) if isinstance(key, str) else key

@@ -1,16 +1,11 @@
-"""An event document of the feed is ready to be sent, or poison, or waits for its original; no document is skipped.
+"""Classifies the feed's event documents: sendable, poison, or waiting for its original; no document is skipped.
 
 Poison can never be sent as it is, and is parked.
-
-A notice stands in the place of a discarded event: subscribers see no gap, and learn nothing of that event.
-
-No event expires unforwarded in silence: when an event has used half of its TTL, the log says so.
-
-The port to the committed documents: what is published is what was committed, whichever host delivers the feed.
-
-A host may hand over a document whose texts the host has written anew, such as texts that look like dates. So a
-delivered event is compared with a digest that was committed with the event. Where the digest does not fit, the
-committed document is read again.
+A notice replaces a discarded event, so that subscribers see no gap, and contains nothing of that event.
+An error is logged once an unforwarded event has used half of its TTL.
+The port ``Originals`` ensures that committed documents are published, whichever host delivers the feed. A host may
+deliver a document with rewritten texts, such as texts that look like dates. So a delivered event is compared with a
+digest that was committed with the event. If the digest does not match, the committed document is read again.
 """
 
 import logging
@@ -30,7 +25,7 @@ from cosmos_outbox.outbox.errors import Hindrance
 from cosmos_outbox.outbox.event import Timestamp, WireModel
 
 _MOST_NAMED = 10
-"""So many requests a log line names."""
+"""The maximum number of requests in a log line."""
 
 Document = Mapping[str, Any]
 """An event as it is stored. A document holds personal data: never log it."""
@@ -38,7 +33,7 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Lifetime:
-    """When a stored event expires: ``ttl_seconds`` after ``written_at`` (seconds since 1970)."""
+    """The lifetime of a stored event: it expires ``ttl_seconds`` after ``written_at`` (seconds since 1970)."""
 
     written_at: int
     ttl_seconds: int
@@ -46,26 +41,26 @@ class Lifetime:
 
 @dataclass(frozen=True)
 class OutboxEvent:
-    """An event to be sent: the values by which it is ordered and addressed, and its stored document."""
+    """An event to be sent: the values that order and address it, and its stored document."""
 
     id: str
     aggregate: AggregateKey
     action: str
     sequence: int | None
-    """None: the event is unsequenced, and has its place by ``lsn``, ``created_at`` and ``id``."""
+    """None: the event is unsequenced, and ordered by ``lsn``, ``created_at`` and ``id``."""
     created_at: datetime
-    """In UTC."""
+    """The time of the change (UTC)."""
     correlation_id: str | None = None
     traceparent: str | None = None
     tracestate: str | None = None
     schema_version: int | None = None
-    """The version of the schema that ``data`` follows; None: the document does not tell."""
+    """The version of the schema of ``data``; None: the document does not contain it."""
     message_id: str | None = None
-    """The id under which a published event is published once more; None: the event's own id."""
+    """The id under which a published event is published again; None: the event's own id."""
     lsn: int = 0
     """The log sequence number of the transaction that stored the event."""
     partition: str = ""
-    """The name of the partition that the event is stored in; empty: it is not known."""
+    """The name of the partition in which the event is stored; empty: unknown."""
     lifetime: Lifetime | None = None
     """None: the event does not expire."""
     data: Document = field(default_factory=dict, repr=False)
@@ -75,27 +70,27 @@ class OutboxEvent:
 
 @dataclass(frozen=True)
 class Poison:
-    """A document that is marked as an event and is no valid event. ``reason`` carries no personal data."""
+    """A document that is marked as an event but is not valid. ``reason`` contains no personal data."""
 
     id: str
     aggregate: AggregateKey | None
-    """None: the document does not tell its aggregate."""
+    """None: the document does not name its aggregate."""
     reason: str
     lsn: int = 0
     lifetime: Lifetime | None = None
     document: Document = field(default_factory=dict, repr=False)
     sequence: int | None = None
-    """Of an event that is valid in itself, but cannot be verified. None: the document is no valid event."""
+    """The sequence of an event that is valid but cannot be verified. None: the document is no valid event."""
     partition: str = ""
-    """As of an event."""
+    """The name of the partition in which the document is stored; empty: unknown."""
 
 
 @dataclass(frozen=True)
 class Unread:
-    """An event whose original could not be read just now: it waits, and so do all behind it."""
+    """An event whose original could not be read: it waits, and so do all behind it."""
 
     event: OutboxEvent | Poison
-    """The event as it was delivered: good enough to tell its place, not to be sent."""
+    """The event as delivered: sufficient for its order, but not to be sent."""
     reason: str
     why: Hindrance = Hindrance.STORE_AWAY
 
@@ -126,12 +121,12 @@ class Unread:
 
     @property
     def lifetime(self) -> Lifetime | None:
-        """When the delivered event expires."""
+        """The delivered event's lifetime."""
         return self.event.lifetime
 
     @property
     def document(self) -> Document:
-        """What was delivered."""
+        """The delivered document."""
         return self.event.document
 
 
@@ -139,7 +134,7 @@ FeedEvent = OutboxEvent | Poison | Unread
 
 
 def caused_by(*events: FeedEvent) -> str:
-    """For the end of a log line: the ids of the requests that caused the events, as other lines have them."""
+    """Returns the end of a log line: the correlation ids of the requests that caused the events."""
     delivered = [event.event if isinstance(event, Unread) else event for event in events[:_MOST_NAMED]]
     ids = [
         event.correlation_id for event in delivered if isinstance(event, OutboxEvent) and event.correlation_id
@@ -148,7 +143,7 @@ def caused_by(*events: FeedEvent) -> str:
 
 
 def by_aggregate(events: Iterable[FeedEvent]) -> dict[AggregateKey | None, list[FeedEvent]]:
-    """Each aggregate's events in the order of its changes; documents that belong to no aggregate under None."""
+    """Groups events by aggregate, each in the order of its changes; documents without an aggregate under None."""
     groups: defaultdict[AggregateKey | None, list[FeedEvent]] = defaultdict(list)
     for event in events:
         groups[event.aggregate].append(event)
@@ -156,7 +151,7 @@ def by_aggregate(events: Iterable[FeedEvent]) -> dict[AggregateKey | None, list[
 
 
 def still_of(aggregate: AggregateKey, event: FeedEvent) -> FeedEvent:
-    """An event that was read again: poison where its document, as it is stored now, says that it is another's."""
+    """Returns an event that was read again; poison if its stored document now belongs to another aggregate."""
     if event.aggregate == aggregate:
         return event
     reason = "the stored document belongs to another aggregate now, or to none"
@@ -166,7 +161,7 @@ def still_of(aggregate: AggregateKey, event: FeedEvent) -> FeedEvent:
 
 
 def in_order(events: Sequence[FeedEvent]) -> list[FeedEvent]:
-    """One aggregate's events by sequence. An event without one has its place among the others by its LSN."""
+    """Orders one aggregate's events by sequence. An event without one is placed among the others by its LSN."""
     unsequenced = deque(sorted((event for event in events if event.sequence is None), key=unsequenced_place))
     ordered = []
     for event in sorted((event for event in events if event.sequence is not None), key=_sequence):
@@ -177,11 +172,9 @@ def in_order(events: Sequence[FeedEvent]) -> list[FeedEvent]:
 
 
 def unsequenced_place(event: FeedEvent) -> tuple[int, str, str]:
-    """The place of an event without a sequence among others of its kind: by LSN, time and id."""
+    """Returns the sort key of an event without a sequence: LSN, time and id."""
     delivered = event.event if isinstance(event, Unread) else event
-    if isinstance(
-        delivered, Poison
-    ):  # within its transaction the document's place is not known: it goes first
+    if isinstance(delivered, Poison):  # its place within its transaction is unknown: it goes first
         return event.lsn, "", event.id
     return event.lsn, delivered.created_at.isoformat(), event.id
 
@@ -201,7 +194,7 @@ class EventDiscarded(WireModel):
     id: UUID
     action: Literal["EventDiscarded"] = "EventDiscarded"
     sequence: int | None = Field(default=None, ge=1)
-    """The place of the discarded event; None: it had none."""
+    """The sequence of the discarded event; None: it had none."""
     created_at: Timestamp
     aggregate_type: str
     aggregate_id: str
@@ -214,18 +207,18 @@ ACTION = EventDiscarded.__name__
 
 @dataclass(frozen=True)
 class Notice:
-    """What subscribers get in place of a discarded event."""
+    """Replaces a discarded event for subscribers."""
 
     aggregate: AggregateKey
     discarded_event_id: str
     sequence: int | None
-    """The discarded event's place; None: it had none."""
+    """The discarded event's sequence; None: it had none."""
     created_at: datetime
     """The time of the discarding (UTC)."""
 
     @property
     def id(self) -> str:
-        """The same for the same event: a discarding that is repeated gives no second notice."""
+        """The notice's id, derived from the event: a repeated discarding creates no second notice."""
         return str(uuid5(_NAMESPACE, "/".join([*self.aggregate, self.discarded_event_id])))
 
     @property
@@ -242,12 +235,12 @@ class Notice:
 
     @property
     def data(self) -> Document:
-        """The event as subscribers get it."""
+        """The event's JSON as subscribers get it."""
         return self.event.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def _event_id(text: str) -> UUID | None:
-    """An event's id. A broken document may have any id, and nothing personal goes out."""
+    """Parses an event's id; None: it is no UUID. A broken document's id might be personal data."""
     try:
         found = UUID(text)
     except ValueError:
@@ -256,7 +249,7 @@ def _event_id(text: str) -> UUID | None:
 
 
 SHARE = 0.5
-"""The share of its TTL that an event may use before it is forwarded. After that, an operator has to act."""
+"""The share of its TTL after which an unforwarded event needs an operator."""
 
 _log = logging.getLogger(__name__)
 
@@ -269,7 +262,7 @@ class TtlGuard:
     saying: OnceAMinute = field(default_factory=OnceAMinute)
 
     def watch(self, events: Iterable[FeedEvent]) -> None:
-        """Log an error when one of the events has used more than half of its TTL."""
+        """Logs an error if one of the events has used more than ``SHARE`` of its TTL."""
         now = self.clock().timestamp()
         worst = max(events, key=lambda event: share_used(event, now), default=None)
         if worst is None or (share := share_used(worst, now)) < SHARE or not self.saying.due():
@@ -285,32 +278,32 @@ class TtlGuard:
 
 
 def share_used(event: FeedEvent, now: float) -> float:
-    """The share of its TTL that a stored event has used: 1 when it expires, 0 for an event that never expires."""
+    """Returns the used share of an event's TTL: 1 at its expiry, 0 if it never expires."""
     if event.lifetime is None:
         return 0.0
     return (now - event.lifetime.written_at) / event.lifetime.ttl_seconds
 
 
 class Originals(Protocol):
-    """The events as they were committed."""
+    """Returns events as they were committed."""
 
     async def verify(self, events: Sequence[FeedEvent]) -> list[FeedEvent]:
-        """The same events in the same order, each as it was committed.
+        """Returns the same events in the same order, each as it was committed.
 
-        An event comes back as Poison when its original is proven gone or does not fit its digest either, and as Unread
-        when its original cannot be read just now. A store that is away is no error here.
+        An event is returned as Poison if its original is proven missing or does not match its digest either, and as
+        Unread if its original cannot be read now. An unavailable store raises no error.
         """
 
     def forget(self, events: Sequence[FeedEvent]) -> None:
-        """What was read of these events is not used again: they are done, or are to be read anew."""
+        """Drops what was read of these events: they are done, or must be read again."""
 
 
 class AsDelivered:
-    """For a host that hands over what is stored, byte for byte: nothing is compared."""
+    """Trusts a host that delivers stored documents byte for byte: nothing is compared."""
 
     async def verify(self, events: Sequence[FeedEvent]) -> list[FeedEvent]:
-        """The events as they came."""
+        """Returns the events unchanged."""
         return list(events)
 
     def forget(self, events: Sequence[FeedEvent]) -> None:
-        """Nothing was kept."""
+        """Does nothing."""

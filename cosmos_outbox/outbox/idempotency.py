@@ -1,37 +1,32 @@
-"""A creation that is repeated with the same idempotency key happens once, and each repetition gets the first answer.
+"""Executes a creation or change with an idempotency key once; each repetition gets the first answer.
 
-First the key is claimed, then one transaction stores the aggregate under the claim's id, its events and a record of the
-request. A process may die at any point: a claim without its transaction leaves the id to the repetition, and the
-transaction can be committed only once, since its id is taken afterwards.
-``docs/internals/decisions/0008-idempotency-key.md`` lists the rules by name and what happens without each;
-``tests/models/claims.py`` searches for it.
-
-The port of claims: while a claim lives, its key stands for one aggregate and one request of one caller.
-
-The claim decides which id the aggregate gets, before the aggregate is stored. So a request that was repeated, or whose
-process died before its transaction, meets the same id. The id is made with the claim, a new UUID each time (rule
-``fresh_id``): a key that is used again after its claim expired never brings an id back.
-
-A change that is repeated with the same idempotency key happens once, and each repetition gets the first answer.
-
-The record of the request is created in the transaction of the change, before anything else (``one_batch``,
-``created_only``, ``record_first``); what is no change has a record alone. The target is known, so no claim is needed.
-``docs/internals/decisions/0025-reactions.md`` lists the rules; ``tests/models/keyed.py`` searches for what happens
-without each.
+A creation first reserves the key by a claim, then one transaction stores the aggregate under the claim's id, its events
+and a record of the request. The process may die at any point: a claim without its transaction leaves the id to the
+repetition, and the transaction can be committed only once, since its id is taken afterwards.
+``docs/internals/decisions/0008-idempotency-key.md`` lists the rules by name and the consequences without each;
+``tests/models/claims.py`` searches for them.
+While a claim exists, its key stands for one aggregate and one request of one caller. The claim fixes the aggregate's id
+before the aggregate is stored, so a request that is repeated, or whose process died before its transaction, gets the
+same id. The id is created with the claim, a new UUID each time (rule ``fresh_id``): a key that is used again after its
+claim expired never reuses an id.
+A change creates the record of its request in its own transaction, as the first operation (``one_batch``,
+``created_only``, ``record_first``); a request without effect stores only the record. The target is known, so no claim
+is needed. ``docs/internals/decisions/0025-reactions.md`` lists the rules; ``tests/models/keyed.py`` searches for the
+consequences without each.
 
 ========================  ===========================================================================================
-``caller_in_id``          The record's id is made of caller, key and target: a key counts for each target.
+``caller_in_id``          The record's id is derived from caller, key and target: a key is scoped to its target.
 ``fingerprint``           Another method or body under the same key is refused; other conditions are not.
-``newest_for_a_no``       What is no change is believed only of a state that was read behind a fence.
-``record_before_no``      No 412 and no 404 before the record was looked for.
-``state_then_record``     First the aggregate, then the record: so a change by this request's duplicate is not taken
-                          for another's.
+``newest_for_a_no``       That a request changes nothing is decided only on a consistent read.
+``record_before_no``      No 412 or 404 is returned before the record was looked up.
+``state_then_record``     The aggregate is read before the record, so that a change by a duplicate of this request is
+                          not attributed to another.
 ``at_its_version``        Other writers are stopped by the aggregate's version.
-``decide_anew``           Without a pinned version a lost race is run again.
-``unused_by_412``         What the aggregate has not decided leaves the key unused.
-``refusal_recorded``      What the aggregate refuses, or finds done, is an answer: it has a record.
+``decide_anew``           Without a pinned version a lost race is retried.
+``unused_by_412``         A request on which the aggregate has not decided leaves the key unused.
+``refusal_recorded``      A refusal of the aggregate, or a request without effect, is an answer: it has a record.
 ``etag_if_same``          A repetition gets state and ETag only while the aggregate is at the first answer's sequence.
-``deadline``              Nothing is stored, and no 412 or 404 told, later than the longest request after it began.
+``deadline``              After the longest request time nothing is stored, and no 412 or 404 returned.
 ========================  ===========================================================================================
 """
 
@@ -68,34 +63,34 @@ from cosmos_outbox.outbox.unit_of_work import (
 )
 
 LONGEST_REQUEST_SECONDS = 30.0
-"""The longest that a request with a key may take from its claim to the end of its last transaction."""
+"""The maximum time of a request with a key, from its claim to the end of its last transaction."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What a key stands for."""
+    """The reservation of a key for one aggregate id."""
 
     aggregate_id: UUID
     fingerprint: str
-    """A digest of the request that made the claim."""
+    """A digest of the request that created the claim."""
     usable_until: float
-    """By the monotonic clock: no transaction under this claim is sent so late that it could end after this time
-    (rule ``deadline``)."""
+    """A time by the monotonic clock: no transaction under this claim is sent that could end later (rule
+    ``deadline``)."""
     lifetime_seconds: int
-    """How long the claim lives after it was made. What is stored under the claim lives as long, counted from later on
-    (rule ``lives_as_long``)."""
+    """The claim's lifetime from its creation. Documents under it have the same lifetime, from a later start (rule
+    ``lives_as_long``)."""
     is_new: bool
-    """The claim was made by this call. False proves nothing: the answer that said so may have been lost."""
+    """Whether this call created the claim. False proves nothing: the store's first response may have been lost."""
 
 
 class Claims(Protocol):
     """The claims of one service."""
 
     async def claim(self, key_digest: str, fingerprint: str) -> Claim:
-        """Make the claim of a key, unless there is one; then that one, whatever its fingerprint is.
+        """Creates the claim of a key, or returns the existing one, whatever its fingerprint.
 
         Raises:
-            Unavailable: the claim that is there is about to expire, or expired twice; or the store could not be used.
+            Unavailable: the existing claim is about to expire, or expired twice; or the store could not be used.
             Throttled: the store asks to slow down.
         """
 
@@ -103,7 +98,7 @@ class Claims(Protocol):
 A = TypeVar("A", bound=Aggregate[Any])
 
 _LONGEST_SECONDS = 2**31 - 1
-"""No lifetime takes more bytes: what is checked with it is not smaller than what is stored."""
+"""The lifetime with the most digits: a record that is checked with it is at least as large as the stored one."""
 
 
 def _no_status(_: Exception) -> int | None:
@@ -112,29 +107,29 @@ def _no_status(_: Exception) -> int | None:
 
 @dataclass(frozen=True)
 class KeyedRequest:
-    """A request that its caller may repeat: what ``create_once`` and ``change_once`` of ``Aggregates`` know it by."""
+    """Identifies a repeatable request for ``create_once`` and ``change_once`` of ``Aggregates``."""
 
     caller: str
-    """Who asks: the same key of another caller is another key."""
+    """The sender: the same key of another caller is another key."""
     key: str
-    """The caller's ``Idempotency-Key``; it is remembered for ``IDEMPOTENCY_TTL_SECONDS``, and kept as a digest."""
+    """The caller's ``Idempotency-Key``; it is stored as a digest for ``IDEMPOTENCY_TTL_SECONDS``."""
     fingerprint: str
-    """A digest of what the caller sent, not of what this version of the service understood."""
+    """A digest of what the caller sent, independent of this version's interpretation of it."""
     status_of: Callable[[Exception], int | None] = field(default=_no_status, compare=False)
-    """The status that a refusal of the aggregate is answered with; None: the error is no refusal, but a bug."""
+    """Returns the status of an aggregate's refusal; None: the error is no refusal, but a bug."""
 
     def of_change(self, aggregate_type: str, aggregate_id: str) -> str:
-        """Names the record of a change. A key counts for each target (``caller_in_id``, ``target_in_id``)."""
+        """Returns the name of a change's record. A key is scoped to its target (``caller_in_id``, ``target_in_id``)."""
         return digest(json.dumps(["key", self.caller, self.key, aggregate_type, aggregate_id]))
 
     @property
     def key_digest(self) -> str:
-        """Names the claim. Of a fixed length each, so that no other caller and key give the same text."""
+        """The name of the claim. Both digests have a fixed length, so no other caller and key give the same text."""
         return digest(f"{digest(self.caller)} {digest(self.key)}")
 
 
 def digest(text: str) -> str:
-    """A text's SHA-256 digest, kept in place of the text: keys and requests may hold personal data."""
+    """Returns a text's SHA-256 digest, stored in place of the text: keys and requests may hold personal data."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -145,23 +140,22 @@ async def create_once(
     request: KeyedRequest,
     origin: Origin,
 ) -> tuple[Receipt[A], bool]:
-    """Store the aggregate that ``make`` makes with the given id, unless a request with this key came before.
+    """Stores the aggregate that ``make`` returns for the given id, unless a request with this key came before.
 
-    ``make`` is called more than once, and makes the same each time but for the id: what was checked is what is stored.
-
+    ``make`` is called more than once and must return equal aggregates but for the id: the first is only checked.
     Returns:
-        The receipt, and whether the receipt is of an earlier request.
+        The receipt, and whether it is that of an earlier request.
 
     Raises:
         IdempotencyKeyReused: the key was used before, with another request.
         AnswerErased: the aggregate was deleted, and the first answer with it.
         ChangeTooLarge, Unpublishable: nothing is stored, and the key is not used.
-        Throttled, Unavailable, OutcomeUnknown: a repetition finds out which.
+        Throttled, Unavailable, OutcomeUnknown: a repetition returns the outcome.
     """
     tried = make(new_id())
     fingerprint = digest(f"{tried.aggregate_type} {request.fingerprint}")
     async with open_unit_of_work(origin) as work:
-        # Rule checks_first: a request that is refused leaves its key unused.
+        # Rule checks_first: a refused request leaves its key unused.
         _track(work, tried, fingerprint, _LONGEST_SECONDS)
         work.check()
     claim = await claims.claim(request.key_digest, fingerprint)
@@ -195,7 +189,7 @@ def _track(work: UnitOfWork, aggregate: Aggregate[Any], fingerprint: str, lifeti
 
 
 async def replay_answer(work: UnitOfWork, record: RequestRecord[A]) -> Receipt[A]:
-    """The first answer again, with the ETag if the aggregate is still at the version of that answer.
+    """Returns the first answer again, with the ETag if the aggregate is still at the version of that answer.
 
     Raises AnswerErased.
     """
@@ -213,7 +207,7 @@ async def replay_answer(work: UnitOfWork, record: RequestRecord[A]) -> Receipt[A
 
 
 def key_reused() -> IdempotencyKeyReused:
-    """The error of a key that was used for another request."""
+    """Returns the error of a key that was used for another request."""
     return IdempotencyKeyReused(
         "the Idempotency-Key was used before with another body: use a new key for a new request"
     )
@@ -221,14 +215,14 @@ def key_reused() -> IdempotencyKeyReused:
 
 @dataclass(frozen=True)
 class ChangeAnswer(Generic[A]):
-    """What a change came to, for the first request and each repetition."""
+    """The result of a change, for the first request and each repetition."""
 
     sequence: int
-    """The aggregate's last after the change."""
+    """The aggregate's last sequence after the change."""
     receipt: Receipt[A] | None
-    """None: others have changed or deleted the aggregate since."""
+    """None: another writer has changed or deleted the aggregate since."""
     replayed: bool = False
-    """The answer is that to an earlier request."""
+    """Whether this repeats the answer to an earlier request."""
 
 
 @dataclass(frozen=True)
@@ -236,9 +230,9 @@ class Pinned:
     """The versions of an aggregate that a caller allows."""
 
     if_match: Collection[ETag] = ()
-    """Empty: any."""
+    """The allowed versions; empty: any."""
     refuse: Callable[[Versioned[Any]], bool] | None = None
-    """Whether it does not allow one of them all the same."""
+    """Returns whether one of these is refused nevertheless."""
 
     def allows(self, found: Versioned[Any]) -> bool:
         """Whether the version is allowed."""
@@ -256,7 +250,7 @@ class Pinned:
 
 @dataclass(frozen=True)
 class Wanted(Generic[A]):
-    """A change of one aggregate, by one request with a key."""
+    """A change of one aggregate that a request with a key asks for."""
 
     kind: type[A]
     aggregate_id: str
@@ -271,18 +265,18 @@ class Wanted(Generic[A]):
         return self.request.of_change(self.kind.aggregate_type, self.aggregate_id)
 
     def answer(self, sequence: int, refused: int | None = None) -> ChangeRecord:
-        """The record of an answer."""
+        """Returns the record of an answer."""
         return ChangeRecord(self.record, self.request.fingerprint, sequence, refused)
 
 
 RETRY_SECONDS = 5.0
-"""How long after its beginning a change that has lost its races is attempted again: its caller waits ten seconds."""
+"""The time from its start in which a change that loses its races is retried: its caller waits ten seconds."""
 
 
 async def back_off(attempt: int, until: float) -> bool:
-    """Pause before another attempt, for up to a second. False: it would begin after ``until``.
+    """Pauses before another attempt, for up to a second. Returns False if it would begin after ``until``.
 
-    The pause is drawn by lot, so that writers that lost a race together do not meet again in the next one.
+    The pause is random, so that writers that lost a race together do not collide again in the next one.
     """
     await sleep(randomness().uniform(0.0, min(1.0, 0.05 * 2**attempt)))
     return monotonic() <= until
@@ -291,15 +285,15 @@ async def back_off(attempt: int, until: float) -> bool:
 async def change_once(
     open_unit_of_work: UnitOfWorkFactory, wanted: Wanted[A], origin: Origin, *, attempts: int
 ) -> ChangeAnswer[A]:
-    """Apply the change, unless a request with this key came before.
+    """Applies the change, unless a request with this key came before.
 
     Raises:
         IdempotencyKeyReused: the key was used before for this aggregate, with another request.
         RefusedBefore: the aggregate refused this request before, and would not now.
         AggregateNotFound, PreconditionFailed, ConcurrentChange, ChangeTooLarge, Unpublishable: nothing is stored, and
             the key is not used.
-        Throttled, Unavailable, OutcomeUnknown: a repetition finds out which.
-        Exception: what ``change`` raises of the newest state, and raises again for a repetition, while it does.
+        Throttled, Unavailable, OutcomeUnknown: a repetition returns the outcome.
+        Exception: the error that ``change`` raises on the newest state; a repetition gets it while that lasts.
     """
     began = monotonic()
     until = began + LONGEST_REQUEST_SECONDS
@@ -336,11 +330,11 @@ async def _find_record(work: UnitOfWork, wanted: Wanted[A]) -> ChangeRecord | No
 
 
 def decide(wanted: Wanted[A], found: Versioned[A] | None) -> Changes[AggregateState] | None:
-    """What is to be stored; None: nothing.
+    """Returns the changes to be stored; None: there are none.
 
     Raises:
-        AggregateNotFound, PreconditionFailed: what does not use the key.
-        Exception: what the aggregate refuses it with.
+        AggregateNotFound, PreconditionFailed: the key is not used.
+        Exception: the aggregate's refusal.
     """
     if found is None:
         raise AggregateNotFound(f"there is no {wanted.kind.aggregate_type} {wanted.aggregate_id}")
@@ -353,7 +347,7 @@ def decide(wanted: Wanted[A], found: Versioned[A] | None) -> Changes[AggregateSt
 async def _store_change(
     work: UnitOfWork, wanted: Wanted[A], found: Versioned[A] | None, until: float, *, fenced: bool
 ) -> ChangeAnswer[A] | None:
-    """None: it is to be decided anew, behind a fence (``newest_for_a_no``, ``decide_anew``)."""
+    """Stores the change; None: decide again with a consistent read (``newest_for_a_no``, ``decide_anew``)."""
     try:
         changes = decide(wanted, found)
     except Exception as no:
@@ -368,7 +362,7 @@ async def _store_change(
     return None
 
 
-async def _commit(  # noqa: PLR0913 - a transaction, and by what it was decided
+async def _commit(  # noqa: PLR0913 - a transaction, and the basis of its decision
     work: UnitOfWork, wanted: Wanted[A], found: Versioned[A], sequence: int, until: float, *, fenced: bool
 ) -> ChangeAnswer[A] | None:
     work.changes.add(wanted.answer(sequence))
@@ -385,9 +379,9 @@ async def _commit(  # noqa: PLR0913 - a transaction, and by what it was decided
 async def _is_final(
     work: UnitOfWork, wanted: Wanted[A], found: Versioned[A] | None, no: Exception, until: float
 ) -> bool:
-    """Whether the caller can be told: what the aggregate refuses, once that is recorded (``refusal_recorded``).
+    """Whether the error can be returned: an aggregate's refusal only once it is recorded (``refusal_recorded``).
 
-    Raises Unavailable: so late, the record of a duplicate may have expired (``deadline``).
+    Raises Unavailable after ``until``: the record of a duplicate may have expired (``deadline``).
     """
     status = None if isinstance(no, OutboxError) else wanted.request.status_of(no)
     if status is not None:
@@ -405,7 +399,7 @@ async def _record_alone(
     *,
     refused: int | None = None,
 ) -> bool:
-    """Whether the record of a no is stored now; False: there is one."""
+    """Stores the record of a request that changed nothing. Returns False if there is one already."""
     try:
         await work.changes.create(wanted.answer(_sequence(found), refused), wanted.partition_key, until)
     except PreconditionFailed:
@@ -427,11 +421,11 @@ def _first_answer(record: ChangeRecord, wanted: Wanted[A], found: Versioned[A] |
 
 
 def _refusal(status: int, wanted: Wanted[A], found: Versioned[A] | None) -> Exception:
-    """The first refusal, in the words of the aggregate while it still refuses: no text is stored."""
+    """Returns the first refusal, with the aggregate's text if it still refuses: no text is stored."""
     try:
         if found is not None:
             wanted.change(found.aggregate)
-    except Exception as error:  # noqa: BLE001 - whatever the aggregate refuses with
+    except Exception as error:  # noqa: BLE001 - an aggregate may refuse with any error
         if wanted.request.status_of(error) == status:
             return error
     return RefusedBefore(

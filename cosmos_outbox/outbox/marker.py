@@ -1,9 +1,9 @@
-"""The marker of an aggregate says whether its events are parked, and which events need no second sending.
+"""Decides, by an aggregate's marker, whether its events are sent, sent again, parked or dropped.
 
-A marker is a value: its methods give the marker that is to be stored. The parking lot stores a marker only over the
-version that was read, in one transaction with the parked events that the change is about, and keeps the count of those
-events itself. The rules have names, which ``docs/internals/decisions/0009-parking.md`` explains and
-``tests/models/parking.py`` turns off one by one.
+A marker is an immutable value: its methods return the marker to be stored. The parking lot stores a marker only over
+the version that was read, in one transaction with the parked events that the change concerns, and counts those events
+itself. ``docs/internals/decisions/0009-parking.md`` explains the named rules; ``tests/models/parking.py`` turns them
+off one by one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,11 +16,11 @@ from cosmos_outbox.outbox.feed import FeedEvent, unsequenced_place
 from cosmos_outbox.outbox.unit_of_work import ETag
 
 Place = tuple[int, bool, tuple[int, str, str]]
-"""Where a parked event has its turn: after which sequence, and for an event without one, its place behind that."""
+"""The sort key of a parked event: the sequence it follows, and for an event without one its order behind that."""
 
 
 class Fate(Enum):
-    """What is done with an event that the feed delivers."""
+    """The decision on an event that the feed delivers."""
 
     SEND = "nothing is in its way"
     SEND_AGAIN = "the broker has its place in the order: it is sent again under its own id, and may get lost"
@@ -30,7 +30,7 @@ class Fate(Enum):
 
 @dataclass(frozen=True)
 class Refusal:
-    """The event that the broker refused last."""
+    """The last refusal of an event by the broker."""
 
     event_id: str
     reason: str
@@ -38,33 +38,33 @@ class Refusal:
     at: datetime
     """The time of the last attempt (UTC)."""
     passing: bool = False
-    """Whether the broker may take it later: the upkeep tries it again and again, and nobody has to do anything."""
+    """Whether the broker may accept it later: the upkeep then retries it without an operator."""
 
 
 @dataclass(frozen=True)
 class Marker:
-    """What is known of an aggregate that is, or was lately, parked. An aggregate without a marker is free."""
+    """The state of an aggregate that is, or was lately, parked. An aggregate without a marker is not blocked."""
 
     aggregate: AggregateKey
     version: ETag = ""
-    """As it was read; empty: the marker is not stored."""
+    """The version that was read; empty: the marker is not stored."""
     blocked_since: datetime | None = None
-    """None: the aggregate is free (UTC)."""
+    """The begin of the block (UTC); None: the aggregate is not blocked."""
     refusal: Refusal | None = None
     stands: bool = False
-    """Whether the refused event is in the way. A replay takes it out of the way before it sends anything."""
+    """Whether the refused event blocks the aggregate. A replay resets it before it sends anything."""
     replay: str | None = None
-    """The id of the replay that sends; None: none does."""
+    """The id of the running replay; None: none is running."""
     replay_until: datetime | None = None
-    """From then on the replay is taken for dead, and another one may begin (UTC)."""
+    """The time (UTC) from which the replay counts as dead, and another one may begin."""
     accepted: int = 0
-    """The highest sequence that the broker accepted, as far as the marker tells."""
+    """The highest sequence that the broker accepted, as far as the marker has recorded."""
     tail: int = 0
     """The highest sequence that was accepted or parked: an event without a sequence is parked behind it."""
     waiting: int = 0
-    """How many events are parked."""
+    """The number of parked events."""
     discarded: Mapping[str, datetime] = field(default_factory=dict)
-    """The ids of events that an operator gave up, each with the time."""
+    """The ids of events that were discarded, each with the time."""
     passed: Mapping[str, datetime] = field(default_factory=dict)
     """The ids of events without a sequence that the broker accepted, each with the time."""
 
@@ -75,15 +75,15 @@ class Marker:
 
     @property
     def in_the_way(self) -> str | None:
-        """The id of the event that has to be mended or discarded before the others can be sent."""
+        """The id of the event that must be repaired or discarded before the others can be sent."""
         return self.refusal.event_id if self.blocked and self.refusal and self.stands else None
 
     def is_replayed(self, now: datetime) -> bool:
-        """Whether a replay may be sending events at this moment."""
+        """Whether a replay may be sending events now."""
         return self.replay_until is not None and now < self.replay_until
 
     def fate(self, event: FeedEvent) -> Fate:
-        """Rules ``remember-discarded`` and ``remember-accepted``: a page that comes again undoes nothing."""
+        """Decides an event; a redelivered page undoes nothing (``remember-discarded``, ``remember-accepted``)."""
         if event.id in self.discarded:
             return Fate.DROP
         if self.has_place_of(event):
@@ -91,11 +91,11 @@ class Marker:
         return Fate.PARK if self.blocked else Fate.SEND
 
     def has_place_of(self, event: FeedEvent) -> bool:
-        """Whether the broker has accepted an event in this one's place."""
+        """Whether the broker has accepted this event, or a later one of its aggregate."""
         return event.id in self.passed or (event.sequence is not None and event.sequence <= self.accepted)
 
     def with_accepted(self, events: Iterable[FeedEvent], now: datetime) -> "Marker":
-        """The broker has these events."""
+        """Records that the broker has these events."""
         accepted, passed = self.accepted, dict(self.passed)
         for event in events:
             if event.sequence is None:
@@ -105,7 +105,7 @@ class Marker:
         return replace(self, accepted=accepted, tail=max(self.tail, accepted), passed=passed)
 
     def with_parked(self, events: Sequence[FeedEvent]) -> tuple["Marker", list[Place]]:
-        """Events, in order, are parked. Returns the place of each, too."""
+        """Records that events, in order, are parked. Also returns the sort key of each."""
         places: list[Place] = []
         after = self.tail
         for event in events:
@@ -125,36 +125,36 @@ class Marker:
         *,
         passing: bool = False,
     ) -> "Marker":
-        """The broker refused the event after it had accepted ``sent``. Rule ``ids-survive``: nothing is forgotten."""
+        """Records that the broker accepted ``sent`` and then refused the event. Recorded ids stay (``ids-survive``)."""
         refusal = Refusal(event.id, reason, attempts=1, at=now, passing=passing)
         return replace(self.with_accepted(sent, now), blocked_since=now, refusal=refusal, stands=True)
 
     def claimed(self, replay: str, until: datetime) -> "Marker":
-        """Rules ``one-replay`` and ``replay-clears-name``: nobody else replays, and nobody discards, ``until`` then."""
+        """Claims the marker: no other replay or discarding until then (``one-replay``, ``replay-clears-name``)."""
         return replace(self, stands=False, replay=replay, replay_until=until)
 
     def given_back(self) -> "Marker":
-        """The replay ended before all was sent."""
+        """Records that the replay ended before all events were sent."""
         return replace(self, replay=None, replay_until=None)
 
     def in_vain(self, now: datetime) -> "Marker":
-        """The replay ended before it had sent anything: an event that is tried by itself has a longer pause now."""
+        """Records that the replay ended without sending anything; an automatic retry gets a longer pause."""
         given_back = self.given_back()
         if self.refusal is None or not self.refusal.passing:
             return given_back
         return replace(given_back, refusal=replace(self.refusal, attempts=self.refusal.attempts + 1, at=now))
 
     def refused(self, event_id: str, reason: str, now: datetime, *, passing: bool) -> "Marker":
-        """The replay ended at an event that the broker refuses."""
+        """Records that the replay ended at an event that the broker refused."""
         before = self.refusal.attempts if self.refusal and self.refusal.event_id == event_id else 0
         refusal = Refusal(event_id, reason, before + 1, now, passing)
         return replace(self.given_back(), refusal=refusal, stands=True)
 
     def with_discarded(self, event_id: str, now: datetime) -> "Marker":
-        """The event in the way is given up; the notice in its place can be sent."""
+        """Records that the blocking event is discarded; the notice in its place can be sent."""
         refusal = replace(self.refusal, passing=False) if self.refusal else None
         return replace(self, stands=False, refusal=refusal, discarded={**self.discarded, event_id: now})
 
     def freed(self) -> "Marker":
-        """Rule ``end-at-zero``: nothing waits any more. The marker goes on telling what was accepted and discarded."""
+        """Unblocks the aggregate when nothing waits (``end-at-zero``). Accepted and discarded events stay recorded."""
         return replace(self.given_back(), blocked_since=None, refusal=None, stands=False)

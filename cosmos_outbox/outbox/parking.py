@@ -1,7 +1,7 @@
-"""An operator looks at parked events, replays them in order, or discards one. A crash at any point loses no event.
+"""Lists parked events, replays them in order, and discards single ones. A crash at any point loses no event.
 
-A discarded event leaves a notice in its place. What a crash left half done, and what was parked for too long, is
-brought to an end by the upkeep.
+A discarded event is replaced by a notice. The upkeep completes what a crash interrupted, and discards events that were
+parked for too long.
 """
 
 import asyncio
@@ -31,20 +31,19 @@ from cosmos_outbox.outbox.relay import READING_SECONDS
 from cosmos_outbox.outbox.replay import REPLAY_SECONDS, Replay, Replayed
 
 MAX_AGE_SECONDS = 30 * 24 * 3600
-"""How long an event may be in the way before the upkeep discards it: a parked event holds personal data."""
+"""The age at which the upkeep discards a blocking event: a parked event holds personal data."""
 
 EXPIRED = "parked for longer than the service keeps such events"
-"""The reason of a discarding by the upkeep."""
+"""The reason for a discarding by the upkeep."""
 
 UPKEEP_SECONDS = 40.0
-"""How long one upkeep goes on beginning replays; the next upkeep begins the others."""
+"""The time in which one upkeep begins replays; the next upkeep begins the others."""
 
 SHARE_SECONDS = 10.0
-"""How long one replay of an upkeep goes on, and may wait for the broker, until another aggregate has its turn."""
+"""The maximum time of one replay in an upkeep, with waiting for the broker, before the next aggregate's turn."""
 
 TRY_AGAIN_SECONDS, LONGEST_TRY_AGAIN_SECONDS = 60.0, 3_600.0
-"""How long an aggregate whose receiver fails is left alone after the first attempt, and at most: each time twice as
-long."""
+"""The pause before an aggregate whose receiver fails is retried, at first and at most: it doubles each time."""
 
 _CLOCKS_DIFFER = 1.1
 _RACES = 5
@@ -54,24 +53,24 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Parking:
-    """The parked events, for operators. Every call raises Throttled or Unavailable when the store could not answer."""
+    """Manages parked events for operators. Every call raises Throttled or Unavailable if the store did not answer."""
 
     lot: ParkingLot
     publisher: Publisher
     originals: Originals = field(default_factory=AsDelivered)
     reading_seconds: float = READING_SECONDS
-    """As the relay has it."""
+    """The ``reading_seconds`` of the relay."""
     max_age_seconds: int = MAX_AGE_SECONDS
     timer: Callable[[], float] = monotonic
     clock: Clock = utc_now
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def page(self, size: int, continuation_token: str | None, *, discarded: bool = False) -> ParkedPage:
-        """A page of parked events, or of the discarded ones, oldest first. Raises UnknownContinuation."""
+        """Returns a page of parked, or of discarded events, oldest first. Raises UnknownContinuation."""
         return await self.lot.page(size, continuation_token, discarded=discarded)
 
     async def show(self, parking_id: str) -> ParkedEvent:
-        """One parked or discarded event with its document. Raises NotParked."""
+        """Returns one parked or discarded event with its document. Raises NotParked."""
         parked = await self.lot.get(parking_id)
         if parked is None:
             raise NotParked(
@@ -80,7 +79,7 @@ class Parking:
         return parked
 
     async def replay(self, aggregate: AggregateKey) -> Replayed:
-        """Send an aggregate's parked events in order. Raises as :class:`cosmos_outbox.outbox.replay.Replay` does."""
+        """Sends an aggregate's parked events in order. Raises as :class:`cosmos_outbox.outbox.replay.Replay` does."""
         return await self._replay(aggregate, REPLAY_SECONDS)
 
     async def _replay(self, aggregate: AggregateKey, seconds: float) -> Replayed:
@@ -90,15 +89,15 @@ class Parking:
         return await replay(aggregate)
 
     async def discard(self, parking_id: str, reason: str) -> None:
-        """Give the event in the way up for good; a notice takes its place. Repeated, it does nothing.
+        """Discards the blocking event for good and replaces it by a notice. Repeated, it does nothing.
 
-        The upkeep sends the notice, and what waits behind it; so does a replay. The call waits until no relay can be
-        sending the event any more: at most ``reading_seconds`` and a tenth, when the event has just been parked.
+        The upkeep or a replay sends the notice and the events behind it. The call waits until no relay can still be
+        sending the event: at most ``reading_seconds`` and a tenth, if the event has just been parked.
 
         Raises:
             NotParked: no event is parked under the id.
             NotInTheWay: the event waits behind another one, or its aggregate is being replayed.
-            ConcurrentChange: others changed the aggregate each time.
+            ConcurrentChange: others changed the aggregate in every attempt.
         """
         for _ in range(_RACES):
             event = await self.show(parking_id)
@@ -111,14 +110,13 @@ class Parking:
         raise ConcurrentChange("others changed the parked aggregate each time: discard the event again")
 
     async def upkeep(self) -> None:
-        """Bring to an end what a crash left half done, and discard what has been parked for too long.
+        """Completes what a crash interrupted, and discards events that were parked for too long.
 
-        An event that an operator has to look at is left alone. What fails is logged, and tried at the next upkeep.
-
-        The aggregates have their turns in an order that is new each time. So none is always behind others that take all
-        the time, whichever instance does the next upkeep, and whatever became of this one: nobody has to remember where
-        it ended. Who was tried more often comes later, mostly: those that hang each time leave the others theirs. A
-        replay that has used up its share goes on when all others have had theirs.
+        An event that needs an operator is not touched. Failures are logged, and retried at the next upkeep.
+        The order of the aggregates is random each time, so that none always waits behind others that use up the time;
+        no state is kept between upkeeps, which may run in different instances. Aggregates with more attempts mostly
+        come later, so that those that hang each time do not delay the others. A replay that has used its share
+        continues after all others had theirs.
         """
         until = self.timer() + UPKEEP_SECONDS
         too_old = self.clock() - timedelta(seconds=self.max_age_seconds)
@@ -137,10 +135,10 @@ class Parking:
                 _log.warning("document %s, which belongs to no aggregate, stays: %s", event.event_id, error)
 
     async def _tend(self, marker: Marker, too_old: datetime) -> bool:
-        """Rule ``timer-heals``: an aggregate in whose way no refused event stands is replayed. False: it goes on.
+        """Replays an aggregate without a blocking event (rule ``timer-heals``). Returns False if more is to be sent.
 
-        So is one whose receiver fails, when its pause is over, as if an operator came by then; too old, its event is
-        discarded like any other, since it may hold personal data.
+        An aggregate whose receiver fails is replayed after its pause, as if by an operator; its event is discarded at
+        the maximum age like any other, since it may hold personal data.
         """
         try:
             is_free = marker.in_the_way is None
@@ -155,7 +153,7 @@ class Parking:
         return True
 
     async def _discard_by_age(self, marker: Marker, too_old: datetime) -> bool:
-        """Discard the event in the way when it is too old; False when it is to be left alone."""
+        """Discards the blocking event if it is too old; returns False if it is not."""
         if marker.blocked_since is None or marker.blocked_since > too_old:
             return False
         for event in await self.lot.list_waiting(marker.aggregate, 1):
@@ -166,7 +164,7 @@ class Parking:
         return True
 
     async def _marker_of(self, event: ParkedEvent, aggregate: AggregateKey) -> Marker:
-        """The marker of the aggregate in whose way the event stands. Rule ``only-in-the-way``. Raises NotInTheWay."""
+        """Returns the marker of the aggregate that the event blocks (rule ``only-in-the-way``). Raises NotInTheWay."""
         marker = (await self.lot.markers([aggregate])).get(aggregate) or Marker(aggregate)
         if marker.in_the_way == event.event_id:
             return marker
@@ -178,13 +176,13 @@ class Parking:
         )
 
     def _relays_may_send_for(self, marker: Marker) -> float:
-        """Rule ``fresh-reading``: for so many seconds a relay may act on a reading from before the block."""
+        """Returns the seconds in which a relay may act on a reading from before the block (rule ``fresh-reading``)."""
         assert marker.blocked_since is not None, "something is in the way of a blocked aggregate only"
         age = (self.clock() - marker.blocked_since).total_seconds()
         return max(0.0, _CLOCKS_DIFFER * self.reading_seconds - age)
 
     async def _discard(self, event: ParkedEvent, reason: str) -> None:
-        """Rule ``notice``. Raises PreconditionFailed, NotInTheWay."""
+        """Replaces the event by a notice (rule ``notice``). Raises PreconditionFailed, NotInTheWay."""
         if event.aggregate is None:
             await self.lot.discard_alone(event, reason)
             return
@@ -200,6 +198,6 @@ def _turn(marker: Marker) -> float:
 
 
 def tried_again_at(refusal: Refusal) -> datetime:
-    """When the upkeep tries an event again that its receiver may take later: not at the same time as others."""
+    """Returns the time of the next automatic retry of a temporarily refused event, with random jitter."""
     pause = min(TRY_AGAIN_SECONDS * 2.0 ** min(refusal.attempts - 1, 16), LONGEST_TRY_AGAIN_SECONDS)
     return refusal.at + timedelta(seconds=pause * randomness().uniform(0.75, 1.25))

@@ -1,4 +1,4 @@
-"""The port of the parking lot: events that cannot be sent are kept durably, and so are the events behind them."""
+"""The port of the parking lot: durable storage of events that cannot be sent, and of the events behind them."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,21 +12,21 @@ from cosmos_outbox.outbox.marker import Marker
 
 
 class ParkedState(Enum):
-    """What a parked event waits for."""
+    """The state of a parked event."""
 
     IN_THE_WAY = "inTheWay"
-    """The broker refused the event: mend the reason and replay the aggregate, or discard the event."""
+    """The broker refused the event: remove the reason and replay the aggregate, or discard the event."""
     WAITING = "waiting"
-    """It is sent when the event in the way is out of the way."""
+    """The event waits behind a blocking event, and is sent after it."""
     ALONE = "alone"
-    """It belongs to no aggregate, so nothing waits behind it, and it can only be discarded."""
+    """The document belongs to no aggregate: nothing waits behind it, and it can only be discarded."""
     DISCARDED = "discarded"
-    """It was given up. It can still be looked at for a while."""
+    """The event was discarded. It stays visible for a while."""
 
 
 @dataclass(frozen=True)
 class Discarding:
-    """When and why an event was given up."""
+    """The time and the reason of a discarding."""
 
     at: datetime
     reason: str
@@ -34,7 +34,7 @@ class Discarding:
 
 @dataclass(frozen=True)
 class ParkedEvent:
-    """A parked event document. ``action`` and ``sequence`` are None when the document does not tell them."""
+    """A parked event document. ``action`` and ``sequence`` are None if the document does not contain them."""
 
     id: str
     """The id in the parking lot: an event's own id is unique only within its aggregate."""
@@ -46,12 +46,12 @@ class ParkedEvent:
     parked_at: datetime
     state: ParkedState
     attempts: int
-    """How many times the broker, or the relay in its place, has refused the event."""
+    """The number of refusals of the event by the broker, or by the relay before sending."""
     attempted_at: datetime | None
     """The time of the last of these attempts."""
     discarding: Discarding | None
     is_notice: bool
-    """Whether it stands in the place of an event that was discarded."""
+    """Whether it replaces a discarded event."""
     document: Document = field(default_factory=dict, repr=False)
 
 
@@ -64,75 +64,73 @@ class ParkedPage:
 
 
 Change = Callable[[Marker], Marker]
-"""A change of a marker as it is then."""
+"""A change that is applied to the newest marker."""
 
 
 class ParkingLot(Protocol):
-    """Keeps, durably, the events that cannot be sent and the events that wait behind them.
+    """Stores events that cannot be sent, and the events that wait behind them, durably.
 
     Rule ``one-transaction``: a marker, its count and the events that it counts change together, at the marker's
-    version. Every call raises Throttled or Unavailable when the store could not be used; the message says why. Of a
-    change whose answer was lost, Unavailable says nothing: the next call finds what was stored.
+    version. Every call raises Throttled or Unavailable if the store could not be used, with the reason. After
+    Unavailable a change may or may not be stored: the next call finds out.
     """
 
     async def markers(self, aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, Marker]:
-        """The markers of these aggregates, each as new as this call. Rule ``fence-before-free``."""
+        """Returns the markers of these aggregates, with a consistent read (rule ``fence-before-free``)."""
 
     async def list_blocked(self) -> Sequence[Marker]:
-        """The markers of all parked aggregates, perhaps as they were some time ago: to be shown, not to be stored."""
+        """Returns the markers of all parked aggregates, possibly stale: for display, not to be stored."""
 
     async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> Collection[str]:
-        """Park events, in order, of an aggregate that is blocked. Those that are parked already are left alone.
+        """Parks events of a blocked aggregate in order. Already parked ones are not changed.
 
         Rule ``park-at-version``: only behind the marker that was read, however old that reading is. A crash halfway
-        leaves the first events parked. Returns the ids of the events that are known not to have been parked before.
-
+        leaves the first events parked. Returns the ids of the events that were certainly not parked before.
         Raises:
             PreconditionFailed: the marker is not, or no longer, at ``marker.version``: read and decide again.
         """
 
     async def store(self, marker: Marker) -> Marker:
-        """Store a changed marker. Raises PreconditionFailed as :meth:`park` does. Returns the marker as stored."""
+        """Stores a changed marker. Raises PreconditionFailed as :meth:`park` does. Returns the stored marker."""
 
     async def settle(self, marker: Marker, delivered: Sequence[ParkedEvent], change: Change) -> Marker:
-        """Remove parked events that the broker has, and change the marker of the replay that sent them.
+        """Removes parked events that the broker has, and changes the marker of the replay that sent them.
 
-        The replay's marker may have changed meanwhile, since the relay parks behind it: the change is made to the
-        newest one. Rule ``end-at-zero``: when nothing waits any more, the aggregate is free.
-
+        The relay may have parked more events behind the marker since, so the change is applied to the newest marker.
+        Rule ``end-at-zero``: once nothing waits, the aggregate is unblocked.
         Raises:
-            PreconditionFailed: another replay, or nobody, replays the aggregate now.
+            PreconditionFailed: the aggregate is being replayed by another replay, or by none.
         """
 
     async def recount(self, marker: Marker) -> Marker:
-        """Count anew what waits: somebody removed it by hand. Raises PreconditionFailed as :meth:`settle` does."""
+        """Recounts the waiting events, as after a manual removal. Raises PreconditionFailed as :meth:`settle` does."""
 
     async def discard(self, marker: Marker, event: ParkedEvent, notice: Notice, reason: str) -> None:
-        """Store the marker, and put the notice in the event's place. Raises PreconditionFailed.
+        """Stores the marker, and the notice in the event's place. Raises PreconditionFailed.
 
         The event stays visible, with the reason, until it expires.
         """
 
     async def park_alone(self, poison: Poison) -> bool:
-        """Park a document that belongs to no aggregate. False: it is parked, or was discarded, already."""
+        """Parks a document that belongs to no aggregate. Returns False if it is parked or discarded already."""
 
     async def discard_alone(self, event: ParkedEvent, reason: str) -> None:
-        """Give up a document that belongs to no aggregate."""
+        """Discards a document that belongs to no aggregate."""
 
     async def alone_since_before(self, at: datetime) -> Sequence[ParkedEvent]:
-        """Some documents that belong to no aggregate and were parked before this time."""
+        """Returns some documents that belong to no aggregate and were parked before this time."""
 
     async def page(self, size: int, continuation_token: str | None, *, discarded: bool = False) -> ParkedPage:
-        """A page of parked events, or of the discarded ones, oldest first, without their documents.
+        """Returns a page of parked, or of discarded events, oldest first, without their documents.
 
         Raises UnknownContinuation.
         """
 
     async def get(self, parking_id: str) -> ParkedEvent | None:
-        """One parked or discarded event; None when there is none under the id, which is proven."""
+        """Returns one parked or discarded event; None: proven that there is none with this id."""
 
     async def waiting(self, aggregate: AggregateKey, limit: int) -> Sequence[tuple[ParkedEvent, FeedEvent]]:
-        """An aggregate's first parked events, in order, as they are sent."""
+        """Returns an aggregate's first parked events, in order, with the events to be sent."""
 
     async def list_waiting(self, aggregate: AggregateKey, limit: int) -> Sequence[ParkedEvent]:
-        """The same, without their documents."""
+        """As :meth:`waiting`, without documents."""

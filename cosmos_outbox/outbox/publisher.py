@@ -1,17 +1,13 @@
-"""The port to the message broker: a page of events goes out, and an outcome for each aggregate comes back.
+"""The port to the message broker: sends a page of events and returns an outcome for each aggregate.
 
-A publisher hands over an aggregate's events in order: no two sends that carry the same aggregate are under way at once,
-and after an event that was refused, or whose outcome is unknown, no later event of its aggregate is sent. A refused
-event stops no other aggregate. The relay relies on these rules and on the publisher's :class:`Guarantees`, and on
-nothing else.
-
-Each aggregate's events are sent in order, up to the first that cannot be sent. Relay and replay both send here.
-
-An event as CloudEvents 1.0 has it: the same attributes over every transport, whatever form the message has.
-
-The names of the extensions are in the form that CloudEvents asks for: lower-case letters and digits. In the structured
-mode (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md) attributes and data are one
-JSON document.
+A publisher sends an aggregate's events in order: no two concurrent sends carry the same aggregate, and after a refused
+event, or an unknown outcome, no later event of its aggregate is sent. A refused event stops no other aggregate. The
+relay relies only on these rules and on the publisher's :class:`Guarantees`.
+:func:`deliver`, which relay and replay use, sends each aggregate's events up to the first that cannot be sent.
+:class:`CloudEvents` gives an event the same CloudEvents 1.0 attributes over every transport. The names of extensions
+have the form that CloudEvents requires: lower-case letters and digits. In the structured mode
+(https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md) attributes and data are one JSON
+document.
 """
 
 import json
@@ -32,23 +28,23 @@ STRUCTURED = "application/cloudevents+json"
 
 @dataclass(frozen=True)
 class CloudEvents:
-    """The CloudEvents attributes that are the same for all events of a service."""
+    """Builds the CloudEvents attributes of a service's events."""
 
     source: str
-    """Together with the id it identifies an event everywhere."""
+    """The source: with the id it identifies an event globally."""
     schemas: str | None = None
-    """The URI under which the schemas of the events are published; None: they are not."""
+    """The base URI of the events' published schemas; None: they are not published."""
 
     def dataschema(self, event: OutboxEvent) -> str | None:
-        """The URI of the schema that the event's data follows."""
+        """Returns the URI of the schema of the event's data."""
         if self.schemas is None or event.schema_version is None:
             return None
         return f"{self.schemas}/{event.action}.v{event.schema_version}.json"
 
     def attributes(self, event: OutboxEvent) -> dict[str, Any]:
-        """All but the data. Times and numbers are as JSON has them.
+        """Returns the attributes without the data. Times and numbers are as in JSON.
 
-        ``messageid`` is there where a published event is published once more: ``id`` is the event's own.
+        ``messageid`` exists if a published event is published again; ``id`` is always the event's own.
         """
         found = {
             "specversion": "1.0",
@@ -70,30 +66,30 @@ class CloudEvents:
         return {name: value for name, value in found.items() if value is not None}
 
     def structured(self, event: OutboxEvent) -> bytes:
-        """Attributes and data as one JSON document, the same bytes on every host."""
+        """Returns attributes and data as one JSON document, the same bytes on every host."""
         return as_sent(self.attributes(event) | {"data": dict(event.data)})
 
 
 @dataclass(frozen=True)
 class Guarantees:
-    """The properties that a transport promises."""
+    """The guarantees of a transport."""
 
     ordered: bool
     """Subscribers get an aggregate's events in the order in which they were accepted."""
     deduplicates: bool
     """An event that is sent again under its id, within some window, reaches subscribers once."""
     mixes_aggregates: bool
-    """One send may carry events of several aggregates, so that a page of many aggregates costs few round trips.
+    """One send may carry events of several aggregates, so that a page of many aggregates needs few round trips.
 
-    A transport may learn only from a refusal that it cannot, and then no longer promises it.
+    A transport that learns from a refusal that it cannot no longer guarantees it.
     """
     largest_message_bytes: int | None
-    """An event whose data alone is larger can never be sent. None: the limit shows only when an event is sent."""
+    """An event whose data alone is larger can never be sent. None: the limit is known only when an event is sent."""
     answer_seconds: float = 0.0
-    """How long an answer may take. Who gives a single event less time may send it again and again, and never know."""
+    """The maximum time for an answer. With less time for an event a caller may resend it forever without an outcome."""
 
     def left_to_subscribers(self) -> Sequence[str]:
-        """What this transport does not give, so that subscribers have to; for an operator to read."""
+        """Returns the missing guarantees, which subscribers must provide, for an operator to read."""
         missing = []
         if not self.ordered:
             missing.append("the transport keeps no order: subscribers must order events by their sequence")
@@ -119,39 +115,39 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Refused:
-    """The broker has the first ``accepted`` events and will never take the next one as it is; no later one was sent.
+    """The broker has the first ``accepted`` events and will never accept the next one; no later one was sent.
 
-    ``reason`` carries no personal data, and has the same words for the same cause.
+    ``reason`` has no personal data, and is equal for equal causes.
     """
 
     accepted: int
     reason: str
     shown_by_event: bool = field(default=False, compare=False)
-    """No message can be made of the event, or it was measured to be larger than any may be. False: the broker answered
-    so, which a fault of its settings could cause as well."""
+    """Whether the event itself is at fault: it cannot be encoded, or exceeds the maximum size. False: the broker
+    refused it, which a fault of its settings could cause as well."""
     detail: str = field(default="", compare=False)
-    """What else the broker said, bounded, for an operator; no personal data either."""
+    """Further text from the broker for an operator, bounded, without personal data."""
 
 
 @dataclass(frozen=True)
 class Failing:
-    """The broker has at least the first ``accepted`` events. The next one fails again and again, and may work later.
+    """The broker has at least the first ``accepted`` events. The next one fails repeatedly, and may work later.
 
-    What fails is this event, not the broker: its aggregate is set aside and tried again by itself, so that it holds up
-    no other. ``reason``: as of :class:`Refused`.
+    The event fails, not the broker: its aggregate is set aside and retried automatically, so that it delays no other.
+    ``reason``: as of :class:`Refused`.
     """
 
     accepted: int
     reason: str
     others_taken: bool = field(default=False, compare=False)
-    """Whether the broker took other events between its tries. False: it may fail at everything."""
+    """Whether the broker accepted other events between the tries. False: it may fail for all events."""
 
 
 @dataclass(frozen=True)
 class Unknown:
     """The broker has at least the first ``accepted`` events, and perhaps more. Send all events again.
 
-    ``reason`` tells an operator what stops the sending, and ``why`` is its kind.
+    ``reason`` describes to an operator why sending stopped, and ``why`` is its kind.
     """
 
     accepted: int
@@ -163,51 +159,50 @@ Outcome = Accepted | Refused | Failing | Unknown
 
 
 class Publisher(Protocol):
-    """Hands events to the message broker."""
+    """Sends events to the message broker."""
 
     @property
     def guarantees(self) -> Guarantees:
-        """The promises of this transport."""
+        """The guarantees of this transport."""
 
     async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
-        """Send the events of a page. Returns one outcome for each aggregate, in the page's order.
+        """Sends the events of a page. Returns one outcome for each aggregate, in the page's order.
 
-        Nothing is sent after ``until``, by the monotonic clock: what the broker has not accepted by then is
-        unknown, and what the broker has is told all the same. So a page that takes longer gets on with each attempt.
-
-        The publisher decides how many sends a page takes, and how many of them run at once. When a send fails whose
-        events may or may not have arrived, the outcome of each aggregate in it is unknown. A broker that is away is an
-        outcome, not an error: only a bug is raised.
+        Nothing is sent after ``until``, by the monotonic clock: the outcome of events that the broker has not accepted
+        by then is unknown, and accepted ones are still returned. So a page that takes longer progresses with each
+        attempt. The publisher decides the number of sends for a page, and their concurrency. If a send fails and its
+        events may have arrived, the outcome of each aggregate in it is unknown. An unavailable broker is an outcome,
+        not an error: only a bug is raised.
         """
 
 
 @dataclass(frozen=True)
 class Block:
-    """An event that cannot be sent as it is, or fails again and again, and the reason."""
+    """An event that cannot be sent, or fails repeatedly, and the reason."""
 
     event: FeedEvent
     reason: str
     by_broker: bool = False
-    """Whether the broker has answered so; False: the event itself shows it, or the broker takes others."""
+    """Whether only the broker's answer proves it; False: the event itself does, or the broker accepts others."""
     detail: str = ""
-    """What else the broker said."""
+    """Further text from the broker."""
     passing: bool = False
-    """Whether it may be accepted later: then it is tried again by itself."""
+    """Whether it may be accepted later: then it is retried automatically."""
 
     @property
     def told(self) -> str:
-        """For an operator: the reason, which is the same for the same cause, and what else was said."""
+        """The reason, equal for equal causes, and the further text, for an operator."""
         return f"{self.reason}: {self.detail}" if self.detail else self.reason
 
 
 @dataclass(frozen=True)
 class Delivered:
-    """How many events of one aggregate the broker certainly has, in order, and why the others were not sent."""
+    """The number of one aggregate's events that the broker certainly has, and why the others were not sent."""
 
     sent: int
     block: Block | None = None
     waits_for: str | None = None
-    """Why the other events are not sent yet; a later attempt sends them."""
+    """The reason why the other events are not sent yet; a later attempt sends them."""
     why: Hindrance = Hindrance.BROKER_AWAY
     """The kind of ``waits_for``."""
 
@@ -215,9 +210,9 @@ class Delivered:
 async def deliver(
     publisher: Publisher, groups: Sequence[Sequence[FeedEvent]], until: float
 ) -> list[Delivered]:
-    """Send each aggregate's events up to the first that can never be sent. Returns a delivery for each group.
+    """Sends each aggregate's events up to the first that can never be sent. Returns a delivery for each group.
 
-    ``until``: as :meth:`cosmos_outbox.outbox.publisher.Publisher.publish` has it.
+    ``until``: as in :meth:`cosmos_outbox.outbox.publisher.Publisher.publish`.
     """
     largest = publisher.guarantees.largest_message_bytes
     sendable = [list(_sendable(group, largest)) for group in groups]
@@ -241,7 +236,7 @@ def _sendable(events: Sequence[FeedEvent], largest: int | None) -> Iterator[Outb
 
 
 def _unsendable(event: OutboxEvent, largest: int | None) -> str | None:
-    """Why the event itself can never be sent; None: nothing is known against it."""
+    """Returns why the event itself can never be sent; None: no reason is known."""
     if largest is None:
         return None
     try:

@@ -1,11 +1,11 @@
-"""A broker that refuses everything in the same words has a fault of its own: then no document is parked for it.
+"""Detects a broker that refuses everything for the same reason: the fault is then its own, and nothing is parked.
 
-One message that is refused is poison, and so is each of several while the broker takes others, or where the reasons
-differ. But when the broker has refused the events of several aggregates alike and accepted nothing since, a topic or a
-setting is wrong, most likely, and the events wait until it is mended. "Since" counts for the whole process: an event of
-any partition, page or attempt that the broker accepts after an aggregate was first refused proves that the refusal is
-the aggregate's own. Without such a proof a few documents that are poison in the same way would hold up their partition
-for ever, so while the refusals last, one aggregate is parked each ``PATIENCE_SECONDS``.
+A single refused message is poison, and so is each of several while the broker accepts others, or if the reasons differ.
+But if the broker has refused the events of several aggregates for one reason and accepted nothing since, most likely a
+topic or a setting is wrong, and the events wait until it is repaired. "Since" covers the whole process: an event of any
+partition, page or attempt that the broker accepts after an aggregate was first refused proves that the refusal is the
+aggregate's own. Without such a proof a few equally broken documents would block their partition for ever, so while the
+refusals last, one aggregate is parked each ``PATIENCE_SECONDS``.
 """
 
 from collections.abc import Mapping
@@ -15,27 +15,27 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic
 
 PATIENCE_SECONDS = 600.0
-"""Long enough for an alert and a look; a partition of poison alone gets on by six aggregates an hour."""
+"""Long enough for an alert and a reaction; a partition with only poison advances by six aggregates an hour."""
 
 
 @dataclass
 class RefusedAlike:
-    """What the broker refuses and accepts, as far as this process knows; times are those of the monotonic clock."""
+    """Tracks the broker's refusals and acceptances in this process; times are those of the monotonic clock."""
 
     patience_seconds: float = PATIENCE_SECONDS
     _refused: dict[AggregateKey, tuple[float, float]] = field(default_factory=dict, repr=False)
-    """When an aggregate was first and last refused. Forgotten when it is not tried for ``patience_seconds``."""
+    """The first and last refusal of each aggregate; removed if it is not tried for ``patience_seconds``."""
     _accepted_at: float = field(default=float("-inf"), repr=False)
-    """When the broker last accepted an event."""
+    """The time when the broker last accepted an event."""
     _parked: tuple[AggregateKey, str] | None = field(default=None, repr=False)
     """The aggregate that was parked last without a proof, and the reason."""
     _waiting: tuple[float, float] | None = field(default=None, repr=False)
-    """When the waiting began, and its last attempt."""
+    """The begin of the waiting, and its last attempt."""
 
     def to_wait(self, refused: Mapping[AggregateKey, str], *, accepted: bool) -> Mapping[AggregateKey, str]:
-        """The aggregates that are not to be parked now, each with a message for an operator.
+        """Returns the aggregates that must not be parked now, each with a message for an operator.
 
-        ``refused``: the broker's reasons in one attempt. ``accepted``: whether it took any event in that attempt.
+        ``refused``: the broker's reasons in one attempt. ``accepted``: whether it accepted any event in that attempt.
         """
         now = monotonic()
         if accepted:
@@ -67,7 +67,7 @@ class RefusedAlike:
 
     def _waits(self, now: float) -> bool:
         began, last = self._waiting or (now, now)
-        if now - last > self.patience_seconds:  # an earlier page, which has gone elsewhere
+        if now - last > self.patience_seconds:  # that of an earlier page, which another instance has now
             began = now
         self._waiting = began, now
         return now - began < self.patience_seconds

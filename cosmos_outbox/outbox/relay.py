@@ -1,24 +1,20 @@
-"""Each aggregate's events leave in the order of its changes, and the feed moves on only after the broker has them.
+"""Forwards each aggregate's events in the order of its changes; the feed advances only once the broker has them.
 
-The change feed gives no order inside one transaction and delivers at least once. So events are sorted by their
-``sequence`` within each aggregate, and a page of the feed counts as done only when :meth:`Relay.forward` returns. A
-failure that may pass is raised; then the host brings the same page again, and the broker or the subscribers drop the
-events that they already have.
-
-An event that can never be sent is parked durably, with all later events of its aggregate, before the page counts as
-done. Other aggregates go on. Every event of the page ends in one of four ways: the broker has it, it is parked, an
-operator has discarded it, or the broker has its place and refuses it now, which is logged. Whatever one document makes
-raise makes that document poison; a broker that refuses everything alike makes the page wait.
-
-An event of a page is in exactly one place: open, sent, parked, dropped, or behind a reason to wait.
-
-A page that is tried again sends only what the broker is not known to have; the memory may be lost at any time.
-
-One aggregate that waits makes its whole page come again, perhaps for hours. Without this memory the other aggregates'
-events would be sent at each attempt, and reach subscribers a second time whenever the duplicate window has passed.
-After a crash they are sent once more all the same: the memory spares work, and no rule relies on it. It ends with the
-page, also where the page goes on elsewhere because its lease was lost: an event that is delivered again much later,
-from the beginning of the feed say, is to be sent, perhaps to a topic that was made anew.
+The change feed has no order inside one transaction and delivers at least once. So events are sorted by their
+``sequence`` within each aggregate, and a page of the feed is done only when :meth:`Relay.forward` returns. A temporary
+failure is raised; the host then delivers the same page again, and the broker or the subscribers drop events that they
+already have.
+An event that can never be sent is parked durably, with all later events of its aggregate, before the page is done.
+Other aggregates continue. Every event of the page ends in one of four ways: the broker has it, it is parked, an
+operator has discarded it, or the broker has its sequence already and refuses it now, which is logged. An error that one
+document causes makes that document poison; a broker that refuses everything for one reason makes the page wait.
+:class:`PageProgress` keeps each event in exactly one state: open, sent, parked, dropped, or waiting for a reason.
+:class:`AcceptedEvents` lets a repeated page send only events that the broker is not known to have. One waiting
+aggregate makes its whole page come again, perhaps for hours. Without this cache the other aggregates' events would be
+sent in each attempt, and reach subscribers twice once the duplicate window has passed. The cache may be lost at any
+time, as in a crash, and the events are then sent again: it saves work, and no rule relies on it. An entry ends with its
+page, even if the page continues elsewhere after a lost lease: an event that is delivered much later, such as from the
+beginning of the feed, must be sent, perhaps to a new topic.
 """
 
 import asyncio
@@ -56,24 +52,24 @@ from cosmos_outbox.outbox.publisher import Block, Delivered, Publisher, deliver
 from cosmos_outbox.outbox.refused_alike import RefusedAlike
 
 MOST = 50_000
-"""How many events are remembered: more than the pages that a process can have in hand."""
+"""The maximum number of cached events: more than all current pages of a process have."""
 
 KEPT_SECONDS = 600.0
-"""From one attempt at a page to the next: a host pauses for a minute at most, and an attempt takes minutes."""
+"""The lifetime of an entry since the last attempt: a host pauses for at most a minute, an attempt takes minutes."""
 
 
 @dataclass
 class AcceptedEvents:
-    """Which events of the pages in hand the broker has accepted."""
+    """Caches which events of the current pages the broker has accepted."""
 
     most: int = MOST
     _known: OrderedDict[tuple[AggregateKey | None, str], float] = field(
         default_factory=OrderedDict, repr=False
     )
-    """With the time of the last attempt, the oldest first."""
+    """The accepted events with the time of their last attempt, oldest first."""
 
     def add(self, events: Iterable[FeedEvent]) -> None:
-        """The broker has these events."""
+        """Records that the broker has these events."""
         now = monotonic()
         for event in events:
             self._note(event, now)
@@ -81,7 +77,7 @@ class AcceptedEvents:
             self._known.popitem(last=False)
 
     def without(self, events: Sequence[FeedEvent]) -> list[FeedEvent]:
-        """The events that the broker is not known to have."""
+        """Returns the events that the broker is not known to have."""
         now = monotonic()
         while self._known and next(iter(self._known.values())) <= now - KEPT_SECONDS:
             self._known.popitem(last=False)
@@ -94,7 +90,7 @@ class AcceptedEvents:
         return unknown
 
     def forget(self, events: Iterable[FeedEvent]) -> None:
-        """The page is done."""
+        """Removes the events of a page that is done."""
         for event in events:
             self._known.pop((event.aggregate, event.id), None)
 
@@ -105,15 +101,15 @@ class AcceptedEvents:
 
 @dataclass(frozen=True)
 class Committed:
-    """A page of the feed that has been compared with what was committed."""
+    """A page of the feed, verified against the committed documents."""
 
     delivered: Sequence[FeedEvent]
     groups: Mapping[AggregateKey | None, Sequence[FeedEvent]]
-    """The same events as they were committed: each aggregate's in the order of its changes, the others under None."""
+    """The committed events: each aggregate's in the order of its changes, those without one under None."""
 
     @property
     def ownerless(self) -> Sequence[FeedEvent]:
-        """What belongs to no aggregate."""
+        """The documents that belong to no aggregate."""
         return self.groups.get(None, ())
 
 
@@ -124,61 +120,61 @@ class Forwarded:
     sent: int = 0
     parked: int = 0
     dropped: int = 0
-    """Discarded earlier, or refused although the broker has the event's place."""
+    """The events discarded earlier, or refused although the broker has their sequence already."""
 
 
 @dataclass
 class PageProgress:
-    """How far one page has got."""
+    """The progress of one page."""
 
     open: dict[AggregateKey, list[FeedEvent]]
-    """What is neither sent, parked nor dropped yet."""
+    """The events that are neither sent, parked nor dropped yet."""
     aggregates: int
     sent: dict[AggregateKey, list[FeedEvent]] = field(default_factory=dict)
     parked: int = 0
     dropped: int = 0
     waiting: list[tuple[str, Hindrance]] = field(default_factory=list)
-    """Why aggregates wait: one reason for each, and its kind."""
+    """The reason, with its kind, of each aggregate that waits."""
 
     @classmethod
     def of(cls, page: Committed) -> Self:
-        """Nothing is done yet."""
+        """Returns the progress of a page of which nothing is done yet."""
         owned = {key: list(group) for key, group in page.groups.items() if key is not None}
         return cls(owned, len(page.groups))
 
     def wait(self, aggregate: AggregateKey, reason: str, why: Hindrance) -> None:
-        """Nothing more of the aggregate is tried in this attempt at the page."""
+        """Ends this attempt for the aggregate: its open events wait."""
         del self.open[aggregate]
         self.waiting.append((reason, why))
 
     def take_off(self, aggregate: AggregateKey, sent: Sequence[FeedEvent]) -> None:
-        """The broker has these events."""
+        """Records that the broker has these events."""
         gone = set(map(id, sent))
         self.open[aggregate] = [event for event in self.open[aggregate] if id(event) not in gone]
         self.sent.setdefault(aggregate, []).extend(sent)
 
     def drop(self, aggregate: AggregateKey, event: FeedEvent) -> None:
-        """The event is not sent, and need not be."""
+        """Drops an event that need not be sent."""
         self.open[aggregate] = [each for each in self.open[aggregate] if each is not event]
         self.dropped += 1
 
     def left(self) -> int:
-        """How many events are open."""
+        """Returns the number of open events."""
         return sum(map(len, self.open.values()))
 
     def forwarded(self) -> Forwarded:
-        """The numbers so far."""
+        """Returns the numbers so far."""
         return Forwarded(sum(map(len, self.sent.values())), self.parked, self.dropped)
 
 
 READING_SECONDS = 60.0
-"""Rule ``fresh-reading``: nothing is sent on a reading of the markers that is older. A discarding waits as long."""
+"""The maximum age of the markers that a send is based on (rule ``fresh-reading``). A discarding waits as long."""
 
 _RACES = 5
-"""How many times an aggregate is tried while others park or replay it."""
+"""The number of attempts at an aggregate while others park or replay it."""
 
 _PARKED_AT_ONCE = 8
-"""How many aggregates are being parked at the same time."""
+"""The number of aggregates that are parked concurrently."""
 
 _log = logging.getLogger(__name__)
 
@@ -191,7 +187,7 @@ class Relay:
     parking: ParkingLot
     originals: Originals = field(default_factory=AsDelivered)
     reading_seconds: float = READING_SECONDS
-    """The same for all instances: how long a reading of the markers may be used."""
+    """The maximum age of the markers that a send is based on, equal in all instances."""
     guard: TtlGuard = field(default_factory=TtlGuard)
     accepted: AcceptedEvents = field(default_factory=AcceptedEvents)
     refused_alike: RefusedAlike = field(default_factory=RefusedAlike)
@@ -199,15 +195,15 @@ class Relay:
     saying: OnceAMinute = field(default_factory=OnceAMinute)
 
     async def forward(self, events: Sequence[FeedEvent]) -> Forwarded:
-        """:meth:`committed` and :meth:`forward_committed` in one. Raises NotDelivered."""
+        """Calls :meth:`compare` and :meth:`forward_committed`. Raises NotDelivered."""
         return await self.forward_committed(await self.compare(events))
 
     async def compare(self, events: Sequence[FeedEvent]) -> Committed:
-        """Compare a page with what was committed; sends nothing, so the page before may still be under way."""
+        """Verifies a page against the committed documents; sends nothing, so it may overlap with the page before."""
         return Committed(events, by_aggregate(await self.originals.verify(events)))
 
     async def forward_committed(self, page: Committed) -> Forwarded:
-        """Send or park every event, each aggregate's in order.
+        """Sends or parks every event, each aggregate's in order.
 
         Raises:
             NotDelivered: the events of some aggregates are neither sent nor parked: read and forward the page again.
@@ -238,7 +234,7 @@ class Relay:
         while page.open and races < _RACES:
             left = page.left()
             await self._go_on(page)
-            if page.left() == left:  # when an event was dropped, the others behind it are tried next
+            if page.left() == left:  # after a dropped event, those behind it are tried next
                 races += 1
         for key in list(page.open):
             page.wait(key, f"operators or other instances keep parking and replaying {key}", Hindrance.RACED)
@@ -251,7 +247,7 @@ class Relay:
         return page.forwarded()
 
     async def _go_on(self, page: PageProgress) -> None:
-        """Read the markers once, and do with the open events what they allow. Raises NotDelivered."""
+        """Reads the markers once, and sends, parks or drops the open events accordingly. Raises NotDelivered."""
         usable_until = monotonic() + self.reading_seconds
         try:
             markers = await self.parking.markers(page.open.keys())
@@ -275,7 +271,7 @@ class Relay:
     async def _send(
         self, page: PageProgress, markers: Mapping[AggregateKey, Marker], usable_until: float
     ) -> list[Marker]:
-        """Send what can be sent. Returns the markers behind which the open events of an aggregate are to be parked."""
+        """Sends the sendable events. Returns the markers behind which an aggregate's open events must be parked."""
         offered = {
             key: [event for event in page.open[key] if marker.fate(event) is not Fate.PARK]
             for key, marker in markers.items()
@@ -302,7 +298,7 @@ class Relay:
         return to_park
 
     def _refused_alike(self, deliveries: Mapping[AggregateKey, Delivered]) -> Mapping[AggregateKey, str]:
-        """The aggregates of which the broker refuses an event as it refuses everything, and what that means."""
+        """Returns the aggregates that wait because the broker refuses everything alike, with messages."""
         refused = {
             key: delivery.block.reason
             for key, delivery in deliveries.items()
@@ -314,7 +310,7 @@ class Relay:
     async def _deliver(
         self, groups: Sequence[Sequence[FeedEvent]], usable_until: float
     ) -> list[tuple[list[FeedEvent], Delivered]]:
-        """Send each group, but for what the broker is known to have, until the reading of the markers is too old.
+        """Sends each group, except events the broker is known to have, until the markers are too old.
 
         Returns the events of each group that the broker has, and why the others were not sent.
         """
@@ -353,7 +349,7 @@ class Relay:
             del page.open[key]
 
     async def _park(self, page: PageProgress, markers: Sequence[Marker]) -> None:
-        """Park what is still open of these aggregates. What others changed meanwhile stays open."""
+        """Parks the open events of these aggregates. Those of an aggregate that others have changed stay open."""
         places = asyncio.Semaphore(_PARKED_AT_ONCE)
 
         async def one(marker: Marker) -> None:
@@ -368,7 +364,7 @@ class Relay:
         key = marker.aggregate
         behind = page.open[key]
         if unread := next((event for event in behind if isinstance(event, Unread)), None):
-            page.wait(key, unread.reason, unread.why)  # parked as delivered, it might never be read again
+            page.wait(key, unread.reason, unread.why)  # parked as delivered, its original might never be read
             return
         try:
             new = await self.parking.park(marker, behind)
@@ -383,7 +379,7 @@ class Relay:
         refused = [event for event in behind if refusal and event.id == refusal.event_id]
         passing = refusal is not None and refusal.passing
         for event in behind:
-            if event.id in new:  # the page may come again, because of others on it
+            if event.id in new:  # count each event once: the page may come again because of others
                 telemetry.parked(_why(event, passing) if event in refused else telemetry.Why.BEHIND)
         _log.log(
             logging.INFO if not refused else logging.WARNING if passing else logging.ERROR,

@@ -1,8 +1,8 @@
-"""Parked events leave in order, one replay of an aggregate at a time, until nothing waits or one is refused.
+"""Sends an aggregate's parked events in order, one replay at a time, until none waits or one is refused.
 
-A replay first claims the marker, which also takes the refused event out of the way: while it sends, nobody discards. An
+A replay first claims the marker, which also unblocks the refused event: while it sends, no event can be discarded. An
 event is removed after the broker has accepted it, in one transaction with the marker. A replay that dies leaves its
-claim, which runs out, and perhaps an event that the broker has already: the next replay sends it again under its id.
+claim, which expires, and perhaps an event that the broker already has: the next replay sends it again under its id.
 """
 
 import asyncio
@@ -32,16 +32,16 @@ from cosmos_outbox.outbox.publisher import Block, Publisher, deliver
 from cosmos_outbox.outbox.relay import READING_SECONDS
 
 REPLAY_SECONDS = 20.0
-"""How long one replay runs for a caller before it answers, finished or not: nobody waits for ever."""
+"""The maximum time of a replay for a caller, finished or not."""
 
 _CLAIM_MARGIN_SECONDS = 30.0
-"""How much longer than its sending a replay is believed to live: it reads and writes the parking lot as well."""
+"""The margin of a claim beyond the time to send: a replay also reads and writes the parking lot."""
 
 _CLOCKS_DIFFER_SECONDS = 5.0
-"""So long before its claim runs out a replay stops sending: by another instance's clock it may have run out."""
+"""The time before its claim's end at which a replay stops sending: another instance's clock may be ahead."""
 
 _READ_SECONDS = 5.0
-"""How long the events may be read before the first is sent, without a broker that answers late going without one."""
+"""The time to read the events before the first is sent, in addition to the broker's ``answer_seconds``."""
 
 _CHUNK = 50
 _RACES = 5
@@ -53,7 +53,7 @@ _Waiting = Sequence[tuple[ParkedEvent, FeedEvent]]
 
 @dataclass(frozen=True)
 class Replayed:
-    """How many events a replay sent. ``done``: no event of the aggregate is parked now; new events are sent."""
+    """The number of events that a replay sent. ``done``: no event of the aggregate is parked any more."""
 
     replayed: int
     done: bool
@@ -67,22 +67,22 @@ class Replay:
     publisher: Publisher
     originals: Originals = field(default_factory=AsDelivered)
     reading_seconds: float = READING_SECONDS
-    """As the relay has it."""
+    """The ``reading_seconds`` of the relay."""
     timer: Callable[[], float] = monotonic
     clock: Clock = utc_now
     seconds: float = REPLAY_SECONDS
-    """How long it goes on, and how long the last events that it sends may wait for a broker that answers soon."""
+    """The maximum time of a replay, and of its last send unless the broker's ``answer_seconds`` are longer."""
 
     async def __call__(self, aggregate: AggregateKey) -> Replayed:
-        """Send an aggregate's parked events in order; new ones queue up behind them until all are sent.
+        """Sends an aggregate's parked events in order; new ones queue behind them until all are sent.
 
         Raises:
             NotParked: the aggregate is not parked.
-            BeingReplayed: another replay of the aggregate is under way.
+            BeingReplayed: another replay of the aggregate is running.
             StillUnsendable: an event cannot be sent: discard the event, or remove the reason, then replay again.
-            NotDelivered: the broker is away, or its answer was lost: the upkeep replays again, or the operator does.
-            ConcurrentChange: others changed the marker each time.
-            Throttled, Unavailable: the store could not answer.
+            NotDelivered: the broker is unavailable, or its answer was lost: the upkeep or an operator replays again.
+            ConcurrentChange: others changed the marker in every attempt.
+            Throttled, Unavailable: the store did not answer.
         """
         marker = await self._claim(aggregate)
         replayed, until = 0, self.timer() + self.seconds
@@ -94,7 +94,7 @@ class Replay:
                     replayed += sent
                 else:
                     marker = await self.lot.recount(marker)
-        except PreconditionFailed:  # the answer to our own change was lost, or the claim has run out
+        except PreconditionFailed:  # the answer to our own change was lost, or the claim has expired
             marker = await self._read_outcome(aggregate)
         if marker.blocked:
             await self._give_back(marker)
@@ -103,7 +103,7 @@ class Replay:
         return Replayed(replayed, done=True)
 
     async def _claim(self, aggregate: AggregateKey) -> Marker:
-        """The marker, with a claim of ours in it. Raises NotParked, BeingReplayed, ConcurrentChange."""
+        """Claims the marker and returns it. Raises NotParked, BeingReplayed, ConcurrentChange."""
         replay = new_id().hex
         for _ in range(_RACES):
             marker = await self._read_blocked(aggregate)
@@ -123,12 +123,12 @@ class Replay:
         return self.clock() + timedelta(seconds=self.reading_seconds + _CLAIM_MARGIN_SECONDS)
 
     async def _send(self, marker: Marker, waiting: _Waiting) -> tuple[Marker, int]:
-        """Send the first parked events, and take out what the broker has.
+        """Sends the first parked events, and removes those that the broker has.
 
-        Returns the marker as it is then, and how many events are out.
+        Returns the new marker, and the number of removed events.
         """
         parked = [event for _, event in waiting]
-        self.originals.forget(parked)  # an operator may have mended a document since it was read
+        self.originals.forget(parked)  # an operator may have repaired a document since it was read
         try:
             send_until = monotonic() + self._seconds_to_send(marker)
             async with asyncio.timeout(send_until - monotonic()):
@@ -156,7 +156,7 @@ class Replay:
         return await self.lot.settle(marker, out, change), len(out)
 
     def _seconds_to_send(self, marker: Marker) -> float:
-        """Never longer than the claim lasts. Raises TimeoutError when nothing may be sent any more."""
+        """Returns the time to send, within the claim. Raises TimeoutError if nothing may be sent any more."""
         assert marker.replay_until is not None, "a replay sends under a claim"
         left = (marker.replay_until - self.clock()).total_seconds() - _CLOCKS_DIFFER_SECONDS
         if left <= 0:
@@ -167,7 +167,7 @@ class Replay:
     async def _take_refusal(
         self, marker: Marker, waiting: _Waiting, accepted: int, sent: Sequence[FeedEvent], block: Block
     ) -> tuple[Marker, int]:
-        """The broker does not take an event. Raises StillUnsendable, unless it is a notice, which is dropped."""
+        """Handles a refused event. Raises StillUnsendable, unless it is a notice, which is dropped."""
         refused, now = waiting[accepted][0], self.clock()
         out = [event for event, _ in waiting[:accepted]]
         if refused.is_notice and block.passing:
@@ -198,12 +198,12 @@ class Replay:
         )
 
     async def _give_back(self, marker: Marker) -> None:
-        """The claim would run out all the same: that it stays does no harm."""
+        """Releases the claim. If that fails, it expires by itself."""
         with contextlib.suppress(PreconditionFailed, Throttled, Unavailable):
             await self.lot.settle(marker, [], Marker.given_back)
 
     async def _read_outcome(self, aggregate: AggregateKey) -> Marker:
-        """The marker after our change, or somebody else's, of which we got no answer. Raises as the replay does."""
+        """Reads the marker after a change without an answer, our own or another's. Raises as the replay does."""
         marker = (await self.lot.markers([aggregate])).get(aggregate) or Marker(aggregate)
         if marker.blocked and marker.in_the_way is not None and marker.refusal is not None:
             raise StillUnsendable(

@@ -1,9 +1,9 @@
-"""Stored events are published once more: each aggregate's in order, and only what the broker has accepted before.
+"""Publishes stored events again: each aggregate's in order, and only those that the broker accepted before.
 
-The message ids are new, since the topic would drop those that it knows, and are made of the id of the run and the id of
-the event: a run that was cut off is started again from the beginning under its own id, and the topic drops what it has
-of it. What is parked or discarded is left to the relay and its operator: an aggregate that is parked, or that an event
-cannot be sent of, is skipped from there on, and listed.
+The message ids are new, since the topic would drop known ones, and are derived from the ids of the run and of the
+event: an interrupted run is started again from the beginning under its own id, and the topic drops what it already
+has of it. Parked and discarded events are left to the relay and its operator: an aggregate that is parked, or has an
+event that cannot be sent, is skipped from there on, and listed.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from cosmos_outbox.outbox.parking_lot import ParkingLot
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Publisher, deliver
 
 PATIENCE_SECONDS = 60.0
-"""How long a failure that may pass is waited for. After that the run ends, and can be started again."""
+"""The time in which a temporary failure is retried. After that the run ends, and can be started again."""
 
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 15.0
@@ -61,42 +61,42 @@ class EventHistory(Protocol):
     """The stored events that have not expired."""
 
     async def window(self, span: Span) -> Window:
-        """The first events of the span: a few, or all of one second. Raises Throttled, Unavailable."""
+        """Returns the first events of the span: a few, or all of one second. Raises Throttled, Unavailable."""
 
 
 class DryRun:
-    """A publisher for a dry run: takes everything and sends nothing."""
+    """A publisher for a dry run: accepts everything and sends nothing."""
 
     guarantees = Guarantees(
         ordered=True, deduplicates=True, mixes_aggregates=True, largest_message_bytes=None
     )
 
     async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
-        """Accepted, all of it."""
+        """Returns Accepted for every aggregate."""
         return [Accepted() for _ in page]
 
 
 @dataclass
 class RepublishingProgress:
-    """What a run has done so far, whatever ends it."""
+    """The progress of a run so far, however it ends."""
 
     published: int = 0
     discarded: int = 0
-    """Events that were given up: they stay unpublished. The notice of each that has a sequence is published again."""
+    """The discarded events: they stay unpublished. The notice of each that has a sequence is published again."""
     ownerless: int = 0
-    """Documents that are no valid event and belong to no aggregate."""
+    """The documents that are no valid event and belong to no aggregate."""
     skipped: dict[AggregateKey, str] = field(default_factory=dict)
-    """The aggregates of which events were not published, and why. From the first such event on, none was."""
+    """The aggregates that were skipped from an unpublished event on, with the reason."""
 
     @property
     def whole(self) -> bool:
-        """Whether all events were published, but for those that an operator gave up."""
+        """Whether all events were published, except discarded ones."""
         return not self.skipped and not self.ownerless
 
 
 @dataclass(frozen=True)
 class Republishing:
-    """Publishes a span of stored events once more."""
+    """Publishes a span of stored events again."""
 
     history: EventHistory
     parking: ParkingLot
@@ -104,15 +104,15 @@ class Republishing:
     publisher: Publisher
     run: UUID
     reading_seconds: float
-    """As of the relay: nothing is sent on a reading of the markers that is older."""
+    """The ``reading_seconds`` of the relay: the maximum age of the markers that a send is based on."""
     patience_seconds: float
     pause: Callable[[float], Awaitable[object]] = asyncio.sleep
 
     async def publish(self, span: Span, progress: RepublishingProgress) -> AsyncIterator[int]:
-        """Publish window after window. Tells after each up to which time all is done; ``progress`` has the rest.
+        """Publishes window after window. Yields after each the time up to which all is done; updates ``progress``.
 
         Raises:
-            NotDelivered: the broker does not take an event, or cannot be reached.
+            NotDelivered: the broker does not accept an event, or cannot be reached.
             Throttled, Unavailable: the store cannot be used. After any of these the same run can be started again.
         """
         reached = span.since
@@ -124,7 +124,7 @@ class Republishing:
             yield reached
 
     def message_id(self, event_id: str) -> str:
-        """The same in every attempt of this run, and in no other run."""
+        """Returns the message id of an event: the same in every attempt of this run, another in every other run."""
         return str(uuid5(self.run, event_id))
 
     async def _publish_window(self, events: Sequence[FeedEvent], progress: RepublishingProgress) -> None:
@@ -138,7 +138,7 @@ class Republishing:
     async def _attempt(
         self, left: dict[AggregateKey, list[FeedEvent]], progress: RepublishingProgress
     ) -> None:
-        """Take out of ``left`` what is done. Raises NotDelivered while something is left."""
+        """Sends once, and removes from ``left`` what is done. Raises NotDelivered while something is left."""
         if not left:
             return
         usable_until = monotonic() + self.reading_seconds
@@ -162,7 +162,7 @@ class Republishing:
     async def _verify(
         self, left: Mapping[AggregateKey, Sequence[FeedEvent]]
     ) -> dict[AggregateKey, list[FeedEvent]]:
-        """Each aggregate's events as they are stored now, in order; a notice has no original."""
+        """Returns each aggregate's events as stored now, in order; a notice has no original."""
         stored = [(key, event) for key, group in left.items() for event in group if not _is_notice(event)]
         verified = await self.originals.verify([event for _, event in stored])
         self.originals.forget(verified)
@@ -178,7 +178,7 @@ class Republishing:
         ]
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """The result of the first attempt that succeeds. Raises what the last attempt raised."""
+        """Retries until an attempt succeeds, and returns its result. Raises the last attempt's error."""
         give_up_at, pause = monotonic() + self.patience_seconds, _FIRST_PAUSE_SECONDS
         while True:
             try:
@@ -195,7 +195,7 @@ def _take_out(
     markers: Mapping[AggregateKey, Marker],
     progress: RepublishingProgress,
 ) -> None:
-    """What is parked is not published, and of what was discarded only the notice."""
+    """Removes parked aggregates from ``left``, and replaces discarded events by their notices."""
     for key in [*left]:
         marker = markers.get(key, Marker(key))
         if marker.blocked:
@@ -210,7 +210,7 @@ def _take_out(
 
 
 def _notice(key: AggregateKey, discarded: FeedEvent, marker: Marker) -> OutboxEvent:
-    """What subscribers got in the place of a discarded event: they get it again, and see no gap."""
+    """Returns the notice of a discarded event: subscribers get it again, and see no gap."""
     notice = Notice(key, discarded.id, discarded.sequence, marker.discarded[discarded.id])
     return OutboxEvent(
         id=notice.id,
@@ -224,5 +224,5 @@ def _notice(key: AggregateKey, discarded: FeedEvent, marker: Marker) -> OutboxEv
 
 
 def _is_notice(event: FeedEvent) -> bool:
-    """No notice is among the stored events, so none has an original."""
+    """Whether the event is a notice. Notices are not among the stored events, so they have no original."""
     return isinstance(event, OutboxEvent) and event.action == NOTICE

@@ -1,8 +1,8 @@
-"""Which aggregates a list has, and in which order: the same for every store.
+"""Defines the filter and the order of a list of aggregates, equal for every store.
 
-By creation nothing is listed twice or left out because it changes between two pages. By the last change, an aggregate
-that changes meanwhile moves to the end that is newest: read from the oldest it comes again, read from the newest it is
-left out unless it was listed before.
+By creation, a change between two pages neither repeats nor omits an aggregate. By the last change, an aggregate that
+changes between two pages moves to the newest end: read from the oldest it is listed again, read from the newest it is
+omitted unless it was listed before.
 """
 
 from collections.abc import Collection, Mapping
@@ -17,13 +17,13 @@ CREATED_AT = "created_at"
 
 
 class Order(StrEnum):
-    """By what a list is sorted, with ``-`` the newest first; equal ones by their ids."""
+    """The sort key of a list, with ``-`` the newest first; equal ones are sorted by id."""
 
     CREATED = "created"
-    """By ``created_at`` of the state, which says when; two of one second may be swapped, always in the same way."""
+    """By ``created_at`` of the state; two of the same second may be swapped, always in the same way."""
     NEWEST_CREATED = "-created"
     CHANGED = "changed"
-    """By when the store wrote it last, in seconds."""
+    """By the time of the store's last write, in seconds."""
     NEWEST_CHANGED = "-changed"
 
     @property
@@ -33,28 +33,28 @@ class Order(StrEnum):
 
     @property
     def by_change(self) -> bool:
-        """Whether the last change counts, and not the creation."""
+        """Whether it sorts by the last change, not by the creation."""
         return self in (Order.CHANGED, Order.NEWEST_CHANGED)
 
 
 def orders(kind: type[Aggregate[Any]]) -> list[Order]:
-    """The orders that a list of these aggregates can have, first the one that it has unless another is asked for."""
+    """Returns the orders that a list of these aggregates supports, the default first."""
     has_created = CREATED_AT in kind.state_type.model_fields
     return [order for order in Order if has_created or order.by_change]
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which aggregates of one type, of those that are not deleted."""
+    """The filter and the order of a list of aggregates that are not deleted."""
 
     order: Order | None = None
     """None: the first of :func:`orders`."""
     equal: Mapping[str, Any] = field(default_factory=dict)
-    """By the name of a property in ``found_by`` of the aggregate, the value that it has, as JSON."""
+    """The required values, as JSON, by the name of a property in ``found_by`` of the aggregate."""
     ids: Collection[str] | None = None
     """Only these; None: any."""
     changed_since: datetime | None = None
-    """Only those that the store has written since, this second included."""
+    """Only those that the store has written since, including this second."""
 
 
 ALL = Selection()

@@ -1,7 +1,7 @@
-"""What the outbox counts of its work. Without an SDK of OpenTelemetry nothing is kept, and a call costs little.
+"""Defines the outbox's metrics. Without an OpenTelemetry SDK nothing is recorded, and a call costs little.
 
-Only the API is used here: which SDK there is, and where it sends to, is the process's affair. No attribute names an
-aggregate, an event or a person, and each has few values. ``docs/operate/metrics.md`` lists the metrics.
+Only the API is used here: the process chooses the SDK and its exporter. No attribute identifies an aggregate, an event
+or a person, and each has few values. ``docs/operate/metrics.md`` lists the metrics.
 """
 
 from collections import Counter
@@ -20,16 +20,16 @@ AGES = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1_800, 3_600, 21_600, 86_400
 """The bounds of histograms of ages, in seconds: up to the 10 days that an event is kept by default."""
 
 OFTEN, SELDOM = 90.0, 330.0
-"""How long a reading is reported that is taken every minute, or every five: a little longer than that."""
+"""The seconds for which a value that is measured every minute, or every five, is reported: a little longer."""
 
 
 class Why(StrEnum):
-    """Why an event was parked: the values of ``outbox.reason``."""
+    """The reason why an event was parked: the values of ``outbox.reason``."""
 
     REFUSED = "refused"
-    """The broker never takes it."""
+    """The broker never accepts it."""
     FAILING = "failing"
-    """Its receiver fails at it again and again; it is tried again by itself."""
+    """Its receiver fails repeatedly; it is retried automatically."""
     INVALID = "invalid"
     """Its document is no valid event, or cannot be verified."""
     BEHIND = "behind"
@@ -55,34 +55,34 @@ _commit_to_accepted = _meter.create_histogram(
 
 @dataclass
 class GaugeReading:
-    """The newest value of a gauge. It is reported while it is fresh: whoever reads no more must not report for ever."""
+    """The newest value of a gauge, reported only while fresh: a process that no longer measures must stop reporting."""
 
     seconds: float
-    """How long the value is reported after it was taken."""
+    """The time for which a value is reported."""
     _taken: tuple[float, float] | None = field(default=None, repr=False)
 
     def set(self, value: float) -> None:
-        """The value, as it is now."""
+        """Sets the current value."""
         self._taken = value, monotonic()
 
     def __call__(self, _: CallbackOptions) -> Iterable[Observation]:
-        """What is reported now."""
+        """Yields the value if it is fresh."""
         if self._taken is not None and monotonic() - self._taken[1] <= self.seconds:
             yield Observation(self._taken[0])
 
 
 @dataclass
 class LastSuccess:
-    """When this process has last forwarded a page of events."""
+    """The time when this process last forwarded a page of events."""
 
     _at: float | None = field(default=None, repr=False)
 
     def now(self) -> None:
-        """A page was forwarded."""
+        """Records that a page was forwarded."""
         self._at = monotonic()
 
     def __call__(self, _: CallbackOptions) -> Iterable[Observation]:
-        """The seconds since then; nothing before the first page."""
+        """Yields the seconds since then; nothing before the first page."""
         if self._at is not None:
             yield Observation(monotonic() - self._at)
 
@@ -108,42 +108,42 @@ _meter.create_observable_gauge(
 
 
 def stored(events: Iterable[tuple[str, str]]) -> None:
-    """A transaction has stored events: the aggregate's type and the action of each."""
+    """Counts events that a transaction has stored, by the aggregate's type and the action of each."""
     for (aggregate_type, action), count in Counter(events).items():
         _stored.add(count, {"outbox.aggregate.type": aggregate_type, "outbox.event.type": action})
 
 
 def accepted(events: Sequence[FeedEvent], now: datetime) -> None:
-    """The broker has accepted these events. An event whose time names no zone has no age."""
+    """Records the age of accepted events. An event whose time has no zone has no age."""
     for event in events:
         if isinstance(event, OutboxEvent) and event.created_at.tzinfo is not None:
             _commit_to_accepted.record(max(0.0, (now - event.created_at).total_seconds()))
 
 
 def duplicates(count: int) -> None:
-    """So many events of a page were known to be accepted."""
+    """Counts events of a page that were known to be accepted."""
     if count:
         _duplicates.add(count)
 
 
 def parked(why: Why, count: int = 1) -> None:
-    """Events were parked."""
+    """Counts parked events."""
     if count:
         _parked.add(count, {"outbox.reason": why.value})
 
 
 def round_failed(why: Hindrance) -> None:
-    """A page of the feed could not be read or forwarded, and comes again."""
+    """Counts a page of the feed that could not be read or forwarded, and comes again."""
     _failed_rounds.add(1, {"outbox.reason": why.value})
 
 
 def blocked(since: Sequence[datetime], now: datetime) -> None:
-    """Since when each aggregate that is parked now has been blocked."""
+    """Reports the parked aggregates; ``since``: the begin of each block."""
     _parked_aggregates.set(len(since))
     _parked_oldest.set(max(0.0, (now - min(since)).total_seconds()) if since else 0.0)
 
 
 def due(since: Sequence[datetime], now: datetime) -> None:
-    """Since when each aggregate is due whose deadline a round has left as it was."""
+    """Reports the aggregates that a round has left due; ``since``: the deadline of each."""
     _due.set(len(since))
     _due_oldest.set(max(0.0, (now - min(since)).total_seconds()) if since else 0.0)

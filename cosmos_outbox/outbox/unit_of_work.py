@@ -1,10 +1,8 @@
-"""The port of the write half: aggregates and their events are stored together or not at all.
+"""The port of the write half: stores aggregates and their events together or not at all.
 
-Adapters are in other packages; one contract suite runs over every adapter, the in-memory one too.
-
-A relay in the process that commits need not wait for its next poll: whoever commits tells it at once.
-
-It is a hint, and nothing rests on it: a commit of another process tells nobody here, and the poll finds it.
+Adapters are in other packages; one contract suite runs over every adapter, including the in-memory one.
+:class:`OnCommit` notifies a relay in the same process, which then need not wait for its next poll. It is only a hint:
+a commit of another process does not notify it, and the poll finds that.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,25 +15,25 @@ from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.selection import ALL, Selection
 
 PartitionKey = str | float | bool | Sequence[str | float | bool]
-"""Where something was stored; a hierarchical key has several values."""
+"""The partition key of a stored document; a hierarchical key has several values."""
 
 Listener = Callable[[PartitionKey], None]
 
 
 @dataclass(frozen=True)
 class OnCommit:
-    """Called after each commit that may have stored events, by whatever stores them; tells those who listen."""
+    """Notifies listeners after each commit that may have stored events; every store calls it."""
 
     _listeners: list[Listener] = field(default_factory=list)
 
     def __call__(self, partition_key: PartitionKey) -> None:
-        """Something was stored there, or may have been: the answer was lost. A listener neither waits nor raises."""
+        """Notifies that a commit was stored, or may have been if its answer was lost. Listeners never wait or raise."""
         for listener in self._listeners:
             listener(partition_key)
 
     @contextmanager
     def listening(self, listener: Listener) -> Iterator[None]:
-        """Call ``listener`` after each commit, until the block ends."""
+        """Calls ``listener`` after each commit, until the block ends."""
         self._listeners.append(listener)
         try:
             yield
@@ -46,23 +44,23 @@ class OnCommit:
 A = TypeVar("A", bound=Aggregate[Any])
 
 ETag = str
-"""An opaque, quoted version of a stored aggregate, as HTTP's ``ETag`` has it."""
+"""An opaque, quoted version of a stored aggregate, as in HTTP's ``ETag``."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What caused a change, so that an event can be traced back to its request."""
+    """The cause of a change, by which an event can be traced back to its request."""
 
     correlation_id: str
-    """Stands in every event of the change, and in its message: an id of the request, say, with nothing personal."""
+    """An id in every event of the change and in its message, such as that of the request; not personal data."""
     traceparent: str | None = None
     """The W3C trace context of the request; None: it has none."""
     tracestate: str | None = None
-    """What vendors add to that trace context, at most 512 characters; never without ``traceparent``."""
+    """The vendors' part of the trace context, at most 512 characters; never without ``traceparent``."""
     causation_id: str | None = None
-    """The id of the event that a reaction reacts to; None: no event caused it."""
+    """The id of the event to which a reaction reacts; None: no event caused the change."""
     caused_by: str | None = None
-    """Who has signed in to make the change: a text that tells nobody more, a digest say; None: nobody is known."""
+    """The signed-in user, as a text that reveals nothing else, such as a digest; None: unknown."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ class Versioned(Generic[A]):
 
     aggregate: A
     etag: ETag
-    """Opaque and quoted, as HTTP's ``ETag`` has it."""
+    """The opaque, quoted version, as in HTTP's ``ETag``."""
 
 
 @dataclass(frozen=True)
@@ -80,19 +78,19 @@ class Receipt(Generic[A]):
 
     aggregate: A
     etag: ETag | None
-    """Its new version; None: others have changed the aggregate since."""
+    """Its new version; None: another writer has changed the aggregate since."""
     events: int = 0
-    """How many events the changes raised; 0: there was nothing to store."""
+    """The number of events that the changes raised; 0: there was nothing to store."""
 
 
 @dataclass(frozen=True)
 class Commit:
-    """What one transaction stored: a receipt for each aggregate of the unit of work."""
+    """The result of one transaction: a receipt for each aggregate of the unit of work."""
 
     receipts: Sequence[Receipt[Any]]
 
     def receipt(self, aggregate: A) -> Receipt[A]:
-        """The receipt of one aggregate. Raises KeyError when it was not part of the unit of work."""
+        """Returns the receipt of one aggregate. Raises KeyError if it was not part of the unit of work."""
         for receipt in self.receipts:
             if receipt.aggregate.key == aggregate.key:
                 return receipt
@@ -105,7 +103,7 @@ class Page(Generic[A]):
 
     items: Sequence[A]
     continuation_token: str | None
-    """Of the next page, for the same list alone; None: this page is the last."""
+    """The token of the next page of the same list; None: this page is the last."""
     etags: Sequence[ETag] = ()
     """The version of each item, in their order."""
 
@@ -115,77 +113,76 @@ class RequestRecord(Generic[A]):
     """A request that created an aggregate, kept so that its repetition gets the same answer."""
 
     name: str
-    """Unlike that of any other record in the aggregate's partition."""
+    """The record's name, unique in the aggregate's partition."""
     fingerprint: str
     """A digest of the caller's request."""
     aggregate: A | None
-    """The aggregate as the first answer had it. None: the aggregate was deleted, and this answer erased."""
+    """The aggregate in the first answer. None: it was deleted, and this answer erased."""
     lifetime_seconds: int
-    """How long the record is kept after it was stored."""
+    """The time that the record is kept after it was stored."""
 
 
 class RequestRecords(Protocol):
-    """The records of earlier requests, each beside the aggregate that the request created.
+    """Stores the records of earlier requests, each in the partition of the aggregate that the request created.
 
-    A commit that stores an aggregate as deleted erases the record of the aggregate's id, or puts an erased one in its
-    place: no read is needed, and none can be too old.
+    A commit that stores an aggregate as deleted erases the record of the aggregate's id, or stores an erased one in its
+    place, without a read, which could be stale.
     """
 
     def add(self, record: RequestRecord[Any]) -> None:
-        """Store the record in the transaction of the commit."""
+        """Stores the record in the transaction of the commit."""
 
     async def get(self, aggregate: A, name: str, *, newest: bool = False) -> RequestRecord[A] | None:
-        """The record of this name beside the aggregate; None when this read sees none, which is no proof.
+        """Returns the record of this name beside the aggregate; None: this read found none, which is no proof.
 
-        With ``newest``, None is proof: that costs a second round trip.
-
+        With ``newest`` the read is consistent and None is proof, at the cost of a second round trip.
         Raises:
-            Throttled, Unavailable: the store could not answer.
+            Throttled, Unavailable: the store did not answer.
         """
 
 
 @dataclass(frozen=True)
 class ChangeRecord:
-    """What became of a change with a key, kept so that its repetition gets the same answer. Nothing in it is personal.
+    """The outcome of a change with a key, kept so that its repetition gets the same answer; no personal data.
 
-    That it is there proves that the request has an outcome (``created_only``).
+    Its existence proves that the request has an outcome (``created_only``).
     """
 
     name: str
-    """A digest of caller, key and aggregate: that of no other request."""
+    """A digest of caller, key and aggregate, unique to the request."""
     fingerprint: str
     """A digest of the caller's request."""
     sequence: int
-    """The aggregate's last after it."""
+    """The aggregate's last sequence after the change."""
     refused: int | None = None
-    """The status with which the aggregate refused it; None: it is as the request wants it."""
+    """The status with which the aggregate refused the change; None: the request succeeded."""
 
 
 class ChangeRecords(Protocol):
-    """The records of changes with a key, each in the partition of the aggregate that the request names."""
+    """Stores the records of changes with a key, each in the partition of the request's aggregate."""
 
     def add(self, record: ChangeRecord) -> None:
-        """Store the record in the transaction of the commit, as its first operation, and only if it is not there
+        """Stores the record in the transaction of the commit, as its first operation, and only if there is none
         (``one_batch``, ``record_first``)."""
 
     async def find(self, name: str, partition_key: str) -> ChangeRecord | None:
-        """The record, no older than this call: None is proof, of now. Raises Throttled, Unavailable."""
+        """Returns the record, with a consistent read: None is proof. Raises Throttled, Unavailable."""
 
     async def create(self, record: ChangeRecord, partition_key: str, until: float) -> None:
-        """Store the record alone. ``until``: a time of the monotonic clock; no attempt is made that could end later.
+        """Stores only the record. ``until``: a time of the monotonic clock; no attempt is made that could end later.
 
         Raises:
-            PreconditionFailed: it is there already, by an earlier attempt perhaps.
-            Throttled, Unavailable: the store could not answer; nothing is stored.
+            PreconditionFailed: it exists already, perhaps by an earlier attempt.
+            Throttled, Unavailable: the store did not answer; nothing is stored.
             OutcomeUnknown: the store's answer was lost.
         """
 
 
 class UnitOfWork(Protocol):
-    """Stores what changed in its aggregates, with the events that the changes raise, together or not at all.
+    """Stores the changes of its aggregates, with the events that they raise, together or not at all.
 
-    All aggregates of a unit of work share one partition key: a transaction does not reach further. One object serves
-    one request. After its context, however that ended, the unit of work tracks nothing.
+    All aggregates of a unit of work share one partition key, the scope of a transaction. One object serves one request.
+    After its context, however that ended, the unit of work tracks nothing.
     """
 
     @property
@@ -197,48 +194,46 @@ class UnitOfWork(Protocol):
         """The records of requests that change."""
 
     def add(self, aggregate: Aggregate[Any]) -> None:
-        """Track a new aggregate."""
+        """Tracks a new aggregate."""
 
     async def get(
         self, kind: type[A], aggregate_id: str, *, partition_key: str | None = None, newest: bool = False
     ) -> Versioned[A]:
-        """Read and track an aggregate. Without ``partition_key`` the id is the partition key.
+        """Reads and tracks an aggregate. Without ``partition_key`` the id is the partition key.
 
-        A read may be old: it shows that the aggregate was there at some time, at some version. With ``newest`` the
-        answer is as new as the last write that was committed before the call, and "there is none" is proven; that costs
-        a second round trip.
-
+        A read may be stale: it proves only that the aggregate existed at some time, at some version. With ``newest``
+        the read is consistent: it includes every write that was committed before the call, and proves absence, at the
+        cost of a second round trip.
         Raises:
             AggregateNotFound: no aggregate of this type has the id, or the aggregate was deleted.
-            Throttled, Unavailable: the store could not answer.
+            Throttled, Unavailable: the store did not answer.
         """
 
     async def page(
         self, kind: type[A], size: int, continuation_token: str | None, selection: Selection = ALL
     ) -> Page[A]:
-        """At most ``size`` aggregates that are not deleted, in the order of the selection; not tracked.
+        """Returns at most ``size`` aggregates that are not deleted, in the order of the selection; not tracked.
 
         Raises:
-            UnknownContinuation: the token was not made by this service for this list.
-            Throttled, Unavailable: the store could not answer.
+            UnknownContinuation: the token was not issued by this service for this list.
+            Throttled, Unavailable: the store did not answer.
         """
 
     def check(self) -> None:
-        """Raise what :meth:`commit` would raise without asking the store: ChangeTooLarge, Unpublishable, ValueError.
+        """Raises what :meth:`commit` would raise without the store: ChangeTooLarge, Unpublishable, ValueError.
 
         Nothing is stored, and everything stays tracked.
         """
 
     async def commit(self, *, until: float | None = None) -> Commit:
-        """Store every tracked change and its events in one transaction.
+        """Stores every tracked change and its events in one transaction.
 
         ``until``: a time of the monotonic clock. No attempt is made that could end later.
-
         Raises:
-            PreconditionFailed: an aggregate was changed or deleted by another since it was read; nothing is stored.
+            PreconditionFailed: another writer has changed or deleted an aggregate since it was read; nothing is stored.
             ChangeTooLarge: the changes do not fit one transaction; nothing is stored.
-            Unpublishable: an event or a state holds what JSON's readers do not agree on; nothing is stored.
-            Throttled, Unavailable: the store could not answer; nothing is stored.
+            Unpublishable: an event or a state holds values that JSON parsers read differently; nothing is stored.
+            Throttled, Unavailable: the store did not answer; nothing is stored.
             OutcomeUnknown: the store's answer was lost: everything is stored, or nothing.
             ValueError: nothing is tracked, or aggregates of two partitions are changed: a bug of the caller.
         """
