@@ -17,7 +17,15 @@ _UNKNOWN = "is not a field that can be set here"
 _READ_ONLY = (
     "cannot be set, and is not as it is now: leave it out, or read again and send it back as it comes"
 )
-_OF_PYDANTIC = frozenset(get_args(core_schema.ErrorType))
+_MADE_IN_PYTHON = """
+    base64_decode byte_size byte_size_unit bytes_type color_error import_error ip_any_address ip_any_interface
+    ip_any_network ip_v4_address ip_v4_interface ip_v4_network ip_v6_address ip_v6_interface ip_v6_network
+    not_operation_failed parent_does_not_exist path_exists path_not_directory path_not_file path_not_socket path_type
+    pattern_bytes_type pattern_regex pattern_str_type pattern_type payment_card_number_brand payment_card_number_digits
+    payment_card_number_luhn predicate_failed sequence_str zoneinfo_str
+"""
+"""Errors of pydantic's own types that its core does not list."""
+_OF_PYDANTIC = frozenset([*get_args(core_schema.ErrorType), *_MADE_IN_PYTHON.split()])
 _REASONS = {
     "extra_forbidden": _UNKNOWN,
     "missing": "is required",
@@ -32,6 +40,9 @@ _REASONS = {
     "too_long": "must have at most {max_length} items",
     "string_too_short": "must have at least {min_length} characters",
     "string_too_long": "must have at most {max_length} characters",
+    "string_not_ascii": "must have ASCII characters alone",
+    "bytes_too_short": "must have at least {min_length} bytes",
+    "bytes_too_long": "must have at most {max_length} bytes",
     "string_pattern_mismatch": "must match the pattern {pattern}",
     "enum": "must be {expected}",
     "literal_error": "must be {expected}",
@@ -55,6 +66,9 @@ _KINDS = {
     "date": "a date, such as 2026-03-01", "time_delta": "a duration, such as PT1H", "time_": "a time, such as 12:00:00",
     "uuid": "a UUID", "url": "a URL", "list": "a list", "tuple": "a list", "set": "a list", "frozen_set": "a list",
     "model": "a JSON object", "dict": "a JSON object", "mapping": "a JSON object", "dataclass": "a JSON object",
+    "ip_": "an IP address or network", "zoneinfo": "a time zone, such as Europe/Oslo", "base64": "base64",
+    "byte_size": "a number of bytes, such as 10MB", "pattern": "a regular expression", "payment": "a card number",
+    "color": "a colour",
 }  # fmt: skip
 """The expected kind of value by a prefix of the rule's name. The first match wins."""
 _CODES = {
@@ -223,7 +237,9 @@ def _code(kind: str) -> str:
 def _reason(kind: str, message: str, context: Mapping[str, Any]) -> str:
     """Returns this package's or the model author's text: pydantic's may contain the value."""
     if kind in {"value_error", "assertion_error"}:
-        return message.partition(", ")[2] or "is not valid"
+        for prefix in ("Value error, ", "Assertion failed, ", "value is not a valid email address: "):
+            message = message.removeprefix(prefix)
+        return message or "is not valid"
     if kind not in _OF_PYDANTIC:
         return message
     if kind in _REASONS:

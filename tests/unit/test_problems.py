@@ -1,13 +1,28 @@
 """The type of a problem leads to its page wherever the API is mounted, and a field's error has a code for a program."""
 
+import re
 from datetime import date
 from enum import StrEnum
+from ipaddress import IPv4Address
+from pathlib import Path
 from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
 
 import httpx
+import pydantic
 import pytest
 from fastapi import FastAPI
-from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    Base64Bytes,
+    BaseModel,
+    ByteSize,
+    EmailStr,
+    Field,
+    IPvAnyNetwork,
+    ValidationError,
+)
 from pydantic_core import PydanticCustomError
 from pydantic_core._pydantic_core import list_all_errors
 from starlette.applications import Starlette
@@ -82,6 +97,9 @@ def test_a_field_error_has_a_code(changed: dict[str, Any], codes: dict[str, str]
     with pytest.raises(InvalidRequest) as refused:
         validated(ContactDetails, DETAILS_JSON | changed)
     assert {each.field: each.code for each in refused.value.errors} == codes
+
+
+PYDANTIC = Path(pydantic.__file__).parent
 
 
 class Paint(StrEnum):
@@ -161,3 +179,53 @@ def test_no_reason_has_pydantics_words_or_the_value() -> None:
         [told] = wrong(ValidationError.from_exception_data("x", [error]))
         assert told.reason.startswith(("must ", "is ")), told
         assert "secret" not in told.reason, told
+
+
+class Machine(BaseModel):
+    host: IPv4Address | None = None
+    network: IPvAnyNetwork | None = None
+    zone: ZoneInfo | None = None
+    memory: ByteSize | None = None
+    image: Base64Bytes | None = None
+    owner: EmailStr | None = None
+    rule: re.Pattern[str] | None = None
+    key: Annotated[bytes, Field(max_length=2)] = b""
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        ({"host": "secret"}, "must be an IP address or network"),
+        ({"network": "secret"}, "must be an IP address or network"),
+        ({"zone": "secret"}, "must be a time zone, such as Europe/Oslo"),
+        ({"memory": "1 secret"}, "must be a number of bytes, such as 10MB"),
+        ({"image": "secre"}, "must be base64"),
+        ({"owner": "secret"}, "An email address must have an @-sign."),
+        ({"rule": "(secret"}, "must be a regular expression"),
+        ({"key": "secret"}, "must have at most 2 bytes"),
+    ],
+)
+def test_types_that_pydantic_makes_in_python_are_translated_too(sent: Any, reason: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        validated(Machine, sent)
+    assert [each.reason for each in refused.value.errors] == [reason]
+
+
+def test_every_error_that_pydantic_makes_in_python_is_translated() -> None:
+    text = "".join(each.read_text("utf-8") for each in PYDANTIC.rglob("*.py") if "v1" not in each.parts)
+    names = set(re.findall(r"PydanticCustomError\(\s*'(\w+)'", text)) - {"value_error"}
+    assert len(names) > 20
+    for name in names:
+        error: Any = {"type": PydanticCustomError(name, "secret"), "loc": ("f",), "input": 1}  # type: ignore[arg-type]
+        [told] = wrong(ValidationError.from_exception_data("x", [error]))
+        assert told.reason.startswith(("must ", "is ")), name
+
+
+def test_an_author_keeps_the_commas_of_an_error_named_value_error() -> None:
+    error: Any = {
+        "type": PydanticCustomError("value_error", "must be red, or blue"),
+        "loc": ("f",),
+        "input": 1,
+    }
+    [told] = wrong(ValidationError.from_exception_data("x", [error]))
+    assert told.reason == "must be red, or blue"
