@@ -3,10 +3,9 @@
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from azure.cosmos.aio import ContainerProxy, CosmosClient
-from azure.cosmos.exceptions import CosmosResourceNotFoundError
 
 from cosmos_outbox.cosmos.own.transaction import Transaction
 from cosmos_outbox.cosmos.store.container import Container
@@ -14,7 +13,6 @@ from cosmos_outbox.cosmos.store.partition_key import Item
 from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.settings.names import Names
 from cosmos_outbox.settings.own_container import OwnContainer
-from cosmos_outbox.testing import InMemory, in_memory
 from cosmos_outbox.wiring.outbox import Outbox
 from cosmos_outbox.wiring.service import Service
 from devstack.testing import Service as Server
@@ -129,28 +127,3 @@ async def world_of(
         async with outbox.resources, CosmosClient.from_connection_string(cosmos.connection_string) as client:
             proxy = client.get_database_client(database.id).get_container_client(BOOKINGS)
             yield World(service, outbox, proxy, environment)
-
-
-class MemoryProxy:
-    """What a team's own client reads, in memory."""
-
-    def __init__(self, memory: InMemory) -> None:
-        self._memory = memory
-
-    async def read_item(self, item_id: str, partition_key: Any) -> Item:
-        found = self._memory.read(item_id, partition_key)
-        if found is None:
-            raise CosmosResourceNotFoundError
-        return found
-
-    async def read_all_items(self) -> AsyncIterator[Item]:
-        for item in self._memory.documents:
-            yield item
-
-
-@asynccontextmanager
-async def world_in_memory(service: Service) -> AsyncIterator[World]:
-    """The same over the container in memory that the test kit ships."""
-    async with in_memory(service) as memory:
-        proxy = cast(ContainerProxy, MemoryProxy(memory))
-        yield World(service, memory.wired.outbox, proxy, NOWHERE)
