@@ -171,7 +171,7 @@ class Healing(Generic[S]):
 
     @staticmethod
     def _ended(progress: WalkProgress) -> WalkProgress:
-        """Let the next walk begin at this one's start; or, if this one left something unsettled, where this one did."""
+        """Let the next walk cover changes since this one's start; if it left any unsettled, since its own ``since``."""
         counts = progress.last_counts
         if counts is None or counts.blocked or counts.failed:
             return progress

@@ -4,8 +4,8 @@ A page whose progress was not saved is walked again, so the work on an aggregate
 walk with each page, and no other run begins while the claim lasts. If another run takes over all the same, this one's
 next save finds another version and stops it.
 
-If the store is unavailable for one aggregate, that one counts as failed. A page of many that all failed so ends the
-run, and the next run continues after that page: the store may be unavailable for those aggregates alone.
+If the store is unavailable for one aggregate, that one counts as failed. If it is for all of a page of ``MANY`` or
+more, the run ends, and the next run continues after that page: the outage may affect those aggregates alone.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The rules for the account and its containers, on which the guarantees of order and exactly one write rest."""
+"""Judges the account and its containers: events must be stored, forwarded and applied once in order."""
 
 import re
 from collections.abc import Iterator, Sequence
