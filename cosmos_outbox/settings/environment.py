@@ -21,7 +21,7 @@ the time could be over each time before the parked events are read and a connect
 sent."""
 
 LONGEST_SEND_SECONDS = 120
-"""Less than a page of the feed is given in all (:data:`cosmos_outbox.operations.forwarding.FORWARD_SECONDS`): a page
+"""Less than a page of the feed is given in all (:data:`cosmos_outbox.cosmos.relay.forwarding.FORWARD_SECONDS`): a page
 that is cut off there begins anew, while a page that has sent for its time goes on with what is left."""
 
 _ABSOLUTE_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9\-._~:/?@!$&'()*+,;=%]+")

@@ -11,6 +11,7 @@ from cosmos_outbox.cosmos.aggregates.deadlines import Deadlines, deadlines_of
 from cosmos_outbox.cosmos.aggregates.documents import EventReader
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.own.transaction import Transaction, Transactions
+from cosmos_outbox.cosmos.relay.forwarding import Forwarding, Instance
 from cosmos_outbox.cosmos.relay.history import CosmosEventHistory
 from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
@@ -20,7 +21,6 @@ from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths, Value
 from cosmos_outbox.cosmos.upkeep.event_list import EventList
 from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
-from cosmos_outbox.operations.forwarding import Forwarding, Instance
 from cosmos_outbox.operations.health import Dependency, RecentCheck
 from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.operations.shedding import LoadShedder

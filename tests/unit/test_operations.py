@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from cosmos_outbox.cli.status import attention_of_relay
+from cosmos_outbox.cosmos.relay.forwarding import Instance
 from cosmos_outbox.functions.operator import calls as operations
 from cosmos_outbox.http.message import Request
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.operations import views
-from cosmos_outbox.operations.forwarding import Instance
 from cosmos_outbox.operations.relay_status import LeaseStatus, RelayStatus
 from cosmos_outbox.outbox.errors import AggregateNotFound
 

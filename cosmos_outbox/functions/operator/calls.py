@@ -29,7 +29,7 @@ from cosmos_outbox.wiring.located import AnyService, aggregate_types, stuck_list
 from cosmos_outbox.wiring.service import Service
 
 if TYPE_CHECKING:
-    from cosmos_outbox.operations.forwarding import Instance
+    from cosmos_outbox.cosmos.relay.forwarding import Instance
 
 _LONGEST_ID = 1023
 """In bytes: the longest that the id of an item may be, and so that of an aggregate."""
