@@ -171,7 +171,7 @@ def edit(world: World, **data: Any) -> None:
 
 @pytest.mark.long
 async def test_a_poison_event_is_found_repaired_and_replayed(world: World) -> None:
-    find, replay, _, afterwards = RECIPES["A poison event"]
+    find, retry, _, afterwards = RECIPES["A poison event"]
     get, put = RECIPES["Repairing a document"]
     contact_id = await world.create()
     async with at_work(world, relay_worker.run, subscriber_worker.run):
@@ -181,12 +181,12 @@ async def test_a_poison_event_is_found_repaired_and_replayed(world: World) -> No
 
         listed, command = find.splitlines()
         code, said = await world.shell.run(listed)
-        assert (code, "inTheWay" in said, f"replay contact {contact_id}" in said) == (1, True, True)
+        assert (code, "inTheWay" in said, "cosmos-outbox retry ID" in said) == (1, True, True)
         [in_the_way] = [line.split()[0] for line in said.splitlines() if line.split()[1] == "inTheWay"]
-        code, said = await world.shell.run(command, PARKING_ID=in_the_way)
-        assert (code, json.loads(said)["document"]["id"]) == (0, event_id)
+        code, said = await world.shell.run(command, STUCK_ID=in_the_way)
+        assert (code, json.loads(said)["payload"]["id"]) == (0, event_id)
 
-        code, said = await world.shell.run(replay, CONTACT_ID=str(contact_id))
+        code, said = await world.shell.run(retry, STUCK_ID=in_the_way)
         assert (code, "action" in said) == (1, True), said
 
         get_it = get.splitlines()[0].replace("CONTACT_ID", event_id, 1)
@@ -196,38 +196,38 @@ async def test_a_poison_event_is_found_repaired_and_replayed(world: World) -> No
         edit(world, action="ContactEmailUpdatedEvent")
         code, said = await world.shell.run(put.replace("CONTACT_ID", event_id, 1), CONTACT_ID=str(contact_id))
         assert code == 0, said
-        code, said = await world.shell.run(replay, CONTACT_ID=str(contact_id))
+        code, said = await world.shell.run(retry, STUCK_ID=in_the_way)
         assert code == 0, said
 
         await eventually(becomes(world, contact_id, 3, "three@contoso.com"))
 
         async def told() -> bool:
             code, said = await world.shell.run(afterwards, CONTACT_ID=str(contact_id))
-            return code == 0 and said.startswith("0 event(s) parked\n") and said.count(": forwarded") == 3
+            return code == 0 and said.startswith("nothing is stuck\n") and said.count(": sent") == 3
 
         await eventually(told)
 
 
 @pytest.mark.long
 async def test_a_poison_event_is_given_up_and_those_behind_it_are_sent(world: World) -> None:
-    _, replay, discard, afterwards = RECIPES["A poison event"]
+    _, retry, discard, afterwards = RECIPES["A poison event"]
     contact_id = await world.create()
     async with at_work(world, relay_worker.run, subscriber_worker.run):
         await eventually(becomes(world, contact_id, 1, DETAILS.email))
         await poison(world, contact_id)
         ids = await parked(world, 2)
 
-        code, said = await world.shell.run(discard, PARKING_ID=ids[ParkedState.IN_THE_WAY])
+        code, said = await world.shell.run(discard, STUCK_ID=ids[ParkedState.IN_THE_WAY])
         assert code == 0, said
-        await world.shell.run(replay, CONTACT_ID=str(contact_id))
+        await world.shell.run(retry, STUCK_ID=ids[ParkedState.WAITING])
         await eventually(becomes(world, contact_id, 3, "three@contoso.com"))
         code, said = await world.shell.run(afterwards, CONTACT_ID=str(contact_id))
-        assert (code, said.splitlines()[0], said.count(": discarded")) == (0, "0 event(s) parked", 1), said
+        assert (code, said.splitlines()[0], said.count(": discarded")) == (0, "nothing is stuck", 1), said
 
 
 @pytest.mark.long
 async def test_a_message_that_cannot_be_applied_is_applied_once_its_entry_is_deleted(world: World) -> None:
-    find, apply, _ = RECIPES["A message that cannot be applied"]
+    find, retry, _ = RECIPES["A message that cannot be applied"]
     contact_id = await world.create()
     entries = world.database.get_container_client(DIRECTORY)
     async with at_work(world, relay_worker.run, subscriber_worker.run):
@@ -241,15 +241,15 @@ async def test_a_message_that_cannot_be_applied_is_applied_once_its_entry_is_del
 
         async def record() -> str | None:
             _, said = await world.shell.run(listed)
-            return said.split()[1] if "waiting" in said else None
+            return str(said.split()[0]) if "waiting" in said else None
 
         record_id = await eventually(record)
         assert record_id
-        code, said = await world.shell.run(command, RECORD_ID=record_id)
+        code, said = await world.shell.run(command, STUCK_ID=record_id)
         assert (code, "two@contoso.com" in said) == (0, True)
 
         await entries.delete_item(str(contact_id), partition_key=str(contact_id))
-        code, said = await world.shell.run(apply, RECORD_ID=record_id)
+        code, said = await world.shell.run(retry, STUCK_ID=record_id)
         assert code == 0, said
         await eventually(becomes(world, contact_id, 2, "two@contoso.com"))
         assert (await world.shell.run(listed))[0] == 0
@@ -262,9 +262,9 @@ async def test_a_message_that_is_no_event_is_given_up(world: World) -> None:
     listed, _ = find.splitlines()
     code, said = await world.shell.run(listed)
     assert (code, "refused" in said) == (1, True)
-    code, said = await world.shell.run(discard, RECORD_ID=said.split()[1])
+    code, said = await world.shell.run(discard, STUCK_ID=said.split()[0])
     assert code == 0, said
-    assert "0 message(s) set aside" in (await world.shell.run(listed))[1]
+    assert (await world.shell.run(listed))[1] == "nothing is stuck\n"
 
 
 @pytest.mark.long

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
+from cosmos_outbox.cosmos.relay import forwarding
 from cosmos_outbox.cosmos.relay.forwarding import Forwarding, Instance
 from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.operations import forwarding
 from cosmos_outbox.outbox.errors import Hindrance, NotDelivered
 from cosmos_outbox.outbox.feed import FeedEvent, TtlGuard
 from cosmos_outbox.outbox.marker import Marker
