@@ -121,7 +121,7 @@ class Answering:
                     if self._check_load is not None and req.method not in READING:
                         self._check_load()
                     answer = await handler(req)
-                except Exception as error:  # noqa: BLE001 - the edge: whatever it is, the caller gets an answer
+                except Exception as error:  # noqa: BLE001 - the edge: the caller gets a response to any error
                     answer = self.answer(error)
             told = Headers(UNLESS_TOLD, answer.headers)
             given = answer.with_headers({**told, request.CORRELATION_HEADER: correlation_id})

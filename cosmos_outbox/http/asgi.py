@@ -80,7 +80,7 @@ def unrouted(known: Sequence[Path]) -> Handler:
     return none
 
 
-async def serve(  # noqa: PLR0913, PLR0917 - ASGI's three beside what is served
+async def serve(  # noqa: PLR0913, PLR0917 - ASGI's three, and what is served
     handler: Handler, parts: Mapping[str, str], scope: Scope, receive: Receive, send: Send, base: str
 ) -> None:
     """Answers one request unless its caller disconnected before all of it arrived. ``base``: see ``Request``."""

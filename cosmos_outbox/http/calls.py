@@ -185,7 +185,7 @@ class _Calls(Generic[A, D]):
         kind = self._resource.kind
         selection, names = listing.selection(req, kind), listing.names(kind)
         size, token = request.page_request(req, *names)
-        as_of = listing.as_of(token)  # before the store is asked
+        as_of = listing.as_of(token)  # before the store is read
         page = await self._service().aggregates.page(kind, size, token, request.origin(req), selection)
         return self._shown.listed(page, listing.next_link(req, page.continuation_token, *names), as_of)
 
@@ -237,7 +237,7 @@ class _Calls(Generic[A, D]):
 
         return act
 
-    async def _change(  # noqa: PLR0913 - the last four are keywords, and seldom given
+    async def _change(  # noqa: PLR0913 - keywords, mostly defaults
         self,
         req: Request,
         wanted: str,

@@ -73,7 +73,7 @@ def document_calls(
 
     async def docs(req: Request) -> Answer:
         path = urlsplit(req.url).path
-        if path.endswith("/"):  # the Functions host accepts it, and would break the page's relative addresses
+        if path.endswith("/"):  # the Functions host accepts it, and it breaks relative addresses
             return Answer(308, headers={"Location": path.rstrip("/"), "Cache-Control": "no-store"})
         if _folder() is None:
             package = EXTRAS["docs"][_PACKAGE]

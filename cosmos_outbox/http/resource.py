@@ -43,7 +43,7 @@ class Change(Protocol[A_contra, D_contra]):
     """Changes an aggregate to the given details; each difference raises its event."""
 
     def __call__(self, aggregate: A_contra, details: D_contra, /, *, at: datetime) -> None:
-        """May be called several times, each time with the aggregate as it is then."""
+        """Changes the aggregate. May be called several times, each time on the current aggregate."""
         ...
 
 
@@ -51,7 +51,7 @@ class Run(Protocol[A_contra]):
     """Changes an aggregate."""
 
     def __call__(self, aggregate: A_contra, /, *, at: datetime) -> None:
-        """May be called several times, each time with the aggregate as it is then."""
+        """Changes the aggregate. May be called several times, each time on the current aggregate."""
         ...
 
 
@@ -94,8 +94,8 @@ class Resource(Generic[A, D]):
     details: Callable[[A], D] | None = None
     """Returns the current values of ``new``; None: they are the properties of the state with the same names."""
     view: type[BaseModel] | Callable[[A], Mapping[str, Any]] | None = None
-    """The aggregate as callers see it: a model of properties of the state, which describes the answers too, or a
-    function. The model gets the ``sequence`` beside it. None: all of the state, with its ``sequence``."""
+    """The representation for callers: a model with properties of the state, which also describes the responses, or a
+    function. The model gets the ``sequence`` added. None: all of the state, with its ``sequence``."""
     errors: Mapping[type[Exception], int] = field(default_factory=dict)
     """Maps the aggregate's errors to statuses; an error's text is sent to the caller. The most derived class wins. An
     error that is not listed is answered 500, as a bug."""
@@ -149,7 +149,7 @@ class Resource(Generic[A, D]):
             )
 
     def shown(self, aggregate: A) -> Mapping[str, Any]:
-        """The aggregate as callers see it."""
+        """Returns the aggregate as callers see it."""
         if not _is_model(self.view):
             return cast(Callable[[A], Mapping[str, Any]], self.view or _state)(aggregate)
         values = {name: getattr(aggregate.state, name) for name in self.view.model_fields}

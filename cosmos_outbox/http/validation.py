@@ -110,7 +110,7 @@ def told(problems: ValidationError, within: str = "") -> list[FieldError]:
 
 
 def unknown_nulls(model: type[BaseModel], patch: Mapping[str, Any]) -> Iterator[FieldError]:
-    """Yields errors for fields that a merge patch removes but ``model`` does not have: the result lacks them anyway."""
+    """Yields errors for fields that a merge patch removes but ``model`` lacks: the result does not show them."""
     kinds = {field.alias or attribute: field.annotation for attribute, field in model.model_fields.items()}
     for name, value in patch.items():
         if name not in kinds and value is None:

@@ -102,7 +102,7 @@ class Aggregates:
         async with self.open_unit_of_work(origin) as work:
             return await work.page(kind, size, token, selection)
 
-    async def change(  # noqa: PLR0913 - the last two are keywords, and seldom given
+    async def change(  # noqa: PLR0913 - the last three are keywords, mostly defaults
         self,
         kind: type[A],
         aggregate_id: str,

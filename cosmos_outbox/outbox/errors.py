@@ -114,7 +114,7 @@ class Throttled(OutboxError):
 
 
 class Unavailable(OutboxError):
-    """The store cannot be used right now: try again later."""
+    """The store is unavailable: try again later."""
 
     def __init__(self, message: str, *, retry_after_seconds: float = 5.0) -> None:
         super().__init__(message)

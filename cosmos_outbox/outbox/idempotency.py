@@ -84,7 +84,7 @@ class Claim:
 
 
 class Claims(Protocol):
-    """The claims of one service."""
+    """Creates and reads the claims of one service."""
 
     async def claim(self, key_digest: str, fingerprint: str) -> Claim:
         """Creates the claim of a key, or returns the existing one, whatever its fingerprint.
@@ -183,7 +183,7 @@ async def _store(work: UnitOfWork, aggregate: A, claim: Claim) -> tuple[Receipt[
 
 
 def _track(work: UnitOfWork, aggregate: Aggregate[Any], fingerprint: str, lifetime_seconds: int) -> None:
-    """Rule one_batch: the record is stored in the aggregate's transaction."""
+    """Tracks the record in the aggregate's transaction (rule ``one_batch``)."""
     work.add(aggregate)
     work.requests.add(RequestRecord(aggregate.aggregate_id, fingerprint, aggregate, lifetime_seconds))
 

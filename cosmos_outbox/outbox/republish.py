@@ -46,7 +46,7 @@ class Span:
     since: int
     to: int
     aggregate: AggregateKey | None = None
-    """None: of all aggregates."""
+    """The aggregate of the events; None: all aggregates."""
 
 
 @dataclass(frozen=True)

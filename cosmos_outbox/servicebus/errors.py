@@ -10,7 +10,7 @@ from enum import Enum
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError
 from azure.servicebus import exceptions as sdk
-from azure.servicebus._pyamqp.error import MessageException  # a test pins what it is raised for
+from azure.servicebus._pyamqp.error import MessageException  # a test pins when it is raised
 
 from cosmos_outbox.outbox.errors import Hindrance
 

@@ -28,7 +28,7 @@ POISON = "-poison"
 """The suffix of a poison queue's name, as in the Functions host."""
 
 MOST_DELIVERIES = 20
-"""A message delivered more often crashes its workers, or the store is unavailable for long: it is dead-lettered."""
+"""A message delivered more often crashes its workers, or outlasts an outage: it goes to the poison queue."""
 
 HIDDEN_SECONDS = 60.0
 """The visibility timeout: no other worker gets the message; it is renewed while the message is handled."""

@@ -328,7 +328,7 @@ class WebhookPublisher:
                     while len(body) < LONGEST_BODY and (part := await response.content.read(LONGEST_BODY)):
                         body += part
             except (TimeoutError, aiohttp.ClientError, OSError):
-                body = b""  # the status alone decides
+                body = b""  # the status is decisive
         return _Answer(meaning, f"{_ANSWERED}{response.status}", body[:LONGEST_BODY], after)
 
     def _stop(self, reason: str) -> Unknown:
