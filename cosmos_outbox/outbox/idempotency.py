@@ -1,18 +1,16 @@
-"""Executes a creation or change with an idempotency key once; each repetition gets the first answer.
+"""A request that is repeated with the same idempotency key happens once, and each repetition gets the first answer.
 
-A creation first reserves the key by a claim, then one transaction stores the aggregate under the claim's id, its events
-and a record of the request. The process may die at any point: a claim without its transaction leaves the id to the
-repetition, and the transaction can be committed only once, since its id is taken afterwards.
-``docs/internals/decisions/0008-idempotency-key.md`` lists the rules by name and the consequences without each;
-``tests/models/claims.py`` searches for them.
-While a claim exists, its key stands for one aggregate and one request of one caller. The claim fixes the aggregate's id
-before the aggregate is stored, so a request that is repeated, or whose process died before its transaction, gets the
-same id. The id is created with the claim, a new UUID each time (rule ``fresh_id``): a key that is used again after its
-claim expired never reuses an id.
-A change creates the record of its request in its own transaction, as the first operation (``one_batch``,
-``created_only``, ``record_first``); a request without effect stores only the record. The target is known, so no claim
-is needed. ``docs/internals/decisions/0025-reactions.md`` lists the rules; ``tests/models/keyed.py`` searches for the
-consequences without each.
+The record of the request is created in the transaction of the change, before anything else (``one_batch``,
+``created_only``, ``record_first``); what is no change has a record alone. That it is there proves that the request has
+an outcome, and the record says which. ``docs/internals/decisions/0025-reactions.md`` lists the rules;
+``tests/models/keyed.py`` searches for what happens without each.
+
+A request that creates differs in one step: its target is not known, so a claim gives it an id first. While a claim
+lives, its key stands for one aggregate and one request of one caller. So a request that was repeated, or whose process
+died before its transaction, meets the same id, under which the transaction can be committed only once. The id is made
+with the claim, a new UUID each time (``fresh_id``): a key that is used again after its claim expired never brings an id
+back. ``docs/internals/decisions/0008-idempotency-key.md`` lists the rules of claims; ``tests/models/claims.py``
+searches them.
 
 ========================  ===========================================================================================
 ``caller_in_id``          The record's id is derived from caller, key and target: a key is scoped to its target.
@@ -52,11 +50,10 @@ from cosmos_outbox.outbox.errors import (
     Unpublishable,
 )
 from cosmos_outbox.outbox.unit_of_work import (
-    ChangeRecord,
     ETag,
+    KeyRecord,
     Origin,
     Receipt,
-    RequestRecord,
     UnitOfWork,
     UnitOfWorkFactory,
     Versioned,
@@ -133,79 +130,6 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-async def create_once(
-    open_unit_of_work: UnitOfWorkFactory,
-    claims: Claims,
-    make: Callable[[UUID], A],
-    request: KeyedRequest,
-    origin: Origin,
-) -> tuple[Receipt[A], bool]:
-    """Stores the aggregate that ``make`` returns for the given id, unless a request with this key came before.
-
-    ``make`` is called more than once and must return equal aggregates but for the id: the first is only checked.
-    Returns:
-        The receipt, and whether it is that of an earlier request.
-
-    Raises:
-        IdempotencyKeyReused: the key was used before, with another request.
-        AnswerErased: the aggregate was deleted, and the first answer with it.
-        ChangeTooLarge, Unpublishable: nothing is stored, and the key is not used.
-        Throttled, Unavailable, OutcomeUnknown: a repetition returns the outcome.
-    """
-    tried = make(new_id())
-    fingerprint = digest(f"{tried.aggregate_type} {request.fingerprint}")
-    async with open_unit_of_work(origin) as work:
-        # Rule checks_first: a refused request leaves its key unused.
-        _track(work, tried, fingerprint, _LONGEST_SECONDS)
-        work.check()
-    claim = await claims.claim(request.key_digest, fingerprint)
-    if claim.fingerprint != fingerprint:
-        raise key_reused()
-    aggregate = make(claim.aggregate_id)
-    async with open_unit_of_work(origin) as work:
-        if not claim.is_new and (record := await work.requests.get(aggregate, aggregate.aggregate_id)):
-            return await replay_answer(work, record), True
-        return await _store(work, aggregate, claim)
-
-
-async def _store(work: UnitOfWork, aggregate: A, claim: Claim) -> tuple[Receipt[A], bool]:
-    _track(work, aggregate, claim.fingerprint, claim.lifetime_seconds)
-    try:
-        commit = await work.commit(until=claim.usable_until)
-        return commit.receipt(aggregate), False
-    except PreconditionFailed:  # rule loser_answers: another request under this claim was faster
-        record = await work.requests.get(aggregate, aggregate.aggregate_id, newest=True)
-        if record is None:
-            raise Unavailable(
-                f"{aggregate.key} is stored, and no record of its request: send the request again"
-            ) from None
-        return await replay_answer(work, record), True
-
-
-def _track(work: UnitOfWork, aggregate: Aggregate[Any], fingerprint: str, lifetime_seconds: int) -> None:
-    """Tracks the record in the aggregate's transaction (rule ``one_batch``)."""
-    work.add(aggregate)
-    work.requests.add(RequestRecord(aggregate.aggregate_id, fingerprint, aggregate, lifetime_seconds))
-
-
-async def replay_answer(work: UnitOfWork, record: RequestRecord[A]) -> Receipt[A]:
-    """Returns the first answer again, with the ETag if the aggregate is still at the version of that answer.
-
-    Raises AnswerErased.
-    """
-    first = record.aggregate
-    if first is None:
-        raise AnswerErased(
-            "the Idempotency-Key was used, and what it created was deleted: use a new key for a new request"
-        )
-    try:
-        stored = await work.get(type(first), first.aggregate_id, partition_key=first.partition_key)
-    except AggregateNotFound:
-        return Receipt(first, None)
-    unchanged = stored.aggregate.state.last_sequence == first.state.last_sequence
-    return Receipt(first, stored.etag if unchanged else None)
-
-
 def key_reused() -> IdempotencyKeyReused:
     """Returns the error of a key that was used for another request."""
     return IdempotencyKeyReused(
@@ -220,7 +144,7 @@ class ChangeAnswer(Generic[A]):
     sequence: int
     """The aggregate's last sequence after the change."""
     receipt: Receipt[A] | None
-    """None: another writer has changed or deleted the aggregate since."""
+    """None: others have changed or deleted the aggregate since, and the request did not make it."""
     replayed: bool = False
     """Whether this repeats the answer to an earlier request."""
 
@@ -262,11 +186,47 @@ class Wanted(Generic[A]):
     @property
     def record(self) -> str:
         """The name of the request's record."""
-        return self.request.of_change(self.kind.aggregate_type, self.aggregate_id)
+        return f"key-{self.request.of_change(self.kind.aggregate_type, self.aggregate_id)}"
 
-    def answer(self, sequence: int, refused: int | None = None) -> ChangeRecord:
-        """Returns the record of an answer."""
-        return ChangeRecord(self.record, self.request.fingerprint, sequence, refused)
+    @property
+    def fingerprint(self) -> str:
+        """By which a repetition is known."""
+        return self.request.fingerprint
+
+    def answer(self, sequence: int, refused: int | None = None) -> KeyRecord[A]:
+        """The record of an answer."""
+        return KeyRecord(self.record, self.fingerprint, sequence, refused)
+
+    def lost(self) -> Exception:
+        """The error when each attempt lost its race."""
+        return ConcurrentChange(
+            f"other writers changed {self.kind.aggregate_type} {self.aggregate_id} at each attempt: try again"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WantedNew(Wanted[A]):
+    """A new aggregate, by one request with a key. In one thing alone it differs: a claim gives it its id."""
+
+    new: A
+    claim: Claim
+
+    @property
+    def record(self) -> str:
+        """That of the aggregate, which no other request makes."""
+        return self.aggregate_id
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the claim: the aggregate's type counts too."""
+        return self.claim.fingerprint
+
+    def lost(self) -> Exception:
+        """It cannot happen while every rule holds; whatever it is, it is not the caller's fault."""
+        return Unavailable(
+            f"{self.kind.aggregate_type} {self.aggregate_id} is stored, and no record of its request: send the request "
+            "again"
+        )
 
 
 RETRY_SECONDS = 5.0
@@ -280,6 +240,54 @@ async def back_off(attempt: int, until: float) -> bool:
     """
     await sleep(randomness().uniform(0.0, min(1.0, 0.05 * 2**attempt)))
     return monotonic() <= until
+
+
+async def create_once(
+    open_unit_of_work: UnitOfWorkFactory,
+    claims: Claims,
+    make: Callable[[UUID], A],
+    request: KeyedRequest,
+    origin: Origin,
+) -> tuple[Receipt[A], bool]:
+    """Store the aggregate that ``make`` makes with the given id, unless a request with this key came before.
+
+    ``make`` is called more than once, and makes the same each time but for the id: what was checked is what is stored.
+
+    Returns:
+        The receipt, and whether the receipt is of an earlier request.
+
+    Raises:
+        IdempotencyKeyReused: the key was used before, with another request.
+        AnswerErased: the aggregate was deleted, and the first answer with it.
+        ChangeTooLarge, Unpublishable: nothing is stored, and the key is not used.
+        Throttled, Unavailable, OutcomeUnknown: a repetition finds out which.
+    """
+    tried = make(new_id())
+    fingerprint = digest(f"{tried.aggregate_type} {request.fingerprint}")
+    async with open_unit_of_work(origin) as work:
+        # Rule checks_first: a request that is refused leaves its key unused.
+        _track_new(work, tried, fingerprint, _LONGEST_SECONDS)
+        work.check()
+    claim = await claims.claim(request.key_digest, fingerprint)
+    if claim.fingerprint != fingerprint:
+        raise key_reused()
+    new = make(claim.aggregate_id)
+    wanted = WantedNew(
+        type(new), new.aggregate_id, new.partition_key, lambda _: None, request, new=new, claim=claim
+    )
+    answered = await change_once(open_unit_of_work, wanted, origin, attempts=_ATTEMPTS_TO_CREATE)
+    assert answered.receipt is not None, "the record of a creation has the first answer"
+    return answered.receipt, answered.replayed
+
+
+_ATTEMPTS_TO_CREATE = 2
+"""Who is refused twice has met the record of a duplicate."""
+
+
+def _track_new(work: UnitOfWork, new: Aggregate[Any], fingerprint: str, lifetime_seconds: int) -> None:
+    """Rule one_batch: the record is stored in the aggregate's transaction."""
+    work.add(new)
+    work.records.add(KeyRecord(new.aggregate_id, fingerprint, made=new, lifetime_seconds=lifetime_seconds))
 
 
 async def change_once(
@@ -296,27 +304,29 @@ async def change_once(
         Exception: the error that ``change`` raises on the newest state; a repetition gets it while that lasts.
     """
     began = monotonic()
-    until = began + LONGEST_REQUEST_SECONDS
+    until, is_claimed = began + LONGEST_REQUEST_SECONDS, False
+    if isinstance(wanted, WantedNew):
+        until, is_claimed = wanted.claim.usable_until, not wanted.claim.is_new
     for attempt in range(attempts):
         if attempt > 1 and not await back_off(attempt, began + RETRY_SECONDS):
             break
-        fenced = attempt > 0
+        fenced = attempt > 0 or is_claimed
         async with open_unit_of_work(origin) as work:
             found = await _find(work, wanted, newest=fenced)
             if fenced and (record := await _find_record(work, wanted)):  # state_then_record, record_before_no
                 return _first_answer(record, wanted, found)
             if answered := await _store_change(work, wanted, found, until, fenced=fenced):
                 return answered
-    async with open_unit_of_work(origin) as work:  # a duplicate may have won the last race
+    async with open_unit_of_work(origin) as work:  # a duplicate may have won the last race (loser_answers)
         found = await _find(work, wanted, newest=True)
         if record := await _find_record(work, wanted):
             return _first_answer(record, wanted, found)
-    raise ConcurrentChange(
-        f"other writers changed {wanted.kind.aggregate_type} {wanted.aggregate_id} at each attempt: try again"
-    )
+    raise wanted.lost()
 
 
 async def _find(work: UnitOfWork, wanted: Wanted[A], *, newest: bool) -> Versioned[A] | None:
+    if isinstance(wanted, WantedNew) and not newest:
+        return None  # its id is that of a fresh claim
     try:
         return await work.get(
             wanted.kind, wanted.aggregate_id, partition_key=wanted.partition_key, newest=newest
@@ -325,8 +335,8 @@ async def _find(work: UnitOfWork, wanted: Wanted[A], *, newest: bool) -> Version
         return None
 
 
-async def _find_record(work: UnitOfWork, wanted: Wanted[A]) -> ChangeRecord | None:
-    return await work.changes.find(wanted.record, wanted.partition_key)
+async def _find_record(work: UnitOfWork, wanted: Wanted[A]) -> KeyRecord[A] | None:
+    return await work.records.find(wanted.kind, wanted.record, wanted.partition_key)
 
 
 def decide(wanted: Wanted[A], found: Versioned[A] | None) -> Changes[AggregateState] | None:
@@ -347,7 +357,12 @@ def decide(wanted: Wanted[A], found: Versioned[A] | None) -> Changes[AggregateSt
 async def _store_change(
     work: UnitOfWork, wanted: Wanted[A], found: Versioned[A] | None, until: float, *, fenced: bool
 ) -> ChangeAnswer[A] | None:
-    """Stores the change; None: decide again with a consistent read (``newest_for_a_no``, ``decide_anew``)."""
+    """None: it is to be decided anew, behind a fence (``newest_for_a_no``, ``decide_anew``)."""
+    if isinstance(wanted, WantedNew):
+        if found is not None:
+            raise wanted.lost()
+        _track_new(work, wanted.new, wanted.fingerprint, wanted.claim.lifetime_seconds)
+        return await _commit(work, wanted.new, until, fenced=fenced)
     try:
         changes = decide(wanted, found)
     except Exception as no:
@@ -356,18 +371,17 @@ async def _store_change(
         return None
     assert found is not None, "else it was not found"
     if changes is not None:
-        return await _commit(work, wanted, found, changes.state.last_sequence, until, fenced=fenced)
+        work.records.add(wanted.answer(changes.state.last_sequence))
+        return await _commit(work, found.aggregate, until, fenced=fenced)
     if fenced and await _record_alone(work, wanted, found, until):
         return ChangeAnswer(_sequence(found), Receipt(found.aggregate, found.etag))
     return None
 
 
-async def _commit(  # noqa: PLR0913 - a transaction, and the basis of its decision
-    work: UnitOfWork, wanted: Wanted[A], found: Versioned[A], sequence: int, until: float, *, fenced: bool
-) -> ChangeAnswer[A] | None:
-    work.changes.add(wanted.answer(sequence))
+async def _commit(work: UnitOfWork, aggregate: A, until: float, *, fenced: bool) -> ChangeAnswer[A] | None:
     try:
-        return ChangeAnswer(sequence, (await work.commit(until=until)).receipt(found.aggregate))
+        receipt = (await work.commit(until=until)).receipt(aggregate)
+        return ChangeAnswer(receipt.aggregate.state.last_sequence, receipt)
     except PreconditionFailed:
         return None
     except (ChangeTooLarge, Unpublishable):  # a newer state may be smaller
@@ -401,23 +415,26 @@ async def _record_alone(
 ) -> bool:
     """Stores the record of a request that changed nothing. Returns False if there is one already."""
     try:
-        await work.changes.create(wanted.answer(_sequence(found), refused), wanted.partition_key, until)
+        await work.records.create(wanted.answer(_sequence(found), refused), wanted.partition_key, until)
     except PreconditionFailed:
         return False
     return True
 
 
-def _first_answer(record: ChangeRecord, wanted: Wanted[A], found: Versioned[A] | None) -> ChangeAnswer[A]:
-    if record.fingerprint != wanted.request.fingerprint:
+def _first_answer(record: KeyRecord[A], wanted: Wanted[A], found: Versioned[A] | None) -> ChangeAnswer[A]:
+    """With the ETag if the aggregate is still at the version of that answer."""
+    if record.erased:
+        raise AnswerErased(
+            "the Idempotency-Key was used, and what it created was deleted: use a new key for a new request"
+        )
+    if record.fingerprint != wanted.fingerprint:
         raise key_reused()
     if record.refused is not None:
         raise _refusal(record.refused, wanted, found)
-    same = found is not None and _sequence(found) == record.sequence  # etag_if_same
-    return ChangeAnswer(
-        record.sequence,
-        Receipt(found.aggregate, found.etag) if found is not None and same else None,
-        replayed=True,
-    )
+    receipt = None if record.made is None else Receipt(record.made, None)
+    if found is not None and _sequence(found) == record.sequence:  # etag_if_same
+        receipt = Receipt(record.made or found.aggregate, found.etag)
+    return ChangeAnswer(record.sequence, receipt, replayed=True)
 
 
 def _refusal(status: int, wanted: Wanted[A], found: Versioned[A] | None) -> Exception:

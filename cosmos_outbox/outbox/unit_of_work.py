@@ -109,67 +109,44 @@ class Page(Generic[A]):
 
 
 @dataclass(frozen=True)
-class RequestRecord(Generic[A]):
-    """A request that created an aggregate, kept so that its repetition gets the same answer."""
-
-    name: str
-    """The record's name, unique in the aggregate's partition."""
-    fingerprint: str
-    """A digest of the caller's request."""
-    aggregate: A | None
-    """The aggregate in the first answer. None: it was deleted, and this answer erased."""
-    lifetime_seconds: int
-    """The time that the record is kept after it was stored."""
-
-
-class RequestRecords(Protocol):
-    """Stores the records of earlier requests, each in the partition of the aggregate that the request created.
-
-    A commit that stores an aggregate as deleted erases the record of the aggregate's id, or stores an erased one in its
-    place, without a read, which could be stale.
-    """
-
-    def add(self, record: RequestRecord[Any]) -> None:
-        """Stores the record in the transaction of the commit."""
-
-    async def get(self, aggregate: A, name: str, *, newest: bool = False) -> RequestRecord[A] | None:
-        """Returns the record of this name beside the aggregate; None: this read found none, which is no proof.
-
-        With ``newest`` the read is consistent and None is proof, at the cost of a second round trip.
-        Raises:
-            Throttled, Unavailable: the store did not answer.
-        """
-
-
-@dataclass(frozen=True)
-class ChangeRecord:
-    """The outcome of a change with a key, kept so that its repetition gets the same answer; no personal data.
+class KeyRecord(Generic[A]):
+    """What became of a request with a key, kept so that its repetition gets the same answer.
 
     Its existence proves that the request has an outcome (``created_only``).
     """
 
     name: str
-    """A digest of caller, key and aggregate, unique to the request."""
+    """Unlike that of any other record in the partition."""
     fingerprint: str
     """A digest of the caller's request."""
-    sequence: int
-    """The aggregate's last sequence after the change."""
+    sequence: int = 0
+    """The aggregate's last after it; of one that the request makes, the commit tells it."""
     refused: int | None = None
-    """The status with which the aggregate refused the change; None: the request succeeded."""
+    """The status with which the aggregate refused it; None: it is as the request wants it."""
+    made: A | None = None
+    """The aggregate, if the request made it: the first answer. Nothing else in a record is personal."""
+    erased: bool = False
+    """The aggregate was deleted, and the first answer with it."""
+    lifetime_seconds: int | None = None
+    """How long the record is kept after it was stored; None: as long as the setting says."""
 
 
-class ChangeRecords(Protocol):
-    """Stores the records of changes with a key, each in the partition of the request's aggregate."""
+class KeyRecords(Protocol):
+    """The records of requests with a key, each in the partition of the aggregate that the request is about.
 
-    def add(self, record: ChangeRecord) -> None:
-        """Stores the record in the transaction of the commit, as its first operation, and only if there is none
+    A commit that stores an aggregate as deleted erases the record of the request that made it, or puts an erased one in
+    its place: no read is needed, and none can be too old.
+    """
+
+    def add(self, record: KeyRecord[Any]) -> None:
+        """Store the record in the transaction of the commit, as its first operation, and only if it is not there
         (``one_batch``, ``record_first``)."""
 
-    async def find(self, name: str, partition_key: str) -> ChangeRecord | None:
-        """Returns the record, with a consistent read: None is proof. Raises Throttled, Unavailable."""
+    async def find(self, kind: type[A], name: str, partition_key: str) -> KeyRecord[A] | None:
+        """The record, no older than this call: None is proof, of now. Raises Throttled, Unavailable."""
 
-    async def create(self, record: ChangeRecord, partition_key: str, until: float) -> None:
-        """Stores only the record. ``until``: a time of the monotonic clock; no attempt is made that could end later.
+    async def create(self, record: KeyRecord[Any], partition_key: str, until: float) -> None:
+        """Store the record alone. ``until``: a time of the monotonic clock; no attempt is made that could end later.
 
         Raises:
             PreconditionFailed: it exists already, perhaps by an earlier attempt.
@@ -186,12 +163,8 @@ class UnitOfWork(Protocol):
     """
 
     @property
-    def requests(self) -> RequestRecords:
-        """The records of requests that create."""
-
-    @property
-    def changes(self) -> ChangeRecords:
-        """The records of requests that change."""
+    def records(self) -> KeyRecords:
+        """The records of requests with a key."""
 
     def add(self, aggregate: Aggregate[Any]) -> None:
         """Tracks a new aggregate."""

@@ -22,7 +22,7 @@ from cosmos_outbox.outbox.errors import (
     UnknownContinuation,
     Unpublishable,
 )
-from cosmos_outbox.outbox.unit_of_work import ChangeRecord, OnCommit, Origin, Receipt, RequestRecord
+from cosmos_outbox.outbox.unit_of_work import KeyRecord, OnCommit, Origin, Receipt
 from cosmos_outbox.settings.errors import Misconfigured
 from domain.contact import Contact
 from domain.values import Name
@@ -122,19 +122,20 @@ async def test_more_than_a_batch_holds_is_refused_and_not_tracked_any_more(
 
 async def test_the_record_of_a_request_is_stored_with_its_own_change_alone(store: CosmosStore) -> None:
     first, second = Contact.create(DETAILS, at=NOON), Contact.create(DETAILS, at=NOON)
-    made = RequestRecord("of the creation", "fingerprint", first, 600)
-    changed = ChangeRecord("of the change", "fingerprint", 1, None)
+    made = KeyRecord("of the creation", "fingerprint", 1, made=first)
+    changed = KeyRecord[Contact]("of the change", "fingerprint", 1)
     async with store.open() as work:
         work.add(first)
-        work.requests.add(made)
-        work.changes.add(changed)
+        work.records.add(made)
+        work.records.add(changed)
         await work.commit()
         work.add(second)
         await work.commit()
-        assert await work.changes.find(changed.name, str(first.id)) == changed
-        assert await work.changes.find(changed.name, str(second.id)) is None
-        assert await work.requests.get(first, made.name, newest=True) is not None
-        assert await work.requests.get(second, made.name, newest=True) is None
+        for record in (made, changed):
+            found = await work.records.find(Contact, record.name, str(first.id))
+            assert found is not None
+            assert (found.name, found.sequence, found.made is None) == (record.name, 1, record is changed)
+            assert await work.records.find(Contact, record.name, str(second.id)) is None
 
 
 class Tenanted(ImportTask):

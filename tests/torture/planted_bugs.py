@@ -180,19 +180,17 @@ PLANTED = (
     Planted(
         "repetition-is-refused-for-ever",
         "cosmos_outbox/outbox/idempotency.py",
-        "            return await replay_answer(work, record), True\n        return await _store(",
-        "            from cosmos_outbox.outbox.errors import ConcurrentChange\n"
-        "\n"
-        '            raise ConcurrentChange("the same request is being answered at this moment")\n'
-        "        return await _store(",
+        "                return _first_answer(record, wanted, found)\n            if answered",
+        '                raise ConcurrentChange("the same request is being answered at this moment")\n'
+        "            if answered",
         "nothing",
         ("repetition refused",),
     ),
     Planted(
         "repetition-makes-a-second-contact",
         "cosmos_outbox/outbox/idempotency.py",
-        "    aggregate = make(claim.aggregate_id)\n",
-        "    aggregate = make(new_id())\n",
+        "    new = make(claim.aggregate_id)\n",
+        "    new = make(new_id())\n",
         "nothing",
         ("doubled aggregate", "acknowledged twice", "done twice"),
     ),

@@ -53,7 +53,7 @@ from cosmos_outbox.outbox.canonical import canonical, check, is_a_double
 from cosmos_outbox.outbox.errors import Unpublishable
 from cosmos_outbox.outbox.event import DomainEvent
 from cosmos_outbox.outbox.feed import FeedEvent, Notice, OutboxEvent, Poison
-from cosmos_outbox.outbox.unit_of_work import Origin, RequestRecord, Versioned
+from cosmos_outbox.outbox.unit_of_work import KeyRecord, Origin, Versioned
 from cosmos_outbox.telemetry.tracing import valid_state
 
 _NO_DATE = re.compile(r"9999-12-31T24:|/Date\((-?\d+)")
@@ -211,7 +211,8 @@ DIGEST = "digest"
 SCHEMA_VERSION = "schemaVersion"
 """Beside ``data``, and not part of the digest: the version before must be able to check what this version stores."""
 _SIGNED = ("id", "type", "aggregateType", "aggregateId", "data")
-REQUEST_TYPE = "idempotencyRecord"
+REQUEST_TYPE, CHANGE_TYPE = "idempotencyRecord", "changeRecord"
+"""What became of a request with a key: of one that made an aggregate, of one that changed it."""
 REACTION_TYPE, REACTION_CURSOR_TYPE = "reactionRecord", "reactionCursor"
 """What became of a message, and how far the messages of one source have come. Nothing in them is personal."""
 
@@ -263,39 +264,41 @@ def aggregate_from_item(kind: type[A], item: Mapping[str, Any]) -> Versioned[A]:
 
 
 def request_id(name: str) -> str:
-    """The id of a request's record in the partition of the aggregate that it created."""
+    """The id of a request's record: an aggregate can have none that begins like it."""
     return f"request-{name}"
 
 
-def request_item(record: RequestRecord[Any], aggregate: Aggregate[Any], state: AggregateState) -> Item:
-    """The item of the record of the request that made this aggregate, with the state that is stored beside it."""
-    first_answer = state.model_dump(mode="json", by_alias=True)
-    data = {"fingerprint": record.fingerprint, aggregate.aggregate_type: first_answer}
-    return _record_item(record.name, aggregate.partition_key, data, ttl=record.lifetime_seconds)
+def record_item(record: KeyRecord[Any], partition_key: str, *, ttl: int) -> Item:
+    """The item of the record of a request with a key."""
+    data: Item
+    if record.made is None:
+        data = {"fingerprint": record.fingerprint, "sequence": record.sequence, "refused": record.refused}
+        return _record_item(CHANGE_TYPE, record.name, partition_key, data, ttl=ttl)
+    first_answer = record.made.state.model_dump(mode="json", by_alias=True)
+    data = {"fingerprint": record.fingerprint, record.made.aggregate_type: first_answer}
+    return _record_item(REQUEST_TYPE, record.name, partition_key, data, ttl=ttl)
 
 
-def erased_request_item(aggregate: Aggregate[Any], *, ttl: int) -> Item:
+def erased_record_item(aggregate: Aggregate[Any], *, ttl: int) -> Item:
     """The item that takes the place of an aggregate's record: it holds nothing of the request or its answer."""
-    return _record_item(aggregate.aggregate_id, aggregate.partition_key, {"erased": True}, ttl=ttl)
+    return _record_item(
+        REQUEST_TYPE, aggregate.aggregate_id, aggregate.partition_key, {"erased": True}, ttl=ttl
+    )
 
 
-def _record_item(name: str, partition_key: str, data: Item, *, ttl: int) -> Item:
-    return {
-        "id": request_id(name),
-        "partitionKey": partition_key,
-        "type": REQUEST_TYPE,
-        "data": data,
-        "ttl": ttl,
-    }
+def _record_item(kind: str, name: str, partition_key: str, data: Item, *, ttl: int) -> Item:
+    return {"id": request_id(name), "partitionKey": partition_key, "type": kind, "data": data, "ttl": ttl}
 
 
-def request_from_item(kind: type[A], item: Mapping[str, Any]) -> RequestRecord[A]:
+def record_from_item(kind: type[A], item: Mapping[str, Any]) -> KeyRecord[A]:
     """The record in an item that was read. Raises KeyError or ValueError when the item holds no record."""
     data, name = item["data"], item["id"].removeprefix(request_id(""))
     if data.get("erased"):
-        return RequestRecord(name, "", None, item["ttl"])
-    aggregate = kind.load(_state(kind, data[kind.aggregate_type]))
-    return RequestRecord(name, data["fingerprint"], aggregate, item["ttl"])
+        return KeyRecord(name, "", erased=True)
+    if item["type"] == CHANGE_TYPE:
+        return KeyRecord(name, data["fingerprint"], data["sequence"], data["refused"])
+    made = kind.load(_state(kind, data[kind.aggregate_type]))
+    return KeyRecord(name, data["fingerprint"], made.state.last_sequence, made=made)
 
 
 def event_item(aggregate: Aggregate[Any], event: DomainEvent, origin: Origin, *, ttl: int) -> Item:

@@ -10,8 +10,8 @@ Whether it is there says the answer to a write, after the aggregate was read (``
 lags is asked.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -19,11 +19,11 @@ from cosmos_outbox.cosmos.aggregates.documents import (
     aggregate_from_item,
     aggregate_item,
     check_id,
-    erased_request_item,
+    erased_record_item,
     event_item,
-    request_from_item,
+    record_from_item,
+    record_item,
     request_id,
-    request_item,
 )
 from cosmos_outbox.cosmos.aggregates.listing import ListQuery
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
@@ -34,19 +34,18 @@ from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, Changes
 from cosmos_outbox.outbox.errors import AggregateNotFound, PreconditionFailed
 from cosmos_outbox.outbox.selection import ALL, Selection
 from cosmos_outbox.outbox.unit_of_work import (
-    ChangeRecord,
     Commit,
     ETag,
+    KeyRecord,
     OnCommit,
     Origin,
     Page,
     Receipt,
-    RequestRecord,
     Versioned,
 )
 from cosmos_outbox.telemetry.tracing import LONGEST, committing
 
-CHANGE_TYPE = "changeRecord"
+A = TypeVar("A", bound=Aggregate[Any])
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,6 @@ class AggregateBatches:
         self,
         changed: Sequence[Changed],
         origin: Origin,
-        requests: Iterable[RequestRecord[Any]] = (),
         records: Sequence[Write] = (),
     ) -> Batch:
         """One transaction; ``records`` come first in it. The changed aggregates are the first of its documents.
@@ -108,59 +106,39 @@ class AggregateBatches:
             for event in each.changes.events
         ]
         documents = [_document(each, self.lifetimes) for each in changed]
-        documents += _record_writes(changed, requests, self.lifetimes)
+        documents += _erased_records(changed, self.lifetimes)
         return Batch(self.container, partition_key, documents, events, records, self.on_commit)
 
 
-@dataclass
-class CosmosChangeRecords:
-    """See :class:`cosmos_outbox.outbox.unit_of_work.ChangeRecords`."""
+@dataclass(frozen=True)
+class CosmosKeyRecords:
+    """See :class:`cosmos_outbox.outbox.unit_of_work.KeyRecords`."""
 
     container: Container
     lifetime_seconds: int
-    tracked: list[ChangeRecord]
+    tracked: list[KeyRecord[Any]] = field(default_factory=list)
 
-    def add(self, record: ChangeRecord) -> None:
+    def add(self, record: KeyRecord[Any]) -> None:
         """Store the record first in the transaction of the commit."""
         self.tracked.append(record)
 
-    async def find(self, name: str, partition_key: str) -> ChangeRecord | None:
+    async def find(self, kind: type[A], name: str, partition_key: str) -> KeyRecord[A] | None:
         """The record, by a fence of its own. Raises Throttled, Unavailable."""
-        item_id = _id(name)
         try:
-            item = await self.container.read(item_id, partition_key, consistent=True)
+            item = await self.container.read(request_id(name), partition_key, consistent=True)
         except StoreFailed as error:
             raise error.failure.error() from error
-        if item is None:
-            return None
-        data = item["data"]
-        return ChangeRecord(name, data["fingerprint"], data["sequence"], data["refused"])
+        return None if item is None else record_from_item(kind, item)
 
-    async def create(self, record: ChangeRecord, partition_key: str, until: float) -> None:
+    async def create(self, record: KeyRecord[Any], partition_key: str, until: float) -> None:
         """Store it alone. Raises PreconditionFailed, Throttled, Unavailable, OutcomeUnknown."""
         batch = Batch(self.container, partition_key, [], records=[self.write(record, partition_key)])
         await _store(batch, until, "the record of the request is there: it says what became of it")
 
-    def write(self, record: ChangeRecord, partition_key: str) -> Write:
+    def write(self, record: KeyRecord[Any], partition_key: str) -> Write:
         """The creation of the record, alone or in a transaction."""
-        return Write.create(
-            {
-                "id": _id(record.name),
-                "partitionKey": partition_key,
-                "type": CHANGE_TYPE,
-                "data": {
-                    "fingerprint": record.fingerprint,
-                    "sequence": record.sequence,
-                    "refused": record.refused,
-                },
-                "ttl": self.lifetime_seconds,
-            }
-        )
-
-
-def _id(name: str) -> str:
-    """An aggregate can have no id that begins like it."""
-    return request_id(f"key-{name}")
+        lifetime = record.lifetime_seconds or self.lifetime_seconds
+        return Write.create(record_item(record, partition_key, ttl=lifetime))
 
 
 async def _store(batch: Batch, until: float | None, taken: str) -> Sequence[ETag | None]:
@@ -171,9 +149,6 @@ async def _store(batch: Batch, until: float | None, taken: str) -> Sequence[ETag
         if error.failure.kind in TAKEN:
             raise PreconditionFailed(taken) from error
         raise refused(error.failure) from error
-
-
-A = TypeVar("A", bound=Aggregate[Any])
 
 
 @dataclass(frozen=True)
@@ -222,27 +197,6 @@ class AggregateReader:
         return Page([each.aggregate for each in found], more, [each.etag for each in found])
 
 
-class CosmosRequestRecords:
-    """The records of requests, each in the partition of the aggregate that the request created."""
-
-    def __init__(self, container: Container, tracked: list[RequestRecord[Any]]) -> None:
-        self._container = container
-        self._tracked = tracked
-
-    def add(self, record: RequestRecord[Any]) -> None:
-        """Store the record in the transaction of the commit."""
-        self._tracked.append(record)
-
-    async def get(self, aggregate: A, name: str, *, newest: bool = False) -> RequestRecord[A] | None:
-        """The record, or None, which proves nothing unless ``newest``. Raises Throttled, Unavailable."""
-        item_id, partition_key = request_id(name), aggregate.partition_key
-        try:
-            item = await self._container.read(item_id, partition_key, consistent=newest)
-        except StoreFailed as error:
-            raise error.failure.error() from error
-        return None if item is None else request_from_item(type(aggregate), item)
-
-
 @dataclass(frozen=True)
 class _Tracked:
     """An aggregate in a unit of work, and the version at which it was read (None: the aggregate is new)."""
@@ -269,10 +223,7 @@ class CosmosUnitOfWork:
         self._reader = AggregateReader(container, scope)
         self._origin = origin
         self._tracked: list[_Tracked] = []
-        self._records: list[RequestRecord[Any]] = []
-        self.requests = CosmosRequestRecords(container, self._records)
-        self._answers: list[ChangeRecord] = []
-        self.changes = CosmosChangeRecords(container, lifetimes.requests, self._answers)
+        self.records = CosmosKeyRecords(container, lifetimes.requests)
 
     async def __aenter__(self) -> Self:
         return self
@@ -317,8 +268,7 @@ class CosmosUnitOfWork:
 
     def _clear(self) -> None:
         self._tracked.clear()
-        self._records.clear()
-        self._answers.clear()
+        self.records.tracked.clear()
 
     async def _commit(self, tracked: list[_Tracked], until: float | None) -> Commit:
         if not tracked:
@@ -339,8 +289,14 @@ class CosmosUnitOfWork:
 
     def _batch(self, changed: Sequence[Changed], origin: Origin) -> Batch:
         partition_key = changed[0].aggregate.partition_key
-        records = [self.changes.write(each, partition_key) for each in self._answers]
-        return self._batches.of(changed, origin, self._records, records)
+        stored = {each.aggregate.key: each.receipt(None).aggregate for each in changed}
+        records = [
+            self.records.write(
+                each if each.made is None else replace(each, made=stored[each.made.key]), partition_key
+            )
+            for each in self.records.tracked
+        ]
+        return self._batches.of(changed, origin, records)
 
 
 def _changed(tracked: Sequence[_Tracked]) -> list[Changed]:
@@ -377,19 +333,11 @@ def _document(changed: Changed, lifetimes: Lifetimes) -> Write:
     return Write.create(item)
 
 
-def _record_writes(
-    changed: Sequence[Changed], records: Iterable[RequestRecord[Any]], lifetimes: Lifetimes
-) -> list[Write]:
-    """The records of requests, and what takes the place of the records of deleted aggregates.
+def _erased_records(changed: Sequence[Changed], lifetimes: Lifetimes) -> list[Write]:
+    """What takes the place of the records of deleted aggregates.
 
     Rule erased_not_removed: whether there is such a record need not be known, so that no read can be too old.
     Records of reactions stay, so that no message makes the aggregate anew (``erased_keeps_records``).
     """
-    states = {each.aggregate.key: each.changes.state for each in changed}
-    made = [
-        Write.create(request_item(record, record.aggregate, states[record.aggregate.key]))
-        for record in records
-        if record.aggregate is not None
-    ]
     deleted = [each.aggregate for each in changed if each.aggregate.deleted]
-    return made + [Write.upsert(erased_request_item(each, ttl=lifetimes.requests)) for each in deleted]
+    return [Write.upsert(erased_record_item(each, ttl=lifetimes.requests)) for each in deleted]

@@ -106,7 +106,7 @@ class CosmosReactions(Generic[A]):
             changed = self._changed(place, seen, write.changed)
             try:
                 batches = AggregateBatches(self.container, self.lifetimes, self.on_commit)
-                batch = batches.of([changed], origin, records=records)
+                batch = batches.of([changed], origin, records)
             except (ChangeTooLarge, Unpublishable) as error:
                 raise ReactionRefused(str(error)) from error
             await _store(batch, until)

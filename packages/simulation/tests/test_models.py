@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cosmos_outbox.cosmos.aggregates.documents import request_item
+from cosmos_outbox.cosmos.aggregates.documents import record_item
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
 from cosmos_outbox.cosmos.store.container import Write
 from cosmos_outbox.inbox.decision import Put, mend
@@ -16,7 +16,7 @@ from cosmos_outbox.inbox.reaction import ReactionInbox
 from cosmos_outbox.inbox.reaction_decision import TargetPlace
 from cosmos_outbox.outbox.idempotency import Wanted
 from cosmos_outbox.outbox.marker import Marker
-from cosmos_outbox.outbox.unit_of_work import ChangeRecord
+from cosmos_outbox.outbox.unit_of_work import KeyRecord
 from cosmos_outbox.settings.transports import Name
 from outbox_simulation.engine.plan import SimulationPlan
 from replayed.claims import claim_steps
@@ -140,15 +140,15 @@ def test_code_that_breaks_a_rule_of_each_model_is_found(monkeypatch: pytest.Monk
             return Put(replace(result.entry, last_event_id="some event"), result.because)
         return result
 
-    def short_lived(*arguments: Any) -> Any:
-        return request_item(*arguments) | {"ttl": 60}
+    def short_lived(*arguments: Any, ttl: int) -> Any:
+        return record_item(*arguments, ttl=60)
 
-    def before(self: Wanted[Any], sequence: int, refused: int | None = None) -> ChangeRecord:
-        return ChangeRecord(self.record, self.request.fingerprint, sequence - 1, refused)
+    def before(self: Wanted[Any], sequence: int, refused: int | None = None) -> KeyRecord[Any]:
+        return KeyRecord(self.record, self.request.fingerprint, sequence - 1, refused)
 
     monkeypatch.setattr(Marker, "claimed", claimed)
     monkeypatch.setattr("cosmos_outbox.inbox.state.mend", mended)
-    monkeypatch.setattr("cosmos_outbox.cosmos.aggregates.unit_of_work.request_item", short_lived)
+    monkeypatch.setattr("cosmos_outbox.cosmos.aggregates.unit_of_work.record_item", short_lived)
     monkeypatch.setattr(Wanted, "answer", before)
     told = replayed().found
     assert "no step leads from blocked by" in told["parking"][0]

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import NamedTuple
 
-from cosmos_outbox.cosmos.aggregates.unit_of_work import CHANGE_TYPE
+from cosmos_outbox.cosmos.aggregates.documents import CHANGE_TYPE
 from replayed.commits import Commit, Document, NotAllowed
 from tests.models.keyed import Delivery, Model, Record, State, Story, Thing
 

@@ -91,7 +91,7 @@ MEETING: tuple[Planted, ...] = (
     Planted(
         "change-has-no-record",  # rule one_batch: an answer that is lost for good
         _CHANGE_ONCE,
-        "    work.changes.add(wanted.answer(sequence))\n",
+        "        work.records.add(wanted.answer(changes.state.last_sequence))\n",
         "",
         _NO_PROFILE,
         ("done twice", "made, and refused", "acknowledged twice"),
@@ -123,8 +123,8 @@ MEETING: tuple[Planted, ...] = (
     Planted(
         "repetition-shows-the-newest-state",  # rule etag_if_same: another writer before the repetition
         _CHANGE_ONCE,
-        "    same = found is not None and _sequence(found) == record.sequence  # etag_if_same\n",
-        "    same = found is not None\n",
+        "    if found is not None and _sequence(found) == record.sequence:  # etag_if_same\n",
+        "    if found is not None:\n",
         _NO_PROFILE,
         ("repetition differs", "wrong answer", "one ETag, two versions"),
     ),
