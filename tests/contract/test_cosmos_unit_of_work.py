@@ -1,29 +1,22 @@
 """Only the real store can show atomicity, limits, lost answers, and reads of one's own writes."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
-from cosmos_outbox.cosmos import transaction
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
-from cosmos_outbox.cosmos.store.errors import Failure, Kind
-from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.cosmos.store.container import StoreFailed, Write
+from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.outbox.errors import (
     AggregateNotFound,
     ChangeTooLarge,
-    OutcomeUnknown,
-    PreconditionFailed,
-    Throttled,
     Unavailable,
     UnknownContinuation,
     Unpublishable,
 )
-from cosmos_outbox.outbox.unit_of_work import KeyRecord, OnCommit, Origin, Receipt
-from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.outbox.unit_of_work import KeyRecord, Origin, Receipt
 from domain.contact import Contact
 from domain.values import Name
 from tests.contract.conftest import CosmosStore
@@ -200,229 +193,6 @@ async def test_two_aggregates_of_one_id_would_be_one_document(store: CosmosStore
         with pytest.raises(ValueError, match="the same id"):
             await work.commit()
     assert await store.container.read(contact.aggregate_id, contact.partition_key) is None
-
-
-class Unreliable(Container):
-    """Fails as told, before the batch is sent or after it was stored."""
-
-    before: Sequence[Kind] = ()
-    after: Sequence[Kind] = ()
-
-    async def execute(self, partition_key: Key, writes: Sequence[Write]) -> list[str]:
-        if self.before:
-            kind, *self.before = self.before
-            raise StoreFailed(Failure(kind, "injected before", answer_lost=kind is Kind.PASSING))
-        etags = await super().execute(partition_key, writes)
-        if self.after:
-            kind, *self.after = self.after
-            raise StoreFailed(Failure(kind, "injected after", answer_lost=True))
-        return etags
-
-
-@pytest.fixture
-def unreliable(store: CosmosStore) -> Unreliable:
-    container: Unreliable = store.container  # type: ignore[assignment]  # it becomes one in the next line
-    container.__class__ = Unreliable
-    return container
-
-
-@pytest.mark.parametrize("losses", [1, 2])
-async def test_a_creation_whose_answer_was_lost_is_answered_once_with_its_version(
-    store: CosmosStore, unreliable: Unreliable, losses: int
-) -> None:
-    unreliable.after = [Kind.PASSING]
-    unreliable.before = [Kind.PASSING] * (losses - 1)
-    receipt = await create(store)
-    async with store.open() as work:
-        found = await work.get(Contact, str(receipt.aggregate.id))
-        contact, etag = found.aggregate, found.etag
-    assert (contact.state, etag) == (receipt.aggregate.state, receipt.etag)
-    assert len(await store.events(receipt.aggregate.key)) == 1
-
-
-async def test_a_change_whose_answer_was_lost_is_answered_once_with_its_version(
-    store: CosmosStore, unreliable: Unreliable
-) -> None:
-    created = await create(store)
-    unreliable.after = [Kind.PASSING]
-    receipt = await rename(store, created.aggregate.id)
-    async with store.open() as work:
-        found = await work.get(Contact, str(created.aggregate.id))
-        _, etag = found.aggregate, found.etag
-    assert receipt.etag == etag
-    assert [event.sequence for event in await store.events(created.aggregate.key)] == [1, 2]
-
-
-async def test_a_change_that_never_got_there_is_stored_by_the_repetition(
-    store: CosmosStore, unreliable: Unreliable
-) -> None:
-    created = await create(store)
-    unreliable.before = [Kind.PASSING, Kind.PASSING]
-    receipt = await rename(store, created.aggregate.id)
-    assert receipt.aggregate.state.name == JANE
-    assert [event.sequence for event in await store.events(created.aggregate.key)] == [1, 2]
-
-
-@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
-async def test_a_lost_answer_overtaken_by_a_rival_claims_no_version(
-    store: CosmosStore, unreliable: Unreliable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    created = await create(store)
-    execute = Unreliable.execute
-
-    async def rival_after_us(self: Unreliable, partition_key: str, writes: Sequence[Write]) -> list[str]:
-        monkeypatch.setattr(Unreliable, "execute", execute)
-        await execute(self, partition_key, writes)
-        await rename(store, created.aggregate.id, Name(first_name="Rival", last_name="Roe"))
-        raise StoreFailed(Failure(Kind.PASSING, "the answer was lost", answer_lost=True))
-
-    monkeypatch.setattr(Unreliable, "execute", rival_after_us)
-    receipt = await rename(store, created.aggregate.id)
-
-    assert receipt.aggregate.state.name == JANE
-    assert receipt.etag is None
-    names = [event.data["name"]["firstName"] for event in (await store.events(created.aggregate.key))[1:]]
-    assert names == ["Jane", "Rival"]
-
-
-async def test_a_lost_answer_is_found_out_although_the_document_is_gone_since(
-    store: CosmosStore, unreliable: Unreliable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    created = await create(store)
-    execute, name = Unreliable.execute, str(created.aggregate.id)
-
-    async def gone_after_us(self: Unreliable, partition_key: str, writes: Sequence[Write]) -> list[str]:
-        monkeypatch.setattr(Unreliable, "execute", execute)
-        await execute(self, partition_key, writes)
-        await self._proxy.delete_item(name, name)
-        raise StoreFailed(Failure(Kind.PASSING, "the answer was lost", answer_lost=True))
-
-    monkeypatch.setattr(Unreliable, "execute", gone_after_us)
-    receipt = await rename(store, created.aggregate.id)
-    assert (receipt.aggregate.state.name, receipt.etag) == (JANE, None)
-
-
-@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
-async def test_a_lost_request_overtaken_by_a_rival_is_a_lost_race(
-    store: CosmosStore, unreliable: Unreliable
-) -> None:
-    created = await create(store)
-    async with store.open() as work:
-        contact = (await work.get(Contact, str(created.aggregate.id))).aggregate
-        contact.rename(JANE, at=LATER)
-        await rename(store, created.aggregate.id, Name(first_name="Rival", last_name="Roe"))
-        unreliable.before = [Kind.PASSING]
-        with pytest.raises(PreconditionFailed):
-            await work.commit()
-    assert [event.sequence for event in await store.events(created.aggregate.key)] == [1, 2]
-
-
-async def test_an_outcome_that_cannot_be_found_out_is_called_unknown(
-    store: CosmosStore, unreliable: Unreliable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transaction, "PATIENCE_SECONDS", 0.3)
-    unreliable.before = [Kind.PASSING] * 20
-    with pytest.raises(OutcomeUnknown):
-        await create(store)
-
-
-async def test_a_store_that_was_never_reached_is_unavailable_and_its_outcome_is_no_mystery(
-    store: CosmosStore, unreliable: Unreliable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transaction, "PATIENCE_SECONDS", 0.3)
-
-    async def refused(*_: object) -> list[str]:
-        raise StoreFailed(Failure(Kind.PASSING, "connection refused"))
-
-    monkeypatch.setattr(Container, "execute", refused)
-    with pytest.raises(Unavailable) as caught:
-        await create(store)
-    assert not isinstance(caught.value, OutcomeUnknown)
-
-
-async def test_throttling_is_no_mystery_unless_an_answer_was_lost_before(
-    store: CosmosStore, unreliable: Unreliable
-) -> None:
-    unreliable.before = [Kind.THROTTLED]
-    with pytest.raises(Throttled):
-        await create(store)
-    unreliable.after = [Kind.PASSING]
-    unreliable.before = []
-    receipt = await create(store)
-    assert receipt.etag is not None
-
-
-@pytest.mark.parametrize("kind", [Kind.DENIED, Kind.NO_CONTAINER, Kind.INVALID, Kind.TOO_LARGE])
-async def test_a_store_that_refuses_to_talk_does_not_tell_what_became_of_a_lost_answer(
-    store: CosmosStore, unreliable: Unreliable, monkeypatch: pytest.MonkeyPatch, kind: Kind
-) -> None:
-    """The key was changed, or the firewall closed, after the first attempt was stored."""
-    created = await create(store)
-    unreliable.before = [kind]
-    with pytest.raises((Unavailable, Misconfigured, ChangeTooLarge)) as caught:
-        await rename(store, created.aggregate.id)
-    assert not isinstance(caught.value, OutcomeUnknown), "nothing was lost, so nothing is stored"
-
-    execute = Unreliable.execute
-
-    async def lost(self: Unreliable, partition_key: str, writes: Sequence[Write]) -> list[str]:
-        monkeypatch.setattr(Unreliable, "execute", execute)
-        await execute(self, partition_key, writes)
-        unreliable.before = [kind]
-        raise StoreFailed(Failure(Kind.PASSING, "the answer was lost", answer_lost=True))
-
-    monkeypatch.setattr(Unreliable, "execute", lost)
-    with pytest.raises(OutcomeUnknown):
-        await rename(store, created.aggregate.id)
-    assert [event.sequence for event in await store.events(created.aggregate.key)] == [1, 2]
-
-
-async def test_every_end_that_may_have_stored_events_is_told_at_once(
-    store: CosmosStore, unreliable: Unreliable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A relay in this process looks then: it need not wait for its poll."""
-    monkeypatch.setattr(transaction, "PATIENCE_SECONDS", 0.3)
-    created = await create(store)
-    told: list[object] = []
-    on_commit = OnCommit()
-
-    async def rename_it(name: str, *fails: Kind) -> None:
-        work = CosmosUnitOfWork(store.container, "test", ORIGIN, store.lifetimes, on_commit)
-        contact = (await work.get(Contact, str(created.aggregate.id), newest=True)).aggregate
-        contact.rename(Name(first_name=name, last_name="Roe"), at=LATER)
-        unreliable.before = [*fails]
-        await work.commit()
-
-    with on_commit.listening(told.append):
-        await rename_it("One")
-        assert told == [str(created.aggregate.id)], "where to look"
-        await rename_it("One")
-        assert len(told) == 1, "nothing changed, so nothing was stored"
-        with pytest.raises((Unavailable, Misconfigured)):
-            await rename_it("Two", Kind.DENIED)
-        assert len(told) == 1, "nothing was stored"
-        with pytest.raises(OutcomeUnknown):
-            await rename_it("Three", *[Kind.PASSING] * 20)
-        assert len(told) == 2
-        unreliable.before = []
-    await rename_it("Four")
-    assert len(told) == 2, "nobody listens any more"
-
-
-async def test_a_planted_event_document_is_not_mistaken_for_our_own_commit(store: CosmosStore) -> None:
-    """Even an event of our very id proves nothing unless it is ours to the letter."""
-    contact = Contact.create(DETAILS, at=NOON)
-    changes = contact.changes()
-    assert changes is not None
-    contact.changes = lambda: changes  # type: ignore[method-assign]  # so that the event's id is known beforehand
-    event_id, key = str(changes.events[0].id), str(contact.id)
-    await store.container.execute(key, [item(event_id, key, data={"id": event_id})])
-    async with store.open() as work:
-        work.add(contact)
-        with pytest.raises(PreconditionFailed):
-            await work.commit()
-        with pytest.raises(AggregateNotFound):
-            await work.get(Contact, str(contact.id))
 
 
 @pytest.mark.known_gap(Gap.SESSION_TOKEN_IGNORED)

@@ -1,6 +1,6 @@
 """A unit of work stores a contact with its events, or nothing, and never overwrites another writer's change.
 
-``test_cosmos_unit_of_work.py`` tests the properties that the fake cannot have.
+``test_transactions.py`` has what befalls a transaction, ``test_cosmos_unit_of_work.py`` what only a store can show.
 """
 
 import asyncio

@@ -32,7 +32,7 @@ LOSSES = [
 
 
 def one_of(cases: Sequence[Any], here: Any) -> list[Any]:
-    """At every run one, with what the SDK repeats unseen; tests/contract/test_cosmos_unit_of_work has the rules."""
+    """At every run one, with what the SDK repeats unseen; tests/contract/test_transactions has the rules."""
     return [case if case == here else pytest.param(*case, marks=pytest.mark.long) for case in cases]
 
 
