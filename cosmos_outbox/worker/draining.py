@@ -1,9 +1,9 @@
-"""A relay that ends says whether all is forwarded that was stored when it began, whoever did it.
+"""Runs a relay that ends by itself and reports whether all is forwarded that was stored when it began, by any relay.
 
-For a job that begins every few minutes: ``cosmos-outbox relay --once``. The end of the feed is taken once, at the
-start, in every physical partition; what is stored later is the next run's. A lease that another relay holds is waited
-for, since only its owner moves on. What a worker does each minute is done once: deadlines first, since they store
-events, and the parked events that no operator needs to look at last.
+For a job that begins every few minutes: ``cosmos-outbox relay --once``. The end of the feed is read once, at the
+start, in every physical partition; what is stored later is left to the next run. For a lease that another relay holds
+the run waits, since only the lease's owner advances it. The work that a worker repeats each minute is done once:
+deadlines first, since they store events, and last the parked events that need no operator.
 """
 
 import asyncio
@@ -29,27 +29,27 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Task:
-    """When a relay ends by itself."""
+    """The conditions under which a relay ends by itself."""
 
     once: bool
-    """As soon as all is forwarded that was stored at the start."""
+    """Ends as soon as all is forwarded that was stored at the start."""
     seconds: float | None = None
-    """After so long at the latest; None: when nothing has got on for some minutes."""
+    """Ends after this time at the latest; None: after some minutes without progress."""
 
 
 @dataclass(frozen=True)
 class Drained:
-    """What a relay did before it ended."""
+    """The result of a relay that has ended."""
 
     forwarded: int
     whole: bool
     """Whether all is forwarded or parked that was stored at the start."""
     reason: str = ""
-    """Why not, or what would be left out."""
+    """The reason if not, or the work that would be left out."""
     status: RelayStatus | None = None
-    """At the end; None: the store did not tell."""
+    """The relay's status at the end; None: the store did not answer."""
     own: int = 0
-    """How many leases this relay had."""
+    """The number of leases that this relay held."""
 
     def __str__(self) -> str:
         parts = [f"{self.forwarded} event(s) forwarded by this relay"]
@@ -66,7 +66,7 @@ class Drained:
 
 
 async def drain(service: HasOutbox, stop: asyncio.Event, address: Address | None, task: Task) -> Drained:
-    """Relay until the task is done, or ``stop`` is set. Raises Misconfigured."""
+    """Relays until the task is done, or ``stop`` is set. Raises Misconfigured."""
     health = health_of(service.outbox, asyncio.Event())
     async with service.outbox.resources, probes.answered(address, health):
         return await _Run(health, task, stop).drain()
@@ -78,18 +78,18 @@ class _Run:
     task: Task
     stop: asyncio.Event
     token: str | None = None
-    """Of the end of the feed, in all physical partitions."""
+    """The token of the feed's end, in all physical partitions."""
     whole: bool = False
     trouble: str = ""
-    """What the store said when it was asked."""
+    """The store's last error."""
 
     @property
     def patience_seconds(self) -> float:
-        """In half of it a dead relay's leases expire, and a page has its time."""
+        """The longest time without progress: within half of it a dead relay's leases expire and a page is sent."""
         return 2 * max(relay_feed.LEASE_EXPIRATION_MS / 1000, self.health.outbox.relay.reading_seconds)
 
     async def drain(self) -> Drained:
-        """Relay until the task is done. Raises what ends the work."""
+        """Relays until the task is done. Raises the error that ends the work."""
         health = self.health
         working = asyncio.create_task(work(health))
         try:
@@ -100,12 +100,12 @@ class _Run:
         finally:
             health.stop.set()
             await working
-        await self.look()  # the page in hand was let end
+        await self.look()  # the current page was allowed to end
         reason = "" if self.whole else f"{ended}. {self.trouble_of(own)}. Run the command again"
         return Drained(health.forwarding.forwarded, self.whole, reason, status, len(own))
 
     async def until_done(self, working: "asyncio.Task[None]") -> str:
-        """Returns what ended the run. Raises what ends the work."""
+        """Returns the reason why the run ended. Raises the error that ends the work."""
         began = got_on = monotonic()
         seen: object = None
         while not working.done():
@@ -125,7 +125,7 @@ class _Run:
         return "the relay ended"
 
     async def look(self) -> None:
-        """Look whether all is forwarded."""
+        """Checks whether all is forwarded."""
         if self.whole or not self.health.started:
             return
         outbox = self.health.outbox
@@ -141,10 +141,10 @@ class _Run:
         self.trouble = ""
         self.whole = passed is True
         if passed is None and not self.health.processor.missing_ranges:
-            self.token = None  # a partition was split meanwhile
+            self.token = None  # a partition was split in between
 
     def trouble_of(self, own: Collection[str]) -> str:
-        """Why events wait, as far as it is known; ``own``: the leases that this relay had."""
+        """Returns why events wait, as far as it is known; ``own``: the leases that this relay held."""
         if self.trouble:
             return self.trouble
         forwarding = self.health.forwarding
@@ -157,7 +157,7 @@ class _Run:
         return self.health.forwarding.forwarded, known and [lease.position for lease in known.leases]
 
     async def status(self) -> RelayStatus | None:
-        """Of the relay. None: the store does not tell."""
+        """Returns the relay's status; None: the store does not answer."""
         try:
             return await self.health.outbox.observer.status()
         except (OutboxError, InfraError):

@@ -1,11 +1,11 @@
-"""A container platform learns from two small answers whether to restart a worker, and whether the worker is of use.
+"""Answers the liveness and readiness probes of a container platform.
 
 ``GET /healthz`` is 200 while the worker's loops go round, also when each round fails: a restart would not bring the
 store back. ``GET /readyz`` is 200 while the worker does its work, and 503 with the reason otherwise. ``GET /metrics``
-gives Prometheus what the process counts, where a setting asks for it. Each connection is answered once and closed,
-within ``ANSWER_SECONDS``, and at most ``MOST_CONNECTIONS`` are open: whoever can reach the port can learn no more than
-these answers, and can use up no more than that. One more takes the place of the oldest, so that who holds all of them
-does not keep the platform out, which would restart the worker.
+returns the process's metrics to Prometheus, if a setting asks for it. Each connection gets one answer and is closed
+within ``ANSWER_SECONDS``, and at most ``MOST_CONNECTIONS`` are open: a client that can reach the port learns no more
+than these answers and uses no more than these connections. One more closes the oldest, so a client that holds all of
+them cannot keep the platform out, which would restart the worker.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from cosmos_outbox.telemetry.export import scraped
 ANSWER_SECONDS = 5.0
 MOST_CONNECTIONS = 16
 STUCK_SECONDS = 300.0
-"""A loop without a round for so long hangs, unless its rounds may take longer (``Vitals.longest_round_seconds``)."""
+"""A loop without a round for this time counts as stuck, unless ``Vitals.longest_round_seconds`` is longer."""
 
 _LONGEST_HEAD = 8 * 1024
 _LOOPBACK = "127.0.0.1"
@@ -40,14 +40,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Address:
-    """Where probes are answered; port 0: a free one."""
+    """The address at which probes are answered; port 0: a free one."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, text: str) -> "Address":
-        """The address in ``[HOST:]PORT``. Raises ValueError."""
+        """Returns the address in ``[HOST:]PORT``. Raises ValueError."""
         match = _ADDRESS.fullmatch(text)
         if match is None or int(match["port"]) > 65_535:
             raise ValueError(f"{text!r} is no address: write a port such as 8080, or a host and a port")
@@ -55,23 +55,23 @@ class Address:
 
 
 class Vitals(Protocol):
-    """How a worker is."""
+    """The state of a worker, for probes."""
 
     @property
     def silent_seconds(self) -> float:
-        """Since the slowest of the worker's loops came round."""
+        """The time since the slowest of the worker's loops completed a round."""
 
     @property
     def longest_round_seconds(self) -> float:
-        """How long a round may take where all is well but slow: to restart then would only begin it anew."""
+        """The longest time of a round that is slow but healthy: a restart would only begin it again."""
 
     async def trouble(self) -> str | None:
-        """Why the worker does not do its work now, without names or addresses; None: it does."""
+        """Returns why the worker does not do its work now, without names or addresses; None: it does."""
 
 
 @asynccontextmanager
 async def answered(address: Address | None, vitals: Vitals) -> AsyncIterator[None]:
-    """Answer probes until the body ends; None: nobody asks. Raises Misconfigured when the address cannot be used."""
+    """Answers probes until the body ends; None: answers none. Raises Misconfigured if the address cannot be used."""
     if address is None:
         yield
         return
@@ -90,17 +90,17 @@ async def answered(address: Address | None, vitals: Vitals) -> AsyncIterator[Non
         _log.info("GET /healthz and /readyz are answered at %s, port %d", host, port)
         yield
     finally:
-        server.close()  # without waiting for open connections: since Python 3.12 that would hold up a stop
+        server.close()  # do not wait for open connections: since Python 3.12 that would delay a stop
 
 
 class _Probes:
     def __init__(self, vitals: Vitals) -> None:
         self._vitals = vitals
         self._open: dict[asyncio.Task[None], None] = {}
-        """Those that answer, the oldest first."""
+        """The tasks that answer a connection, the oldest first."""
 
     async def answer_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request, and close."""
+        """Answers one request, and closes."""
         mine = asyncio.current_task()
         assert mine is not None, "the server runs this in a task for each connection"
         if len(self._open) >= MOST_CONNECTIONS:
@@ -116,11 +116,11 @@ class _Probes:
                 await writer.wait_closed()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             _log.debug("a probe was not answered: %s", type(error).__name__)
-        except asyncio.CancelledError:  # kept here: Python up to 3.12.1 logs a traceback of it
+        except asyncio.CancelledError:  # not raised: Python up to 3.12.1 would log a traceback
             _log.debug("a probe was not answered: another one took its place, or the worker ends")
         finally:
             self._open.pop(mine, None)
-            writer.transport.abort()  # whoever reads nothing would hold it for ever
+            writer.transport.abort()  # a client that reads nothing would hold it for ever
 
     async def _answer(self, head: bytes) -> tuple[HTTPStatus, dict[str, Any] | tuple[bytes, str]]:
         method, _, rest = head.partition(b" ")
@@ -161,29 +161,29 @@ def _response(status: HTTPStatus, answer: dict[str, Any] | tuple[bytes, str]) ->
 
 
 HEALTH_SECONDS = 60.0
-"""How often the health line is logged; a failure that goes on is logged with it, not at each attempt."""
+"""The interval of the health line; a failure that lasts is logged with it, not at each attempt."""
 
 DRAIN_SECONDS = 20.0
-"""How long a stop waits for what is in hand. Kubernetes kills 30 s after SIGTERM by default."""
+"""The longest time that a stop waits for current work. Kubernetes kills 30 s after SIGTERM by default."""
 
 _log = logging.getLogger(__name__)
 
 
 class Health(Vitals, Protocol):
-    """How a worker is, for probes and for the log."""
+    """The state of a worker, for probes and for the log."""
 
     def line(self) -> str:
-        """What was done, and what is in the way."""
+        """Returns one line about the work done and the current problem."""
 
 
 async def tell_health(health: Health, stop: asyncio.Event) -> None:
-    """Log the health line every minute until ``stop`` is set."""
+    """Logs the health line every minute until ``stop`` is set."""
     while not await wait(stop, HEALTH_SECONDS):
         _log.info("health: %s", health.line())
 
 
 async def wait(stop: asyncio.Event, seconds: float) -> bool:
-    """Wait so long, or until ``stop`` is set. Returns whether it is set."""
+    """Waits for this time, or until ``stop`` is set. Returns whether it is set."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await stop.wait()
@@ -198,7 +198,7 @@ async def every(
     *,
     first: float | None = None,
 ) -> None:
-    """Work again and again until ``stop`` is set; ``waits`` is what a failure holds up. ``first``: the first pause."""
+    """Repeats the work until ``stop`` is set; ``waits``: the work that a failure delays; ``first``: the first pause."""
     pause = seconds if first is None else first
     while not await wait(stop, pause):
         pause = seconds
@@ -207,5 +207,5 @@ async def every(
                 await work()
         except (StoreAway, OutboxError, Misconfigured) as error:
             _log.error("%s: %s", waits, error)
-        except Exception as error:  # noqa: BLE001 - nobody else would notice that the loop has ended
+        except Exception as error:  # noqa: BLE001 - otherwise the loop would end unnoticed
             _log.error("%s, because of a bug: %s", waits, told(error))

@@ -1,9 +1,9 @@
-"""A worker and the relay function can replace one another without losing an event or their place in the feed.
+"""Runs the relay outside Functions, for containers: ``cosmos-outbox relay``.
 
-The worker is the relay outside Functions, for containers: ``cosmos-outbox relay``. It reads
-the same settings, reads the feed in the same way and keeps the same leases as the relay function, so several workers
-share the work. A batch that cannot be delivered is read again until it is delivered. A stop waits for the running batch
-for some seconds, then leaves the batch to the next worker.
+It reads the same settings, reads the feed in the same way and keeps the same leases as the relay function: each can
+replace the other without losing an event or the position in the feed, and several workers share the work. A batch that
+cannot be delivered is read again until it is delivered. A stop waits for the running batch for some seconds, then
+leaves the batch to the next worker.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from cosmos_outbox.worker import probes
 from cosmos_outbox.worker.probes import DRAIN_SECONDS, Address, every
 
 UPKEEP_PAUSE_SECONDS = 60.0
-"""How often parked events are looked at that no operator needs to look at, and how far the relay is."""
+"""The interval at which the relay checks its progress and the parked events that need no operator."""
 
 _SENDS_OF_A_PAGE = 5
 
@@ -40,23 +40,23 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class ForwardingLog:
-    """What was forwarded, and why events wait, lease by lease."""
+    """Records the forwarded events and, for each lease, why events wait."""
 
     forwarded: int = 0
     waiting: dict[str | None, str] = field(default_factory=dict)
-    """The last reason of each lease, the newest last; of the processor as a whole under None."""
+    """The last reason of each lease, the newest last; that of the whole processor under None."""
     saying: OnceAMinute = field(default_factory=OnceAMinute)
 
     def sent(self, lease: str, count: int) -> None:
-        """Note that the broker has accepted events."""
+        """Records that the broker has accepted events."""
         self.forwarded += count
         if self.waiting.pop(lease, None) is not None:
             _log.info("events are delivered again")
             self.saying.reset()
 
     def failed(self, lease: str | None, error: BaseException) -> None:
-        """Note a failure, and log it at once and then once a minute; who raises a NotDelivered has logged it."""
-        if isinstance(error, SDK_ERRORS):  # of reading the feed; who forwards a page counts what befell it
+        """Records a failure and logs it at once, then once a minute; a NotDelivered was logged where it was raised."""
+        if isinstance(error, SDK_ERRORS):  # from reading the feed; forwarding counts a page's errors
             telemetry.round_failed(why_of(error))
         self.waiting.pop(lease, None)
         self.waiting[lease] = str(classify(error).error() if isinstance(error, SDK_ERRORS) else error)
@@ -64,14 +64,14 @@ class ForwardingLog:
             _log.error("events wait: %s", self.waiting[lease])
 
     def reason(self, leases: Collection[str]) -> str:
-        """The newest reason of the processor or one of these leases: the others have another owner by now."""
+        """Returns the newest reason of the processor or one of these leases: the others have another owner by now."""
         known = [reason for lease, reason in self.waiting.items() if lease is None or lease in leases]
         return known[-1] if known else "the log says why"
 
 
 @dataclass
 class RelayHealth:
-    """How the relay is: what its loops did in their last round, and whether the store answers."""
+    """The relay's state: the last round of each loop, and whether the store answers."""
 
     outbox: Outbox
     processor: "changefeed.ChangeFeedProcessor"
@@ -84,16 +84,16 @@ class RelayHealth:
 
     @property
     def silent_seconds(self) -> float:
-        """Before the start no loop runs: the start itself is tried again and again, each time for a bounded time."""
+        """0 before the start, when no loop runs: the start is retried, and each attempt is bounded in time."""
         return max(pulse.silent_seconds for pulse in self.processor.pulses) if self.started else 0.0
 
     @property
     def longest_round_seconds(self) -> float:
-        """A page is sent for ``RELAY_SEND_SECONDS``, and where others park and replay meanwhile, some times over."""
+        """A page is sent for ``RELAY_SEND_SECONDS``, and several times as long if others park and replay."""
         return _SENDS_OF_A_PAGE * self.outbox.relay.reading_seconds
 
     async def trouble(self) -> str | None:
-        """Why the relay does not forward; a worker that has no lease stands by for the others, and is right so."""
+        """Returns why the relay does not forward; None also for a worker without a lease, which is on standby."""
         if self.stop.is_set():
             return "the worker is told to stop"
         if not self.started:
@@ -111,7 +111,7 @@ class RelayHealth:
         return None
 
     def line(self) -> str:
-        """The leases, the events, and what is in the way."""
+        """Returns one line about the leases, the events and the current problem."""
         leases, forwarded = len(self.processor.owned_leases), self.forwarding.forwarded
         return f"{leases} lease(s), {forwarded} event(s) forwarded, {self._waiting()}"
 
@@ -125,9 +125,9 @@ class RelayHealth:
 
 
 async def run(service: HasOutbox, stop: asyncio.Event, address: Address | None = None) -> None:
-    """Relay until ``stop`` is set, answering probes at ``address``.
+    """Relays until ``stop`` is set, and answers probes at ``address``.
 
-    Returns when leases are given back and clients are closed. Raises Misconfigured.
+    Returns when leases are released and clients are closed. Raises Misconfigured.
     """
     health = health_of(service.outbox, stop)
     async with service.outbox.resources, probes.answered(address, health):
@@ -136,19 +136,19 @@ async def run(service: HasOutbox, stop: asyncio.Event, address: Address | None =
 
 
 def health_of(outbox: Outbox, stop: asyncio.Event, tried: asyncio.Event | None = None) -> RelayHealth:
-    """A relay that is to begin: for :func:`work`, once. ``tried`` is set when it has tried to start."""
+    """Returns the state of a new relay, for one :func:`work`. ``tried`` is set when it has tried to start."""
     forwarding = ForwardingLog()
     return RelayHealth(outbox, _processor(outbox, forwarding), forwarding, stop, tried or asyncio.Event())
 
 
 async def work(health: RelayHealth) -> None:
-    """Relay until it is told to stop, and give the leases back. Raises Misconfigured."""
+    """Relays until a stop is requested, and releases the leases. Raises Misconfigured."""
     outbox, processor, stop = health.outbox, health.processor, health.stop
     if not await _start(health):
         return
     health.started = True
     _log.info("the relay works")
-    # As the app's timers do: the worker may run without the app.
+    # The app's timers do the same: the worker may run without the app.
     upkeep = [
         asyncio.create_task(every(UPKEEP_PAUSE_SECONDS, stop, "parked events wait", outbox.parking.upkeep)),
         asyncio.create_task(
@@ -156,7 +156,7 @@ async def work(health: RelayHealth) -> None:
         ),
     ]
     if (deadlines := outbox.deadlines) is not None:
-        first = BEAT_SECONDS * randomness().random()  # workers that begin at once look at other times
+        first = BEAT_SECONDS * randomness().random()  # spreads the checks of workers that begin together
         looking = every(BEAT_SECONDS, stop, "deadlines wait", deadlines.meet, first=first)
         upkeep.append(asyncio.create_task(looking))
     try:
@@ -164,7 +164,7 @@ async def work(health: RelayHealth) -> None:
             await probes.tell_health(health, stop)
     finally:
         for task in upkeep:
-            task.cancel()  # a replay that is cut off leaves its claim, which runs out
+            task.cancel()  # a replay that is cancelled leaves its claim, which expires
         await asyncio.wait(upkeep)
         await _stop(processor)
 
@@ -194,7 +194,7 @@ def _processor(outbox: Outbox, forwarding: ForwardingLog) -> "changefeed.ChangeF
 
 
 async def _start(health: RelayHealth) -> bool:
-    """Start as soon as the store answers; False when the stop came first."""
+    """Starts as soon as the store answers; False if the stop came first."""
     pause = _FIRST_PAUSE_SECONDS
     while not health.stop.is_set():
         try:

@@ -1,13 +1,12 @@
-"""A program of any kind runs a service's relay and subscribers beside its own work: ``async with running(service)``.
+"""Runs a service's relay and subscribers inside any program, beside its own work: ``async with running(service)``.
 
 They are the workers of ``cosmos-outbox relay`` and ``cosmos-outbox subscriber``, as tasks of this process, with the
 same leases, timers and limits. So processes that run them, workers and function apps share the work.
 
-What is wrong with the settings or the deployment is raised before the block begins. A store that is away is not: the
-block begins, and the workers wait for the store. A worker that fails while the block runs is told, and begun again,
-instead of ending the program: a web server would go on without it and hide the error (uvicorn takes a lifespan that
-ended for one that is not supported), and events would wait in silence. The end of the block lets what is in hand end,
-for some seconds.
+Errors in the settings or the deployment are raised before the block begins. An unavailable store is no such error: the
+block begins, and the workers wait for the store. A worker that fails inside the block is logged and restarted instead
+of ending the program: a web server would go on without it and hide the error (uvicorn takes a lifespan that ended for
+one that is not supported), and events would wait unnoticed. The end of the block waits some seconds for current work.
 """
 
 import asyncio
@@ -34,7 +33,7 @@ W = TypeVar("W", bound=Subscribed)
 W_co = TypeVar("W_co", bound=Subscribed, covariant=True)
 
 END_SECONDS = DRAIN_SECONDS + 5.0
-"""How long the end of the block may take: the workers end what is in hand, then give back what they hold."""
+"""The longest time of the block's end: the workers end their current work, then release what they hold."""
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 30.0
 
@@ -43,20 +42,20 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class _Part:
-    """A worker in this process. Each time that it begins it has a new health."""
+    """A worker in this process. Each start creates a new health."""
 
     name: str
     begin: "Callable[[_Part], tuple[probes.Health, Awaitable[None]]]"
-    """How it is, and what it does until it is told to stop."""
+    """Returns its health, and the work that runs until a stop is requested."""
     stop: asyncio.Event
     tried: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when it has tried to start: then it works, or waits for what is away."""
+    """Set when it has tried to start: then it works, or waits for what is unavailable."""
     health: probes.Health | None = None
     failure: str | None = None
-    """Why it has ended; None: it works."""
+    """The error that ended it; None: it works."""
 
     async def keep_up(self, entered: asyncio.Event) -> None:
-        """Work until told to stop, whatever ends the work before. Raises until the block is ``entered``."""
+        """Works until a stop is requested and restarts after any error. Raises it until the block is ``entered``."""
         pause = _FIRST_PAUSE_SECONDS
         while not self.stop.is_set():
             (self.health, work), self.failure = self.begin(self), None
@@ -75,7 +74,7 @@ class _Part:
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     async def trouble(self) -> str | None:
-        """Why events wait now."""
+        """Returns why events wait now."""
         if self.health is None:
             return f"the {self.name} has not begun"
         return self.failure or await self.health.trouble()
@@ -83,34 +82,34 @@ class _Part:
 
 @dataclass(frozen=True)
 class RunningHealth:
-    """How the workers of this process are, for the program's own probes. Can be answered as a ``Vitals`` of those."""
+    """The state of this process's workers, for the program's own probes. Can be served as ``Vitals``."""
 
     parts: Sequence[_Part]
 
     @property
     def alive(self) -> bool:
-        """False: a loop of a worker hangs, which only a restart of the process mends."""
+        """False: a loop of a worker hangs, and only a restart of the process helps."""
         return self.silent_seconds <= max(STUCK_SECONDS, self.longest_round_seconds)
 
     @property
     def silent_seconds(self) -> float:
-        """Since the slowest of the workers' loops came round."""
+        """The time since the slowest of the workers' loops completed a round."""
         return max((part.health.silent_seconds for part in self.parts if part.health), default=0.0)
 
     @property
     def longest_round_seconds(self) -> float:
-        """How long a round may take where all is well but slow."""
+        """The longest time of a round that is slow but healthy."""
         return max((part.health.longest_round_seconds for part in self.parts if part.health), default=0.0)
 
     async def trouble(self) -> str | None:
-        """Why events wait now, without names or addresses; None: they do not."""
+        """Returns why events wait now, without names or addresses; None: they do not."""
         for part in self.parts:
             if reason := await part.trouble():
                 return reason
         return None
 
     def line(self) -> str:
-        """What was done, and what is in the way, for a log."""
+        """Returns one line for a log about the work done and the current problem."""
         return "; ".join(
             f"{part.name}: {part.failure or part.health.line()}" for part in self.parts if part.health
         )
@@ -118,20 +117,20 @@ class RunningHealth:
 
 @dataclass(frozen=True)
 class Running(Generic[W]):
-    """A service in this process, with its relay and its subscribers at work."""
+    """A service in this process, with its relay and its subscribers running."""
 
     wired: W
     health: RunningHealth
 
 
 class DeclaredService(Protocol[W_co]):
-    """A service as it is declared: one that publishes, or one that only subscribes."""
+    """The declaration of a service, whether it publishes or only subscribes."""
 
     def wire(self, environment: Mapping[str, str]) -> W_co:
-        """Build the service from settings. Opens no connection. Raises Misconfigured."""
+        """Builds the service from settings. Opens no connection. Raises Misconfigured."""
 
     def taken_from(self, wired: Any) -> AbstractContextManager[None]:
-        """Until the block ends, a call of the service in this loop gives this one."""
+        """Makes ``service()`` in this loop return this one until the block ends."""
 
 
 @asynccontextmanager
@@ -143,12 +142,12 @@ async def running(
     environment: Mapping[str, str] | None = None,
     slots: int = subscriber_worker.SLOTS,
 ) -> AsyncIterator[Running[W]]:
-    """Wire a service in this loop, with its relay and its subscribers at work until the block ends.
+    """Wires a service in this loop and runs its relay and its subscribers until the block ends.
 
-    Inside the block ``service()`` is this same service, whose commits wake the relay. ``relay`` and ``subscribers`` say
-    which of the two work here. ``environment``: the settings; None: the process's own. ``slots``: how many sessions of
-    each subscription are held side by side. The block's value tells ``health``: its ``trouble()`` answers a probe. The
-    end of the block waits up to 25 seconds for what is in hand.
+    Inside the block ``service()`` is this same service, whose commits wake the relay. ``relay`` and ``subscribers``
+    select which of the two run here. ``environment``: the settings; None: the process's own. ``slots``: how many
+    sessions of each subscription are held at once. The block's value has ``health``, whose ``trouble()`` answers a
+    probe. The end of the block waits up to 25 seconds for current work.
 
     Raises Misconfigured: a setting or the deployment is wrong.
     """
@@ -160,7 +159,7 @@ async def running(
         at_work: list[asyncio.Task[None]] = []
         try:
             with service.taken_from(wired):
-                for part in parts:  # one by one: nothing is received by a program that does not begin
+                for part in parts:  # one by one: a program that fails to begin must receive nothing
                     at_work.append(asyncio.create_task(part.keep_up(entered), name=part.name))
                     await _wait_until_tried(part, at_work)
                 entered.set()
@@ -184,7 +183,7 @@ def _parts(
         yield _Part("relay", relaying, stop)
     if subscribers and wired.subscriptions:
         for subscription in wired.subscriptions.values():
-            subscription.subscriber.queues()  # a connection that cannot be right ends the program at once
+            subscription.subscriber.queues()  # an invalid connection ends the program at once
 
         def subscribing(part: _Part) -> tuple[probes.Health, Awaitable[None]]:
             part.tried.set()
@@ -195,7 +194,7 @@ def _parts(
 
 
 async def _wait_until_tried(part: _Part, at_work: Sequence[asyncio.Task[None]]) -> None:
-    """Returns when the worker has tried to start. Raises what ended it, or one before it."""
+    """Returns when the worker has tried to start. Raises the error that ended it, or one before it."""
     trying = asyncio.create_task(part.tried.wait())
     either: list[asyncio.Future[Any]] = [trying, *at_work]
     try:
@@ -209,7 +208,7 @@ async def _wait_until_tried(part: _Part, at_work: Sequence[asyncio.Task[None]]) 
 
 
 async def _end(at_work: Sequence[asyncio.Task[None]]) -> None:
-    """Wait for the workers, which were told to stop; what is left after that is cut off, and is done elsewhere."""
+    """Waits for the workers after a stop, then cancels the rest, which other processes take over."""
     if not at_work:
         return
     try:

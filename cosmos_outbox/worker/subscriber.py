@@ -1,10 +1,10 @@
-"""A worker and the subscriber function can replace one another: both handle a message in the same way.
+"""Runs the subscribers outside Functions, for containers: ``cosmos-outbox subscriber``.
 
-The worker is the subscriber outside Functions, for containers: ``cosmos-outbox subscriber``. It reads the same
-settings, serves all subscriptions of the service, receives sessions side by side, and does what the timers do: it
-collects dead letters, tries what was set aside, and walks over the read models. Several workers share the sessions, and
-the progress of a walk. A stop waits for the messages and effects in hand for some seconds, then leaves them to the next
-worker.
+A worker and the subscriber function are interchangeable: both handle a message in the same way. The worker reads the
+same settings, serves all subscriptions of the service, receives several sessions at once, and does the timers' work: it
+collects dead letters, retries messages that were set aside, and compares read models with their source. Several workers
+share the sessions, and the progress of a comparison. A stop waits for current messages and effects for some seconds,
+then leaves them to the next worker.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from cosmos_outbox.telemetry.work import Work
 
 CANCEL_SECONDS = 5.0
-"""How long a stop waits for what it has cancelled."""
+"""The longest time that a stop waits for the tasks it has cancelled."""
 
 SLOTS = 32
-"""How many sessions of a subscription are held at the same time, as in host.json."""
+"""The number of sessions of a subscription that are held at once, as in host.json."""
 
 WATCH_SECONDS = 60.0
 WALK_EVERY_SECONDS, WALK_SECONDS = 600.0, 200.0
@@ -40,11 +40,11 @@ _log = logging.getLogger(__name__)
 
 
 class Checked(Protocol):
-    """Where a subscriber keeps what it keeps."""
+    """The store of a subscriber."""
 
     @property
     def check(self) -> Callable[[], Awaitable[None]]:
-        """Returns if the store answers. Raises the errors of the outbox, or of the inbox, when it does not."""
+        """Returns if the store answers; otherwise raises the errors of the outbox, or of the inbox."""
 
 
 class Subscribed(Checked, Protocol):
@@ -58,26 +58,26 @@ class Subscribed(Checked, Protocol):
 
 @dataclass(frozen=True)
 class SubscriberHealth:
-    """How the subscribers are: what their slots did last, and whether the store answers."""
+    """The subscribers' state: the last result of each slot, and whether the store answers."""
 
     store: Checked
     works: "Sequence[Work]"
-    """Of each subscription: one that is served well does not hide one that is not."""
+    """The work of each subscription, apart, so that a healthy one does not hide another that fails."""
     stop: asyncio.Event
     saying: OnceAMinute = field(default_factory=OnceAMinute)
 
     @property
     def silent_seconds(self) -> float:
-        """Since the slowest slot asked for a session or handled a message."""
+        """The time since the slowest slot asked for a session or handled a message."""
         return max((work.silent_seconds for work in self.works), default=0.0)
 
     @property
     def longest_round_seconds(self) -> float:
-        """Of a message; a session that has none is waited for for a shorter time."""
+        """The longest time of a message; the wait for a session is shorter."""
         return LONGEST_CALL_SECONDS
 
     async def trouble(self) -> str | None:
-        """Why no message is applied."""
+        """Returns why no message is applied."""
         if self.stop.is_set():
             return "the worker is told to stop"
         if self._waiting_for:
@@ -91,14 +91,14 @@ class SubscriberHealth:
         return None
 
     def line(self) -> str:
-        """The sessions, the messages, and what is in the way."""
+        """Returns one line about the sessions, the messages and the current problem."""
         sessions, received = sum(work.sessions for work in self.works), self.received
         waiting = f"messages wait: {'; '.join(self._waiting_for)}" if self._waiting_for else "no failure"
         return f"{sessions} session(s), {received} message(s) received, {waiting}"
 
     @property
     def received(self) -> int:
-        """How many messages were handled."""
+        """The number of handled messages."""
         return sum(work.received for work in self.works)
 
     @property
@@ -109,7 +109,7 @@ class SubscriberHealth:
 async def run(
     service: Subscribed, stop: asyncio.Event, address: Address | None = None, *, slots: int = SLOTS
 ) -> None:
-    """Receive until ``stop`` is set, answering probes at ``address``. Returns when the clients are closed.
+    """Receives until ``stop`` is set, answering probes at ``address``. Returns when the clients are closed.
 
     Raises Misconfigured.
     """
@@ -120,8 +120,8 @@ async def run(
 
 
 def health_of(service: Subscribed, stop: asyncio.Event) -> SubscriberHealth:
-    """Of subscribers that are to begin: for :func:`serve`, once."""
-    from cosmos_outbox.telemetry.work import Work  # noqa: PLC0415 - not where nothing is received
+    """Returns the state of new subscribers, for one :func:`serve`."""
+    from cosmos_outbox.telemetry.work import Work  # noqa: PLC0415 - only needed for receiving
 
     return SubscriberHealth(service, [Work() for _ in service.subscriptions], stop)
 
@@ -129,7 +129,7 @@ def health_of(service: Subscribed, stop: asyncio.Event) -> SubscriberHealth:
 async def serve(
     service: Subscribed, stop: asyncio.Event, health: SubscriberHealth, *, slots: int = SLOTS
 ) -> None:
-    """Serve the sessions, with the other work beside it. Raises what ended the serving."""
+    """Serves the sessions and runs the other work beside them. Raises the error that ended the serving."""
     tending, others = set[asyncio.Task[None]](), [asyncio.create_task(probes.tell_health(health, stop))]
     for each in service.subscriptions.values():
         watch = every(WATCH_SECONDS, stop, "what was set aside waits", each.subscriber.watch)
@@ -159,7 +159,7 @@ async def serve(
 async def _receive(
     subscriptions: Sequence[Subscription], stop: asyncio.Event, works: "Sequence[Work]", slots: int
 ) -> None:
-    """Serve the sessions of all subscriptions until ``stop`` is set. Raises Misconfigured."""
+    """Serves the sessions of all subscriptions until ``stop`` is set. Raises Misconfigured."""
     serve = [(each.subscriber.queues().sessions, each.subscriber.receiver.receive) for each in subscriptions]
     async with asyncio.TaskGroup() as group:
         for (sessions, receive), work in zip(serve, works, strict=True):
