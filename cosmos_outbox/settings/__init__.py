@@ -1,1 +1,1 @@
-"""Settings come from the environment and from what a service declares, never from a name that another service has."""
+"""Reads settings from the environment and from a service's declaration, with no names of another service."""

@@ -1,4 +1,4 @@
-"""A connection setting has the same meaning for the app and for the Functions host, or the setting is refused.
+"""Reads connection settings as the Functions host does; a setting that the host reads otherwise is refused.
 
 The extensions of the Functions host connect the triggers, the clients of this app connect the API, and both read the
 same settings. All of them read these forms alike:
@@ -24,24 +24,24 @@ from azure.core.credentials_async import AsyncTokenCredential
 from cosmos_outbox.settings.errors import Misconfigured
 
 _PORTAL = re.compile(r"[a-z]+connstr_(?P<name>.+)", re.IGNORECASE)
-"""The variables that Azure makes of "Connection strings" in the portal; .NET reads ``ConnectionStrings__NAME``."""
+"""The variables that Azure creates from "Connection strings" in the portal; .NET reads ``ConnectionStrings__NAME``."""
 
 
 @dataclass(frozen=True)
 class Connection:
-    """How to reach a service: with a connection string (emulators), or at an address with an identity."""
+    """A connection to a service: a connection string (emulators), or an address with an identity."""
 
     connection_string: str | None = field(default=None, repr=False)
     address: str = ""
     managed_identity_only: bool = False
-    """False: any sign-in that is found is used, a developer's own too."""
+    """False: any available sign-in is used, including a developer's own."""
     client_id: str | None = None
     """The client id of a user-assigned managed identity; None: the system-assigned one."""
 
 
 @contextmanager
 def usable(name: str, of: str) -> Iterator[None]:
-    """Around the making of a client. Raises Misconfigured: the SDK cannot use the connection ``name`` of a service."""
+    """Wraps the creation of a client. Raises Misconfigured if the SDK cannot use the service's connection ``name``."""
     try:
         yield
     except (ValueError, KeyError) as error:
@@ -58,7 +58,7 @@ class _Setting(NamedTuple):
 
 
 def resolve(environment: Mapping[str, str], name: str, address: str) -> Connection:
-    """The connection ``name``; ``address`` is the last part of its address setting, such as ``accountEndpoint``.
+    """Returns the connection ``name``; ``address``: the last part of its address setting, as ``accountEndpoint``.
 
     Raises:
         Misconfigured: no setting gives the connection, or the Functions host would read the settings in another way.
@@ -75,7 +75,7 @@ def resolve(environment: Mapping[str, str], name: str, address: str) -> Connecti
 
 
 def _parts(environment: Mapping[str, str], name: str) -> dict[str, _Setting]:
-    """The settings of a name by the part after the name, in lower case; the name's own value under ""."""
+    """Returns the settings of a name by the part after the name, in lower case; the name's own value under ""."""
     found: dict[str, _Setting] = {}
     for variable, value in environment.items():
         owner, _, part = variable.replace("__", ":").lower().partition(":")
@@ -152,7 +152,7 @@ Credential = AsyncTokenCredential
 
 
 def credential_for(connection: Connection) -> Credential | None:
-    """The credential of a connection, made without any I/O; None when the connection has a connection string."""
+    """Returns the credential of a connection, created without I/O; None if it has a connection string."""
     if connection.connection_string:
         return None
     from azure.identity.aio import (  # noqa: PLC0415 - slow to import, and not needed with connection strings
@@ -178,7 +178,7 @@ def connected(
     called: tuple[str, str],
     make: Callable[[Connection, Credential | None], C],
 ) -> C:
-    """A client that ``resources`` closes; ``called``: the connection's name, and the service's. Opens nothing.
+    """Returns a client that ``resources`` closes; ``called``: the names of the connection and service. Opens nothing.
 
     Raises Misconfigured: the SDK cannot use the connection.
     """

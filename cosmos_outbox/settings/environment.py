@@ -1,4 +1,4 @@
-"""Settings are read from the environment once, into a frozen object; an error names the missing or wrong setting."""
+"""Reads the settings from the environment once, into a frozen object; errors name the missing or wrong setting."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -16,70 +16,70 @@ TTL_MAX = 2_147_483_647
 EVENT_TTL_SECONDS = 864_000
 
 LEAST_SEND_SECONDS = 5
-"""One more than a call of the store may take (:data:`cosmos_outbox.cosmos.store.container.DEADLINE_SECONDS`): in less,
-the time could be over each time before the parked events are read and a connection is open, and nothing would ever be
+"""One more than a call of the store may take (:data:`cosmos_outbox.cosmos.store.container.DEADLINE_SECONDS`). With less
+time, reading the parked events and opening a connection could use all of it each time, and nothing would ever be
 sent."""
 
 LONGEST_SEND_SECONDS = 120
-"""Less than a page of the feed is given in all (:data:`cosmos_outbox.cosmos.relay.forwarding.FORWARD_SECONDS`): a page
-that is cut off there begins anew, while a page that has sent for its time goes on with what is left."""
+"""Less than the whole time of a page of the feed (:data:`cosmos_outbox.cosmos.relay.forwarding.FORWARD_SECONDS`): a
+page that is cancelled there begins again, while a page that ends its sending in time continues with the rest."""
 
 _ABSOLUTE_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9\-._~:/?@!$&'()*+,;=%]+")
-"""RFC 3986, 4.3: what CloudEvents takes as ``dataschema``."""
+"""A URI as CloudEvents takes it as ``dataschema``: RFC 3986, 4.3."""
 
 
 @dataclass(frozen=True)
 class FeedSettings:
-    """How the relay reads the change feed. Apart from the others, since the host needs them to list the functions."""
+    """The relay's settings of the change feed. Kept apart because the host needs them to list the functions."""
 
     lease_prefix: str
-    """Another reader of the container needs another prefix: with one prefix, each change goes to one of the two."""
+    """The prefix of the leases. Another reader of the container needs another one, or the two share the changes."""
     max_items: int
-    """Items in a page; a page may hold more, because a transaction is never split."""
+    """The number of items in a page; a page may hold more, because a transaction is never split."""
     poll_delay_ms: int
-    """The pause after the feed had nothing new."""
+    """The pause after the feed returned nothing new."""
 
 
 @dataclass(frozen=True)
 class TelemetrySettings:
-    """Where metrics and traces go to; nowhere, unless a setting says so."""
+    """The targets of metrics and traces; none unless a setting names one."""
 
     application_insights: str | None = field(repr=False)
     """The connection string of Application Insights."""
     otlp: bool
-    """Whether OTEL_EXPORTER_OTLP_ENDPOINT is set: the exporter reads it, and the others of its kind, itself."""
+    """Whether OTEL_EXPORTER_OTLP_ENDPOINT is set: the exporter reads it and its related settings itself."""
     prometheus: bool = False
-    """Whether OTEL_METRICS_EXPORTER names prometheus: then a worker answers GET /metrics where it answers probes."""
+    """Whether OTEL_METRICS_EXPORTER names prometheus: then a worker serves GET /metrics where it serves probes."""
 
     @property
     def wanted(self) -> bool:
-        """Whether anything is to be exported."""
+        """Whether anything is exported."""
         return self.otlp or self.prometheus or bool(self.application_insights)
 
 
 @dataclass(frozen=True)
 class SubscriberSettings:
-    """What every service needs that subscribes; of one that publishes too see :class:`Settings`."""
+    """The settings of every service that subscribes; for one that also publishes see :class:`Settings`."""
 
     transport: Transport
-    """What events are sent over, and received from."""
+    """The transport over which events are sent and received."""
     event_ttl_seconds: int
-    """How long event documents, and the tombstones of deleted aggregates, are kept: longer than any outage. A message
-    that cannot be applied is tried for as long."""
+    """How long event documents and the tombstones of deleted aggregates are kept: longer than any outage. A message
+    that cannot be applied is retried for as long."""
     parked_max_age_seconds: int
     """How long an event that cannot be sent is kept before it is discarded."""
     telemetry: TelemetrySettings
     named: Mapping[str, str]
-    """The values of the settings that name what the subscribers use."""
+    """The values of the settings that name subscriptions and containers of the subscribers."""
 
     def name(self, named: Named) -> str:
-        """What a subscription or container is called. Raises KeyError: the service does not declare it."""
+        """Returns the name of a subscription or container. Raises KeyError: the service does not declare it."""
         return self.named[named.setting]
 
 
 @dataclass(frozen=True)
 class Settings(SubscriberSettings):
-    """The values that differ between one deployment and another."""
+    """The settings that differ between deployments."""
 
     cosmos: Connection
     cosmos_database: str
@@ -89,18 +89,18 @@ class Settings(SubscriberSettings):
     cosmos_set_aside_container: str
     cosmos_claim_container: str
     event_schemas: str | None
-    """The URI under which the schemas of the events are published, without a slash at the end; None: they are not."""
+    """The URI under which the events' schemas are published, without a final slash; None: they are not published."""
     feed: FeedSettings
     relay_senders: int
-    """How many batches are under way at once; each takes a connection to Service Bus."""
+    """The number of batches that are sent at once; each uses a connection to Service Bus."""
     relay_send_seconds: int
-    """How long the relay sends before it looks again for parked events; a discarding waits as long."""
+    """How long the relay sends before it checks the parked events again; discarding an event waits as long."""
     idempotency_ttl_seconds: int
-    """How long the repetition of a request with an ``Idempotency-Key`` gets the first answer."""
+    """How long a repeated request with an ``Idempotency-Key`` gets the first answer."""
     shed_load_after_seconds: int | None
-    """From which age of the oldest waiting event on changes are refused; None: never."""
+    """The age of the oldest waiting event from which changes are refused; None: never."""
     platform_authenticates: bool
-    """Whether App Service authentication is on, so that callers cannot write the headers of a principal."""
+    """Whether App Service authentication is on, so that callers cannot set the headers of a principal."""
 
 
 def load(
@@ -109,7 +109,7 @@ def load(
     also: Iterable[Named] = (),
     transport: Declared | None = None,
 ) -> Settings:
-    """The settings in ``environment``, for a service with these names; ``also``: those of its subscribers.
+    """Returns the settings in ``environment``, for a service with these names; ``also``: those of its subscribers.
 
     ``transport``: None: Service Bus.
 
@@ -138,7 +138,7 @@ def load(
 
 
 def load_telemetry(environment: Mapping[str, str]) -> TelemetrySettings:
-    """Where metrics and traces go to."""
+    """Returns the targets of metrics and traces."""
     return TelemetrySettings(
         application_insights=environment.get("APPLICATIONINSIGHTS_CONNECTION_STRING") or None,
         otlp=bool(environment.get("OTEL_EXPORTER_OTLP_ENDPOINT")),
@@ -147,7 +147,7 @@ def load_telemetry(environment: Mapping[str, str]) -> TelemetrySettings:
 
 
 def shown(settings: Settings) -> dict[str, str | int | bool | None]:
-    """The settings that an operator may see, by their names: each is listed here, and none holds a secret."""
+    """Returns the settings that an operator may see, by name: each is listed here, and none holds a secret."""
     return {
         "COSMOS__accountEndpoint": settings.cosmos.address or "(a connection string)",
         "COSMOS_DATABASE": settings.cosmos_database,
@@ -199,7 +199,7 @@ def _uri(environment: Mapping[str, str], name: str) -> str | None:
 
 
 def load_feed(environment: Mapping[str, str]) -> FeedSettings:
-    """How the relay reads the feed. Raises Misconfigured, naming the setting that is wrong."""
+    """Returns the relay's settings of the feed. Raises Misconfigured, naming the setting that is wrong."""
     prefix = environment.get("RELAY_LEASE_PREFIX") or "relay-"
     if not re.fullmatch(r"[\w.-]{1,50}", prefix, re.ASCII):
         raise Misconfigured(
@@ -213,14 +213,14 @@ def load_feed(environment: Mapping[str, str]) -> FeedSettings:
 
 
 def load_seconds(environment: Mapping[str, str], name: str, *, default: int, least: int = 1) -> int:
-    """A time, as the store can keep it. Raises Misconfigured."""
+    """Returns a time in seconds that the store supports. Raises Misconfigured."""
     return number(environment, name, default=default, lowest=least, highest=TTL_MAX)
 
 
 def load_subscriber(
     environment: Mapping[str, str], transport: Declared, also: Iterable[Named]
 ) -> SubscriberSettings:
-    """The settings in ``environment``. Raises Misconfigured, naming the setting that is missing or wrong."""
+    """Returns the settings in ``environment``. Raises Misconfigured, naming the setting that is missing or wrong."""
     return SubscriberSettings(
         transport=load_transport(environment, transport),
         event_ttl_seconds=load_seconds(environment, "EVENT_TTL_SECONDS", default=EVENT_TTL_SECONDS),

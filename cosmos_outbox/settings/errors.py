@@ -50,7 +50,7 @@ CORE = {
     "rfc8785": "rfc8785",
     "opentelemetry.metrics": "opentelemetry-api",
 }
-"""Modules, each with the package that contains it: what a program needs that only writes."""
+"""The modules that a program needs that only writes, each with the package that contains it."""
 
 _SERVICEBUS = {"azure.servicebus": "azure-servicebus", "certifi": "certifi"}
 _RELAY = {"cosmos_changefeed": "cosmos-changefeed"}
@@ -75,16 +75,16 @@ EXTRAS = {
         "prometheus_client": "prometheus-client",
     },
 }
-"""What each extra adds to that."""
+"""The modules that each extra adds."""
 
 
 def missing(modules: dict[str, str]) -> Iterator[str]:
-    """The packages that are not installed."""
+    """Yields the packages that are not installed."""
     return (package for module, package in modules.items() if not _is_there(module))
 
 
 def needed(extra: str) -> None:
-    """Returns if the packages of an extra are installed. Raises Misconfigured, which says what to install."""
+    """Returns if the packages of an extra are installed. Raises Misconfigured, which names what to install."""
     if absent := ", ".join(missing(EXTRAS[extra])):
         raise Misconfigured(
             f"{absent}: not installed; run {sys.executable} -m pip install 'cosmos-outbox[{extra}]'"
@@ -102,7 +102,7 @@ _LONGEST_LINE = 300
 
 
 class InspectionError(InfraError):
-    """Base of every error with which an inspection ends."""
+    """Base of the errors that end an inspection."""
 
 
 class Denied(InspectionError):
@@ -110,7 +110,7 @@ class Denied(InspectionError):
 
 
 class CannotCheck(InspectionError):
-    """The service gave no answer that tells about the deployment; the text says why."""
+    """The service's answer shows nothing about the deployment; the text has the reason."""
 
 
 class UnusableConnection(CannotCheck):
@@ -118,6 +118,6 @@ class UnusableConnection(CannotCheck):
 
 
 def first_line(error: Exception) -> str:
-    """The first line of the service's own message: it names what is missing, and holds no key."""
+    """Returns the first line of the service's own message: it names what is missing, and holds no key."""
     lines = str(getattr(error, "message", None) or error).strip().splitlines() or [type(error).__name__]
     return lines[0][:_LONGEST_LINE].rstrip(" .")

@@ -1,4 +1,4 @@
-"""The library borrows no name: a container or topic is named by the environment or by the service, or is an error."""
+"""Resolves the names of containers and topics: from the environment or the service; a missing name is an error."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from cosmos_outbox.settings.errors import Misconfigured
 
 @dataclass(frozen=True)
 class Named:
-    """A name that a setting may give another value: a subscription, say, or a container of entries."""
+    """A name that a setting can override, such as that of a subscription or a container of entries."""
 
     setting: str
     """The environment variable."""
     declared: str | None = None
-    """The service's own name for it; None: the setting must be there."""
+    """The name that the service declares; None: the setting is required."""
 
     def resolve(self, environment: Mapping[str, str]) -> str:
-        """The name. Raises Misconfigured when nobody gives one."""
+        """Returns the name. Raises Misconfigured if neither gives one."""
         name = environment.get(self.setting) or self.declared
         if not name:
             raise Misconfigured(
@@ -27,7 +27,7 @@ class Named:
 
 
 def named_after(name: str, what: str, given: Named | str | None = None) -> Named:
-    """What a read model or an effect calls its container, say: after itself, unless it is given a name."""
+    """Returns the name of a read model's or effect's container, say: its own name, unless another one is given."""
     if isinstance(given, Named):
         return given
     return Named(f"{name.upper().replace('-', '_')}_{what}", given or name)
@@ -35,26 +35,26 @@ def named_after(name: str, what: str, given: Named | str | None = None) -> Named
 
 @dataclass(frozen=True)
 class Names:
-    """What one service calls its database, containers and topic, unless a setting says otherwise.
+    """The service's names of its database, containers and topic, which settings can override.
 
-    The containers that serve the outbox itself are called after the service's own container, unless they are named:
+    The containers of the outbox itself are named after the service's own container by default:
     ``bookings-leases``, ``bookings-parked``, ``bookings-claims``, ``bookings-set-aside``.
     """
 
     database: str | None = None
-    """``COSMOS_DATABASE`` beats it, as the setting of each name does."""
+    """``COSMOS_DATABASE`` overrides it, as the setting of each name does."""
     container: str | None = None
-    """Of the aggregates and their events: ``COSMOS_CONTAINER``."""
+    """The container of the aggregates and their events: ``COSMOS_CONTAINER``."""
     topic: str | None = None
     """``SERVICEBUS_TOPIC``"""
     leases: str | None = None
-    """Of the change feed's readers: ``COSMOS_LEASE_CONTAINER``."""
+    """The container of the change feed's leases: ``COSMOS_LEASE_CONTAINER``."""
     parked: str | None = None
-    """Of events that cannot be sent: ``COSMOS_PARKED_CONTAINER``."""
+    """The container of events that cannot be sent: ``COSMOS_PARKED_CONTAINER``."""
     claims: str | None = None
-    """Of idempotency keys: ``COSMOS_CLAIM_CONTAINER``."""
+    """The container of idempotency keys: ``COSMOS_CLAIM_CONTAINER``."""
     set_aside: str | None = None
-    """Of messages that a subscriber could not apply: ``COSMOS_SET_ASIDE_CONTAINER``."""
+    """The container of messages that a subscriber could not apply: ``COSMOS_SET_ASIDE_CONTAINER``."""
 
     @property
     def topic_named(self) -> Named:
@@ -63,7 +63,7 @@ class Names:
 
     @property
     def all(self) -> Mapping[str, Named]:
-        """Each name by its field."""
+        """Returns each name by its field."""
         settings = {
             "database": "COSMOS_DATABASE",
             "container": "COSMOS_CONTAINER",
@@ -76,7 +76,7 @@ class Names:
         return {field: Named(setting, getattr(self, field)) for field, setting in settings.items()}
 
     def resolve(self, environment: Mapping[str, str]) -> Mapping[str, str]:
-        """Every name in the store by its field. Raises Misconfigured for the first that nobody gives."""
+        """Returns every name in the store by its field. Raises Misconfigured for the first without a value."""
         named = {field: each for field, each in self.all.items() if field != "topic"}
         container = named["container"].resolve(environment)
         beside = {"leases": "leases", "parked": "parked", "claims": "claims", "set_aside": "set-aside"}
@@ -89,7 +89,7 @@ class Names:
 
 
 def flag(environment: Mapping[str, str], name: str) -> bool:
-    """True or false; false where nothing is said. Raises Misconfigured."""
+    """Returns true or false; false if it is not set. Raises Misconfigured."""
     text = environment.get(name, "").lower()
     if text not in ("", "true", "false"):
         raise Misconfigured(f"{name} is {text!r}: set it to true or false")
@@ -97,7 +97,7 @@ def flag(environment: Mapping[str, str], name: str) -> bool:
 
 
 def number(environment: Mapping[str, str], name: str, *, default: int, lowest: int, highest: int) -> int:
-    """A whole number. Raises Misconfigured."""
+    """Returns a whole number. Raises Misconfigured."""
     text = environment.get(name) or str(default)
     if not (text.isascii() and text.isdigit() and lowest <= int(text) <= highest):
         raise Misconfigured(f"{name} is {text!r}: set it to a number from {lowest} to {highest}")

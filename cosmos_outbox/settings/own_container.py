@@ -1,4 +1,4 @@
-"""A team's own container: nothing of the team's documents is known but what is declared here."""
+"""Declares a team's existing container: the library knows of its documents only what is declared here."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class OwnContainer:
-    """A container that holds a team's own documents, and beside each the events that its changes raise.
+    """A container that holds a team's own documents, and beside each the events of its changes.
 
     Raises ValueError: it could not hold events, or events could not be numbered in it.
     """
 
     partition_key: str | Sequence[str]
-    """Its partition key path, such as ``/tenantId``; of a hierarchical key the list of its paths."""
+    """The container's partition key path, such as ``/tenantId``; for a hierarchical key the list of its paths."""
     aggregates: Mapping[str, str | None]
-    """The types of what raises events. Of each the path of the sequence in its document, such as ``/lastSequence``: the
-    document is then written with each event, at the version that was read, and the events have no gap. None: the events
-    of this type have no sequence."""
+    """The types of the aggregates that raise events, each with the path of the sequence in its document, such as
+    ``/lastSequence``: the document is then written with each event, conditional on the version read, and the events
+    have no gap. None: the events of this type have no sequence."""
     default_ttl: int = -1
     """The container's default TTL in seconds; -1: a document expires only by a ``ttl`` of its own."""
 
@@ -34,14 +34,14 @@ class OwnContainer:
 
 @dataclass(frozen=True)
 class OwnDocuments:
-    """Which of a team's own documents are the aggregates of one type: a read model is healed from these."""
+    """Selects the team's own documents that are the aggregates of one type: a read model is healed from them."""
 
     where: Mapping[str, str | int | bool]
-    """What stands at a path in each of them, and in no other document: ``{"/type": "booking"}``. To be indexed."""
+    """The paths and values of only these documents, as ``{"/type": "booking"}``; to be indexed."""
     id: str = "/id"
-    """Where the aggregate's id stands."""
+    """The path of the aggregate's id."""
     deleted: str = "/deleted"
-    """Is true in the document of an aggregate that was deleted, as long as that document is there."""
+    """The path of a flag that is true in a deleted aggregate's document, as long as that document exists."""
 
 
 @dataclass(frozen=True)
@@ -53,4 +53,4 @@ class WireNames:
     untyped: str | None = None
     """The aggregate type of event documents that were stored without one; None: there are no such documents."""
     own: OwnContainer | None = None
-    """A team's own container, when the events are stored in one."""
+    """A team's own container, if the events are stored in one."""

@@ -1,7 +1,7 @@
-"""A service has one transport, and needs the settings of no other.
+"""Reads the settings of the service's one transport; those of the others are not needed.
 
-The service declares which, and ``TRANSPORT`` beats that. Each transport is a frozen object that its loader makes of the
-environment; what builds and checks it is in ``cosmos_outbox/wiring/transports.py``.
+The service declares the transport, and ``TRANSPORT`` overrides it. Each transport is a frozen object that its loader
+creates from the environment; ``cosmos_outbox/wiring/transports.py`` has the code that builds and checks it.
 """
 
 import base64
@@ -18,30 +18,30 @@ from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named, flag, number
 
 SECRET_BYTES = range(24, 65)
-"""How long a secret is (https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md)."""
+"""A secret's length (https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md)."""
 
 _PREFIX = "whsec_"
 _LOCALHOST = "localhost"
 _NUMERIC = re.compile(r"(?i)(?:.*\.)?(?:0x[0-9a-f]*|[0-9]+)\.?")
 """Hosts that some resolvers read as an address, such as 127.1 or 0x7f000001."""
 _NAME = re.compile(r"[a-z0-9_.-]+")
-"""A host as DNS has it: of any other, each library makes a name of its own, or an address."""
+"""A host name as DNS allows it: libraries turn any other into different names, or into an address."""
 
 
 @dataclass(frozen=True)
 class Webhook:
-    """One receiver of events, and how it is treated."""
+    """One receiver of events, with the limits of the requests to it."""
 
     name: ClassVar[Literal["webhook"]] = "webhook"
     url: str
     secrets: Sequence[str] = field(repr=False)
-    """Each request is signed with all of them, so that a receiver may have any: so they are changed without a gap."""
+    """Each request is signed with all of them, and a receiver accepts any: so secrets are rotated without a gap."""
     concurrency: int = 8
-    """How many requests are under way at once; an aggregate has one at most."""
+    """The number of concurrent requests; an aggregate has at most one."""
     request_seconds: int = 10
-    """How long the receiver may take to answer."""
+    """The time that the receiver has to answer."""
     private: bool = False
-    """Whether its name may lead to a private address; never to a link-local one, where a cloud's metadata are."""
+    """Whether its name may resolve to a private address; never to a link-local one, which serves cloud metadata."""
 
     @property
     def destination(self) -> str:
@@ -49,7 +49,7 @@ class Webhook:
         return urlsplit(self.url).netloc.rpartition("@")[2]
 
     def beside(self, destination: str) -> Self:
-        """Nothing is received from a webhook's sender but what it posts."""
+        """Returns itself: a webhook's sender has no other destination to receive from."""
         return self
 
     def shown(self) -> dict[str, str | int | bool | None]:
@@ -69,7 +69,7 @@ class Webhook:
 
 
 def load_webhook(environment: Mapping[str, str]) -> Webhook:
-    """The receiver that the settings describe. Raises Misconfigured."""
+    """Returns the receiver that the settings describe. Raises Misconfigured."""
     target = Webhook(
         url=_checked_url(environment.get("WEBHOOK_URL", "")),
         secrets=_secrets(environment.get("WEBHOOK_SECRETS", "")),
@@ -134,13 +134,13 @@ Name = Literal["servicebus", "storagequeue", "webhook"]
 """A value of ``TRANSPORT``."""
 
 SESSIONS = 32
-"""Of a topic: as many as a subscriber holds at the same time. An aggregate's events are all in one."""
+"""The default number of sessions, as many as a subscriber holds at once. One session has all of an aggregate."""
 
 AGGREGATE = "aggregate"
 """The value of SERVICEBUS_SESSIONS for a session for each aggregate."""
 
 _QUEUE = re.compile(r"(?=.{3,63}$)[a-z0-9]+(-[a-z0-9]+)*")
-"""https://learn.microsoft.com/rest/api/storageservices/naming-queues-and-metadata"""
+"""A valid name: https://learn.microsoft.com/rest/api/storageservices/naming-queues-and-metadata"""
 
 Shown = Mapping[str, str | int | bool | None]
 """Settings that an operator may see, by their names: none is a secret."""
@@ -155,27 +155,27 @@ class ServiceBus:
     topic: str
     partitioned: bool = False
     sessions: int | None = SESSIONS
-    """How many buckets of aggregates the events are sent in, each a session; None: each aggregate has its own."""
+    """The number of buckets of aggregates, each a session; None: each aggregate has its own session."""
     is_queue: bool = False
     """Whether ``topic`` is the name of a queue."""
 
     @property
     def kind(self) -> str:
-        """What operators call it."""
+        """The word for it in messages to operators."""
         return "queue" if self.is_queue else "topic"
 
     @property
     def setting(self) -> str:
-        """What names it."""
+        """The setting that names it."""
         return "SERVICEBUS_QUEUE" if self.is_queue else "SERVICEBUS_TOPIC"
 
     @property
     def destination(self) -> str:
-        """Where messages are sent to, and come from, as telemetry tells it."""
+        """The destination and source of messages, as telemetry names it."""
         return self.topic
 
     def beside(self, destination: str) -> Self:
-        """Another team's topic, over the same connection."""
+        """Returns another team's topic, over the same connection."""
         return replace(self, topic=destination, is_queue=False)
 
     def shown(self) -> Shown:
@@ -190,21 +190,21 @@ class ServiceBus:
 
 @dataclass(frozen=True)
 class StorageQueue:
-    """Queues in a storage account: each subscriber has one of its own, and an event goes to each."""
+    """Queues in a storage account: each subscriber has its own, and an event goes to each."""
 
     name: ClassVar[Name] = "storagequeue"
     connection: Connection
     queues: tuple[str, ...]
     encoded: bool = True
-    """Whether a message is base64, as the Functions host reads it unless host.json says otherwise."""
+    """Whether a message is base64, as the Functions host reads it by default (host.json)."""
 
     @property
     def destination(self) -> str:
-        """Where messages are sent to, as telemetry tells it."""
+        """The destination of messages, as telemetry names it."""
         return ",".join(self.queues)
 
     def beside(self, destination: str) -> Self:
-        """Another team's: it sends to a queue that the subscription names."""
+        """Returns another team's transport: it sends to a queue that the subscription names."""
         return self
 
     def shown(self) -> Shown:
@@ -220,14 +220,14 @@ Transport = ServiceBus | StorageQueue | Webhook
 
 
 class HasTransport(Protocol):
-    """Settings of a service."""
+    """The settings of a service."""
 
     @property
     def transport(self) -> Transport: ...
 
 
 def servicebus_of(settings: HasTransport) -> ServiceBus:
-    """The settings of Service Bus, where there is no way without it. Raises Misconfigured."""
+    """Returns the settings of Service Bus for code that requires it. Raises Misconfigured."""
     if not isinstance(settings.transport, ServiceBus):
         raise Misconfigured(
             f"the service's transport is {settings.transport.name}: this works over Service Bus alone"
@@ -237,16 +237,16 @@ def servicebus_of(settings: HasTransport) -> ServiceBus:
 
 @dataclass(frozen=True)
 class Declared:
-    """What the service says of its transport, and what settings may say otherwise."""
+    """The transport that the service declares, and the settings that override it."""
 
     topic: Named
     transport: Name = "servicebus"
     subscriptions: Sequence[Named] = ()
-    """Of the subscribers to its own events."""
+    """The subscriptions to the service's own events."""
 
 
 def named(environment: Mapping[str, str], declared: Name) -> Name:
-    """The transport that a service uses. Raises Misconfigured: there is none of that name."""
+    """Returns the name of the service's transport. Raises Misconfigured: there is none of that name."""
     wanted = environment.get("TRANSPORT") or declared
     for name in LOADERS:
         if wanted == name:
@@ -255,7 +255,7 @@ def named(environment: Mapping[str, str], declared: Name) -> Name:
 
 
 def load_transport(environment: Mapping[str, str], declared: Declared) -> Transport:
-    """The transport with its settings. Raises Misconfigured, naming the setting that is missing or wrong."""
+    """Returns the transport with its settings. Raises Misconfigured, naming the setting that is missing or wrong."""
     return LOADERS[named(environment, declared.transport)](environment, declared)
 
 
@@ -320,4 +320,4 @@ LOADERS: Mapping[Name, Callable[[Mapping[str, str], Declared], Transport]] = {
     "storagequeue": _storagequeue,
     "webhook": lambda environment, _: load_webhook(environment),
 }
-"""What makes each transport's settings of the environment."""
+"""The loader of each transport's settings."""
