@@ -1,1 +1,1 @@
-"""The adapters: only this package knows Cosmos DB, Service Bus, HTTP and the environment."""
+"""Holds the adapters: only this package uses Cosmos DB, Service Bus, HTTP and the environment."""

@@ -1,4 +1,4 @@
-"""The composition root of the contact service: what it is called, what it keeps, and the use cases over that."""
+"""The composition root of the contact service: its names, its containers and its use cases."""
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -49,7 +49,7 @@ class Application:
 
     @property
     def outbox(self) -> Outbox:
-        """What stores and forwards."""
+        """The outbox, which stores and forwards."""
         return self.wired.outbox
 
     @property
@@ -59,22 +59,22 @@ class Application:
 
     @property
     def directory(self) -> Directory:
-        """The search."""
+        """The directory's search."""
         return CosmosDirectory(self.read_model.listing)
 
     @property
     def read_model(self) -> ReadModel[DirectoryEntry]:
-        """What keeps the directory, from events and from the contacts."""
+        """The read model of the directory, built from events and from the contacts."""
         return self.wired.read_model(DIRECTORY)
 
     @property
     def subscriber(self) -> Subscriber:
-        """What receives the events."""
+        """The subscriber, which receives the events."""
         return self.wired.subscriptions[DIRECTORY.name].subscriber
 
     @property
     def healing(self) -> Healing[DirectoryEntry]:
-        """What finds the changes of which no event came."""
+        """The healing, which finds changes whose events never came."""
         assert self.read_model.healing is not None, "the contacts are its source"
         return self.read_model.healing
 
@@ -89,15 +89,15 @@ class Application:
 
     @property
     def subscriptions(self) -> Mapping[str, Subscription]:
-        """What the subscriber worker serves."""
+        """The subscriptions that the subscriber worker serves."""
         return self.wired.subscriptions
 
 
 def wire(environment: Mapping[str, str]) -> Application:
-    """Build the contact service from settings. Opens no connection. Raises Misconfigured."""
+    """Builds the contact service from settings. Opens no connection. Raises Misconfigured."""
     return Application(service.wire(environment))
 
 
 def application() -> Application:
-    """The contact service of this process: call it inside the running loop. Raises Misconfigured."""
+    """Returns the contact service of this process; call it inside the running loop. Raises Misconfigured."""
     return Application(service())

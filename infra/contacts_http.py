@@ -1,4 +1,4 @@
-"""Contacts over HTTP: what callers send, what they see, and what each refusal is answered with."""
+"""Contacts over HTTP: the requests, the representation, and the answer to each refusal."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""The directory's entries in Cosmos DB: what is searched for is stored in one spelling, so that an index finds it."""
+"""Queries the directory's entries in Cosmos DB: searched texts are stored normalised, so that an index finds them."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -9,16 +9,16 @@ from application.directory import CHANGED, CREATED, SORTED_BY, DirectoryEntry, F
 from cosmos_outbox import Condition, EntryForm, ListedPage, Listing
 
 LAST_NAME = "lastName"
-"""A name is found by its beginning, and by the beginning of the last name."""
+"""The property of the last name: a search matches the beginning of the name or of the last name."""
 
 
 def spelled(text: str) -> str:
-    """One spelling for texts that a reader takes for the same: case, width, composed letters, spaces."""
+    """Returns one spelling for texts that a reader takes for the same: case, width, composed letters, spaces."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def _in_order(at: datetime) -> str:
-    """A time as a text of one length and one zone: the order of the texts is that of the times."""
+    """Returns a time as text of one length and one zone, so that texts sort as the times do."""
     return at.astimezone(UTC).isoformat(timespec="microseconds")
 
 
@@ -48,7 +48,7 @@ class CosmosDirectory:
     async def search(
         self, search: Search, size: int, continuation_token: str | None
     ) -> ListedPage[DirectoryEntry]:
-        """A page. Raises UnknownContinuation, Throttled, Unavailable."""
+        """Returns a page. Raises UnknownContinuation, Throttled, Unavailable."""
         conditions = [_conditions(field, text) for field, text in sorted(search.wanted.items())]
         return await self.listing.page(conditions, search.sort, size, continuation_token)
 

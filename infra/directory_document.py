@@ -1,4 +1,4 @@
-"""What the API's document tells of the directory's call: tests hold it to the answers."""
+"""Models of the directory's request and response in the OpenAPI document; tests compare them with real answers."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from infra.directory import FORM
 from infra.directory_http import LONGEST
 
 NO_SPACE = r"[^\u0009-\u000d\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
-"""As a search knows spaces: readers of patterns differ on what a class such as ``\\S`` has."""
+"""A character that is no space to a search: regex engines differ on the characters of a class such as ``\\S``."""
 
 _Text = Annotated[str, pydantic.Field(min_length=1, max_length=LONGEST, pattern=NO_SPACE)]
 

@@ -1,4 +1,4 @@
-"""The directory over HTTP: a search becomes a checked value, and a page becomes an answer."""
+"""The directory over HTTP: parses a query into a checked search, and turns a page into a response."""
 
 from typing import Any
 
@@ -14,14 +14,14 @@ from domain.contact import Contact
 from infra.directory import FORM, spelled
 
 LONGEST = 250
-"""The longest text to search for, in characters: no field is longer, but for an email address by four."""
+"""The longest search text, in characters: no field is longer, except that an email address may have four more."""
 
 PARAMETERS = (*(field.value for field in Field), SORT, WRITTEN)
-"""What may stand in the query beside the page."""
+"""The query parameters allowed beside those of the page."""
 
 
 def search(request: Request) -> Search:
-    """The search in the query. Raises InvalidRequest, which names everything that is wrong."""
+    """Returns the search in the query. Raises InvalidRequest, which names everything that is wrong."""
     given, wrong = parameters(request, *PAGE, *PARAMETERS)
     wanted = {field: given[field.value] for field in Field if field.value in given}
     wrong += [
@@ -36,7 +36,7 @@ def search(request: Request) -> Search:
 
 
 async def behind(request: Request, kept: ReadModel[DirectoryEntry]) -> bool | None:
-    """Whether the directory does not show yet what the query names; None: it names nothing. Raises InvalidRequest."""
+    """Returns whether the directory lags behind the write in the query; None: none is named. Raises InvalidRequest."""
     text = query(request, *PAGE, *PARAMETERS).get(WRITTEN)
     if text is None:
         return None
@@ -45,7 +45,7 @@ async def behind(request: Request, kept: ReadModel[DirectoryEntry]) -> bool | No
 
 
 def listed(page: ListedPage[DirectoryEntry], behind: bool | None, next_link: str | None) -> Answer:
-    """200 with a page of entries, and the token and the address of the next page."""
+    """Returns 200 with a page of entries, and the token and the address of the next page."""
     items, token = [_view(item) for item in page.items], page.continuation_token
     return json_response(
         200, {"items": items, "continuationToken": token, "nextLink": next_link, "behind": behind}
