@@ -12,12 +12,13 @@ SEED =
 SEEDS = 100
 TRACE =
 FIFO =
+GAPS = all
 SIMULATED = simulated.contacts:CONTACTS
 # Where byte code is not kept, each process of tests writes the asserts of all tests anew: ten seconds of CPU for each.
 export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: help venv run test test-all test-deep torture simulate lint format demo bench lock clean
-.PHONY: azurite emulators-up emulators-down test-emulators
+.PHONY: azurite emulators-up emulators-down test-emulators test-gaps
 COMPOSE = docker compose --file deploy/emulators/compose.yaml
 
 help: ## list the targets
@@ -34,7 +35,8 @@ run: ## start the local Azure and the app (APP=examples/orders: another one); Ct
 	@scripts/bootstrap run
 	@exec env PYTHONPATH=. $(DOTTED) $(BIN) -m devstack --app "$(APP)" $(ARGS)
 
-PYTEST = $(BIN) -m pytest -p tests.support.processes --processes $(JOBS)
+TESTS = -m pytest -p tests.support.processes --processes $(JOBS)
+PYTEST = $(BIN) $(TESTS)
 
 test: venv ## run the tests that are quick, as .ci/run does
 	@exec $(PYTEST) -m "not long and not deep" --simulate-seeds=1 $(ARGS)
@@ -93,3 +95,6 @@ TEST_SERVICEBUS = amqp://127.0.0.1:5672 http://127.0.0.1:5300
 test-emulators: venv ## run the contract and end-to-end tests against Microsoft's emulators
 	@TEST_COSMOS="$(TEST_COSMOS)" TEST_SERVICEBUS="$(TEST_SERVICEBUS)" \
 	$(BIN) -m pytest -m "not own_stack" tests/contract tests/e2e $(ARGS)
+
+test-gaps: venv ## run the same against devstack with GAPS (all) of the emulators
+	@exec $(BIN) -m tests.support.gaps $(GAPS) $(TESTS) -m "not own_stack" tests/contract tests/e2e $(ARGS)

@@ -12,6 +12,7 @@ from domain.contact import Contact
 from tests.contract.conftest import CosmosStore
 from tests.support.azure import CONTACTS, contacts_database, cosmos_connection
 from tests.support.contacts import DETAILS, NOON
+from tests.support.emulators import Gap
 from tests.support.gaps import gappy
 
 pytestmark = pytest.mark.needs_a_socket("the proxy between the SDK and devstack listens on one")
@@ -21,9 +22,9 @@ pytestmark = pytest.mark.needs_a_socket("the proxy between the SDK and devstack 
 async def store(cosmos_server: Service) -> AsyncIterator[CosmosStore]:
     async with (
         contacts_database(cosmos_server) as database,
-        gappy(cosmos_connection(cosmos_server), ["batch-if-match"]) as server,
+        gappy(cosmos_connection(cosmos_server), [Gap.BATCH_IGNORES_ETAG]) as connection,
     ):
-        client = cosmos_client(Connection(server.connection_string), None)
+        client = cosmos_client(Connection(connection), None)
         yield CosmosStore(Container(client, database.id, CONTACTS), database.id, CONTACTS)
         await client.close()
 

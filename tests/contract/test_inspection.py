@@ -18,6 +18,7 @@ from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.errors import CannotCheck, Denied
 from devstack.testing import Service
 from tests.support.azure import CONTACTS, contacts_database, cosmos_connection
+from tests.support.emulators import Gap
 
 
 @pytest.fixture
@@ -72,6 +73,7 @@ def raising(error: Exception) -> Callable[..., Awaitable[None]]:
     return failed
 
 
+@pytest.mark.known_gap(Gap.INDEX_POLICY)
 async def test_a_container_is_told_as_it_is_deployed(
     cosmos_server: Service, database: DatabaseProxy, closed: list[CosmosClient]
 ) -> None:

@@ -223,6 +223,7 @@ async def test_a_discarding_is_repeatable_and_waits_for_relays_that_read_before_
     assert [one.discarding.reason for one in await world.listed(discarded=True) if one.discarding] == ["r"]
 
 
+@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
 async def test_what_is_gone_or_discarded_is_not_discarded_at_the_newest_version_either(
     cosmos_lot: CosmosParkingLot,
 ) -> None:
@@ -332,6 +333,7 @@ async def test_poison_of_no_aggregate_blocks_nothing(world: World) -> None:
     assert (await world.parking.page(10, None)).items == []
 
 
+@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
 async def test_a_replay_sends_what_the_relay_parks_meanwhile(world: World) -> None:
     await world.feed(large(1))
     world.topic.limit = 10_000
@@ -691,6 +693,7 @@ async def test_what_is_parked_anew_is_told_and_what_was_parked_before_is_not(wor
         assert {*await world.lot.park(marker, [read(event(each)) for each in parked])} == {*ids(*new)}
 
 
+@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
 async def test_parking_needs_the_newest_version(world: World) -> None:
     first = Marker(A).block(read(large(1)), "too large", [], NOON)
     await world.lot.park(first, [read(large(1))])
@@ -714,6 +717,7 @@ async def test_an_id_or_aggregate_that_is_not_parked_is_not_found(world: World) 
             await call
 
 
+@pytest.mark.known_gap(Gap.PAGE_SIZE)
 async def test_a_list_of_parked_events_goes_page_by_page(world: World) -> None:
     await world.feed(large(1), *(event(sequence) for sequence in range(2, 8)))
     seen: list[int | None] = []
@@ -938,6 +942,7 @@ async def test_an_operator_is_told_of_what_a_lagging_replica_does_not_know(cosmo
         assert (found and found.event_id, await elsewhere.get("nobody")) == (there.event_id, None)
 
 
+@pytest.mark.known_gap(Gap.PAGE_SIZE)
 @pytest.mark.parametrize(("kind", "told"), [(Kind.INVALID, UnknownContinuation), (Kind.PASSING, Unavailable)])
 async def test_a_token_is_at_fault_only_where_the_store_says_so(
     cosmos_lot: CosmosParkingLot, monkeypatch: pytest.MonkeyPatch, kind: Kind, told: type[Exception]

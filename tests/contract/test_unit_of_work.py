@@ -201,6 +201,7 @@ async def test_a_document_that_another_program_has_replaced_is_not_numbered_anew
     assert [event.sequence for event in await store.events(key(contact_id))] == [1, 2, 3]
 
 
+@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
 async def test_a_failed_commit_leaves_nothing_tracked(store: CosmosStore) -> None:
     contact_id = await create(store)
     async with store.open() as work:
@@ -267,6 +268,7 @@ async def test_a_read_that_need_not_be_the_newest_costs_no_write_to_be_so(store:
     assert store.container.fences == 1
 
 
+@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
 async def test_of_aggregates_stored_together_one_that_has_changed_stops_all(store: CosmosStore) -> None:
     file, task = await upload(store)
     async with store.open() as work:
