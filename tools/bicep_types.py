@@ -1,11 +1,11 @@
-"""Azure's types of exactly the resources that ``deploy/`` declares, small enough to be kept beside the tests.
+"""Extracts Azure's types of exactly the resources that ``deploy/`` declares, small enough for the tests' folder.
 
     git clone --depth 1 https://github.com/Azure/bicep-types-az
     python -m tools.bicep_types bicep-types-az/generated
 
-The published types (MIT licence) say which properties a resource has, of which kind, with which values. This command
-takes those that the Bicep files name, without their descriptions, and writes them to ``tests/deploy/bicep_types.json``,
-which ``tests/deploy/bicep_check.py`` reads. Run it after a resource or an API version is new in a Bicep file.
+The published types (MIT licence) describe a resource's properties, their types and values. This command takes those
+that the Bicep files name, without their descriptions, and writes them to ``tests/deploy/bicep_types.json``, which
+``tests/deploy/bicep_check.py`` reads. Run it after a resource or an API version is new in a Bicep file.
 """
 
 import json
@@ -33,7 +33,7 @@ _LIMITS = ("minValue", "maxValue", "minLength", "maxLength", "pattern")
 
 
 def declared(folder: Path) -> set[str]:
-    """The type and version of each resource in the Bicep files of ``folder``."""
+    """Returns the type and version of each resource in the Bicep files of ``folder``."""
     texts = (file.read_text() for file in sorted(folder.rglob("*.bicep")))
     return {name for text in texts for name in re.findall(r"^resource \w+ '([^']+)'", text, re.MULTILINE)}
 
@@ -46,14 +46,14 @@ class Extract:
         self.resources: dict[str, Any] = {}
 
     def take(self, table: list[Any], wanted: set[str]) -> None:
-        """Those resources of a published file that are wanted."""
+        """Takes the wanted resources of a published file."""
         known: dict[int, Any] = {}
         for entry in table:
             if entry["$type"] == "ResourceType" and entry["name"] in wanted:
                 self.resources[entry["name"]] = self._node(table, _at(entry["body"]), known)
 
     def _node(self, table: list[Any], at: int, known: dict[int, Any]) -> Any:
-        """What is written for a type; ``known`` ends the circle of a type that contains itself."""
+        """Returns the output for a type; ``known`` ends the circle of a type that contains itself."""
         if at not in known:
             entry = table[at]
             plain = _PLAIN.get(entry["$type"])
@@ -68,7 +68,7 @@ class Extract:
         return known[at]
 
     def _written(self, table: list[Any], entry: dict[str, Any], known: dict[int, Any]) -> dict[str, Any]:
-        """A type that consists of others."""
+        """Returns the output for a type that consists of others."""
 
         def inner(reference: dict[str, str]) -> Any:
             return self._node(table, _at(reference), known)
@@ -107,13 +107,13 @@ def _at(reference: dict[str, str]) -> int:
 
 
 def tables(folder: Path) -> Iterator[list[Any]]:
-    """The published files under ``folder``."""
+    """Yields the published files under ``folder``."""
     for file in sorted(folder.rglob("types.json")):
         yield json.loads(file.read_text())
 
 
 def main(arguments: Sequence[str], data: Path = DATA) -> int:
-    """Write the types of all resources in ``deploy/``, or say which the folder does not have."""
+    """Writes the types of all resources in ``deploy/``, or prints which the folder does not have."""
     if len(arguments) != 1:
         print(
             "usage: python -m tools.bicep_types FOLDER, the folder generated/ of a checkout of bicep-types-az"

@@ -1,11 +1,11 @@
-"""What is published is the app and its locked packages, for the app's Python on Linux: nothing is built in Azure.
+"""Packages the app and its locked packages for the app's Python on Linux: nothing is built in Azure.
 
     .venv/bin/python -m tools.package [FOLDER]
 
 The remote build of Azure Functions has taken another Python than the app's, and packages that are compiled for one
 Python cannot be imported by another (https://github.com/Azure/azure-dev/issues/8538). So the packages are installed
-here, where the Functions worker looks for them, from the lock and with its hashes. uv does so, on any system: pip
-evaluates the markers of a lock for the Python that it runs on, whatever it is told.
+here, in the folder that the Functions worker reads, from the lock and with its hashes. uv does so, on any system: pip
+evaluates the markers of a lock for the Python that it runs on, whatever its options.
 
 APP_PYTHON_VERSION names the Python: an output of deploy/main.bicep, whose default holds when the variable is not set.
 """
@@ -28,13 +28,13 @@ PLATFORM = "x86_64-manylinux_2_28"
 
 
 def left_out(root: Path) -> list[str]:
-    """The names that no package holds: those that the Core Tools leave out, and what a checkout keeps for itself."""
+    """Returns the names that no package holds: those that the Core Tools leave out, and a checkout's own files."""
     lines = [line for file in (".funcignore", ".gitignore") for line in (root / file).read_text().split()]
     return [line.rstrip("/") for line in lines]
 
 
 def python_of_the_app(root: Path) -> str:
-    """The version that the deployment has, 3.12 say. Raises ValueError when it may have no such version."""
+    """Returns the version of the deployment, such as 3.12. Raises ValueError if it may have no such version."""
     bicep = (root / "deploy" / "main.bicep").read_text()
     found = re.search(
         r"^@allowed\(\[([^\]]*)\]\)\n(?:@.*\n)*param pythonVersion string = '([^']*)'", bicep, re.MULTILINE
@@ -49,7 +49,7 @@ def python_of_the_app(root: Path) -> str:
 
 
 def uv() -> str:
-    """Where uv is. Raises ValueError when it is not there."""
+    """Returns the path of uv. Raises ValueError if it is not there."""
     near = [Path(sys.executable).parent, ROOT / ".venv" / "bin", ROOT / ".venv" / "Scripts"]
     found = shutil.which("uv", path=os.pathsep.join([*map(str, near), os.environ.get("PATH", "")]))
     if found is None:
@@ -60,7 +60,7 @@ def uv() -> str:
 
 
 def make(root: Path, folder: Path, python: str, platform: str = PLATFORM) -> None:
-    """Write the package of the app in ``root`` to ``folder``, anew.
+    """Writes the package of the app in ``root`` to ``folder``, replacing the one before.
 
     Raises:
         ValueError: ``folder`` is another folder, uv is not there, or the packages cannot be had.
@@ -92,7 +92,7 @@ def make(root: Path, folder: Path, python: str, platform: str = PLATFORM) -> Non
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Make the package and say where it is."""
+    """Makes the package and prints its path."""
     folder = ROOT / (arguments[0] if arguments else DEFAULT)
     try:
         python = python_of_the_app(ROOT)

@@ -1,10 +1,10 @@
-"""The package is uploaded to a deployment's function apps, and they start with it.
+"""Uploads the package to a deployment's function apps, and starts them with it.
 
     az login && .venv/bin/python -m tools.publish [FOLDER]
 
-FOLDER is what tools.package has made. `func azure functionapp publish` and `azd deploy` have an app write its own code,
+FOLDER is the output of tools.package. `func azure functionapp publish` and `azd deploy` have an app write its own code,
 which no app may (deploy/modules/packages.bicep). So the identity that is signed in with az uploads it, under the name
-that Flex Consumption looks for, restarts the apps, and has their triggers read anew.
+that Flex Consumption looks for, restarts the apps, and has their triggers read again.
 
 AZURE_RESOURCE_GROUP names the resource group; PACKAGES_ACCOUNT, FUNCTION_APP_NAME and WORKERS_APP_NAME are outputs of
 deploy/main.bicep. Exit code 0: both apps start with the code; 1: not; 2: a variable is missing.
@@ -27,18 +27,18 @@ BLOB = "released-package.zip"
 """https://learn.microsoft.com/azure/azure-functions/functions-infrastructure-as-code"""
 VERSION = "2024-04-01"
 PAUSES = (30, 60, 120, 240, 300)
-"""In seconds: a role that the deployment has given takes minutes to work."""
+"""Pauses in seconds: a role that the deployment has granted takes minutes to work."""
 
 
 def az(*arguments: str) -> str:
-    """What a command of the Azure CLI prints. Raises CalledProcessError."""
+    """Returns the output of a command of the Azure CLI. Raises CalledProcessError."""
     program = shutil.which("az") or "az"
     ended = subprocess.run([program, *arguments], check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603 - az
     return ended.stdout.strip()
 
 
 def upload(archive: Path, account: str, container: str, pauses: Sequence[float] = PAUSES) -> None:
-    """Put the archive in the place of the one before. Raises CalledProcessError: it was refused to the end."""
+    """Uploads the archive over the one before. Raises CalledProcessError if every attempt was refused."""
     for pause in (*pauses, None):
         try:
             az("storage", "blob", "upload", "--auth-mode", "login", "--account-name", account, "--container-name",
@@ -56,7 +56,7 @@ def upload(archive: Path, account: str, container: str, pauses: Sequence[float] 
 
 
 def start(app: str, group: str) -> None:
-    """Start an app with its new code. Raises CalledProcessError."""
+    """Starts an app with its new code. Raises CalledProcessError."""
     az("functionapp", "restart", "--name", app, "--resource-group", group)
     home = az(
         "functionapp", "show", "--name", app, "--resource-group", group, "--query", "id", "--output", "tsv"
@@ -65,7 +65,7 @@ def start(app: str, group: str) -> None:
 
 
 def publish(folder: Path, environment: Mapping[str, str], pauses: Sequence[float] = PAUSES) -> int:
-    """Publish to both apps, and return the exit code."""
+    """Publishes to both apps, and returns the exit code."""
     wanted = ("AZURE_RESOURCE_GROUP", "PACKAGES_ACCOUNT", *APPS)
     if missing := [name for name in wanted if not environment.get(name)]:
         print(f"publish: set {', '.join(missing)}: outputs of the deployment", file=sys.stderr)

@@ -51,7 +51,7 @@ PARTS: dict[str, Callable[[NewBed, Say], Awaitable[Part]]] = {
 
 
 async def measure(names: Sequence[str], say: Say) -> Part:
-    """The parts of these names, each on deployments of its own."""
+    """Measures the parts of these names, each on deployments of its own."""
     found = Part([], [])
     for name in names:
         with tempfile.TemporaryDirectory() as folder, Stack(Path(folder)) as stack:
@@ -65,7 +65,7 @@ async def measure(names: Sequence[str], say: Say) -> Part:
 
 
 def main() -> int:
-    """Measure, print one table, write the page. Exit code 1 when a figure is not as wanted, or there is none."""
+    """Measures, prints one table, writes the page. Exit code 1 if a figure misses its bound, or there is none."""
     parser = argparse.ArgumentParser(prog="python -m tools.benchmarks", description=__doc__)
     parser.add_argument(
         "--only", action="append", choices=PARTS, help="measure this part alone; write no page"

@@ -1,6 +1,6 @@
-"""From the commit of a change until its event is in the read model, in three processes: idle, and under load.
+"""Measures the time from a commit until its event is in the read model, in three processes: idle, and under load.
 
-Each entry tells how long after its change it was written.
+Each entry records how long after its change it was written.
 """
 
 import asyncio
@@ -22,15 +22,15 @@ from tools.benchmarks.relaying import NewBed, Say
 from tools.benchmarks.subscribing import CONTACT, deploy, worker
 
 IDLE = 60
-"""Changes, one at a time."""
+"""The number of changes, one at a time."""
 A_SECOND, SECONDS, AT_ONCE = 500, 10, 100
-"""Changes under load: this many in a transaction."""
+"""The changes under load: per second, for how long, and how many in a transaction."""
 _POLL_DELAY_MS = "100"
 _PATIENCE_SECONDS = 240.0
 
 
 async def latencies(new_bed: NewBed, say: Say) -> Part:
-    """The median and the slowest hundredth of both."""
+    """Returns the median and the slowest hundredth of both."""
     say(f"arriving: {IDLE} changes, one at a time")
     idle = await _measure(new_bed(), 1, IDLE, lambda: random.uniform(0.05, 0.5))  # noqa: S311 - no secret
     say(f"arriving: {A_SECOND} changes a second for {SECONDS} s")
@@ -54,7 +54,7 @@ async def latencies(new_bed: NewBed, say: Say) -> Part:
 
 
 async def _measure(bed: Bed, at_once: int, commits: int, pause: Any) -> Sequence[float]:
-    """Seconds, of each change but the first, which waits until the processes are up."""
+    """Returns the seconds of each change but the first, which waits until the processes are up."""
     await deploy(bed)
     async with (
         bed.contacts() as container,
@@ -84,7 +84,7 @@ async def _measure(bed: Bed, at_once: int, commits: int, pause: Any) -> Sequence
 
 
 async def _commit(container: ContainerProxy, count: int) -> None:
-    """New contacts, whose events share a partition so that one transaction stores them."""
+    """Stores new contacts, whose events share a partition so that one transaction stores them."""
     partition, items = str(uuid4()), list[dict[str, Any]]()
     for _ in range(count):
         event_id, contact = str(uuid4()), str(uuid4())

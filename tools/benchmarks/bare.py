@@ -1,4 +1,4 @@
-"""What a program does that has no outbox: the same messages through the bare SDK, without a check of anything.
+"""A program without an outbox: sends the same messages through the bare SDK, with no checks.
 
 Run as a program, it reads the change feed once and sends what it finds: ``python -m tools.benchmarks.bare``.
 """
@@ -20,7 +20,7 @@ BATCH = 100
 
 
 def message(document: dict[str, Any]) -> ServiceBusMessage:
-    """The message that the relay makes of an event document."""
+    """Returns the message that the relay creates from an event document."""
     data = document["data"]
     return ServiceBusMessage(
         json.dumps(data, separators=(",", ":")).encode(),
@@ -44,13 +44,13 @@ def message(document: dict[str, Any]) -> ServiceBusMessage:
 
 
 async def send_batches(sender: ServiceBusSender, documents: list[dict[str, Any]]) -> None:
-    """A hundred messages at a time, one batch after the other."""
+    """Sends a hundred messages at a time, one batch after the other."""
     for start in range(0, len(documents), BATCH):
         await sender.send_messages([message(each) for each in documents[start : start + BATCH]])
 
 
 async def send_sessions(sender: ServiceBusSender, documents: list[dict[str, Any]], each: int) -> None:
-    """One session after the other, as a batch must where sessions may not be mixed."""
+    """Sends one session after the other, as a batch must that cannot mix sessions."""
     for start in range(0, len(documents), each):
         await sender.send_messages([message(one) for one in documents[start : start + each]])
 

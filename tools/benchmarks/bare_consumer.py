@@ -1,4 +1,4 @@
-"""What a program does that has no inbox: it stores a document for each message, and completes the message.
+"""A program without an inbox: it stores a document for each message, and completes the message.
 
 ``python -m tools.benchmarks.bare_consumer``. No sessions, no order; a message that comes again is stored again.
 """
@@ -12,7 +12,7 @@ from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
 BATCH = 32
-"""As many at once as the worker holds sessions."""
+"""The number of messages at once, equal to the number of sessions that the worker holds."""
 
 
 async def _apply(

@@ -1,7 +1,7 @@
-"""What every measurement stands on: servers with an empty topic and container, a backlog, and the relay worker.
+"""The bed of every measurement: servers with an empty topic and container, a backlog, and the relay worker.
 
-How fast events arrive is seen at the broker, which counts what it is sent, so that the relay and a bare program are
-measured in the same way.
+The rate of events is measured at the broker, which counts the messages it gets, so that the relay and a bare program
+are measured in the same way.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ _PATIENCE_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class Arrivals:
-    """How many messages the broker had been sent at which second, from the first ones to the last."""
+    """The broker's message count at each second, from the first messages to the last."""
 
     times: list[float]
     counts: list[int]
 
     @property
     def rate(self) -> float:
-        """Messages in a second, once the first ones are there: what comes before that is a start, not a speed."""
+        """Messages in a second, once the first ones are there: the time before that is a start, not a speed."""
         return (self.counts[-1] - self.counts[0]) / max(self.times[-1] - self.times[0], 1e-9)
 
 
@@ -55,7 +55,7 @@ class Bed:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Those of an app on this deployment."""
+        """The settings of an app on this deployment."""
         return {
             "COSMOS": self.cosmos.connection_string,
             "COSMOS_DATABASE": self.database,
@@ -64,7 +64,7 @@ class Bed:
         }
 
     async def deploy(self) -> None:
-        """The containers and the topic."""
+        """Creates the containers and the topic."""
         async with CosmosClient.from_connection_string(self.cosmos.connection_string) as client:
             database = await client.create_database(self.database)
             await database.create_container(CONTACTS, PartitionKey("/partitionKey"), default_ttl=-1)
@@ -78,7 +78,7 @@ class Bed:
             yield client.get_database_client(self.database).get_container_client(CONTACTS)
 
     async def store(self, documents: list[dict[str, Any]]) -> None:
-        """Documents of the partition keys that :func:`backlog` gave them, in batches."""
+        """Stores documents in batches by the partition keys of :func:`backlog`."""
         async with self.contacts() as container:
             for start in range(0, len(documents), _BATCH):
                 batch: list[Any] = [("create", (each,)) for each in documents[start : start + _BATCH]]
@@ -86,7 +86,7 @@ class Bed:
 
     @contextmanager
     def worker(self, **settings: str) -> Iterator[Process]:
-        """The relay in a process of its own."""
+        """Runs the relay in a process of its own."""
         command = [sys.executable, "-m", "cosmos_outbox", "relay"]
         log = self.folder / "worker.log"
         process = Process("worker", log, command, self.settings | settings, ROOT)
@@ -99,7 +99,7 @@ class Bed:
         return await self.servicebus.faults.traffic()
 
     async def arrivals(self, count: int) -> Arrivals:
-        """Watch until ``count`` more messages have been sent."""
+        """Watches until ``count`` more messages have been sent."""
         times: list[float] = []
         counts: list[int] = []
         deadline = time.perf_counter() + _PATIENCE_SECONDS
@@ -119,10 +119,10 @@ class Bed:
 
 
 def backlog(contacts: int, each: int) -> list[dict[str, Any]]:
-    """Event documents as a commit stores them, ``each`` of every contact.
+    """Returns event documents as a commit stores them, ``each`` of every contact.
 
     A hundred of them share a partition key, whatever their contact, so that they can be written a hundred at a time.
-    The relay goes by the aggregate's id, which stands in the document.
+    The relay goes by the aggregate's id in the document.
     """
     documents: list[dict[str, Any]] = []
     for _ in range(contacts):

@@ -1,4 +1,4 @@
-"""A line chart as SVG, drawn so that it can be read on a light and on a dark page."""
+"""Draws a line chart as SVG that is readable on a light and on a dark page."""
 
 import math
 from collections.abc import Callable
@@ -13,7 +13,7 @@ _STEPS = 5
 
 
 def draw(chart: Chart) -> str:
-    """The chart as a document of its own."""
+    """Returns the chart as a whole document."""
     points = [point for line in chart.lines for point in line.points]
     xs, top = [x for x, _ in points], _rounded_up(max(y for _, y in points))
     across = _logarithmic(min(xs), max(xs)) if chart.logarithmic else _linear(0.0, _rounded_up(max(xs)))
@@ -64,7 +64,7 @@ def _height(value: float, top: float) -> float:
 
 
 def _rounded_up(value: float) -> float:
-    """The next of 1, 2 and 5 times a power of ten."""
+    """Returns the next of 1, 2 and 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(value))
     return next(step * power for step in (1, 2, 5, 10) if step * power >= value)
 

@@ -1,4 +1,4 @@
-"""The speed of devstack's Cosmos DB, with the SDK in this process and the server in another.
+"""Measures the speed of devstack's Cosmos DB, with the SDK in this process and the server in another.
 
 Prints rates, and the processor time that the SDK and the server spend on each operation: the ratio of the two is
 comparable between machines. ``python -m tools.benchmarks.cosmos [--events N]``
@@ -47,7 +47,7 @@ class Measured:
 
 
 def server_cpu(pid: int) -> float:
-    """Seconds of processor time that the process has spent."""
+    """Returns the seconds of processor time that the process has spent."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
@@ -58,7 +58,7 @@ def client_cpu() -> float:
 
 
 def memory_mb(pid: int, field: str = "VmHWM") -> float:
-    """The process's memory: ``VmHWM`` is the most that it ever held, ``VmRSS`` what it holds now."""
+    """Returns the process's memory: ``VmHWM`` is the most that it ever held, ``VmRSS`` what it holds now."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) / 1024
@@ -66,7 +66,7 @@ def memory_mb(pid: int, field: str = "VmHWM") -> float:
 
 
 async def measure(name: str, pid: int, count: int, operation: Callable[[int], Awaitable[Any]]) -> Measured:
-    await operation(-1)  # connections and caches
+    await operation(-1)  # warms up connections and caches
     began, client, server = time.perf_counter(), client_cpu(), server_cpu(pid)
     for number in range(count):
         await operation(number)
@@ -80,7 +80,7 @@ async def measure(name: str, pid: int, count: int, operation: Callable[[int], Aw
 
 
 def contact(number: int) -> dict[str, Any]:
-    """A document about the size of the app's own documents."""
+    """Returns a document about the size of the app's own documents."""
     return {
         "id": f"contact-{number}",
         "partitionKey": f"contact-{number}",

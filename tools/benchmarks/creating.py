@@ -1,4 +1,4 @@
-"""What a caller pays: a contact through the use case, and a bare batch of the same two documents."""
+"""Measures what a caller pays: a contact through the use case, against a bare batch of the same two documents."""
 
 import statistics
 import time
@@ -17,7 +17,7 @@ COUNT = 400
 
 
 async def creations(new_bed: NewBed, say: Say) -> Part:
-    """The two in turn, so that whatever disturbs the machine disturbs both."""
+    """Measures the two in turn, so that a disturbance of the machine affects both."""
     say(f"create: {COUNT} contacts through the use case, and as bare batches")
     bed = new_bed()
     await bed.deploy()
@@ -35,7 +35,7 @@ async def creations(new_bed: NewBed, say: Say) -> Part:
                 )
 
             mine, theirs = await _timed(lambda: contacts.create(DETAILS, ORIGIN)), await _timed(batch)
-            if number >= 20:  # connections and caches
+            if number >= 20:  # the first ones warm up connections and caches
                 ours.append(mine)
                 bare.append(theirs)
     mine, theirs = statistics.median(ours) * 1000, statistics.median(bare) * 1000

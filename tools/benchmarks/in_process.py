@@ -1,8 +1,7 @@
-"""From the answer to a commit until the event is accepted, and applied, where one process does all three.
+"""Measures the time from a commit's answer until the event is accepted, and applied, in one process for all three.
 
-The relay is woken by the commit: its poll is so slow here that a forgotten wake would be seen. The subscriber's part is
-told for a session that is open, as that of an aggregate which changes again within half a second, and for one that has
-to be opened.
+The commit wakes the relay: its poll is so slow here that a forgotten wake would show. The subscriber's part is measured
+for an open session, as that of an aggregate that changes again within half a second, and for one that has to be opened.
 """
 
 import asyncio
@@ -35,7 +34,7 @@ _DIRECTORY = "directory"
 
 @dataclass
 class _Noted:
-    """Stands before an object, and notes when one of its calls ended."""
+    """Wraps an object, and records when one of its calls ended."""
 
     of: Any
     call: str
@@ -56,14 +55,14 @@ class _Noted:
 
 @dataclass(frozen=True)
 class _Times:
-    """Milliseconds since the answer to the commit."""
+    """The milliseconds since the commit's answer."""
 
     accepted: list[float] = field(default_factory=list)
     applied: list[float] = field(default_factory=list)
 
 
 async def latencies(new_bed: NewBed, say: Say) -> Part:
-    """Of an open session, and of one that has to be opened."""
+    """Measures an open session, and one that has to be opened."""
     rows = []
     for name, is_open, wanted in (("session open", True, 25), ("session to be opened", False, 1000)):
         say(f"in one process: {COUNT} events, one at a time, {name}")
@@ -92,7 +91,7 @@ async def _measure(bed: Bed, *, is_open: bool) -> _Times:
         wired = at_work.wired
         relay = wired.outbox.relay
         sent = _Noted(relay.publisher, "publish")
-        object.__setattr__(relay, "publisher", sent)  # frozen, and a benchmark looks inside all the same
+        object.__setattr__(relay, "publisher", sent)  # frozen, but a benchmark has to wrap it
         inbox = wired.read_model(board).inbox
         put = _Noted(inbox.entries, "put")
         object.__setattr__(inbox, "entries", put)

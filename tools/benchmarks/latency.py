@@ -1,4 +1,4 @@
-"""From the answer to a commit until a subscriber has the event, while nothing else goes on."""
+"""Measures the time from a commit's answer until a subscriber has the event, with no other load."""
 
 import asyncio
 import random
@@ -20,7 +20,7 @@ _ALL = "all"
 
 
 async def latencies(new_bed: NewBed, say: Say) -> Part:
-    """The distribution for each poll delay."""
+    """Returns the distribution for each poll delay."""
     lines, at_100 = [], [0.0]
     for delay in POLL_DELAYS_MS:
         say(f"latency: {COUNT} events, one at a time, poll delay {delay} ms")

@@ -1,16 +1,16 @@
-"""A ratio, with what is wanted of it: one row of the table."""
+"""Holds a ratio and its bound: one row of the table."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement. ``at_most``: the ratio may not be higher than wanted; else not lower."""
+    """One measurement. ``at_most``: the ratio may not be above the bound; else not below it."""
 
     name: str
     ours: str
     bare: str
-    """What ours is compared with, and its figure."""
+    """The program it is compared with, and that one's figure."""
     figure: float
     wanted: float
     unit: str = ""
@@ -18,7 +18,7 @@ class Row:
 
     @property
     def met(self) -> bool:
-        """Whether it is as wanted."""
+        """Whether the ratio is within its bound."""
         return self.figure <= self.wanted if self.at_most else self.figure >= self.wanted
 
     @property
@@ -28,7 +28,7 @@ class Row:
 
     @property
     def bound(self) -> str:
-        """What is wanted, as in the table."""
+        """The bound, as in the table."""
         wanted = f"{self.wanted:.0f}{self.unit}" if self.unit else f"{self.wanted:g}"
         return f"{'<=' if self.at_most else '>='} {wanted}"
 
@@ -43,7 +43,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """A picture: ``file`` is its name without the ending."""
+    """A chart of lines: ``file`` is its name without the ending."""
 
     file: str
     title: str
@@ -51,12 +51,12 @@ class Chart:
     up: str
     lines: list[Series]
     logarithmic: bool = False
-    """Whether the values across are far apart."""
+    """Whether the x axis is logarithmic."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one part of the benchmark has found."""
+    """The result of one part of the benchmark."""
 
     rows: list[Row]
     charts: list[Chart]

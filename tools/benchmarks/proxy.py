@@ -1,4 +1,4 @@
-"""A network that takes time: a TCP proxy that passes on every byte in its order, and so many milliseconds later.
+"""Simulates network latency: a TCP proxy that passes on every byte in order, some milliseconds later.
 
 ``python -m tools.benchmarks.proxy TARGET_PORT MILLISECONDS_EACH_WAY`` prints its own port.
 """

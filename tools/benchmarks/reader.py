@@ -1,7 +1,7 @@
-"""How fast the change feed processor reads: ``python -m tools.benchmarks.reader DATABASE PAGE CHANGES READINGS``.
+"""Measures the change feed processor: ``python -m tools.benchmarks.reader DATABASE PAGE CHANGES READINGS``.
 
 It reads the container several times, each time with leases of its own, and prints changes a second, counted from the
-end of the first page, a line each. The twin of ``dotnet/Reader.cs``: what one does the other does.
+end of the first page, a line each. ``dotnet/Reader.cs`` is its twin: keep the two alike.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""How fast the change feed is read: our processor, and Microsoft's .NET one, on the same container.
+"""Measures how fast the change feed is read: our processor, and Microsoft's .NET one, on the same container.
 
-Each reads in a process of its own, the first time and again when it is warm: what .NET compiles while it runs is part
-of what a new instance pays, and of no later page.
+Each reads in a process of its own, the first time and again when it is warm: the code that .NET compiles while it runs
+costs a new instance time, and later pages none.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from tools.benchmarks.measured import Part, Row
 from tools.benchmarks.relaying import NewBed, Say
 
 PROGRAM = "DOTNET_READER"
-"""The setting with the path of the program that is built of ``tools/benchmarks/dotnet``."""
+"""The setting with the path of the program built from ``tools/benchmarks/dotnet``."""
 
 CHANGES = 20_000
 PAGES = {100: 1.1, 1000: 2.5}
-"""The sizes of a page, with what is wanted of the first reading."""
+"""The sizes of a page, with the bound of the first reading."""
 
 _READINGS = 3
 _PROCESSES = 3
@@ -27,7 +27,7 @@ _OURS = [sys.executable, "-m", "tools.benchmarks.reader"]
 
 
 async def readings(new_bed: NewBed, say: Say) -> Part:
-    """Both in turn; of several processes the median. Without the .NET program there is nothing to compare with."""
+    """Measures both in turn; of several processes the median. Without the .NET program there is no comparison."""
     program = shutil.which(os.environ.get(PROGRAM, ""))
     if program is None:
         say(
@@ -59,7 +59,7 @@ def _row(
 
 
 async def _rates(command: list[str], bed: Bed, page: int) -> list[float]:
-    """Of each reading of one process."""
+    """Returns the rate of each reading of one process."""
     arguments = (*command, bed.database, str(page), str(CHANGES), str(_READINGS))
     environment = {**os.environ, "COSMOS": bed.cosmos.connection_string}
     process = await asyncio.create_subprocess_exec(

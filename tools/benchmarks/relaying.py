@@ -1,4 +1,4 @@
-"""How fast a backlog leaves: the relay worker, and the bare SDK that sends the same messages."""
+"""Measures how fast a backlog is sent: by the relay worker, and by the bare SDK with the same messages."""
 
 import asyncio
 import subprocess
@@ -24,16 +24,16 @@ Say = Callable[[str], None]
 EVENTS_EACH = (1, 5, 20)
 ROUND_TRIPS_MS = (1, 20, 50)
 REPEATS = 2
-"""Of each, the quicker one counts on either side: it is the one that was disturbed least."""
+"""The runs of each; the quicker one counts on either side, as the one that was disturbed least."""
 
 BACKLOG = 20_000
 LARGE_BACKLOG = 100_000
 SESSIONS = 150
-"""So few, since one after the other takes a round trip each."""
+"""The number of sessions: few, since each takes a round trip after the one before."""
 
 
 async def _rates(new_bed: NewBed, each: int, count: int = BACKLOG) -> tuple[float, float]:
-    """Events in a second: the worker's, and the bare SDK's in batches of 100."""
+    """Returns events in a second: the worker's, and the bare SDK's in batches of 100."""
     bed = new_bed()
     await bed.deploy()
     await bed.store(backlog(count // each, each))
@@ -50,7 +50,7 @@ async def _rates(new_bed: NewBed, each: int, count: int = BACKLOG) -> tuple[floa
 
 
 async def best(measure: Callable[[], Awaitable[tuple[float, float]]]) -> tuple[float, float]:
-    """The better of each of the two rates."""
+    """Returns the better of each of the two rates."""
     ours, raw = zip(*[await measure() for _ in range(REPEATS)], strict=True)
     return max(ours), max(raw)
 
@@ -63,7 +63,7 @@ async def relayed(bed: Bed, count: int, **settings: str) -> Arrivals:
 
 
 async def throughput(new_bed: NewBed, say: Say) -> Part:
-    """Over the number of events of a contact."""
+    """Measures the throughput over the number of events of a contact."""
     ours, raw, ratios = [], [], {}
     for each in EVENTS_EACH:
         say(f"relay: {BACKLOG} events, {each} of each contact")
@@ -93,7 +93,7 @@ async def throughput(new_bed: NewBed, say: Say) -> Part:
 
 
 async def far_away(new_bed: NewBed, say: Say) -> Part:
-    """Over the round trip to the broker."""
+    """Measures the throughput over the round trip to the broker."""
     ours, raw = [], []
     for milliseconds in ROUND_TRIPS_MS:
         say(f"relay: a broker {milliseconds} ms away")
@@ -120,7 +120,7 @@ async def far_away(new_bed: NewBed, say: Say) -> Part:
 
 
 async def _rates_from_afar(new_bed: NewBed, milliseconds: int) -> tuple[float, float]:
-    """Events in a second, five of each contact: the worker's, and the bare SDK's, one session after another."""
+    """Returns events in a second, five of each contact: the worker's, and the bare SDK's, one session after another."""
     bed = new_bed()
     await bed.deploy()
     with proxy(bed.servicebus.port, milliseconds / 2) as port:
@@ -140,7 +140,7 @@ async def _rates_from_afar(new_bed: NewBed, milliseconds: int) -> tuple[float, f
 
 @contextmanager
 def proxy(port: int, milliseconds: float) -> Iterator[int]:
-    """The port of a proxy that needs so long each way."""
+    """Yields the port of a proxy that delays each way by this time."""
     command = [sys.executable, "-m", "tools.benchmarks.proxy", str(port), str(milliseconds)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:  # noqa: S603 - our own
         assert process.stdout is not None
@@ -151,7 +151,7 @@ def proxy(port: int, milliseconds: float) -> Iterator[int]:
 
 
 async def large_backlog(new_bed: NewBed, say: Say) -> Part:
-    """Whether a hundred thousand waiting events take ten times as long as ten thousand."""
+    """Checks whether a hundred thousand waiting events take ten times as long as ten thousand."""
     say(f"relay: {LARGE_BACKLOG} events are stored")
     bed = new_bed()
     await bed.deploy()
@@ -200,7 +200,7 @@ async def large_backlog(new_bed: NewBed, say: Say) -> Part:
 
 
 async def _memory_when_warm(bed: Bed, worker: Process) -> float:
-    """Of the worker once the first page has left."""
+    """Returns the worker's memory once it has sent the first page."""
     before = (await bed.traffic())["messages"]
 
     async def has_sent() -> bool:
@@ -211,7 +211,7 @@ async def _memory_when_warm(bed: Bed, worker: Process) -> float:
 
 
 async def one_page(new_bed: NewBed, say: Say) -> Part:
-    """How many sends a page of a hundred contacts takes."""
+    """Counts the sends of a page of a hundred contacts."""
     say("relay: one page of 100 events of 100 contacts")
     bed = new_bed()
     await bed.deploy()

@@ -1,4 +1,4 @@
-"""One table of what was measured, on the terminal and in docs/internals/performance.md, with its charts beside it."""
+"""Writes one table of results to the terminal and to docs/internals/performance.md, with its charts beside it."""
 
 import os
 import platform
@@ -16,13 +16,13 @@ BEGIN, END = "<!-- measured: make bench writes from here -->", "<!-- to here -->
 
 
 def machine() -> str:
-    """What the figures belong to. The load has in it what other programs took from them."""
+    """Describes the machine of the figures. Its load includes other programs."""
     cores, load = os.cpu_count(), os.getloadavg()[2]
     return f"{cores} cores, load average {load:.0f}, Python {platform.python_version()}, {datetime.now(UTC):%Y-%m-%d}"
 
 
 def table(rows: Sequence[Row]) -> str:
-    """For a terminal."""
+    """Returns the table for a terminal."""
     head = ("measured", "ours", "compared with", "figure", "wanted", "")
     cells = [head, *((r.name, r.ours, r.bare, r.shown, r.bound, "" if r.met else "MISSED") for r in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
@@ -33,7 +33,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def write(rows: Sequence[Row], charts: Sequence[Chart], page: Path = PAGE, pictures: Path = PICTURES) -> None:
-    """Replace the measured part of the page, and the charts."""
+    """Replaces the measured part of the page, and the charts."""
     pictures.mkdir(exist_ok=True)
     for chart in charts:
         (pictures / f"{chart.file}.svg").write_text(draw(chart))

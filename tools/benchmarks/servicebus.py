@@ -1,4 +1,4 @@
-"""The speed of devstack's Service Bus: sends and session receives in a second, and the server's share of a core.
+"""Measures devstack's Service Bus: sends and session receives in a second, and the server's share of a core.
 
 The SDK runs in this process, the server in another; the prebuilt batches come from a raw client that needs hardly any
 processor time. ``python -m tools.benchmarks.servicebus [--scale N]``
@@ -41,7 +41,7 @@ BODY = (
 SESSIONS = 50
 BATCH = 100
 WINDOW = 20
-"""Prebuilt batches that are under way at once."""
+"""The number of prebuilt batches sent at once."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ async def measure(name: str, pid: int, messages: int, work: Callable[[], Awaitab
 
 
 def message(number: int, sessions: int = SESSIONS) -> ServiceBusMessage:
-    """A message like those of the relay."""
+    """Returns a message like those of the relay."""
     return ServiceBusMessage(
         BODY,
         message_id=str(uuid.uuid4()),
@@ -127,7 +127,7 @@ async def receive_sessions(sdk: ServiceBusClient, count: int, *, deletes: bool) 
 
 
 def prebuilt(count: int) -> list[bytes]:
-    """Batches that are encoded before the measurement begins."""
+    """Returns batches that are encoded before the measurement begins."""
     batches = []
     for start in range(0, count, BATCH):
         session = e.string(f"session-{start // BATCH % SESSIONS}")

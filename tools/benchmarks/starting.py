@@ -1,4 +1,4 @@
-"""How long a process takes before it is of use: its imports, its first answer, its first event."""
+"""Measures how long a process takes to be of use: its imports, its first answer, its first event."""
 
 import asyncio
 import resource
@@ -22,7 +22,7 @@ _REPEATS = 3
 
 
 async def starts(new_bed: NewBed, say: Say) -> Part:
-    """Each of the three several times, ours and the bare one in turn."""
+    """Measures each of the three several times, ours and the bare one in turn."""
     say("start: imports")
     imports = await asyncio.to_thread(_imports)
     say("start: process start to the first answered POST")
@@ -89,7 +89,7 @@ async def _first_event(bed: Bed, program: list[str]) -> float:
     await bed.deploy()
     await bed.store(backlog(1, 1))
     watching = asyncio.create_task(bed.arrivals(1))
-    await asyncio.sleep(0.1)  # the watcher has read where the count begins
+    await asyncio.sleep(0.1)  # lets the watcher read the count at the start
     began = time.perf_counter()
     command = [sys.executable, *program]
     process = Process("program", bed.folder / "program.log", command, bed.settings, ROOT).start()

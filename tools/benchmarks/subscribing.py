@@ -1,7 +1,7 @@
-"""How fast waiting events are applied: the subscriber worker, the function on devstack's host, and a bare consumer.
+"""Measures how fast waiting events are applied: by the worker, the function on devstack's host, and a bare consumer.
 
-Both keep the contact directory. What is compared is a consumer without sessions that stores a document for each message
-and completes it: it keeps no order, and sees no gap.
+The first two keep the contact directory. The bare consumer has no sessions, stores a document for each message and
+completes it: it keeps no order, and sees no gap.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from tools.benchmarks.measured import Part, Row
 from tools.benchmarks.relaying import NewBed, Say
 
 BACKLOGS = {1: 1_200, 10: 300}
-"""Contacts, by the events of each."""
+"""The number of contacts, by the events of each."""
 WANTED_OF_HOST = {1: 150.0, 10: 400.0}
 REPEATS = 3
 BARE = "bare"
@@ -44,7 +44,7 @@ CONTACT = {"name": {"firstName": "Jane", "lastName": "Doe"}, "email": "jane@cont
 
 
 async def rates(new_bed: NewBed, say: Say) -> Part:
-    """Of both, over the number of events of a contact; the median of three runs."""
+    """Measures both, over the number of events of a contact; the median of three runs."""
     rows = []
     for each, contacts in BACKLOGS.items():
         found = []
@@ -78,7 +78,7 @@ async def rates(new_bed: NewBed, say: Say) -> Part:
 
 
 async def _run(new_bed: NewBed, contacts: int, each: int) -> tuple[float, float, float]:
-    """Events a second: of the worker, of the function, of the bare consumer."""
+    """Returns events a second: of the worker, of the function, of the bare consumer."""
     found = []
     for work in (worker, _host, _bare):
         bed = new_bed()
@@ -93,7 +93,7 @@ async def _run(new_bed: NewBed, contacts: int, each: int) -> tuple[float, float,
 
 
 async def deploy(bed: Bed) -> None:
-    """What the contact service and the bare consumer need."""
+    """Creates what the contact service and the bare consumer need."""
     await bed.deploy()
     async with CosmosClient.from_connection_string(bed.cosmos.connection_string) as client:
         database = client.get_database_client(bed.database)
@@ -104,7 +104,7 @@ async def deploy(bed: Bed) -> None:
 
 
 async def _fill(bed: Bed, contacts: int, each: int) -> None:
-    """The events of contacts that are changed in turn, as the relay sends them."""
+    """Sends the events of contacts that are changed in turn, as the relay does."""
     ids = [str(uuid4()) for _ in range(contacts)]
     events = [_event(contact, sequence) for sequence in range(1, each + 1) for contact in ids]
     send = partial(message_from_event, service=CloudEvents("/contacts"), partitioned=False)
@@ -130,7 +130,7 @@ def _event(contact: str, sequence: int) -> OutboxEvent:
 
 
 async def _drained(bed: Bed, subscription: str) -> float:
-    """Messages a second, from when the first have gone until none is left."""
+    """Returns messages a second, from the time when the first are gone until none is left."""
     counts: list[tuple[float, int]] = []
     until = time.perf_counter() + _PATIENCE_SECONDS
     async with administration_client(bed.servicebus.admin_connection_string) as admin:
@@ -146,7 +146,7 @@ async def _drained(bed: Bed, subscription: str) -> float:
 
 
 async def _all_applied(bed: Bed, contacts: int, each: int) -> None:
-    """Each entry was made by its contact's events alone, to the last one."""
+    """Checks that each entry was made by its contact's events alone, to the last one."""
     query = (
         "SELECT VALUE COUNT(1) FROM c WHERE c.type = 'entry' AND c.lastSequence = @each AND c.healed = 0 "
         "AND c.lastEventId != null"

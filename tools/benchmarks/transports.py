@@ -1,7 +1,7 @@
-"""How fast each transport takes a page of events, beside its bare SDK with as many sends under way.
+"""Measures how fast each transport takes a page of events, and its bare SDK with as many concurrent sends.
 
-Neither a store nor a relay is in the way. The receivers are this machine's: Azurite, devstack's broker, and a receiver
-of webhooks in this process, which costs both sides the same.
+Neither a store nor a relay is involved. The receivers are this machine's: Azurite, devstack's broker, and a receiver of
+webhooks in this process, which costs both sides the same.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from tools.benchmarks.relaying import NewBed, Say
 CONTACTS, EACH = 200, 5
 UNDER_WAY = 32
 SINGLES = 200
-"""Events that go alone, one after the other, for the latency."""
+"""The number of events that are sent alone, one after the other, for the latency."""
 SECONDS = 120.0
 _SERVICE = CloudEvents("/contacts")
 
@@ -46,7 +46,7 @@ Sides = tuple[Publisher, Bare]
 
 
 async def rates(new_bed: NewBed, say: Say) -> Part:
-    """Each transport's events in a second over its SDK's, and how long one event takes that goes alone."""
+    """Returns each transport's events in a second over its SDK's, and the latency of an event that is sent alone."""
     bed = new_bed()
     rows: list[Row] = []
     transports: dict[str, AbstractAsyncContextManager[Sides]] = {
@@ -72,7 +72,7 @@ async def rates(new_bed: NewBed, say: Say) -> Part:
 
 
 async def _rate(publisher: Publisher) -> tuple[float, float]:
-    """Events in a second, and the median of the seconds that one takes alone."""
+    """Returns events in a second, and the median latency in seconds of an event that is sent alone."""
     await _publish(publisher, backlog(1, 1))  # opens the connection
     taken = [await _publish(publisher, backlog(1, 1)) for _ in range(SINGLES)]
     seconds = await _publish(publisher, backlog(CONTACTS, EACH))
@@ -80,7 +80,7 @@ async def _rate(publisher: Publisher) -> tuple[float, float]:
 
 
 async def _publish(publisher: Publisher, documents: Sequence[dict[str, Any]]) -> float:
-    """The seconds that it takes."""
+    """Returns the seconds that it takes."""
     groups: dict[AggregateKey, list[OutboxEvent]] = {}
     for document in documents:
         event = EVENTS.event(document | {"_lsn": 1, "_ts": 1})

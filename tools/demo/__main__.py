@@ -1,4 +1,4 @@
-"""The demo ends with exit code 0 only when every promise held, and leaves nothing of its own stack behind."""
+"""Runs the demo; exit code 0 only if every promise held. It leaves nothing of its own stack behind."""
 
 from cosmos_outbox.cli.main import require
 
@@ -33,7 +33,7 @@ FOREIGN = ("COSMOS", "SERVICEBUS", "AzureWebJobs", "EVENT_", "PARKED_", "RELAY_"
 
 
 def main(arguments: list[str]) -> int:
-    """Tell the story. Exit code 0: every promise held; 1: a promise did not hold; 2: the demo could not start."""
+    """Runs the demo. Exit code 0: every promise held; 1: a promise did not hold; 2: the demo could not start."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.demo", description="Show the path of an event, step by step."
     )

@@ -1,4 +1,4 @@
-"""People read the story and a machine judges it: every promise in the story is also checked and counted."""
+"""Prints the story for people, and counts for a machine whether each promise in it held."""
 
 import json
 import textwrap
@@ -8,7 +8,7 @@ WIDTH = 100
 
 
 class Narrator:
-    """Prints on ``stream``, and keeps which promises held and which did not."""
+    """Prints on ``stream``, and counts the promises that held and those that did not."""
 
     def __init__(self, stream: TextIO) -> None:
         self.kept: list[str] = []
@@ -18,32 +18,32 @@ class Narrator:
         self._steps = 0
 
     def step(self, title: str, text: str) -> None:
-        """Begin the next part of the story."""
+        """Begins the next part of the story."""
         self._steps += 1
         self._print("")
         self._print(self._style("1", f"{self._steps}. {title}"))
         self.say(text)
 
     def say(self, text: str) -> None:
-        """Print a paragraph."""
+        """Prints a paragraph."""
         for line in textwrap.wrap(" ".join(text.split()), WIDTH):
             self._print(line)
 
     def show(self, label: str, content: Any = None) -> None:
-        """Print a document or message as it was sent or stored."""
+        """Prints a document or message as it was sent or stored."""
         self._print(f"   {self._style('36', label)}")
         if content is not None:
             text = json.dumps(content, ensure_ascii=False)
             self._print(textwrap.fill(text, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 7))
 
     def check(self, promise: str, held: object) -> None:
-        """Print and count whether ``promise`` held."""
+        """Prints and counts whether ``promise`` held."""
         (self.kept if held else self.broken).append(promise)
         mark = self._style("32", "ok    ") if held else self._style("31", "BROKEN")
         self._print(f"   {mark} {promise}")
 
     def conclude(self) -> None:
-        """Print the last line: how many promises held."""
+        """Prints the last line: how many promises held."""
         total = len(self.kept) + len(self.broken)
         self._print("")
         for promise in self.broken:

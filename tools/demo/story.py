@@ -1,4 +1,4 @@
-"""The life of one contact: each chapter changes the contact, looks at all sides, and checks a promise."""
+"""Shows the life of one contact: each chapter changes the contact, looks at all sides, and checks a promise."""
 
 import asyncio
 from typing import Any
@@ -22,7 +22,7 @@ POLL_SECONDS = 0.25
 
 
 class Story:
-    """Tells the story once, from the first chapter to the last."""
+    """Runs the story once, from the first chapter to the last."""
 
     def __init__(self, narrator: Narrator, witnesses: Witnesses, event_ttl_seconds: int) -> None:
         self._narrator = narrator
@@ -32,7 +32,7 @@ class Story:
         self._event_ttl_seconds = event_ttl_seconds
 
     async def tell(self) -> None:
-        """Tell all chapters, from the contact's creation to its deletion."""
+        """Runs all chapters, from the contact's creation to its deletion."""
         created = await self._create()
         async with self._witnesses.subscriber(created.body["id"]) as subscriber:
             await self._created_event(subscriber, created)
@@ -112,7 +112,7 @@ class Story:
         )
         contact_id = created.body["id"]
         async with asyncio.timeout(self._event_ttl_seconds + 5):
-            while len(documents := await self._store.documents(contact_id)) > 1:  # noqa: ASYNC110 - TTL tells nobody
+            while len(documents := await self._store.documents(contact_id)) > 1:  # noqa: ASYNC110 - no TTL signal
                 await asyncio.sleep(POLL_SECONDS)
         self._show_documents(documents)
         self._narrator.check(

@@ -1,4 +1,4 @@
-"""Each side of the service is observed with an official client: HTTP, the stored documents, a subscriber.
+"""Observes each side of the service with an official client: HTTP, the stored documents, a subscriber.
 
 The demo's subscriber has a subscription of its own, so that it never takes a message from the app's function.
 """
@@ -28,7 +28,7 @@ ARRIVES_WITHIN_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer of the API."""
+    """A response of the API."""
 
     status: int
     etag: str
@@ -72,7 +72,7 @@ class Store:
         self._container = container
 
     async def documents(self, contact_id: str) -> list[dict[str, Any]]:
-        """All documents in a contact's partition: the contact first, then its events in order."""
+        """Returns all documents in a contact's partition: the contact first, then its events in order."""
         found = [
             item async for item in self._container.query_items("SELECT * FROM c", partition_key=contact_id)
         ]
@@ -88,7 +88,7 @@ class Subscriber:
         self._sender = sender
 
     async def next(self, count: int) -> list[ServiceBusReceivedMessage]:
-        """The next ``count`` messages; fewer when no message comes for 10 s."""
+        """Returns the next ``count`` messages; fewer if no message comes for 10 s."""
         got: list[ServiceBusReceivedMessage] = []
         while len(got) < count:
             batch = await self._receiver.receive_messages(
@@ -103,7 +103,7 @@ class Subscriber:
         return got
 
     async def send_again(self, message: ServiceBusReceivedMessage) -> None:
-        """Publish a message again, as a publisher does when the first answer was lost."""
+        """Publishes a message again, as a publisher does when the first answer was lost."""
         copy = ServiceBusMessage(
             b"".join(message.body),
             message_id=message.message_id,
@@ -117,12 +117,12 @@ class Subscriber:
 
 
 def sequences(messages: Iterable[ServiceBusReceivedMessage]) -> list[int]:
-    """The sequence of each message's event."""
+    """Returns the sequence of each message's event."""
     return [int(json.loads(b"".join(message.body))["sequence"]) for message in messages]
 
 
 class Witnesses:
-    """All sides of one stack."""
+    """The clients of all sides of one stack."""
 
     def __init__(self, stack: LocalAzure, api: Api, store: Store, servicebus: ServiceBusClient) -> None:
         self.api = api
@@ -132,7 +132,7 @@ class Witnesses:
 
     @contextlib.asynccontextmanager
     async def subscriber(self, contact_id: str) -> AsyncIterator[Subscriber]:
-        """A subscriber that holds the session which the contact's events are in: no other contact is there."""
+        """Yields a subscriber that holds the session of the contact's events, which no other contact shares."""
         receiver = self._servicebus.get_subscription_receiver(
             self._topic, SUBSCRIPTION, session_id=session_of(AggregateKey("contact", contact_id), SESSIONS)
         )
@@ -142,7 +142,7 @@ class Witnesses:
 
 @contextlib.asynccontextmanager
 async def opened(stack: LocalAzure, narrator: Narrator) -> AsyncIterator[Witnesses]:
-    """Clients of the stack's services, and the demo's subscription: what is published from now on waits there."""
+    """Yields clients of the stack's services, and the demo's subscription, which gets what is published from now on."""
     assert stack.functions
     assert stack.cosmos_connection
     assert stack.servicebus_connection

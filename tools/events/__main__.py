@@ -1,4 +1,4 @@
-"""The files in ``docs/use/events/`` are what the code says: this command writes them, a test compares them."""
+"""Writes the files in ``docs/use/events/`` from the code; a test compares them."""
 
 from cosmos_outbox.cli.main import require
 
@@ -15,7 +15,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "docs" / "use" / "events"
 
 
 def files() -> dict[str, str]:
-    """The generated files, as ``cosmos-outbox schemas`` makes them, with a real message of each event."""
+    """Returns the generated files, as ``cosmos-outbox schemas`` makes them, with a real message of each event."""
     examples = {
         str(message.subject): {"headers": samples.headers(message), "payload": samples.body(message)}
         for message in samples.messages()

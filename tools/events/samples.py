@@ -1,4 +1,4 @@
-"""One real message of each event: made as the app makes them, of a contact that does not exist, always the same."""
+"""Creates one real message of each event as the app does, of a contact that does not exist, always the same."""
 
 import json
 from collections.abc import Generator, Iterator
@@ -33,7 +33,7 @@ _REVISED = ContactDetails(name=Name(first_name="Jane", last_name="Roe"), email="
 
 
 def messages() -> list[ServiceBusMessage]:
-    """A message of each event in the order in which one contact could cause them."""
+    """Returns a message of each event in the order in which one contact could cause them."""
     reader, service = (
         EventReader(contact_service.wire_names.untyped),
         CloudEvents(contact_service.wire_names.source, SCHEMAS),
@@ -47,13 +47,13 @@ def messages() -> list[ServiceBusMessage]:
 
 
 def body(message: ServiceBusMessage) -> dict[str, Any]:
-    """What subscribers read."""
+    """Returns the body that subscribers read."""
     read: dict[str, Any] = json.loads(b"".join(message.body))
     return read
 
 
 def headers(message: ServiceBusMessage) -> dict[str, Any]:
-    """The application properties."""
+    """Returns the application properties."""
     return {
         name.decode() if isinstance(name, bytes) else name: value
         for name, value in (message.application_properties or {}).items()

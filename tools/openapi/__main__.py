@@ -1,4 +1,4 @@
-"""``docs/use/openapi.json`` is what ``GET /api/openapi.json`` answers: this command writes it, a test compares it."""
+"""Writes ``docs/use/openapi.json``, the answer of ``GET /api/openapi.json``; a test compares the two."""
 
 from cosmos_outbox.cli.main import require
 
@@ -15,7 +15,7 @@ FILE = Path(__file__).resolve().parents[2] / "docs" / "use" / "openapi.json"
 
 
 def text() -> str:
-    """The file, as it should be."""
+    """Returns the text that the file should have."""
     from function_app import app  # noqa: PLC0415 - lists the functions of the service
 
     answer = asyncio.run(call(app, "GET", "/api/openapi.json"))

@@ -1,4 +1,4 @@
-"""``python -m tools.screenshot``: start the service with something to see, and write docs/operate/page.png."""
+"""``python -m tools.screenshot``: starts the service with sample data, and writes docs/operate/page.png."""
 
 import asyncio
 import sys
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PICTURE = ROOT / "docs" / "operate" / "page.png"
 WIDTH, HEIGHT = 1280, 1010
 SECONDS = 20.0
-"""Of traffic, so that the lines have something to show."""
+"""How long traffic runs, so that the charts show something."""
 
 TOPIC = "contact-events"
 
@@ -55,7 +55,7 @@ async def _play(folder: Path, picture: Path, scheme: Scheme) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Take the picture, or one with the path and the colour scheme that the arguments name; the exit code."""
+    """Takes the picture, or one with the path and the colour scheme that the arguments name; returns the exit code."""
     picture = Path(arguments[0]) if arguments else PICTURE
     scheme: Scheme = "dark" if "dark" in arguments[1:] else "light"
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""The Chromium of this machine, driven by Playwright: nothing is downloaded, and a missing one is told in one line."""
+"""Runs this machine's Chromium by Playwright: nothing is downloaded, and a missing one is reported in one line."""
 
 import os
 import shutil
@@ -13,11 +13,11 @@ NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome"
 
 
 class NoChromium(Exception):
-    """There is no Chromium; the message says how to get one."""
+    """There is no Chromium; the message describes how to get one."""
 
 
 def executable() -> str:
-    """The Chromium that the setting names, else the first on the path. Raises NoChromium."""
+    """Returns the Chromium that the setting names, else the first on the path. Raises NoChromium."""
     given = os.environ.get(SETTING)
     found = given or next(filter(None, map(shutil.which, NAMES)), None)
     if not found or not Path(found).exists():
@@ -30,7 +30,7 @@ def executable() -> str:
 
 @asynccontextmanager
 async def chromium() -> AsyncIterator[Browser]:
-    """A Chromium without a window, for as long as it is needed. Raises NoChromium."""
+    """Yields a Chromium without a window. Raises NoChromium."""
     path = executable()
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=path)

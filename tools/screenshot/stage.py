@@ -1,4 +1,4 @@
-"""A service in which something is to be seen: traffic, parked contacts and messages that are set aside."""
+"""Fills a service with sample data: traffic, parked contacts and messages that are set aside."""
 
 import asyncio
 import uuid
@@ -20,11 +20,11 @@ DETAILS = {
     "company": {"companyName": "Contoso", "city": "Oslo", "country": "NO"},
 }
 TOO_LARGE = 300_000
-"""Characters: more than the topic takes in a message."""
+"""The number of characters: more than the topic takes in a message."""
 
 
 class Stage:
-    """The contact service of a stack, and what happens in it."""
+    """The contact service of a stack, and the sample data in it."""
 
     def __init__(
         self, stack: Stack, http: aiohttp.ClientSession, database: DatabaseProxy, topic: str
@@ -36,17 +36,17 @@ class Stage:
         self._topic = topic
 
     async def call(self, method: str, path: str, **body: Any) -> Any:
-        """The JSON answer of a call that succeeds."""
+        """Returns the JSON answer of a call that succeeds."""
         async with self._http.request(method, f"{self.url}/{path}", json=body or None) as answer:
             answer.raise_for_status()
             return await answer.json()
 
     async def create(self, **details: Any) -> str:
-        """A new contact; its id."""
+        """Creates a contact and returns its id."""
         return str((await self.call("POST", "contacts", **(DETAILS | details)))["id"])
 
     async def park(self, *, behind: int = 0) -> str:
-        """A contact with an event that the topic never takes, and ``behind`` more behind it; its id."""
+        """Creates a contact with an event that the topic never takes, and ``behind`` more behind it; returns its id."""
         contact_id = await self.create()
         event_id = str(uuid.uuid4())
         item = {
@@ -59,7 +59,7 @@ class Stage:
         await container.create_item(item)
         await eventually(lambda: self._parked(contact_id, 1), within=30)
         stored = await container.read_item(contact_id, contact_id)
-        stored["data"]["lastSequence"] = 2  # the event that was written past the API has its place
+        stored["data"]["lastSequence"] = 2  # counts the event that was written past the API
         await container.replace_item(contact_id, stored)
         for number in range(behind):
             await self.call("PATCH", f"contacts/{contact_id}", description=f"change {number}")
@@ -67,7 +67,7 @@ class Stage:
         return contact_id
 
     async def refuse_a_message(self) -> None:
-        """A message that is no event lies set aside."""
+        """Sends a message that is no event, so that it is set aside."""
         junk = str(uuid.uuid4())
         async with (
             ServiceBusClient.from_connection_string(self._stack.servicebus.connection_string) as client,
@@ -77,7 +77,7 @@ class Stage:
         await eventually(lambda: self._set_aside("refused"), within=30)
 
     async def break_an_entry(self) -> Callable[[], Awaitable[None]]:
-        """A message waits set aside, since the directory's entry of its contact has lost its place; what repairs it."""
+        """Damages an entry, so that a message of its contact is set aside; returns the function that repairs it."""
         contact_id = await self.create()
         entries = self._database.get_container_client("directory")
 
@@ -98,7 +98,7 @@ class Stage:
         return repair
 
     async def traffic(self, *, pause: float = 0.02) -> None:
-        """Create and change contacts until cancelled."""
+        """Creates and changes contacts until cancelled."""
         while True:
             contact_id = await self.create()
             await self.call(
@@ -116,7 +116,7 @@ class Stage:
 
 @asynccontextmanager
 async def staged(stack: Stack, topic: str, *, key: str = "") -> AsyncIterator[Stage]:
-    """The stage of a stack that runs the contact service; ``topic`` is the name of its topic, ``key`` its admin key."""
+    """Yields a stack's stage with the contact service; ``topic`` is the name of its topic, ``key`` its admin key."""
     headers = {"x-functions-key": key} if key else {}
     async with (
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(30), headers=headers) as http,

@@ -1,4 +1,4 @@
-"""POST contacts as a program without an outbox has it: the SDK writes a contact and its event in one batch."""
+"""POST contacts in a program without an outbox: the SDK writes a contact and its event in one batch."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def _contacts() -> ContainerProxy:
 
 @app.route(route="contacts", methods=["POST"])
 async def create_contact(req: func.HttpRequest) -> func.HttpResponse:
-    """201, and nothing is checked."""
+    """Answers 201, and checks nothing."""
     contact_id = str(uuid.uuid4())
     data: dict[str, Any] = req.get_json() | {"id": contact_id}
     documents: list[dict[str, Any]] = [
