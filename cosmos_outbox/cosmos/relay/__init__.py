@@ -1,1 +1,1 @@
-"""What the relay keeps: an event that cannot be sent is parked with its marker, and is sent as it was committed."""
+"""Stores what the relay keeps: events that cannot be sent are parked with their marker, and sent as committed."""

@@ -1,4 +1,4 @@
-"""A page of the feed is forwarded within a time of its own: who reads the feed is never held up for ever."""
+"""Forwards a page of the feed within a time limit, so that a slow page cannot block the feed's reader for ever."""
 
 import asyncio
 import logging
@@ -22,21 +22,21 @@ from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.telemetry.tracing import Invocation, invoked
 
 WINDOW_SECONDS = 10
-"""Over how many whole seconds a rate is taken."""
+"""The number of whole seconds over which a rate is measured."""
 
 Setting = str | int | bool | None
 
 
 @dataclass
 class Tally:
-    """Counts events, and how many came a second."""
+    """Counts events, and their rate per second."""
 
     total: int = 0
     _seconds: deque[tuple[int, int]] = field(default_factory=deque, repr=False)
-    """Each second in which something came, with the number; no older than the window."""
+    """Each second with events, and their number; no older than the window."""
 
     def add(self, count: int) -> None:
-        """So many more."""
+        """Adds this many events."""
         self.total += count
         now = int(monotonic())
         if self._seconds and self._seconds[-1][0] == now:
@@ -46,7 +46,7 @@ class Tally:
 
     @property
     def per_second(self) -> float:
-        """The mean over the last whole seconds; the second that is under way does not count."""
+        """The mean over the last whole seconds, without the current one."""
         now = int(monotonic())
         self._forget(now)
         return sum(count for second, count in self._seconds if second < now) / WINDOW_SECONDS
@@ -61,46 +61,46 @@ class Instance:
     """This process."""
 
     settings: Mapping[str, Setting]
-    """The settings that matter, without secrets: see :func:`cosmos_outbox.settings.environment.shown`."""
+    """The relevant settings, without secrets: see :func:`cosmos_outbox.settings.environment.shown`."""
     id: str = field(default_factory=lambda: new_id().hex[:8])
-    """Another one after each start."""
+    """A new id after each start."""
     started_at: datetime = field(default_factory=utc_now)
     forwarded: Tally = field(default_factory=Tally)
-    """Events that the broker has accepted from this process."""
+    """The events that the broker has accepted from this process."""
 
 
 FORWARD_SECONDS = 150.0
-"""For one page of the feed; shorter than ``functionTimeout`` in host.json, which ends the process and all in it."""
+"""The limit for one page; shorter than ``functionTimeout`` in host.json, which ends the process and all in it."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Forwarding:
-    """Reads the events among a feed's items, and gives them to the relay."""
+    """Reads the events among a feed's items, and passes them to the relay."""
 
     relay: Relay
     events: EventReader
     instance: Instance
-    """Counts what the broker has accepted from this process."""
+    """Counts the events that the broker has accepted from this process."""
     failures: RelayFailures
-    """Keeps why a page was not forwarded."""
+    """Stores why a page was not forwarded."""
 
     async def forward(
         self, items: Iterable[Mapping[str, Any]], invocation: Invocation | None = None
     ) -> Forwarded:
-        """Forward the events among the items of a feed. Raises NotDelivered, Misconfigured."""
+        """Forwards the events among the items of a feed. Raises NotDelivered, Misconfigured."""
         with invoked(invocation):
             async with self._in_time("forwarded"):
                 return self._counted(await self.relay.forward(await self._events(items)))
 
     async def compare(self, items: Iterable[Mapping[str, Any]]) -> Committed:
-        """The first half of :meth:`forward`, which sends nothing. Raises NotDelivered."""
+        """Runs the first half of :meth:`forward`, which sends nothing. Raises NotDelivered."""
         async with self._in_time("compared with what was committed"):
             return await self.relay.compare(await self._events(items))
 
     async def forward_committed(self, page: Committed) -> Forwarded:
-        """The second half. Raises NotDelivered, Misconfigured."""
+        """Runs the second half. Raises NotDelivered, Misconfigured."""
         async with self._in_time("forwarded"):
             return self._counted(await self.relay.forward_committed(page))
 
@@ -109,8 +109,8 @@ class Forwarding:
 
     @asynccontextmanager
     async def _in_time(self, done: str) -> AsyncIterator[None]:
-        """Each failure is counted and kept. Tells of a time that is over itself: the relay, which tells of all else
-        that waits, is cut off then."""
+        """Counts and stores each failure. Logs a timeout itself, since the relay, which logs all other waits, is
+        cancelled then."""
         try:
             try:
                 async with asyncio.timeout(FORWARD_SECONDS):
@@ -134,7 +134,7 @@ class Forwarding:
 
 
 def why_of(error: BaseException) -> Hindrance:
-    """What an error means for a page of the feed."""
+    """Returns what an error means for a page of the feed."""
     if isinstance(error, Misconfigured):
         return Hindrance.MISCONFIGURED
     return why_of(classify(error).error()) if isinstance(error, SDK_ERRORS) else hindrance(error)

@@ -1,10 +1,10 @@
-"""Stored events in the order in which the store wrote them, a window of seconds at a time.
+"""Reads stored events in the order in which the store wrote them, a window of seconds at a time.
 
 The order is by ``_ts``, the time of the write: it is a number, indexed in every container, and of one clock, while
 ``createdAt`` is a text of the writer's clock. All documents of a transaction have one ``_ts``. So an aggregate's events
-change places between two windows only where a document was written again, or the store's clock went back. Within a
-window they are sorted by sequence. What the relay has forwarded is not told by ``_ts``
-(:mod:`cosmos_outbox.cli.republish`). A query that is ordered over several partitions gives no token to go on from: the
+change their order between two windows only if a document was written again, or the store's clock went back. Within a
+window they are sorted by sequence. ``_ts`` does not show whether the relay has forwarded an event
+(:mod:`cosmos_outbox.cli.republish`). A query that is ordered over several partitions returns no continuation token: the
 next window begins at the last second that was seen.
 """
 
@@ -20,7 +20,7 @@ _EVENTS = "SELECT * FROM c WHERE c.type = @type AND c._ts >= @since AND c._ts < 
 _IN_ORDER = " ORDER BY c._ts"
 
 AT_ONCE = 200
-"""How many documents a window holds, unless more were written within one second."""
+"""The number of documents in a window; more if more were written within one second."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class CosmosEventHistory:
     container: Container
     events: EventReader
     session_token: str
-    """Of all physical partitions. What was stored before it is not missed, whatever replica answers."""
+    """The token of all physical partitions: the read misses nothing stored before it, whatever replica answers."""
     at_once: int = AT_ONCE
 
     async def window(self, span: Span) -> Window:
-        """The first events of the span. Raises Throttled, Unavailable or Misconfigured."""
+        """Returns the first events of the span. Raises Throttled, Unavailable or Misconfigured."""
         try:
             items, _ = await self._page(span, _IN_ORDER, None)
             if not items:

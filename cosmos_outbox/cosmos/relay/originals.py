@@ -1,7 +1,7 @@
-"""What is published is what was committed: an event that does not fit its digest is read again before it is sent.
+"""Verifies events against their digest: one that does not match is read again, so that it is sent as committed.
 
 The Cosmos DB trigger of Azure Functions rewrites texts that look like dates (azure-functions-host issue 7114). A
-document without a digest, stored by others, cannot be told from a rewritten one, and is always
+document without a digest, stored by others, cannot be distinguished from a rewritten one, and is always
 read again. A read proves that a document is there; that a document is gone is proven by a write's own answer alone.
 """
 
@@ -21,22 +21,22 @@ from cosmos_outbox.outbox.errors import hindrance
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, Unread
 
 AT_ONCE = 8
-"""How many documents are read at the same time."""
+"""The number of documents that are read at the same time."""
 
 _KEPT = 2000
-"""How many documents that were read are kept for the next attempt at their pages."""
+"""The number of documents that are cached for the next attempt at their pages."""
 
 _NO_NAME = "its id or its partition key cannot be one"
 
 _Place = tuple[Key, str]
-"""Partition key and id."""
+"""Partition key and id of a document."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass
 class CosmosOriginals:
-    """Reads committed events from the container that the feed is of.
+    """Reads committed events from the feed's container.
 
     See :class:`cosmos_outbox.outbox.feed.Originals`.
     """
@@ -44,7 +44,7 @@ class CosmosOriginals:
     container: Container
     events: EventReader
     reread: int = 0
-    """How many documents have been read again since the process began."""
+    """The number of documents read again since the process began."""
     saying: OnceAMinute = field(default_factory=OnceAMinute)
     _kept: OrderedDict[_Place, FeedEvent] = field(default_factory=OrderedDict, repr=False)
 
@@ -53,7 +53,7 @@ class CosmosOriginals:
         return self.events.paths
 
     async def verify(self, events: Sequence[FeedEvent]) -> list[FeedEvent]:
-        """The events as they were committed."""
+        """Returns the events as they were committed."""
         places = asyncio.Semaphore(AT_ONCE)
 
         async def one(event: FeedEvent) -> FeedEvent:
@@ -83,14 +83,14 @@ class CosmosOriginals:
         return verified
 
     def forget(self, events: Sequence[FeedEvent]) -> None:
-        """These events are done."""
+        """Forgets these events, which are done."""
         for event in events:
             if (place := _place(event.document, self._paths)) is not None:
                 self._kept.pop(place, None)
 
     async def _read_committed(self, delivered: OutboxEvent | Poison) -> FeedEvent:
         place = _place(delivered.document, self._paths)
-        if place is None:  # there is nothing that could be read
+        if place is None:  # nothing can be read
             return _unverified(delivered, _NO_NAME)
         if place in self._kept:
             return self._kept[place]
@@ -101,7 +101,7 @@ class CosmosOriginals:
                 return _unverified(delivered, _NO_NAME)
             why = error.failure.error()
             return Unread(delivered, f"an event's original cannot be read: {why}", hindrance(why))
-        except ValueError:  # the SDK makes no request of such names
+        except ValueError:  # the SDK sends no request for such names
             return _unverified(delivered, _NO_NAME)
         if item is None:
             found: FeedEvent = _unverified(
@@ -115,7 +115,7 @@ class CosmosOriginals:
         return found
 
     async def _read(self, place: _Place) -> Item | None:
-        """The committed document; None when it is proven gone."""
+        """Returns the committed document; None if it is proven gone."""
         partition_key, item_id = place
         self.reread += 1
         item = await self.container.read(item_id, partition_key)
@@ -124,7 +124,7 @@ class CosmosOriginals:
         return item
 
     def _as_read(self, delivered: OutboxEvent | Poison, item: Item) -> FeedEvent:
-        document = item | {"_lsn": delivered.lsn}  # which the feed alone tells
+        document = item | {"_lsn": delivered.lsn}  # only the feed has it
         if DIGEST in item and not is_as_committed(item, self._paths):
             return _unverified(delivered, "its digest does not fit it, neither as delivered nor as stored")
         event = self.events.event(document)
@@ -132,7 +132,7 @@ class CosmosOriginals:
             return _unverified(delivered, "the stored document is no event any more")
         if DIGEST in item or isinstance(event, Poison):
             return event
-        try:  # so that the document can be told from a rewritten one later, should it have to be parked
+        try:  # a digest distinguishes the document from a rewritten one later, should it be parked
             return self.events.event(document | {DIGEST: digest(document, self._paths)}) or event
         except ValueError:
             return event
@@ -146,7 +146,7 @@ def _place(document: Mapping[str, Any], paths: PartitionKeyPaths) -> _Place | No
 
 
 def _unverified(delivered: OutboxEvent | Poison, reason: str) -> Poison:
-    """An event that cannot be proven; a broken one keeps its own reason, which says more."""
+    """Returns an event that cannot be verified; a broken one keeps its own reason, which is more precise."""
     if isinstance(delivered, Poison):
         return delivered
     return Poison(

@@ -1,6 +1,6 @@
-"""Parked events and notices as Cosmos items, and back: no I/O, and the only place that knows the shape of the items.
+"""Converts parked events, notices and markers to Cosmos items, and back: no I/O; no other module knows their shape.
 
-Markers as Cosmos items, and back. An aggregate has one marker, under an id that follows from its key.
+An aggregate has one marker, under an id that is derived from its key.
 """
 
 import hashlib
@@ -19,23 +19,23 @@ from cosmos_outbox.outbox.marker import Marker, Place, Refusal
 from cosmos_outbox.outbox.parking_lot import Discarding, ParkedEvent, ParkedState
 
 BLOCKED, FREE = "parkedAggregate", "freedAggregate"
-"""The ``type`` of the marker of a parked aggregate, and of one that was parked lately."""
+"""The ``type`` of a parked aggregate's marker, and of one that was parked lately."""
 
 MARKER_FIELDS = (
     "id", "aggregateType", "aggregateId", "blockedBy", "reason", "blockedSince", "attempts", "attemptedAt", "passing",
     "stands", "replay", "replayUntil", "accepted", "tail", "waiting",
 )  # fmt: skip
-"""All but the ids of events, which may be thousands, and the version: such a marker can be shown, and not stored."""
+"""All fields but the events' ids, which may be thousands, and the version: enough to show a marker, not to store it."""
 
 _MOST_IDS = 5_000
-"""So that a marker stays far below the 2 MB that an item may have."""
+"""The most ids in a marker, which keeps it far below an item's limit of 2 MB."""
 
 _PLAIN_TYPE, _PLAIN_ID = re.compile(r"[A-Za-z0-9]+"), re.compile(r"[A-Za-z0-9._-]+")
-"""Types and ids that may stand in an item's id; any other is hashed."""
+"""Types and ids that may be part of an item's id; any other is hashed."""
 
 
 def naming(aggregate: AggregateKey | None) -> Item:
-    """The fields with which a parked document, or a marker, names its aggregate; None: it belongs to none."""
+    """Returns the fields with which a parked document, or a marker, names its aggregate; None: it belongs to none."""
     return {
         "aggregateType": aggregate.type if aggregate else None,
         "aggregateId": aggregate.id if aggregate else None,
@@ -43,7 +43,7 @@ def naming(aggregate: AggregateKey | None) -> Item:
 
 
 def named(item: Mapping[str, Any]) -> AggregateKey | None:
-    """The aggregate that a document names."""
+    """Returns the aggregate that a document names."""
     kind = item["aggregateType"]
     return None if kind is None else AggregateKey(kind, item["aggregateId"])
 
@@ -56,7 +56,7 @@ class MarkerDocuments:
     """How long a free marker, and the ids in any marker, are kept: as long as events are."""
 
     def item(self, marker: Marker, partition_key: str, now: datetime) -> Item:
-        """The marker to be stored. Rule ``blocked-never-expires``: only a free one has a TTL."""
+        """Returns the item to store for a marker. Rule ``blocked-never-expires``: only a free one has a TTL."""
         refusal = marker.refusal
         item = {
             "id": marker_id(marker.aggregate),
@@ -81,7 +81,7 @@ class MarkerDocuments:
         return item if marker.blocked else item | {"ttl": self.ttl_seconds}
 
     def marker(self, item: Item) -> Marker:
-        """The marker in an item that was read."""
+        """Returns the marker in an item that was read."""
         key = named(item)
         assert key is not None, "a marker names its aggregate"
         return Marker(
@@ -106,7 +106,7 @@ class MarkerDocuments:
 
 
 def marker_id(aggregate: AggregateKey) -> str:
-    """The id of an aggregate's marker."""
+    """Returns the id of an aggregate's marker."""
     if _PLAIN_TYPE.fullmatch(aggregate.type) and _PLAIN_ID.fullmatch(aggregate.id):
         return f"{aggregate.type}-{aggregate.id}"
     digest = hashlib.sha256(json.dumps([*aggregate]).encode()).hexdigest()[:32]
@@ -133,14 +133,14 @@ def _times(texts: Mapping[str, str]) -> dict[str, datetime]:
 
 
 PARTITION = "parked"
-"""Of the parking lot: all of it."""
+"""The logical partition of the whole parking lot."""
 
 EVENT, DISCARDED = "parkedEvent", "discardedEvent"
 EVENT_FIELDS = (
     "id", "type", "eventId", "aggregateType", "aggregateId", "action", "sequence", "reason", "parkedAt", "notice",
     "discardedAt", "discardReason",
 )  # fmt: skip
-"""All but the document: a hundred of them may have many megabytes."""
+"""All fields but the document: a hundred of them may have many megabytes."""
 
 _BATCH, _BATCH_BYTES = 40, 900_000
 """The most events in one transaction, and the most bytes; a single event may have more."""
@@ -153,11 +153,11 @@ class ParkedDocuments:
     events: EventReader
 
     def event_item(self, event: FeedEvent, marker: Marker, place: Place, *, at: datetime) -> Item:
-        """The item of an event that is parked ``at`` this time (UTC), behind the marker."""
+        """Returns the item of an event that is parked ``at`` this time (UTC), behind the marker."""
         return self._item(event, _reason(event, marker), at) | {"position": _position(place)}
 
     def alone_item(self, poison: Poison, *, at: datetime) -> Item:
-        """The item of a document that belongs to no aggregate."""
+        """Returns the item of a document that belongs to no aggregate."""
         return self._item(poison, poison.reason, at)
 
     def _item(self, event: FeedEvent, reason: str, at: datetime) -> Item:
@@ -175,7 +175,7 @@ class ParkedDocuments:
         }
 
     def notice_item(self, notice: Notice, discarded: Item) -> Item:
-        """The item of the notice that takes the place of an event's item."""
+        """Returns the item of the notice that replaces an event's item."""
         paths = self.events.paths
         document = notice_document(notice, partition_key=paths.raw(discarded["document"]), paths=paths)
         return {
@@ -194,7 +194,7 @@ class ParkedDocuments:
         }
 
     def discarded_item(self, item: Item, reason: str, *, at: datetime, ttl: int) -> Item:
-        """The item of an event that is given up, without its document; it expires after ``ttl`` seconds."""
+        """Returns the item of a discarded event, without its document; it expires after ``ttl`` seconds."""
         stored = {name: value for name, value in item.items() if not name.startswith("_")}
         return stored | {
             "type": DISCARDED,
@@ -205,18 +205,18 @@ class ParkedDocuments:
         }
 
     def without_document(self, item: Item) -> Item:
-        """The item of a parked event without the document, which the store does not take inside this item."""
+        """Returns a parked event's item without the document, which the store does not take inside it."""
         reason = (
             f"{item['reason']} (the store does not take the document here: see the container of the feed)"
         )
         return item | {"document": place_of(item["document"], self.events.paths), "reason": reason}
 
     def has_document(self, item: Item) -> bool:
-        """Whether there is more of the document in the item than where it is."""
+        """Whether the item has more of the document than its location."""
         return bool(set(item["document"]) - set(place_of(item["document"], self.events.paths)))
 
     def event(self, item: Item, marker: Marker | None) -> ParkedEvent:
-        """The parked event in an item that was read; ``marker``: its aggregate's, if it is known."""
+        """Returns the parked event in an item that was read; ``marker``: its aggregate's, if it is known."""
         aggregate = named(item)
         refusal = marker.refusal if marker else None
         refused = refusal if refusal and refusal.event_id == item["eventId"] else None
@@ -244,7 +244,7 @@ class ParkedDocuments:
         )
 
     def feed_event(self, parked: ParkedEvent) -> FeedEvent:
-        """The event as the feed delivered it, or the notice, to be sent by a replay."""
+        """Returns the event as the feed delivered it, or the notice, to be sent by a replay."""
         event = self.events.event(parked.document)
         return event or Poison(parked.event_id, parked.aggregate, "the store did not take the document")
 
@@ -266,19 +266,19 @@ def _reason(event: FeedEvent, marker: Marker) -> str:
 
 
 def _position(place: Place) -> str:
-    """The place as a text that sorts as the place does."""
+    """Returns the place as a text that sorts as the place does."""
     after, unsequenced, (lsn, created_at, event_id) = place
     text = f"{after:020d}"
     return f"{text}-1-{lsn:020d}-{created_at}-{event_id}" if unsequenced else f"{text}-0"
 
 
 def _digest(*parts: Any) -> str:
-    """An event's id is unique only in its partition, and a broken document may have any id."""
+    """Hashes the parts: an event's id is unique only in its partition, and a broken document may have any id."""
     return hashlib.sha256(b"[%b]" % b", ".join(map(plain, parts))).hexdigest()[:32]
 
 
 def _kept(document: Mapping[str, Any], paths: PartitionKeyPaths) -> Item:
-    """The document, if there is a form of it to be stored."""
+    """Returns the document, if it can be stored in some form."""
     try:
         json.dumps(dict(document))
     except (ValueError, TypeError, RecursionError):
@@ -287,7 +287,7 @@ def _kept(document: Mapping[str, Any], paths: PartitionKeyPaths) -> Item:
 
 
 def chunks(items: Sequence[Item]) -> Iterator[list[Item]]:
-    """The items in order, in parts that fit one transaction; a part of a single item may be larger."""
+    """Yields the items in order, in parts that fit one transaction; a part of a single item may be larger."""
     chunk: list[Item] = []
     size = 0
     for item in items:
@@ -302,7 +302,7 @@ def chunks(items: Sequence[Item]) -> Iterator[list[Item]]:
 
 
 def place_of(document: Mapping[str, Any], paths: PartitionKeyPaths) -> Item:
-    """Where a document that is not kept is, or was, in values that every store takes: None for what is none."""
+    """Returns the location of a document that is not stored, as storable values: None for an invalid one."""
     item_id = document.get("id")
     kept = item_id if is_text(item_id) and len(item_id) <= LONGEST_KEY else None
     return {"id": kept, **paths.fields(paths.storable(document))}

@@ -1,10 +1,10 @@
-"""Parked events and their marker change together: all are in one logical partition of one container.
+"""Changes parked events and their marker together: all are in one logical partition of one container.
 
-A marker is replaced at the version that was read, in one transaction with the events that it counts. What a refusal of
-that transaction means is found by reading again behind the refusal's own session token: either the marker has changed,
-or some of the events were parked, or removed, by an earlier attempt whose answer was lost.
+A marker is replaced at the version that was read, in one transaction with the events that it counts. The cause of a
+refused transaction is found by a read with the refusal's own session token: either the marker has changed, or some of
+the events were parked, or removed, by an earlier attempt whose answer was lost.
 
-The partition of the parking lot: every read and write of it, each with an answer that the lot can go by.
+:class:`ParkedPartition` has every read and write of this partition.
 
 A read raises Throttled or Unavailable. A write raises StoreFailed, since what a refusal means depends on the write.
 """
@@ -40,7 +40,7 @@ from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.parking_lot import Change, ParkedEvent, ParkedPage
 
 CHANGED = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
-"""Refusals of a transaction that say that others changed something first, or that an earlier attempt was stored."""
+"""Refusals of a transaction that show that others changed something first, or that an earlier attempt was stored."""
 
 _IDS_AT_ONCE = 200
 ITEMS_AT_ONCE = 1000
@@ -54,21 +54,21 @@ class ParkedPartition:
     partition_key: str
 
     async def fence(self) -> None:
-        """Reads that follow miss no write that was committed before."""
+        """Makes later reads consistent: they miss no write that was committed before."""
         try:
             await self.container.fence(self.partition_key)
         except StoreFailed as error:
             raise error.failure.passing() from error
 
     async def read(self, item_id: str) -> Item | None:
-        """An item; None when this read sees none."""
+        """Returns an item; None if this read sees none."""
         try:
             return await self.container.read(item_id, self.partition_key)
         except StoreFailed as error:
             raise error.failure.passing() from error
 
     async def read_many(self, ids: Sequence[str], fields: Sequence[str] = ()) -> list[Item]:
-        """Those of the items that are there, in any order; of each these fields alone, where any are named."""
+        """Returns those of the items that exist, in any order; of each only ``fields``, if any are named."""
         found: list[Item] = []
         for start in range(0, len(ids), _IDS_AT_ONCE):
             names = {f"@id{number}": each for number, each in enumerate(ids[start : start + _IDS_AT_ONCE])}
@@ -78,7 +78,7 @@ class ParkedPartition:
         return found
 
     async def count(self, query: str, parameters: Mapping[str, Any]) -> int:
-        """The result of a query that counts."""
+        """Returns the result of a query that counts."""
         try:
             return await self.container.count(query, parameters, partition_key=self.partition_key)
         except StoreFailed as error:
@@ -87,7 +87,7 @@ class ParkedPartition:
     async def query(
         self, query: str, parameters: Mapping[str, Any], *, size: int = ITEMS_AT_ONCE
     ) -> AsyncIterator[Item]:
-        """All items of a query, page by page."""
+        """Yields all items of a query, page by page."""
         token: str | None = None
         while True:
             items, token = await self.page(query, parameters, size, token)
@@ -99,7 +99,7 @@ class ParkedPartition:
     async def page(
         self, query: str, parameters: Mapping[str, Any], size: int, token: str | None
     ) -> tuple[list[Item], str | None]:
-        """One page of a query, and the token of the next. Raises UnknownContinuation for a token that is none."""
+        """Returns one page of a query, and the token of the next. Raises UnknownContinuation for an invalid token."""
         try:
             return await self.container.page(query, parameters, size, token, partition_key=self.partition_key)
         except StoreFailed as error:
@@ -108,7 +108,7 @@ class ParkedPartition:
             raise error.failure.passing() from error
 
     async def write(self, *writes: Write) -> list[str]:
-        """One transaction. Returns the new ETags. Raises StoreFailed."""
+        """Writes one transaction. Returns the new ETags. Raises StoreFailed."""
         return await self.container.execute(self.partition_key, writes)
 
 
@@ -123,7 +123,7 @@ _LISTED_WAITING = of_fields(EVENT_FIELDS, _WAITING)
 _COUNT = f"SELECT COUNT(1) AS count {_OF_ONE}"
 
 FEW_AGGREGATES, FEW_MARKERS = 20, 500
-"""Up to so many aggregates are asked for by name; up to so many markers are read at once for more aggregates."""
+"""Up to so many aggregates are read by name; for more, up to so many markers are read at once."""
 
 _RACES = 5
 _MANY = 100
@@ -150,7 +150,7 @@ class CosmosParkingLot:
         self._clock = clock
 
     async def markers(self, aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, Marker]:
-        """The markers of these aggregates. A fence: a lagging replica would show that there is none, too."""
+        """Returns these aggregates' markers with a consistent read: a lagging replica could miss one."""
         await self._partition.fence()
         items = await self._all_markers() if len(aggregates) > FEW_AGGREGATES else None
         if items is None:
@@ -159,17 +159,17 @@ class CosmosParkingLot:
         return {aggregate: found[aggregate] for aggregate in aggregates if aggregate in found}
 
     async def _all_markers(self) -> list[Item] | None:
-        """One small query for a page of many aggregates, since markers are few; None: they are not."""
+        """Reads all markers in one small query for a page of many aggregates; None: there are too many markers."""
         items, more = await self._partition.page(_MARKERS, {"@types": [BLOCKED, FREE]}, FEW_MARKERS, None)
         return None if more else items
 
     async def list_blocked(self) -> Sequence[Marker]:
-        """The markers of all parked aggregates."""
+        """Returns the markers of all parked aggregates."""
         items = self._partition.query(_LISTED_MARKERS, {"@types": [BLOCKED]})
         return [self._markers.marker(item) async for item in items]
 
     async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> Collection[str]:
-        """Park events behind a marker; the ids of the new ones. Raises PreconditionFailed: it is not at its version."""
+        """Parks events and returns the new ones' ids. Raises PreconditionFailed if the marker's version has changed."""
         behind, places = marker.with_parked(events)
         now = self._clock()
         items = [
@@ -184,7 +184,7 @@ class CosmosParkingLot:
         return parked
 
     async def _park(self, marker: Marker, new: list[Item]) -> tuple[Marker, list[Item]]:
-        """One transaction; in halves where the store refuses it, since a refusal names no document."""
+        """Parks in one transaction; in halves if the store refuses it, since a refusal names no document."""
         for _ in range(_RACES):
             if not new:
                 return marker, new
@@ -204,7 +204,7 @@ class CosmosParkingLot:
         raise _changed()
 
     async def _park_halves(self, marker: Marker, new: list[Item]) -> tuple[Marker, list[Item]]:
-        """Only the documents that the store does not take are left out, and each of their neighbours is kept."""
+        """Parks each half: only the documents that the store does not take are left out."""
         middle = len(new) // 2
         marker, first = await self._park(marker, new[:middle])
         marker, second = await self._park(marker, new[middle:])
@@ -216,14 +216,14 @@ class CosmosParkingLot:
             raise _changed()
 
     async def store(self, marker: Marker) -> Marker:
-        """Store a changed marker. Raises PreconditionFailed."""
+        """Stores a changed marker. Raises PreconditionFailed."""
         try:
             return await self._put(marker)
         except StoreFailed as error:
             raise _changed() if error.failure.kind in CHANGED else error.failure.passing() from error
 
     async def settle(self, marker: Marker, delivered: Sequence[ParkedEvent], change: Change) -> Marker:
-        """Remove parked events that the broker has. Raises PreconditionFailed when the replay is another one now."""
+        """Removes parked events that the broker has. Raises PreconditionFailed if the replay is another one now."""
         ids = [event.id for event in delivered]
         for _ in range(_RACES):
             after = _freed_at_zero(_counted(change(marker), -len(ids)))
@@ -238,7 +238,7 @@ class CosmosParkingLot:
         return [item["id"] for item in await self._partition.read_many(ids, ["id"])]
 
     async def recount(self, marker: Marker) -> Marker:
-        """Count anew what waits, which somebody removed by hand. Raises PreconditionFailed."""
+        """Counts again what waits, after events were removed by hand. Raises PreconditionFailed."""
         for _ in range(_RACES):
             count = await self._partition.count(_COUNT, _of(marker.aggregate))
             try:
@@ -248,7 +248,7 @@ class CosmosParkingLot:
         raise _changed()
 
     async def _read_still_replayed(self, marker: Marker, error: StoreFailed) -> Marker:
-        """The marker as others have changed it, if the replay is still the same. Raises PreconditionFailed."""
+        """Returns the marker as others have changed it, if the replay is still the same. Raises PreconditionFailed."""
         if error.failure.kind not in CHANGED:
             raise error.failure.passing() from error
         item = await self._partition.read(marker_id(marker.aggregate))
@@ -258,7 +258,7 @@ class CosmosParkingLot:
         return newest
 
     async def discard(self, marker: Marker, event: ParkedEvent, notice: Notice, reason: str) -> None:
-        """Store the marker, and put the notice in the event's place. Raises PreconditionFailed."""
+        """Stores the marker, and replaces the event by the notice. Raises PreconditionFailed."""
         item = await self._partition.read(event.id)
         if item is None or item["type"] != EVENT:
             raise _changed()
@@ -266,7 +266,7 @@ class CosmosParkingLot:
         await self._replace(item, reason, lambda write: self._put(marker, write, Write.create(placed)))
 
     async def discard_alone(self, event: ParkedEvent, reason: str) -> None:
-        """Give up a document that belongs to no aggregate."""
+        """Discards a document that belongs to no aggregate."""
         item = await self._partition.read(event.id)
         if item is not None and item["type"] == EVENT:
             await self._replace(item, reason, self._partition.write)
@@ -279,7 +279,7 @@ class CosmosParkingLot:
             raise (_changed() if error.failure.kind in CHANGED else error.failure.passing()) from error
 
     async def park_alone(self, poison: Poison) -> bool:
-        """Park a document that belongs to no aggregate, unless that was done."""
+        """Parks a document that belongs to no aggregate, unless that was done."""
         item = self._documents.alone_item(poison, at=self._clock())
         for attempt in (item, self._documents.without_document(item)):
             try:
@@ -294,12 +294,12 @@ class CosmosParkingLot:
         return True
 
     async def alone_since_before(self, at: datetime) -> Sequence[ParkedEvent]:
-        """Some documents that belong to no aggregate and were parked before this time."""
+        """Returns some documents that belong to no aggregate and were parked before this time."""
         items, _ = await self._partition.page(_ALONE, {"@type": EVENT, "@at": at.isoformat()}, _MANY, None)
         return [self._documents.event(item, None) for item in items]
 
     async def page(self, size: int, continuation_token: str | None, *, discarded: bool = False) -> ParkedPage:
-        """A page of parked events, or of the discarded ones, oldest first. Raises UnknownContinuation."""
+        """Returns a page of parked events, or of the discarded ones, oldest first. Raises UnknownContinuation."""
         listed = DISCARDED if discarded else EVENT
         scope = f"{self._scope}/{listed}"
         token = continuation.unseal(scope, continuation_token) if continuation_token else None
@@ -315,7 +315,7 @@ class CosmosParkingLot:
         return ParkedPage(events, continuation.seal(scope, token) if token else None)
 
     async def get(self, parking_id: str) -> ParkedEvent | None:
-        """One parked or discarded event; None when there is none under the id."""
+        """Returns one parked or discarded event; None if there is none under the id."""
         item = await self._partition.read(parking_id)
         if item is None:
             await self._partition.fence()
@@ -327,12 +327,12 @@ class CosmosParkingLot:
         return self._documents.event(item, self._markers.marker(marker) if marker else None)
 
     async def waiting(self, aggregate: AggregateKey, limit: int) -> Sequence[tuple[ParkedEvent, FeedEvent]]:
-        """An aggregate's first parked events, in order."""
+        """Returns an aggregate's first parked events, in order."""
         parked = await self._first(_WAITING, aggregate, limit)
         return [(each, self._documents.feed_event(each)) for each in parked]
 
     async def list_waiting(self, aggregate: AggregateKey, limit: int) -> Sequence[ParkedEvent]:
-        """As :meth:`waiting`, without the documents."""
+        """Returns the same as :meth:`waiting`, without the documents."""
         return await self._first(_LISTED_WAITING, aggregate, limit)
 
     async def _first(self, query: str, aggregate: AggregateKey, limit: int) -> list[ParkedEvent]:
@@ -344,7 +344,7 @@ class CosmosParkingLot:
         return found
 
     async def _put(self, marker: Marker, *writes: Write) -> Marker:
-        """Store the marker over its version, with other writes. Raises StoreFailed."""
+        """Stores the marker over its version, with other writes. Raises StoreFailed."""
         item = self._markers.item(marker, self._partition.partition_key, self._clock())
         first = Write.replace(item, marker.version) if marker.version else Write.create(item)
         version, *_ = await self._partition.write(first, *writes)
@@ -356,12 +356,12 @@ def _of(aggregate: AggregateKey) -> Item:
 
 
 def _counted(marker: Marker, more: int) -> Marker:
-    """Rule ``count-creates``: the count changes by what this transaction creates or deletes."""
+    """Changes the count by the number of events that this transaction creates or deletes (rule ``count-creates``)."""
     return replace(marker, waiting=marker.waiting + more)
 
 
 def _freed_at_zero(marker: Marker) -> Marker:
-    """Rule ``end-at-zero``: at the version that was read; no query decides it."""
+    """Frees a marker whose count is 0 at the version that was read, without a query (rule ``end-at-zero``)."""
     return marker.freed() if marker.waiting == 0 else marker
 
 
