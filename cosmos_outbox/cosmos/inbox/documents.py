@@ -1,4 +1,4 @@
-"""Which documents of a container are the aggregates of one type, and where each says how far it has come."""
+"""Selects the documents of one type's aggregates in a container, and reads the sequence of each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,23 +18,23 @@ class SourceDocuments:
 
     type: str
     where: Mapping[str, Value]
-    """What stands at these paths in the aggregates' documents, and in no others together."""
+    """The values at paths that all of the aggregates' documents have, and no other document has together."""
     sequence: str
     deleted: str
-    """Where a document says that its aggregate is deleted."""
+    """The path of the flag that the aggregate is deleted."""
     id: str = "/id"
-    """Where the aggregate's id stands."""
+    """The path of the aggregate's id."""
 
     @classmethod
     def of_library(cls, kind: str) -> Self:
-        """The documents that this library stores."""
+        """Returns the selection of documents that this library stores."""
         return cls(kind, {"/type": kind}, "/data/lastSequence", "/data/deleted")
 
     @classmethod
     def declared(cls, own: OwnContainer | None, kind: str, source: OwnDocuments | None) -> Self | None:
-        """The documents that a team stores; None: they are the library's.
+        """Returns the selection of documents that a team stores; None: they are the library's.
 
-        Raises ValueError: by what is declared no read model could be kept right.
+        Raises ValueError: with this declaration no read model could be kept correct.
         """
         if own is None:
             if source is not None:
@@ -64,13 +64,13 @@ class SourceDocuments:
         return cls(kind, dict(source.where), sequence, source.deleted, source.id)
 
     def condition(self, holder: str) -> tuple[str, dict[str, Any]]:
-        """A condition of a query: ``holder`` is one of these documents; and the condition's parameters."""
+        """Returns a query's condition that ``holder`` is one of these documents, and the condition's parameters."""
         values = {f"@is{number}": value for number, value in enumerate(self.where.values())}
         equal = [f"{field(holder, path)} = {name}" for path, name in zip(self.where, values, strict=True)]
         return " AND ".join(equal), values
 
     def query(self, since: datetime | None) -> tuple[str, dict[str, Any]]:
-        """A query for these documents; ``since``: for those last written since then, by the store's clock."""
+        """Returns a query for these documents; ``since``: for those last written since then, by the store's clock."""
         condition, values = self.condition("c")
         if since is not None:
             condition, values = (
@@ -80,7 +80,7 @@ class SourceDocuments:
         return f"SELECT * FROM c WHERE {condition}", values  # noqa: S608 - paths of a declaration
 
     def of_one(self, holder: str, aggregate_id: str) -> tuple[str, dict[str, Any]]:
-        """As :meth:`condition`, of one aggregate."""
+        """Returns the same as :meth:`condition`, for one aggregate."""
         condition, values = self.condition(holder)
         return f"{field(holder, self.id)} = @aggregateId AND {condition}", {
             "@aggregateId": aggregate_id,
@@ -88,7 +88,7 @@ class SourceDocuments:
         }
 
     def is_of(self, item: Item, aggregate_id: str) -> bool:
-        """As :meth:`of_one`, of a document that was read."""
+        """Returns the same as :meth:`of_one`, for a document that was read."""
         told = {self.id: aggregate_id, **self.where}
         return all(
             type(found := at(item, path)) is type(value) and found == value for path, value in told.items()
@@ -103,5 +103,5 @@ def _tells(own: OwnContainer, path: str, value: Value) -> bool:
 
 
 def last(value: Any) -> int:
-    """The sequence of an aggregate's newest event, as a document tells it; 0: it tells none."""
+    """Returns the sequence of an aggregate's newest event from its document; 0: it has none."""
     return value if type(value) is int else 0

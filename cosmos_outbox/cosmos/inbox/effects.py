@@ -1,4 +1,4 @@
-"""The record of one event's effect is one document, created or replaced at its version; each write renews its TTL."""
+"""Stores the record of one event's effect: one document, created or replaced at its version; a write renews its TTL."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ class CosmosEffects:
     ttl_seconds: int
 
     async def find(self, event_id: str) -> EffectRecord | None:
-        """The newest record; None is proof. Raises StoreAway."""
+        """Returns the newest record; None proves that there is none. Raises StoreAway."""
         key = self._key(event_id)
         try:
             await self.container.fence(key)
@@ -35,7 +35,7 @@ class CosmosEffects:
         return EffectRecord(event_id, EffectState(item["state"]), at, item["call"], str(item["_etag"]))
 
     async def write(self, record: EffectRecord) -> EffectRecord:
-        """Create it, or replace it at its version. Raises RecordChanged, StoreAway."""
+        """Creates it, or replaces it at its version. Raises RecordChanged, StoreAway."""
         key = self._key(record.event_id)
         document = {
             "id": key,
@@ -59,5 +59,5 @@ class CosmosEffects:
         return replace(record, version=version)
 
     def _key(self, event_id: str) -> str:
-        """The id of the document, and its partition key."""
+        """Returns the id of the document, and its partition key."""
         return hashlib.sha256(json.dumps([self.subscriber, event_id]).encode()).hexdigest()

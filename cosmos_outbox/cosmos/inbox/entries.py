@@ -1,8 +1,8 @@
-"""A subscriber's entry is one item, written over the version that was read: all of it, or nothing.
+"""Stores a subscriber's entry as one item, written over the version that was read: all of it, or nothing.
 
 State, sequence and event id are in the same item (``one-write`` in ``cosmos_outbox/inbox/``). A deleted entry keeps id
-and sequence, loses everything else, and expires. An item says in which form its state was written: the state of another
-form, or one that cannot be read, is never taken for a state (``other-form`` in ``cosmos_outbox/inbox/``).
+and sequence, loses everything else, and expires. An item names the schema of its state: a state of another schema, or
+one that cannot be read, is never taken for a state (``other-form`` in ``cosmos_outbox/inbox/``).
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ TYPE, PROGRESS = "entry", "progress"
 _WALK = "walk"
 _ENTRIES = "SELECT * FROM c WHERE c.type = 'entry' AND NOT c.deleted"
 _PARTITION = f"{PROGRESS}/{_WALK}"
-"""Of the progress: an entry's partition is an id, and an id has no slash."""
+"""The partition of the progress: an entry's partition is an id, and an id has no slash."""
 _PAGE = 100
 
 
@@ -43,7 +43,7 @@ class CosmosEntries(Generic[S]):
     """Longer than any message of a deleted aggregate can still come; None: deleted entries are kept for good."""
 
     async def read(self, key: AggregateKey) -> VersionedEntry[S] | None:
-        """The entry as this replica has it. Raises StoreAway."""
+        """Returns the entry as this replica has it. Raises StoreAway."""
         try:
             item = await self.container.read(key.id, key.id)
         except StoreFailed as error:
@@ -51,12 +51,12 @@ class CosmosEntries(Generic[S]):
         return None if item is None else entry_of(self.form, item, item["_etag"])
 
     async def newest(self, key: AggregateKey) -> VersionedEntry[S] | None:
-        """The entry, behind a fence. Raises StoreAway."""
+        """Returns the entry with a consistent read. Raises StoreAway."""
         item = await newest_item(self.container, key)
         return None if item is None else entry_of(self.form, item, item["_etag"])
 
     async def put(self, key: AggregateKey, entry: Entry[S], stamp: Stamp, *, over: str | None) -> str:
-        """Write an entry, and return its version. Raises EntryChanged, Unstorable, StoreAway."""
+        """Writes an entry, and returns its version. Raises EntryChanged, Unstorable, StoreAway."""
         lives = KEEP_FOR_EVER if entry.state is not None else self.deleted_ttl_seconds or KEEP_FOR_EVER
         document = entry_document(self.form, key, entry, stamp)
         item = {**document, "partitionKey": key.id, "type": TYPE, "ttl": lives}
@@ -64,16 +64,16 @@ class CosmosEntries(Generic[S]):
             return await self._write(key.id, _put(item, over))
 
     async def remove(self, key: AggregateKey, *, over: str) -> None:
-        """Remove an entry. Raises EntryChanged, StoreAway."""
+        """Removes an entry. Raises EntryChanged, StoreAway."""
         await self._write(key.id, Write.delete(key.id, over))
 
     async def page(self, position: str | None) -> WalkPage[VersionedEntry[S]]:
-        """A page of the entries that are not deleted. Raises StoreAway."""
+        """Returns a page of the entries that are not deleted. Raises StoreAway."""
         items, token = await walk_page(self.container, _ENTRIES, {}, position)
         return WalkPage([(_key(item), entry_of(self.form, item, item["_etag"])) for item in items], token)
 
     async def mark(self, key: AggregateKey, version: str, blocked_since: datetime | None) -> None:
-        """Note in an entry since when it is blocked. Raises EntryChanged, StoreAway."""
+        """Records in an entry since when it is blocked. Raises EntryChanged, StoreAway."""
         try:
             item = await self.container.read(key.id, key.id)
         except StoreFailed as error:
@@ -86,7 +86,7 @@ class CosmosEntries(Generic[S]):
         )
 
     async def progress(self) -> tuple[Mapping[str, Any], str] | None:
-        """How far the walk is, as far as this replica shows it. Raises StoreAway."""
+        """Returns the walk's progress, as far as this replica shows it. Raises StoreAway."""
         try:
             item = await self.container.read(_WALK, _PARTITION)
         except StoreFailed as error:
@@ -94,7 +94,7 @@ class CosmosEntries(Generic[S]):
         return None if item is None else (item, str(item["_etag"]))
 
     async def save_progress(self, document: Mapping[str, Any], *, over: str | None) -> str:
-        """Write how far the walk is, with its new version. Raises EntryChanged, StoreAway."""
+        """Writes the walk's progress and returns its new version. Raises EntryChanged, StoreAway."""
         item = {"id": _WALK, "partitionKey": _PARTITION, "type": PROGRESS, **document}
         return await self._write(_PARTITION, _put(item, over))
 
@@ -119,9 +119,9 @@ def _put(item: Item, over: str | None) -> Write:
 async def walk_page(
     container: Container, query: str, parameters: Mapping[str, Any], position: str | None
 ) -> tuple[list[Item], str | None]:
-    """A page of a list without order, so that a list over all partitions goes on from the store's token.
+    """Returns a page of an unordered list, which continues over all partitions by the store's token.
 
-    A token that the store does not take any more, as after a split of a partition, begins the list anew. Raises
+    A token that the store no longer accepts, as after a split of a partition, begins the list again. Raises
     StoreAway.
     """
     try:
@@ -133,7 +133,7 @@ async def walk_page(
 
 
 async def newest_item(container: Container, key: AggregateKey) -> Item | None:
-    """The item of an aggregate, behind a fence; None: it is proven that there is none. Raises StoreAway."""
+    """Returns an aggregate's item with a consistent read; None: it is proven that there is none. Raises StoreAway."""
     try:
         return await container.read(key.id, key.id, consistent=True)
     except StoreFailed as error:
@@ -141,12 +141,12 @@ async def newest_item(container: Container, key: AggregateKey) -> Item | None:
 
 
 def failed(key: AggregateKey | str, failure: Failure) -> StoreAway | Unstorable:
-    """What a failed call about one aggregate means: a refusal of the request says nothing about the others."""
+    """Returns the error for a failed call about one aggregate: a refused request means nothing for the others."""
     if failure.kind in (Kind.TOO_LARGE, Kind.INVALID):
         return Unstorable(f"the store refuses what is asked of {key}: {failure.detail}")
     return store_away(failure)
 
 
 def store_away(failure: Failure) -> StoreAway:
-    """Every failure of the store that is not about one item hits all aggregates."""
+    """Returns the error for a failure of the store that is not about one item and hits all aggregates."""
     return StoreAway(str(failure.error()), retry_after_seconds=failure.retry_after_seconds)

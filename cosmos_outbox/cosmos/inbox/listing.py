@@ -1,8 +1,8 @@
-"""A list over all partitions goes on from the last key that was seen, never from a token of the store.
+"""Continues a list over all partitions after the last key that was seen, never from a token of the store.
 
 The Python SDK cannot continue an ordered query over several physical partitions
 (https://github.com/Azure/azure-sdk-for-python/issues/41434). So each page is a query of its own, for what comes after
-the last entry of the page before. Two entries with one key are told apart by their ids, and ``ORDER BY`` over both
+the last entry of the page before. Two entries with one key are distinguished by their ids, and ``ORDER BY`` over both
 needs a composite index.
 """
 
@@ -17,14 +17,14 @@ from cosmos_outbox.lists.listing import Sorted
 
 @dataclass(frozen=True)
 class CosmosItems:
-    """The living entries of one container. See :class:`cosmos_outbox.lists.listing.Items`."""
+    """The entries of one container that are not deleted. See :class:`cosmos_outbox.lists.listing.Items`."""
 
     container: Container
 
     async def first(
         self, conditions: Sequence[Sequence[Condition]], by: Sorted, most: int, after: Sequence[str] | None
     ) -> list[Item]:
-        """The first entries. Raises Throttled, Unavailable, Misconfigured."""
+        """Returns the first entries. Raises Throttled, Unavailable, Misconfigured."""
         query, parameters = _query(conditions, by, most, after)
         try:
             return await self.container.first(query, parameters, most)

@@ -1,8 +1,8 @@
-"""The documents of a team's own are found by the aggregate's id, in whatever partition they are.
+"""Finds a team's own documents by the aggregate's id, in whatever partition they are.
 
-A message does not tell the partition. So a query over all of them says where the document is, and is believed for that
-alone: what is concluded is concluded of a read behind a fence in that partition, or, where nothing was found, of the
-query made again behind a fence in every physical one.
+A message does not name the partition. So a query over all of them finds the document's location, and is used for that
+alone: conclusions are drawn from a consistent read in that partition, or, if nothing was found, from the query repeated
+with a consistent read in every physical one.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,31 +27,31 @@ S = TypeVar("S")
 
 @dataclass(frozen=True)
 class OwnSource(Generic[S]):
-    """Aggregates in documents of a team's own. See :class:`cosmos_outbox.inbox.ports.Source` and ``SourceList``."""
+    """Aggregates in a team's own documents. See :class:`cosmos_outbox.inbox.ports.Source` and ``SourceList``."""
 
     container: Container
     feed: ContainerProxy
-    """The same container."""
+    """The same container, as the SDK's client."""
     documents: SourceDocuments
     state_of: Callable[[Mapping[str, Any]], S]
-    """The subscriber's state of a document."""
+    """Returns the subscriber's state of a document."""
 
     async def read(self, key: AggregateKey) -> Found[S] | None:
-        """The aggregate as some replica has it. Raises StoreAway, SourceBehind."""
+        """Returns the aggregate as some replica has it. Raises StoreAway, SourceBehind."""
         try:
             return self._found(await self._locate(key))
         except StoreFailed as error:
             raise failed(key, error.failure) from error
 
     async def newest(self, key: AggregateKey) -> Found[S] | None:
-        """The aggregate, behind a fence. Raises StoreAway, SourceBehind."""
+        """Returns the aggregate with a consistent read. Raises StoreAway, SourceBehind."""
         try:
             return self._found(await self._find_fenced(key) or await self._look_for(key))
         except StoreFailed as error:
             raise failed(key, error.failure) from error
 
     async def page(self, since: datetime | None, position: str | None) -> WalkPage[Found[S]]:
-        """A page of the aggregates, deleted ones too. Raises StoreAway."""
+        """Returns a page of the aggregates, deleted ones too. Raises StoreAway."""
         items, token = await walk_page(self.container, *self.documents.query(since), position)
         found = [(str(at(item, self.documents.id)), self._read(item)) for item in items]
         return WalkPage([(AggregateKey(self.documents.type, each), read) for each, read in found], token)
@@ -62,7 +62,7 @@ class OwnSource(Generic[S]):
         return one(key, await self.container.first(query, parameters, 2))
 
     async def _find_fenced(self, key: AggregateKey) -> Item | None:
-        """Where it was found, behind a fence; None: it is not there, which proves nothing of other partitions."""
+        """Reads consistently where the document was found; None: it is not there, but may be in another partition."""
         found = await self._locate(key)
         partition = None if found is None else self.container.paths.of(found)
         if found is None or partition is None:
@@ -71,7 +71,7 @@ class OwnSource(Generic[S]):
         return item if item is not None and self.documents.is_of(item, key.id) else None
 
     async def _look_for(self, key: AggregateKey) -> Item | None:
-        """Behind a fence in every physical partition; None: it is proven that there is none."""
+        """Searches every physical partition with a consistent read; None: it is proven that there is none."""
         try:
             token = await fence_everywhere(self.container, self.feed)
         except (Throttled, Unavailable, Misconfigured) as error:
@@ -97,7 +97,7 @@ class OwnSource(Generic[S]):
 
 
 def one(key: AggregateKey, found: list[Item]) -> Item | None:
-    """The one that was found. Raises SourceBehind: several are the same aggregate."""
+    """Returns the one document. Raises SourceBehind: several are the same aggregate."""
     if len(found) > 1:
         raise SourceBehind(
             f"two documents are {key}: an id is used once in the whole service, whatever the partition. Nothing is "

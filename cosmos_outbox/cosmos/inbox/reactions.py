@@ -1,8 +1,8 @@
-"""A message's record, its cursor, the target and its events are one transaction: the record is the first operation.
+"""Stores a message's record, its cursor, the target and its events in one transaction, the record first.
 
-So a refusal of the first operation says that the message has an outcome, by this call or by another one, and a refusal
+So a refusal of the first operation means that the message has an outcome, by this call or by another one, and a refusal
 of a later one that it had none then (``record_first``). The cursor changes in the same transaction, at its version
-(``same_transaction``). The transaction is sent again as it is while its answer is lost: the store commits it once.
+(``same_transaction``). The transaction is sent again unchanged while its answer is lost: the store commits it once.
 """
 
 from collections.abc import Callable
@@ -51,12 +51,12 @@ class CosmosReactions(Generic[A]):
     name: str
     order: InOrder
     lifetimes: Lifetimes
-    """Among them that of the records."""
+    """The lifetimes, including that of the records."""
     on_commit: OnCommit
     clock: Callable[[], datetime] = utc_now
 
     async def find(self, place: TargetPlace) -> ReactionRecord | None:
-        """The record, behind a fence of its own. Raises StoreAway."""
+        """Returns the record with a consistent read. Raises StoreAway."""
         item_id = record_id(place)
         try:
             item = await self.container.read(item_id, place.partition_key, consistent=True)
@@ -74,7 +74,7 @@ class CosmosReactions(Generic[A]):
         )
 
     async def read(self, place: TargetPlace) -> SeenTarget[A]:
-        """The target, and the cursor where the reaction has one. Raises StoreAway, Unstorable."""
+        """Returns the target, and the cursor if the reaction has one. Raises StoreAway, Unstorable."""
         try:
             item = await self.container.read(place.target, place.partition_key)
             cursor = await self._cursor(place)
@@ -97,7 +97,7 @@ class CosmosReactions(Generic[A]):
     async def write(
         self, place: TargetPlace, event: Event, seen: SeenTarget[A], write: ToWrite[A], until: float
     ) -> None:
-        """Store it all or nothing. Raises RecordChanged, EntryChanged, ReactionRefused, Unstorable, StoreAway."""
+        """Stores all or nothing. Raises RecordChanged, EntryChanged, ReactionRefused, Unstorable, StoreAway."""
         records = self._records(place, seen, write)
         if write.changed is None:
             await _store(Batch(self.container, place.partition_key, [], records=records), until)
@@ -141,8 +141,8 @@ class CosmosReactions(Generic[A]):
         return _item(record_id(place), place, REACTION_TYPE, data, self.lifetimes.reactions)
 
     def _cursor_item(self, place: TargetPlace, seen: SeenTarget[A], last: int) -> Item:
-        """Newest wins: what is older than the cursor's last write is too old when it expires. Each in order has no such
-        end but that of the target."""
+        """Returns the cursor's item. It expires when older messages are too old to be applied; for "each in order" it
+        expires only with the target."""
         for_ever = self.order is InOrder.EACH and not seen.deleted
         ttl = KEEP_FOR_EVER if for_ever else self.lifetimes.reactions
         return _item(
@@ -151,7 +151,7 @@ class CosmosReactions(Generic[A]):
 
 
 async def _store(batch: Batch, until: float) -> None:
-    """Where the answer does not say which operation was refused, both lead to another look, behind a fence."""
+    """Stores the batch. If the answer does not name the refused operation, both errors lead to a consistent read."""
     try:
         await batch.store(until)
     except Unavailable as error:  # too late, or its outcome is not known
@@ -161,7 +161,7 @@ async def _store(batch: Batch, until: float) -> None:
 
 
 LONGEST_REASON = 500
-"""Characters of it that are stored."""
+"""The number of characters of a reason that are stored."""
 
 
 def _item(item_id: str, place: TargetPlace, kind: str, data: Item, ttl: int) -> Item:
@@ -169,7 +169,7 @@ def _item(item_id: str, place: TargetPlace, kind: str, data: Item, ttl: int) -> 
 
 
 def record_id(place: TargetPlace) -> str:
-    """The id of the document: an aggregate can have none that begins like it."""
+    """Returns the id of the document: an aggregate can have none that begins like it."""
     return request_id(f"reaction-{place.record}")
 
 

@@ -1,4 +1,4 @@
-"""The records of one subscription are in one logical partition, and each is created once and changed at its version.
+"""Stores the records of one subscription in one logical partition; each is created once and changed at its version.
 
 A record that exists is left as it is: the message came again after its record was written, and perhaps closed. The body
 of a message is kept as it came, in base64; a closed record has none, and expires.
@@ -25,7 +25,7 @@ _LISTED = (
     "id", "state", "reason", "setAsideAt", "messageId", "enqueuedNumber", "eventId", "aggregateType", "aggregateId",
     "action", "sequence", "attempts", "_etag",
 )  # fmt: skip
-"""All but the message itself: a hundred of them may have many megabytes."""
+"""All fields but the message itself: a hundred of them may have many megabytes."""
 _RECORDS = of_fields(_LISTED, "SELECT * FROM c WHERE ")
 _OPEN = f"{_RECORDS}ARRAY_CONTAINS(@states, c.state) ORDER BY c.setAsideAt"
 _WAITING = f"{_RECORDS}c.state = @state ORDER BY c.triedAt"
@@ -45,12 +45,12 @@ class CosmosSetAside:
     container: Container
     subscription: str
     scope: str
-    """Names the list in tokens."""
+    """The list's name in tokens."""
     closed_ttl_seconds: int
     clock: Clock = utc_now
 
     async def add(self, record: Record) -> None:
-        """Create a record, without the message where the store does not take it. Raises StoreAway."""
+        """Creates a record, without the message if the store does not take it. Raises StoreAway."""
         try:
             try:
                 await self._create(record)
@@ -69,7 +69,7 @@ class CosmosSetAside:
                 raise  # created-once: else the record is there, whatever its state
 
     async def waits(self, aggregate: AggregateKey) -> bool:
-        """Whether a record of the aggregate waits: one is read, however many there are. Raises StoreAway."""
+        """Returns whether a record of the aggregate waits; reads one, however many there are. Raises StoreAway."""
         try:
             await self.container.fence(self.subscription)
             found = await self.container.first(
@@ -80,7 +80,7 @@ class CosmosSetAside:
         return found != []
 
     async def waiting(self, aggregate: AggregateKey | None = None) -> AsyncIterator[Record]:
-        """The records that wait; those of one aggregate as of now (``timer-list-fenced``). Raises StoreAway."""
+        """Yields the records that wait; those of one aggregate as of now (``timer-list-fenced``). Raises StoreAway."""
         if aggregate is None:
             found = self._all(_WAITING, {"@state": RecordState.WAITING.value})
         else:
@@ -93,12 +93,12 @@ class CosmosSetAside:
             yield record
 
     async def older(self, than: datetime) -> AsyncIterator[Record]:
-        """The open records from before then. Raises StoreAway."""
+        """Yields the open records from before then. Raises StoreAway."""
         async for record in self._all(_OLDER, {"@states": _STATES, "@then": than.isoformat()}):
             yield record
 
     async def page(self, size: int, continuation_token: str | None) -> RecordPage:
-        """A page of open records. Raises UnknownContinuation, StoreAway."""
+        """Returns a page of open records. Raises UnknownContinuation, StoreAway."""
         token = continuation.unseal(self.scope, continuation_token) if continuation_token else None
         try:
             items, token = await self.container.page(
@@ -113,7 +113,7 @@ class CosmosSetAside:
         )
 
     async def count(self, state: RecordState) -> int:
-        """How many records are in this state. Raises StoreAway."""
+        """Returns the number of records in this state. Raises StoreAway."""
         try:
             return await self.container.count(
                 _COUNT, {"@state": state.value}, partition_key=self.subscription
@@ -122,7 +122,7 @@ class CosmosSetAside:
             raise store_away(error.failure) from error
 
     async def get(self, record_id: str) -> Record:
-        """One record, open or closed. Raises NotSetAside, StoreAway."""
+        """Returns one record, open or closed. Raises NotSetAside, StoreAway."""
         try:
             item = await self.container.read(record_id, self.subscription)
             if item is None:
@@ -134,7 +134,7 @@ class CosmosSetAside:
         return _record(item)
 
     async def change(self, record: Record, state: RecordState, reason: str, *, attempts: int) -> None:
-        """Write what became of a record. Raises RecordChanged, StoreAway."""
+        """Writes the outcome of a record. Raises RecordChanged, StoreAway."""
         assert record.version is not None, "a record that was read has its version"
         changed = replace(record, state=state, reason=reason, attempts=attempts)
         try:

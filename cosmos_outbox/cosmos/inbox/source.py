@@ -1,7 +1,7 @@
-"""A subscriber reads the source's own document, and knows which reads are proof.
+"""Reads a subscriber's source from its own documents, and distinguishes the reads that are proof.
 
-The document says how far its aggregate has come (``lastSequence``), since it is written in one transaction with the
-events. A tombstone is a deleted aggregate; a missing document is one that is gone, if that is proven behind a fence.
+The document has the aggregate's last sequence (``lastSequence``), since it is written in one transaction with the
+events. A tombstone is a deleted aggregate; a missing document is a removed one, if a consistent read proves that.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,23 +28,23 @@ class CosmosSource(Generic[S]):
 
     container: Container
     type: str
-    """Of the aggregates."""
+    """The type of the aggregates."""
     state_of: Callable[[Mapping[str, Any]], S]
-    """The subscriber's state of an aggregate's ``data``."""
+    """Returns the subscriber's state of an aggregate's ``data``."""
 
     async def read(self, key: AggregateKey) -> Found[S] | None:
-        """The aggregate as this replica has it. Raises StoreAway."""
+        """Returns the aggregate as this replica has it. Raises StoreAway."""
         try:
             return self._found(key, await self.container.read(key.id, key.id))
         except StoreFailed as error:
             raise failed(key, error.failure) from error
 
     async def newest(self, key: AggregateKey) -> Found[S] | None:
-        """The aggregate, behind a fence. Raises StoreAway."""
+        """Returns the aggregate with a consistent read. Raises StoreAway."""
         return self._found(key, await newest_item(self.container, key))
 
     async def page(self, since: datetime | None, position: str | None) -> WalkPage[Found[S]]:
-        """A page of the aggregates, deleted ones too. Raises StoreAway."""
+        """Returns a page of the aggregates, deleted ones too. Raises StoreAway."""
         items, token = await walk_page(
             self.container, *SourceDocuments.of_library(self.type).query(since), position
         )

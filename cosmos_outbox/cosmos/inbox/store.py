@@ -1,7 +1,7 @@
 """Declares a database of the subscriber's own account as its store: a container for each read model and each effect.
 
-The names are this team's: of a read model's container its own name, unless ``<NAME>_CONTAINER`` is set, and so of an
-effect's. What could not be applied is in one container more.
+The names are this team's: the container of a read model or an effect has its name, unless ``<NAME>_CONTAINER`` is set.
+Messages that could not be applied are in one more container.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,12 +33,12 @@ class CosmosDatabase:
     """A database in the account that ``COSMOS`` or ``COSMOS__accountEndpoint`` names: ``CosmosDatabase("mailing")``."""
 
     name: str | None = None
-    """``COSMOS_DATABASE`` beats it."""
+    """The database's name; ``COSMOS_DATABASE`` overrides it."""
     set_aside: str | None = None
-    """The container of messages that could not be applied: ``COSMOS_SET_ASIDE_CONTAINER`` beats it."""
+    """The container of messages that could not be applied; ``COSMOS_SET_ASIDE_CONTAINER`` overrides it."""
 
     def open(self, environment: Mapping[str, str], resources: AsyncExitStack) -> "CosmosStore":
-        """The store. Opens no connection. Raises Misconfigured, naming the setting that is missing or wrong."""
+        """Returns the store. Opens no connection. Raises Misconfigured, naming the setting that is missing or wrong."""
         names = self.names(environment)
         credential = credential_for(names.connection)
         with usable("COSMOS", "Cosmos DB"):
@@ -49,7 +49,7 @@ class CosmosDatabase:
         return CosmosStore(names, cache(lambda name: Container(client, names.database, name)))
 
     def names(self, environment: Mapping[str, str]) -> "CosmosNames":
-        """What the store is called. Raises Misconfigured."""
+        """Returns the store's names. Raises Misconfigured."""
         return CosmosNames(
             resolve(environment, "COSMOS", "accountEndpoint"),
             Named("COSMOS_DATABASE", self.name).resolve(environment),
@@ -60,7 +60,7 @@ class CosmosDatabase:
 
 @dataclass(frozen=True)
 class CosmosNames:
-    """Where a subscriber's store is, and what its containers are called."""
+    """The location of a subscriber's store, and the names of its containers."""
 
     connection: Connection
     database: str
@@ -68,11 +68,11 @@ class CosmosNames:
     environment: Mapping[str, str] = field(repr=False)
 
     def container(self, name: str) -> str:
-        """The container of the read model or effect of this name."""
+        """Returns the container of the read model or effect of this name."""
         return named_after(name, "CONTAINER").resolve(self.environment)
 
     def scope(self, container: str) -> str:
-        """Names a container in tokens."""
+        """Returns a container's name in tokens."""
         return f"{self.connection.address}/{self.database}/{container}"
 
 
@@ -82,23 +82,23 @@ class CosmosStore:
 
     names: CosmosNames
     container: Callable[[str], Container]
-    """A container of the database by its name; the same object for the same name."""
+    """Returns a container of the database by its name; the same object for the same name."""
     _taken: dict[str, str] = field(default_factory=dict, repr=False)
-    """By which read model, or by effects."""
+    """By container, the read model that uses it, or effects."""
 
     def entries(self, name: str, form: EntryForm[S], deleted_ttl_seconds: int | None) -> CosmosEntries[S]:
-        """Of one read model, which shares its container with nobody. Raises Misconfigured."""
+        """Returns the entries of one read model, which shares its container with no other. Raises Misconfigured."""
         self._take(name, name)
         return CosmosEntries(self._of(name), form, deleted_ttl_seconds)
 
     def listing(self, name: str, form: EntryForm[S]) -> EntryListing[S]:
-        """Of one read model."""
+        """Returns the list of one read model."""
         container = self._of(name)
         scope = self.names.scope(self.names.container(name))
         return EntryListing(CosmosItems(container), form, scope, token_key(container))
 
     def set_aside(self, subscription: str, closed_ttl_seconds: int) -> CosmosSetAside:
-        """Of one subscription."""
+        """Returns the records of one subscription that are set aside."""
         container = self.names.set_aside
         scope = f"{self.names.scope(container)}/{subscription}"
         return CosmosSetAside(
@@ -106,7 +106,7 @@ class CosmosStore:
         )
 
     def effects(self, name: str, subscription: str, ttl_seconds: int) -> CosmosEffects:
-        """Of one subscriber with effects; several of them may have one container. Raises Misconfigured."""
+        """Returns the records of one subscriber's effects; several may share a container. Raises Misconfigured."""
         self._take(name, "effects")
         return CosmosEffects(self._of(name), subscription, ttl_seconds)
 
