@@ -1,1 +1,1 @@
-"""What operators do to containers as a whole: inspect, and list events. Each can be done twice."""
+"""Operates on containers as a whole: inspects them, and lists events. Each operation can be repeated."""

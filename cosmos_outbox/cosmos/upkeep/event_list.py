@@ -1,7 +1,7 @@
-"""Lists the stored and the parked events of one aggregate, the newest first, each with where it stands.
+"""Lists the stored and the parked events of one aggregate, the newest first, each with its state.
 
-The stored ones are one query in the aggregate's partition, behind a fence. In which partition that is, its own document
-tells, or where the service keeps a team's own documents, one of its events. No value of a property is read.
+The stored ones are one query in the aggregate's partition, with a consistent read. The aggregate's own document names
+that partition, or, if the service keeps a team's own documents, one of its events. No property's value is read.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -21,9 +21,9 @@ from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkingLot
 
 MOST_EVENTS = 20_000
-"""Of one aggregate, within their TTL: of one that has more, not all are listed."""
+"""The most stored events that are listed of one aggregate."""
 MOST_PARKED = 500
-"""Of one aggregate: those behind are listed as the relay's progress has them."""
+"""The most parked events that are read of one aggregate: the state of others is derived from the relay's progress."""
 
 _ABOVE = 2**53
 _STATE = "SELECT * FROM c WHERE c.type = @aggregateType AND c.id = @id"
@@ -32,31 +32,31 @@ _STORED = (
     "SELECT c.id, c.aggregateType, c.data.sequence, c.data.action, c.data.createdAt, c.data.correlationId, c._ts "
     "FROM c WHERE c.type = @type AND "
 )
-"""Without order: the sequence is not indexed, since each change would pay for it."""
+"""Unordered: the sequence is not indexed, since the index would cost each change request units."""
 
 
 class EventState(StrEnum):
-    """Where an event stands."""
+    """The state of an event."""
 
     WAITING = "waiting"
     """The relay's lease has not passed it. It may have been sent a moment ago."""
     SENT = "sent"
     PARKED = "parked"
     DISCARDED = "discarded"
-    """It was given up; subscribers get a notice in its place."""
+    """It was discarded; subscribers get a notice in its place."""
     UNKNOWN = "unknown"
-    """No lease tells how far the relay is, or it was measured on a replica that lags."""
+    """No lease shows the relay's progress, or it was read from a replica that lags."""
 
 
 @dataclass(frozen=True)
 class ListedEvent:
-    """One event. What a broken document does not have is None."""
+    """One event. Fields that a broken document lacks are None."""
 
     event_id: str
     sequence: int | None
     action: str | None
     created_at: str | None
-    """By the writer's clock."""
+    """The time by the writer's clock."""
     correlation_id: str | None
     state: EventState
     parking_id: str | None = None
@@ -64,19 +64,19 @@ class ListedEvent:
 
 @dataclass(frozen=True)
 class EventPage:
-    """Events of an aggregate, the newest first; on the first page those without a sequence stand on top."""
+    """A page of an aggregate's events, the newest first; the first page begins with those without a sequence."""
 
     aggregate: AggregateKey
     items: Sequence[ListedEvent]
     before: int | None
-    """What to ask for next; None: this page is the last."""
+    """The parameter of the next page; None: this page is the last."""
 
 
 class RelayProgress(Protocol):
-    """How far the relay is, where one partition key is."""
+    """The relay's progress for one partition key."""
 
     def has_passed(self, written_at: datetime, session_token: str | None) -> bool | None:
-        """Whether a change that was written then is forwarded or parked; None: not known."""
+        """Returns whether a change that was written then is forwarded or parked; None: not known."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class EventList:
 
     container: Container
     feed: ContainerProxy
-    """The same container, by the SDK."""
+    """The SDK's client of the same container."""
     lot: ParkingLot
     progress: Callable[[Key], Awaitable[RelayProgress]]
     untyped: str | None = None
@@ -94,7 +94,7 @@ class EventList:
     """Whether the aggregates are a team's own documents."""
 
     async def page(self, aggregate: AggregateKey, size: int, before: int | None) -> EventPage:
-        """At most ``size`` events with sequences below ``before``, and on the first page those without a sequence.
+        """Returns at most ``size`` events below sequence ``before``; the first page also has those without one.
 
         Raises:
             AggregateNotFound: no event of the aggregate is stored or parked.
@@ -132,7 +132,7 @@ class EventList:
         return _cut(aggregate, [*found, *map(_only_parked, parked.values())], size, before)
 
     async def _query_stored(self, aggregate: AggregateKey) -> tuple[Key, Sequence[Item]]:
-        """The partition of an aggregate, and its stored events."""
+        """Returns the partition of an aggregate, and its stored events."""
         query = _EVENT if self.own_documents else _STATE
         named = {"@type": EVENT_TYPE, "@aggregateType": aggregate.type, "@id": aggregate.id}
         known = await self._anywhere(query, {name: named[name] for name in named if name in query})
@@ -148,7 +148,7 @@ class EventList:
         return key, [each for each in found if each.get("aggregateType", self.untyped) == aggregate.type]
 
     async def _anywhere(self, query: str, named: Mapping[str, str]) -> Item | None:
-        """A document in any partition: what one replica does not show is looked for behind fences."""
+        """Returns a document in any partition; what one replica does not show is looked for with consistent reads."""
         if found := await self.container.first(query, named, 1):
             return found[0]
         fences, token = await fence_everywhere(self.container, self.feed), None
@@ -159,7 +159,7 @@ class EventList:
 
 
 def _only_parked(event: ParkedEvent) -> ListedEvent:
-    """Its own document has expired, or it is a notice: the parking lot alone has it."""
+    """Lists an event whose own document has expired, or a notice: only the parking lot has it."""
     return ListedEvent(event.event_id, event.sequence, event.action, None, None, EventState.PARKED, event.id)
 
 

@@ -1,7 +1,7 @@
-"""The deployed containers are read, and nothing is changed.
+"""Reads the state of the deployed containers, and changes nothing.
 
 A container's properties are metadata: an identity that may read data may read the properties too
-(https://learn.microsoft.com/azure/cosmos-db/nosql/reference-data-plane-security). The account tells its default
+(https://learn.microsoft.com/azure/cosmos-db/nosql/reference-data-plane-security). The account returns its default
 consistency and its regions to every client; its throughput and firewall need other rights, and are not read.
 """
 
@@ -35,7 +35,7 @@ DEADLINE_SECONDS = 15.0
 
 @dataclass(frozen=True)
 class IndexingPolicy:
-    """Which paths of an item are indexed, such as ``/data/deleted/?``."""
+    """The paths of an item that are indexed, such as ``/data/deleted/?``."""
 
     enabled: bool
     """False for the indexing mode "none"."""
@@ -54,11 +54,11 @@ class ContainerState:
     """Seconds; -1: on, and only items with a TTL of their own expire; None: off, and the TTL of items is ignored."""
     indexing: IndexingPolicy
     unique_keys: tuple[tuple[str, ...], ...] = ()
-    """The paths of each."""
+    """The paths of each unique key."""
 
 
 class CosmosInspection(AbstractAsyncContextManager["CosmosInspection"]):
-    """One account, for as long as it is entered. Entering raises Denied or CannotCheck."""
+    """Inspects one account while it is entered. Entering raises Denied or CannotCheck."""
 
     def __init__(
         self, connection: Connection, credential: Credential | None, database: str, clock: Clock = utc_now
@@ -68,7 +68,7 @@ class CosmosInspection(AbstractAsyncContextManager["CosmosInspection"]):
         self._database = database
         self._clock = clock
         self.ahead: timedelta | None = None
-        """How far the service's clock is ahead of ours, to a second or two; None: no answer has told it."""
+        """The time by which the service's clock is ahead of ours, within two seconds; None: no response had a date."""
 
     async def __aenter__(self) -> Self:
         try:
@@ -84,13 +84,13 @@ class CosmosInspection(AbstractAsyncContextManager["CosmosInspection"]):
         await self._client.close()
 
     async def account(self) -> Account:
-        """What the account tells every client. Raises Denied, CannotCheck."""
+        """Returns the properties that the account shows every client. Raises Denied, CannotCheck."""
         with _reported(self._read_clock):
             async with asyncio.timeout(DEADLINE_SECONDS):
                 return await read_account(self._client.client_connection)
 
     async def container(self, name: str) -> ContainerState | None:
-        """The container, or None when it or its database does not exist. Raises Denied, CannotCheck."""
+        """Returns the container, or None if it or its database does not exist. Raises Denied, CannotCheck."""
         proxy = self._client.get_database_client(self._database).get_container_client(name)
         try:
             with _reported(self._read_clock):
@@ -101,7 +101,7 @@ class CosmosInspection(AbstractAsyncContextManager["CosmosInspection"]):
         return _state(properties)
 
     async def try_access(self, name: str, paths: PartitionKeyPaths) -> None:
-        """Read and replace an item that cannot exist, so that nothing changes. Raises Denied, CannotCheck."""
+        """Reads and replaces an item that cannot exist, so that nothing changes. Raises Denied, CannotCheck."""
         proxy = self._client.get_database_client(self._database).get_container_client(name)
         nowhere = f"preflight-{new_id()}"
         key = paths.made_up(nowhere)
@@ -117,7 +117,7 @@ class CosmosInspection(AbstractAsyncContextManager["CosmosInspection"]):
                 await call
 
     def _read_clock(self, headers: Mapping[str, Any]) -> None:
-        """Compare the clocks. Without a readable date, which a proxy may have removed, nothing is known."""
+        """Compares the clocks, if the response has a readable date, which a proxy may have removed."""
         for name, value in headers.items():
             if name.lower() == "date":
                 with contextlib.suppress(ValueError):
@@ -125,7 +125,7 @@ class CosmosInspection(AbstractAsyncContextManager["CosmosInspection"]):
 
 
 class _NotThere(Exception):
-    """404."""
+    """The store answered 404."""
 
 
 @contextmanager

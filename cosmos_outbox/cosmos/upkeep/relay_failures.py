@@ -1,7 +1,7 @@
-"""Why the relay failed last is known to whoever asks, in any process: it is kept beside the leases, one item a reason.
+"""Stores why the relay failed last, beside the leases, one item a reason, so that any process can report it.
 
-What is kept is a fact with its time, never a conclusion: a failure may be over. A process writes each reason once a
-minute at most, and a write that fails is left out: the log has told of the failure before.
+Each item is a fact with its time, never a conclusion: a failure may be over. A process writes each reason once a
+minute at most, and a write that fails is left out: the log already has the failure.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from cosmos_outbox.kernel.loops import OnceAMinute
 from cosmos_outbox.outbox.errors import Hindrance
 
 WRITE_SECONDS = 4.0
-"""A store that is slow does not hold up the relay for longer."""
+"""The longest time of a write, so that a slow store does not delay the relay."""
 
 _LONGEST_DETAIL = 400
 
@@ -31,7 +31,7 @@ class RelayFailure:
 
     reason: Hindrance
     at: datetime
-    """When it was told last, by the relay's clock; a failure that goes on is told once a minute."""
+    """The time of the last report, by the relay's clock; a failure that lasts is reported once a minute."""
     detail: str
 
 
@@ -41,16 +41,16 @@ class RelayFailures:
 
     leases: ContainerProxy
     name: str
-    """What the ids begin with. No id of a lease begins so."""
+    """The prefix of the ids. No id of a lease begins with it."""
     ttl_seconds: int
-    """How long a reason is kept, where the container lets its items expire."""
+    """How long a reason is kept, if the container lets its items expire."""
     clock: Clock = utc_now
     _saying: defaultdict[Hindrance, OnceAMinute] = field(
         default_factory=lambda: defaultdict(OnceAMinute), repr=False
     )
 
     async def note(self, reason: Hindrance, detail: str) -> None:
-        """A page was not forwarded. Raises nothing of the store's: the relay goes on."""
+        """Records that a page was not forwarded. Raises no error of the store: the relay goes on."""
         if not self._saying[reason].due():
             return
         item = {
@@ -67,7 +67,7 @@ class RelayFailures:
             _log.debug("why the relay failed is not kept: %s", classify(error).detail)
 
     async def since(self, time: datetime) -> Sequence[RelayFailure]:
-        """What was told at this time or later, the newest first. Costs a query. Raises the SDK's errors."""
+        """Returns the failures since this time, the newest first. Costs a query. Raises the SDK's errors."""
         found = self.leases.query_items(
             "SELECT c.reason, c.at, c.detail FROM c WHERE STARTSWITH(c.id, @name)",
             parameters=[{"name": "@name", "value": f"{self.name}."}],
