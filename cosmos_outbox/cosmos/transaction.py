@@ -111,7 +111,7 @@ class Batch:
                 failure = error.failure
                 answer_lost = answer_lost or failure.answer_lost
                 if failure.kind in TAKEN:
-                    return await self._stored_before(error, answer_lost=answer_lost)
+                    return await self._find_stored(error, answer_lost=answer_lost)
                 if self._is_final(failure, answer_lost=answer_lost) or not await _wait(pause, give_up_at):
                     if answer_lost:
                         raise _unknown(failure) from error
@@ -124,7 +124,7 @@ class Batch:
             return True
         return answer_lost and not (self.events or self.records)
 
-    async def _stored_before(self, refusal: StoreFailed, *, answer_lost: bool) -> Sequence[ETag | None]:
+    async def _find_stored(self, refusal: StoreFailed, *, answer_lost: bool) -> Sequence[ETag | None]:
         """The ETags, when an earlier attempt has stored all. Raises the refusal when none has, OutcomeUnknown."""
         if not self.events:
             if answer_lost and not self.records:
