@@ -117,6 +117,7 @@ class Aggregates:
 
         ``change`` may be called several times, each time on the current aggregate. If it raises on the newest state,
         the error is passed on and nothing is stored.
+
         Raises:
             AggregateNotFound: no aggregate of this type has the id, or it was deleted.
             PreconditionFailed: the version is not in ``if_match``, or ``refuse`` returns True for it.

@@ -25,6 +25,7 @@
 
 The name of the base ends in "Error"; every other error is named for what happened. A message contains the remedy, and
 neither personal data nor keys.
+
 The reason for a delayed page of the feed is one of a few names, by which failures are counted, stored and shown. It is
 set where the error is raised or translated, and never parsed from a text.
 """

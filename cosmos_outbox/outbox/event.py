@@ -2,9 +2,11 @@
 
 Names are snake_case in Python and camelCase on the wire. An unknown field is kept: a later version of the service has
 stored it. In a caller's input unknown fields are refused (``extra="forbid"`` of pydantic's validation).
+
 An event of a simple change is declared by name or by class: its fields are filled from the state by name. The class of
 an event declared by name is created here. A mistake in a declaration is an error when the aggregate's class is defined,
 not when its first event is raised.
+
 The published form of an event is created once, at the commit: every reader gets what is stored then. A form is a model
 that an aggregate declares for one of its events, with the published fields; the fields of every event (id, action,
 sequence, time, the aggregate's id) are added. So the state can change without effect on subscribers.

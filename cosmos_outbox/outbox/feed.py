@@ -1,8 +1,11 @@
 """Classifies the feed's event documents: sendable, poison, or waiting for its original; no document is skipped.
 
 Poison can never be sent as it is, and is parked.
+
 A notice replaces a discarded event, so that subscribers see no gap, and contains nothing of that event.
+
 An error is logged once an unforwarded event has used half of its TTL.
+
 The port ``Originals`` ensures that committed documents are published, whichever host delivers the feed. A host may
 deliver a document with rewritten texts, such as texts that look like dates. So a delivered event is compared with a
 digest that was committed with the event. If the digest does not match, the committed document is read again.

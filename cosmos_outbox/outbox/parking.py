@@ -113,6 +113,7 @@ class Parking:
         """Completes what a crash interrupted, and discards events that were parked for too long.
 
         An event that needs an operator is not touched. Failures are logged, and retried at the next upkeep.
+
         The order of the aggregates is random each time, so that none always waits behind others that use up the time;
         no state is kept between upkeeps, which may run in different instances. Aggregates with more attempts mostly
         come later, so that those that hang each time do not delay the others. A replay that has used its share

@@ -86,6 +86,7 @@ class ParkingLot(Protocol):
 
         Rule ``park-at-version``: only behind the marker that was read, however old that reading is. A crash halfway
         leaves the first events parked. Returns the ids of the events that were certainly not parked before.
+
         Raises:
             PreconditionFailed: the marker is not, or no longer, at ``marker.version``: read and decide again.
         """
@@ -98,6 +99,7 @@ class ParkingLot(Protocol):
 
         The relay may have parked more events behind the marker since, so the change is applied to the newest marker.
         Rule ``end-at-zero``: once nothing waits, the aggregate is unblocked.
+
         Raises:
             PreconditionFailed: the aggregate is being replayed by another replay, or by none.
         """

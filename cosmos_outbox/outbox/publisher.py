@@ -3,7 +3,9 @@
 A publisher sends an aggregate's events in order: no two concurrent sends carry the same aggregate, and after a refused
 event, or an unknown outcome, no later event of its aggregate is sent. A refused event stops no other aggregate. The
 relay relies only on these rules and on the publisher's :class:`Guarantees`.
+
 :func:`deliver`, which relay and replay use, sends each aggregate's events up to the first that cannot be sent.
+
 :class:`CloudEvents` gives an event the same CloudEvents 1.0 attributes over every transport. The names of extensions
 have the form that CloudEvents requires: lower-case letters and digits. In the structured mode
 (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md) attributes and data are one JSON
@@ -170,9 +172,10 @@ class Publisher(Protocol):
 
         Nothing is sent after ``until``, by the monotonic clock: the outcome of events that the broker has not accepted
         by then is unknown, and accepted ones are still returned. So a page that takes longer progresses with each
-        attempt. The publisher decides the number of sends for a page, and their concurrency. If a send fails and its
-        events may have arrived, the outcome of each aggregate in it is unknown. An unavailable broker is an outcome,
-        not an error: only a bug is raised.
+        attempt. The publisher decides the number of sends for a page, and their concurrency.
+
+        If a send fails and its events may have arrived, the outcome of each aggregate in it is unknown. An unavailable
+        broker is an outcome, not an error: only a bug is raised.
         """
 
 

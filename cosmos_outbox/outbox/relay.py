@@ -4,11 +4,14 @@ The change feed has no order inside one transaction and delivers at least once. 
 ``sequence`` within each aggregate, and a page of the feed is done only when :meth:`Relay.forward` returns. A temporary
 failure is raised; the host then delivers the same page again, and the broker or the subscribers drop events that they
 already have.
+
 An event that can never be sent is parked durably, with all later events of its aggregate, before the page is done.
 Other aggregates continue. Every event of the page ends in one of four ways: the broker has it, it is parked, an
 operator has discarded it, or the broker has its sequence already and refuses it now, which is logged. An error that one
 document causes makes that document poison; a broker that refuses everything for one reason makes the page wait.
+
 :class:`PageProgress` keeps each event in exactly one state: open, sent, parked, dropped, or waiting for a reason.
+
 :class:`AcceptedEvents` lets a repeated page send only events that the broker is not known to have. One waiting
 aggregate makes its whole page come again, perhaps for hours. Without this cache the other aggregates' events would be
 sent in each attempt, and reach subscribers twice once the duplicate window has passed. The cache may be lost at any

@@ -2,6 +2,7 @@
 
 The only I/O is to read the trusted certificates, once for all clients: the SDK would read them for each connection,
 15 ms on the event loop, even without TLS.
+
 A call ends at its deadline even if the SDK does not notice its cancellation: azure-servicebus waits for frames with
 ``asyncio.wait_for``, which in Python 3.11 loses a cancellation that arrives together with a frame
 (https://github.com/python/cpython/issues/86296). A wait without its own timeout, such as the opening of a link whose

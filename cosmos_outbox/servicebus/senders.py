@@ -3,8 +3,10 @@
 A send without an answer may still be in flight. Its connection may have died silently, and others with it, as when a
 firewall drops idle connections: so no idle sender is used again, since each could take as long to fail. A refusal is an
 answer, and closes nothing.
+
 Each sender has its own connection. Opening one takes several round trips, and the SDK's pauses between them, so a
 waiting send gets the next free sender, new or returned.
+
 A batch whose messages are known to fit encodes each message once. The SDK encodes a message twice when it is added to a
 batch, the first time only to measure it, and encoding is most of the relay's work. Sizes are estimated before
 (:func:`cosmos_outbox.servicebus.message.size_at_most`). The SDK internals that are used here can fail in only one way:

@@ -1,6 +1,7 @@
 """Tracks a page's progress: which of its messages may still be sent, and why the others may not.
 
 An aggregate keeps the first reason that stopped it: later ones know less about what the topic has.
+
 Packs messages into chains of batches: the batches of one chain are sent one after another, different chains
 concurrently. No two concurrent batches have the same aggregate, and an aggregate's messages keep their order. If
 possible, an aggregate is in a single batch: split, its second batch would wait for the first. So aggregates are placed

@@ -4,8 +4,10 @@ One message is requested at a time: with several, the Python SDK can let a messa
 (https://github.com/Azure/azure-sdk-for-net/issues/35846). A session's lock is renewed while its message is handled. A
 session is released when it is idle, and after ``MOST_SECONDS``, so that a few busy ones cannot occupy all slots. After
 a lock is lost, no message of its session is completed or begun.
+
 Every AMQP body type is normalised to bytes: an unexpected type must not crash the receive loop.
 Separate from :mod:`cosmos_outbox.servicebus.received`, which is imported without the broker's SDK.
+
 A dead letter leaves its queue only after its record is stored: dead letters never expire, and fill the topic.
 """
 

@@ -2,6 +2,7 @@
 
 A response about the event parks it. One about the target stops all sends to it, and parks nothing. All others are
 temporary: the send is retried without limit.
+
 An event that fails while others are accepted is reported as failing, even if a page of the feed has time for few tries:
 a receiver that hangs at one event, or requests a long pause, leaves no time for several tries in a page. A firewall may
 refuse one event for its content with a status that otherwise concerns the whole target; a limit may concern one tenant

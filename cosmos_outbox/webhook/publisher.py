@@ -4,8 +4,10 @@ Aggregates are posted concurrently. :mod:`cosmos_outbox.webhook.answers` classif
 repeatedly while its target works is reported as failing: the relay then sets its aggregate aside and retries it from
 there without limit. A response about the target stops all sends to it and parks nothing, unless the target accepts
 other events; from then on single requests probe whether it has recovered.
+
 A request that timed out may arrive late, even after the aggregate's next events: its repetition was accepted before
 them, so the late one is a copy. A receiver therefore drops an id that it has, and orders by the sequence.
+
 A request is a structured CloudEvent 1.0, signed with every secret, under the event's own id. The signature covers id,
 time and body (https://github.com/standard-webhooks/standard-webhooks), so everything that a receiver acts on is in the
 body.

@@ -2,7 +2,9 @@
 
 A server that refuses a request without reading its body may parse the body as a request and answer that too. The next
 event would then be accepted or parked by a response that is not its own.
+
 Reachability is checked without a request, because a receiver would take a made-up event for a real one.
+
 Each DNS result is checked in the same step that connects to it. The receiver's owner controls its name, which must not
 lead into the relay's network or to a cloud's metadata service, even if earlier results were harmless.
 """
