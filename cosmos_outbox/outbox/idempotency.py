@@ -1,16 +1,16 @@
-"""A request that is repeated with the same idempotency key happens once, and each repetition gets the first answer.
+"""Executes a request with an idempotency key once; each repetition gets the first answer.
 
-The record of the request is created in the transaction of the change, before anything else (``one_batch``,
-``created_only``, ``record_first``); what is no change has a record alone. That it is there proves that the request has
-an outcome, and the record says which. ``docs/internals/decisions/0025-reactions.md`` lists the rules;
-``tests/models/keyed.py`` searches for what happens without each.
+The record of the request is created in the transaction of the change, as its first operation (``one_batch``,
+``created_only``, ``record_first``); a request without effect stores only the record. A record proves that the request
+has an outcome, and contains it. ``docs/internals/decisions/0025-reactions.md`` lists the rules;
+``tests/models/keyed.py`` searches for the consequences without each.
 
-A request that creates differs in one step: its target is not known, so a claim gives it an id first. While a claim
-lives, its key stands for one aggregate and one request of one caller. So a request that was repeated, or whose process
-died before its transaction, meets the same id, under which the transaction can be committed only once. The id is made
-with the claim, a new UUID each time (``fresh_id``): a key that is used again after its claim expired never brings an id
-back. ``docs/internals/decisions/0008-idempotency-key.md`` lists the rules of claims; ``tests/models/claims.py``
-searches them.
+A request that creates has one additional step: its target is not known, so a claim first reserves an id. While the
+claim exists, its key stands for one aggregate and one request of one caller. So a request that is repeated, or whose
+process died before its transaction, gets the same id, with which the transaction can be committed only once. The id is
+created with the claim, a new UUID each time (``fresh_id``): a key that is used again after its claim expired never
+reuses an id. ``docs/internals/decisions/0008-idempotency-key.md`` lists the rules of claims; ``tests/models/claims.py``
+checks them.
 
 ========================  ===========================================================================================
 ``caller_in_id``          The record's id is derived from caller, key and target: a key is scoped to its target.
@@ -144,7 +144,7 @@ class ChangeAnswer(Generic[A]):
     sequence: int
     """The aggregate's last sequence after the change."""
     receipt: Receipt[A] | None
-    """None: others have changed or deleted the aggregate since, and the request did not make it."""
+    """None: another writer has changed or deleted the aggregate since, and the request did not create it."""
     replayed: bool = False
     """Whether this repeats the answer to an earlier request."""
 
@@ -190,15 +190,15 @@ class Wanted(Generic[A]):
 
     @property
     def fingerprint(self) -> str:
-        """By which a repetition is known."""
+        """The fingerprint that a repetition must have."""
         return self.request.fingerprint
 
     def answer(self, sequence: int, refused: int | None = None) -> KeyRecord[A]:
-        """The record of an answer."""
+        """Returns the record of an answer."""
         return KeyRecord(self.record, self.fingerprint, sequence, refused)
 
     def lost(self) -> Exception:
-        """The error when each attempt lost its race."""
+        """Returns the error of a request that lost every race."""
         return ConcurrentChange(
             f"other writers changed {self.kind.aggregate_type} {self.aggregate_id} at each attempt: try again"
         )
@@ -206,23 +206,23 @@ class Wanted(Generic[A]):
 
 @dataclass(frozen=True, kw_only=True)
 class WantedNew(Wanted[A]):
-    """A new aggregate, by one request with a key. In one thing alone it differs: a claim gives it its id."""
+    """The creation of an aggregate that a request with a key asks for; a claim determines its id."""
 
     new: A
     claim: Claim
 
     @property
     def record(self) -> str:
-        """That of the aggregate, which no other request makes."""
+        """The name of the request's record: the aggregate's id, which no other request creates."""
         return self.aggregate_id
 
     @property
     def fingerprint(self) -> str:
-        """That of the claim: the aggregate's type counts too."""
+        """The claim's fingerprint, which includes the aggregate's type."""
         return self.claim.fingerprint
 
     def lost(self) -> Exception:
-        """It cannot happen while every rule holds; whatever it is, it is not the caller's fault."""
+        """Returns Unavailable: this cannot happen while every rule holds, and is never the caller's fault."""
         return Unavailable(
             f"{self.kind.aggregate_type} {self.aggregate_id} is stored, and no record of its request: send the request "
             "again"
@@ -249,23 +249,23 @@ async def create_once(
     request: KeyedRequest,
     origin: Origin,
 ) -> tuple[Receipt[A], bool]:
-    """Store the aggregate that ``make`` makes with the given id, unless a request with this key came before.
+    """Stores the aggregate that ``make`` returns for the given id, unless a request with this key came before.
 
-    ``make`` is called more than once, and makes the same each time but for the id: what was checked is what is stored.
+    ``make`` is called more than once and must return equal aggregates but for the id: the first is only checked.
 
     Returns:
-        The receipt, and whether the receipt is of an earlier request.
+        The receipt, and whether it is that of an earlier request.
 
     Raises:
         IdempotencyKeyReused: the key was used before, with another request.
         AnswerErased: the aggregate was deleted, and the first answer with it.
         ChangeTooLarge, Unpublishable: nothing is stored, and the key is not used.
-        Throttled, Unavailable, OutcomeUnknown: a repetition finds out which.
+        Throttled, Unavailable, OutcomeUnknown: a repetition returns the outcome.
     """
     tried = make(new_id())
     fingerprint = digest(f"{tried.aggregate_type} {request.fingerprint}")
     async with open_unit_of_work(origin) as work:
-        # Rule checks_first: a request that is refused leaves its key unused.
+        # Rule checks_first: a refused request leaves its key unused.
         _track_new(work, tried, fingerprint, _LONGEST_SECONDS)
         work.check()
     claim = await claims.claim(request.key_digest, fingerprint)
@@ -281,11 +281,11 @@ async def create_once(
 
 
 _ATTEMPTS_TO_CREATE = 2
-"""Who is refused twice has met the record of a duplicate."""
+"""The number of attempts at a creation: a second refusal proves that a duplicate has stored the record."""
 
 
 def _track_new(work: UnitOfWork, new: Aggregate[Any], fingerprint: str, lifetime_seconds: int) -> None:
-    """Rule one_batch: the record is stored in the aggregate's transaction."""
+    """Tracks a new aggregate, and its record in the same transaction (rule ``one_batch``)."""
     work.add(new)
     work.records.add(KeyRecord(new.aggregate_id, fingerprint, made=new, lifetime_seconds=lifetime_seconds))
 
@@ -326,7 +326,7 @@ async def change_once(
 
 async def _find(work: UnitOfWork, wanted: Wanted[A], *, newest: bool) -> Versioned[A] | None:
     if isinstance(wanted, WantedNew) and not newest:
-        return None  # its id is that of a fresh claim
+        return None  # the claim is new, so nothing has its id yet
     try:
         return await work.get(
             wanted.kind, wanted.aggregate_id, partition_key=wanted.partition_key, newest=newest
@@ -357,7 +357,7 @@ def decide(wanted: Wanted[A], found: Versioned[A] | None) -> Changes[AggregateSt
 async def _store_change(
     work: UnitOfWork, wanted: Wanted[A], found: Versioned[A] | None, until: float, *, fenced: bool
 ) -> ChangeAnswer[A] | None:
-    """None: it is to be decided anew, behind a fence (``newest_for_a_no``, ``decide_anew``)."""
+    """Stores the change; None: decide again with a consistent read (``newest_for_a_no``, ``decide_anew``)."""
     if isinstance(wanted, WantedNew):
         if found is not None:
             raise wanted.lost()
@@ -422,7 +422,7 @@ async def _record_alone(
 
 
 def _first_answer(record: KeyRecord[A], wanted: Wanted[A], found: Versioned[A] | None) -> ChangeAnswer[A]:
-    """With the ETag if the aggregate is still at the version of that answer."""
+    """Returns the recorded answer, with the ETag if the aggregate is still at its version."""
     if record.erased:
         raise AnswerErased(
             "the Idempotency-Key was used, and what it created was deleted: use a new key for a new request"

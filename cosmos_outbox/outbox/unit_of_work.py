@@ -1,6 +1,7 @@
 """The port of the write half: stores aggregates and their events together or not at all.
 
 Adapters are in other packages; one contract suite runs over every adapter, including the in-memory one.
+
 :class:`OnCommit` notifies a relay in the same process, which then need not wait for its next poll. It is only a hint:
 a commit of another process does not notify it, and the poll finds that.
 """
@@ -110,43 +111,43 @@ class Page(Generic[A]):
 
 @dataclass(frozen=True)
 class KeyRecord(Generic[A]):
-    """What became of a request with a key, kept so that its repetition gets the same answer.
+    """The outcome of a request with a key, kept so that its repetition gets the same answer.
 
     Its existence proves that the request has an outcome (``created_only``).
     """
 
     name: str
-    """Unlike that of any other record in the partition."""
+    """The record's name, unique in the partition."""
     fingerprint: str
     """A digest of the caller's request."""
     sequence: int = 0
-    """The aggregate's last after it; of one that the request makes, the commit tells it."""
+    """The aggregate's last sequence after the request; the commit sets it for a created aggregate."""
     refused: int | None = None
-    """The status with which the aggregate refused it; None: it is as the request wants it."""
+    """The status with which the aggregate refused the request; None: it succeeded."""
     made: A | None = None
-    """The aggregate, if the request made it: the first answer. Nothing else in a record is personal."""
+    """The aggregate, if the request created it: the first answer. Nothing else in a record is personal data."""
     erased: bool = False
-    """The aggregate was deleted, and the first answer with it."""
+    """Whether the aggregate was deleted, and with it the first answer."""
     lifetime_seconds: int | None = None
-    """How long the record is kept after it was stored; None: as long as the setting says."""
+    """The lifetime of the stored record; None: that of the setting."""
 
 
 class KeyRecords(Protocol):
-    """The records of requests with a key, each in the partition of the aggregate that the request is about.
+    """Stores the records of requests with a key, each in the partition of the request's aggregate.
 
-    A commit that stores an aggregate as deleted erases the record of the request that made it, or puts an erased one in
-    its place: no read is needed, and none can be too old.
+    A commit that stores an aggregate as deleted erases the record of the request that created it, or stores an erased
+    one in its place, without a read, which could be stale.
     """
 
     def add(self, record: KeyRecord[Any]) -> None:
-        """Store the record in the transaction of the commit, as its first operation, and only if it is not there
+        """Stores the record in the transaction of the commit, as its first operation, and only if there is none
         (``one_batch``, ``record_first``)."""
 
     async def find(self, kind: type[A], name: str, partition_key: str) -> KeyRecord[A] | None:
-        """The record, no older than this call: None is proof, of now. Raises Throttled, Unavailable."""
+        """Returns the record, with a consistent read: None is proof. Raises Throttled, Unavailable."""
 
     async def create(self, record: KeyRecord[Any], partition_key: str, until: float) -> None:
-        """Store the record alone. ``until``: a time of the monotonic clock; no attempt is made that could end later.
+        """Stores only the record. ``until``: a time of the monotonic clock; no attempt is made that could end later.
 
         Raises:
             PreconditionFailed: it exists already, perhaps by an earlier attempt.
@@ -177,6 +178,7 @@ class UnitOfWork(Protocol):
         A read may be stale: it proves only that the aggregate existed at some time, at some version. With ``newest``
         the read is consistent: it includes every write that was committed before the call, and proves absence, at the
         cost of a second round trip.
+
         Raises:
             AggregateNotFound: no aggregate of this type has the id, or the aggregate was deleted.
             Throttled, Unavailable: the store did not answer.
@@ -202,6 +204,7 @@ class UnitOfWork(Protocol):
         """Stores every tracked change and its events in one transaction.
 
         ``until``: a time of the monotonic clock. No attempt is made that could end later.
+
         Raises:
             PreconditionFailed: another writer has changed or deleted an aggregate since it was read; nothing is stored.
             ChangeTooLarge: the changes do not fit one transaction; nothing is stored.
