@@ -280,7 +280,7 @@ async def test_a_document_that_cannot_be_read_is_put_back_and_the_wanted_change_
         await world.change(contact_id, "wanted@contoso.com")
 
     code, said = await world.shell.run(get, CONTACT_ID=str(contact_id))
-    assert (code, "last sequence 1" in said) == (0, True), said
+    assert (code, _shows(said, 1)) == (0, True), said
     edit(world, email=DETAILS.email)
     await world.contacts.replace_item(str(contact_id), stored)  # somebody is faster
     code, said = await world.shell.run(put, CONTACT_ID=str(contact_id))
@@ -309,12 +309,15 @@ async def test_a_sequence_that_went_back_is_put_right_and_no_change_is_dropped_a
         await world.change(contact_id, "dropped@contoso.com")
 
         code, said = await world.shell.run(get, CONTACT_ID=str(contact_id))
-        assert (code, "\n3: " in said) == (0, True), (
-            "the list shows an event beyond the document's last sequence"
-        )
+        assert (code, _shows(said, 3)) == (0, True), said  # beyond the document's last sequence
         edit(world, email="three@contoso.com", lastSequence=3)
         code, said = await world.shell.run(put, CONTACT_ID=str(contact_id))
         assert code == 0, said
         await world.change(contact_id, "wanted@contoso.com")
         await eventually(becomes(world, contact_id, 4, "wanted@contoso.com"))
-        assert "\n4: " in (await world.shell.run(get, CONTACT_ID=str(contact_id)))[1]
+        assert _shows((await world.shell.run(get, CONTACT_ID=str(contact_id)))[1], 4)
+
+
+def _shows(said: str, sequence: int) -> bool:
+    """Whether a list of events has one with this sequence."""
+    return re.search(rf"^{sequence}: ", said, re.MULTILINE) is not None
