@@ -1,10 +1,10 @@
-"""Runs a whole service under simulated faults, seed after seed, and judges it by what it declares.
+"""Runs a whole service under simulated faults, seed after seed, and checks it against its declaration.
 
 =============  ======================================================================
 ``simulate``   runs the service, in one line of a test
-``Commands``   what its users do
-``Release``    the service as its last release has it, which is replaced in the run
-``Publishes``  what another team publishes, for a service that only subscribes
+``Commands``   the requests of its users
+``Release``    the last release of the service, which is replaced in the run
+``Publishes``  the events of another team, for a service that only subscribes
 =============  ======================================================================
 """
 
@@ -24,9 +24,9 @@ _HOME = {
     "Release": "deriving.commands",
     "simulate": "simulating",
 }
-"""The module of each name: pytest loads the options of this package before it rewrites what asserts."""
+"""The module of each name, imported lazily: pytest loads this package's options before it rewrites asserts."""
 
-if not TYPE_CHECKING:  # to a type checker a name that is not imported above is an error
+if not TYPE_CHECKING:  # for a type checker a name that is not imported above is an error
 
     def __getattr__(name: str) -> Any:
         if name not in _HOME:

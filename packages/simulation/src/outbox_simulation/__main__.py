@@ -1,7 +1,7 @@
 """``python -m outbox_simulation bookings.simulated:BOOKINGS``: many seeds, on all cores.
 
 Every violation is printed with its seed, and with its shortest story; the exit code is 1 then. ``--seed 4711
---trace -`` tells one run step by step.
+--trace -`` prints one run step by step.
 """
 
 import argparse
@@ -21,7 +21,7 @@ INTERRUPTED = 130
 
 
 def one(name: str, plan: SimulationPlan, *, trace: str | None, shrinking_seconds: float) -> int:
-    """One run; its trace goes to a file, or with ``-`` to the output. How many violations there were."""
+    """Runs one seed and returns the number of violations; its trace goes to a file, or with ``-`` to the output."""
     result = run(plan, service_named(name))
     if trace is not None:
         lines = "\n".join(map(str, result.trace))
@@ -41,9 +41,9 @@ def one(name: str, plan: SimulationPlan, *, trace: str | None, shrinking_seconds
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code."""
+    """Runs the command and returns the exit code."""
     given = _parse(arguments)
-    service_named(given.service)  # told at once where there is none
+    service_named(given.service)  # fails at once if there is none
     if given.seed is not None:
         plan = _plan(given, given.seed)
         return min(1, one(given.service, plan, trace=given.trace, shrinking_seconds=given.shrink))

@@ -1,1 +1,1 @@
-"""What a service promises by its declaration alone, checked over what a run under simulated faults left behind."""
+"""Checks what a service promises by its declaration alone, over the records of a simulated run."""

@@ -1,7 +1,6 @@
-"""What the users of a service do, as its test declares it: all that a declaration does not tell.
+"""Declares the requests of a service's users, which the service's own declaration does not contain.
 
-Each draws what it needs from the ``luck`` that it is given and takes the time from ``at``, so that a seed is the same
-run again.
+Each draws its values from the given ``luck`` and takes the time from ``at``, so that a seed always gives the same run.
 """
 
 import asyncio
@@ -22,19 +21,19 @@ from outbox_simulation.judging.records import Answered
 A = TypeVar("A", bound=Aggregate[Any])
 
 Call = Callable[[Random, datetime], Awaitable[None]]
-"""A call of the user's own: it uses ``service()`` as his program does."""
+"""A call of the user's own: it uses ``service()`` as the user's program does."""
 
 KEYED_SHARE = 0.3
-"""Of the changes: those that have an ``Idempotency-Key``."""
+"""The share of changes with an ``Idempotency-Key``."""
 _REPEATED, _PAUSE_SECONDS = 8, 0.3
 
 NEW_SHARE = 0.2
-"""Of what is asked for, while there are fewer aggregates than a plan has."""
+"""The share of creations, while there are fewer aggregates than the plan has."""
 
 
 @dataclass(frozen=True)
 class Commands(Generic[A]):
-    """What can be done to the aggregates of a type, for :func:`simulate`.
+    """The requests to the aggregates of a type, for :func:`simulate`.
 
     Example::
 
@@ -51,12 +50,12 @@ class Commands(Generic[A]):
     kind: type[A]
     create: Callable[[Random, datetime], A]
     change: Sequence[Callable[[A, Random, datetime], None]] = ()
-    """Each changes an aggregate that is there. May be called again with the same luck, on a newer state."""
+    """Each changes an existing aggregate. May be called again with the same luck, on a newer state."""
     refuses: tuple[type[Exception], ...] = ()
     """The errors with which an aggregate refuses a change: nothing is stored then."""
 
     async def act(self, client: SimulatedClient, here: "Here | None" = None) -> None:
-        """One thing that a client wants. ``here``: the same, as the version does it that takes the request."""
+        """Makes one request of a client. ``here``: the commands of the version that takes the request."""
         here = here or (lambda _: self)
         known = sorted(each for each in client.etags if each.startswith(self._prefix))
         if (
@@ -104,14 +103,14 @@ class Commands(Generic[A]):
                 answer = await aggregates.change_once(mine.kind, aggregate_id, changed, request, origin)
             except mine.refuses:
                 return Told(409, body={"refused": True})
-            if answer.replayed or answer.receipt is None:  # of which of its attempts, nobody is told
+            if answer.replayed or answer.receipt is None:  # no answer names the attempt
                 return Told(200, aggregate_id, answer.sequence, {}, replayed=True)
             return _told(answer.receipt, 200)
 
         return Wish(client.next_name(), "change", run, aggregate=aggregate_id, key=key)
 
     def status_of(self, error: Exception) -> int | None:
-        """What a refusal is answered with; None: the error is none."""
+        """Returns the status of a refusal; None: the error is no refusal."""
         return 409 if isinstance(error, self.refuses) else None
 
 
@@ -120,7 +119,7 @@ Here = Callable[[Wired], Commands[Any]]
 
 @dataclass(frozen=True)
 class Release:
-    """The service as its last release has it, and what its users do there, for :func:`simulate`.
+    """The last release of the service, and its users' requests, for :func:`simulate`.
 
     Example::
 
@@ -134,7 +133,7 @@ class Release:
 
     service: Service
     commands: Sequence[Commands[Any]]
-    """For each type of aggregates that there was, in the order of those of the new version."""
+    """The commands of each type of aggregates in that release, in the order of those of the new version."""
 
     def __post_init__(self) -> None:
         if any(not each.change for each in self.commands):
@@ -145,12 +144,12 @@ class Release:
 
 @dataclass(frozen=True)
 class Calls:
-    """Calls of the user's own, of which only the events are looked at."""
+    """Calls of the user's own, of which only the events are checked."""
 
     call: Call
 
     async def act(self, client: SimulatedClient) -> None:
-        """One call."""
+        """Makes one call."""
         seed = client.chance.random()
 
         async def run(wired: Wired, origin: Origin) -> Told:
@@ -161,7 +160,7 @@ class Calls:
 
 
 async def _ask(client: SimulatedClient, wish: Wish) -> Answered:
-    """What has a key is asked again until there is an answer, and sometimes after that, or twice at once."""
+    """Asks; a request with a key is repeated until there is an answer, and sometimes after that, or twice at once."""
     if wish.key is None:
         return await client.ask(wish)
     answers = await asyncio.gather(*(client.ask(wish) for _ in range(client.chance.choice([1, 1, 2]))))

@@ -1,4 +1,4 @@
-"""A service and its users, as a simulated world takes them: nothing of it is written for the test but the commands."""
+"""Derives a simulated world's subject from a service and its users: a test writes nothing but the commands."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,15 +17,15 @@ from outbox_simulation.engine.subject import SimulatedClient
 
 @dataclass
 class Asked:
-    """The ids of the events that an effect was asked for."""
+    """Records the ids of the events that an effect was asked for."""
 
     run: Effect
     events: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
-    """What ended it that no effect is to raise."""
+    """The errors that an effect must not raise."""
 
     async def __call__(self, event: Event) -> None:
-        """Run the effect."""
+        """Runs the effect."""
         self.events.append(event.id)
         try:
             await self.run(event)
@@ -50,19 +50,19 @@ class DerivedSubject:
     read_models: Sequence[str] = ()
     errors: Mapping[type[Exception], int] = field(default_factory=dict)
     forms: list[Form] = field(default_factory=list)
-    """What was stored in the end."""
+    """The documents that were stored in the end."""
     before: Service | None = None
     earlier: Mapping[str, Commands[Any]] = field(default_factory=dict)
-    """What the users of the release before do, by the type of the aggregates."""
+    """The users' commands in the release before, by the type of the aggregates."""
 
     @property
     def act(self) -> Callable[[SimulatedClient], Awaitable[None]]:
-        """One thing that a client wants."""
+        """Makes one request of a client."""
         return self._act
 
     @property
     def known(self) -> set[str]:
-        """The types of documents that last: what the outbox keeps for itself is not among them."""
+        """The types of lasting documents, without those of the outbox itself."""
         own = self.service.own.aggregates if self.service.own else ()
         return {EVENT_TYPE, *(each.aggregate_type for each in self.service.aggregates), *own}
 
@@ -82,7 +82,7 @@ class DerivedSubject:
 def subject(
     service: Service, commands: Sequence[Commands[Any] | Calls], before: Release | None = None
 ) -> DerivedSubject:
-    """Of one run: what its effects are asked for is written down."""
+    """Returns the subject of one run, whose effects are recorded."""
     asked: dict[str, Asked] = {}
     earlier = {} if before is None else {each.kind.aggregate_type: each for each in before.commands}
     return DerivedSubject(
@@ -92,7 +92,7 @@ def subject(
 
 
 def _writes_down(service: Service, asked: dict[str, Asked]) -> Service:
-    """The same, and what each of its effects is asked for is written down, in any version of it."""
+    """Returns a copy of the service, in any version, that records each call of its effects."""
     copy = replace(service)
     for each in service.subscribers:
         if isinstance(each, EffectOf):
@@ -100,6 +100,6 @@ def _writes_down(service: Service, asked: dict[str, Asked]) -> Service:
             copy.subscribers.append(each.running(replace(known, run=each.run)))
         else:
             copy.subscribers.append(each)
-    # What the user's code gets from his own object is what the process has.
+    # The user's code must get the process's service from its own object.
     object.__setattr__(copy, "_per_process", service._per_process)  # noqa: SLF001
     return copy

@@ -1,7 +1,7 @@
-"""What an earlier release stored is read by today's code: each stored form is kept in a file beside the tests.
+"""Checks that today's code reads what earlier releases stored: a file beside the tests has each stored schema.
 
-There is one file for each shape of a document, named by what it is and by its shape. A shape that is new is added;
-what is there is never written again, since documents of it may be stored for good.
+There is one file for each shape of a document, named by its type and its shape. A new shape is added; an existing file
+is never written again, since documents of it may be stored for good.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ class Form:
 
     @property
     def name(self) -> str:
-        """What it is: the same for documents of one shape alone."""
+        """The file's name: the same only for documents of one shape."""
         told = self.document.get("data", self.document)  # the rest is the library's own
         shape = hashlib.sha256("\n".join(sorted(set(_paths(told)))).encode()).hexdigest()[:8]
         of = self.document.get("type")
@@ -46,7 +46,7 @@ class Form:
 
 
 def write(folder: Path, forms: Iterable[Form]) -> list[Path]:
-    """Add a file for each shape that is not there yet."""
+    """Adds a file for each new shape."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for form in forms:
@@ -60,7 +60,7 @@ def write(folder: Path, forms: Iterable[Form]) -> list[Path]:
 
 
 def unread(folder: Path, service: Service) -> list[Violation]:
-    """The forms that today's code does not read. A folder without any is one too."""
+    """Returns the documents that today's code does not read. A folder without any is a violation too."""
     files = {file.name: Form(**json.loads(file.read_text())) for file in sorted(folder.glob("*.json"))}
     if not files:
         told = f"{folder} has none: run the test once with --simulate-write-forms, and commit the folder"
@@ -77,12 +77,12 @@ class _Reader:
     forms: list[Form]
 
     def troubles(self, form: Form) -> list[str]:
-        """Why it cannot be used."""
+        """Returns why the document cannot be used."""
         kind = form.document.get("type")
         read = {EVENT_TYPE: self._event, ENTRY_TYPE: self._entry}.get(str(kind), self._aggregate)
         try:
             return [*read(form)]
-        except Exception as error:  # noqa: BLE001 - whatever the user's models raise
+        except Exception as error:  # noqa: BLE001 - the user's models may raise anything
             return [f"it cannot be read: {error!r}"]
 
     def _aggregate(self, form: Form) -> Iterator[str]:
@@ -128,7 +128,7 @@ class _Reader:
                 yield each
 
     def _state(self, of: ReadModelOf[Any], form: Form) -> Any:
-        """What a read model shows of a stored aggregate; None: it is none of its aggregates, or is deleted."""
+        """Returns a read model's state of a stored aggregate; None: another type's, or deleted."""
         kind = of.documents or SourceDocuments.of_library(of.aggregate_type)
         name = at(form.document, kind.id)
         if (
@@ -141,7 +141,7 @@ class _Reader:
 
 
 def _paths(document: Any, before: str = "") -> Iterator[str]:
-    """Each path of a document, with the kind of what stands there; a list counts as all of its items."""
+    """Yields each path of a document, with the type of its value; a list counts as all of its items."""
     if isinstance(document, Mapping):
         for name, value in document.items():
             if before or name not in _OF_THE_STORE:

@@ -1,4 +1,4 @@
-"""What a run left behind, for the rules to look at: nothing is concluded here."""
+"""Holds the records and documents of a finished run for the rules, without any conclusion."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -22,12 +22,12 @@ class StoredEvent:
     sequence: int | None
     action: str
     cause: str
-    """The request that raised it: its correlation id."""
+    """The correlation id of the request that raised it."""
     data: Document
     schema_version: int | None = None
 
     def message(self, source: str = "") -> Event:
-        """As a subscriber receives it."""
+        """Returns the event as a subscriber receives it."""
         at = datetime.fromisoformat(self.data["createdAt"])
         key, action, sequence = self.aggregate, self.action, self.sequence
         return Event(self.id, key, action, sequence, at, self.data, self.schema_version, source)
@@ -35,10 +35,10 @@ class StoredEvent:
 
 @dataclass(frozen=True)
 class StoredChange:
-    """One transaction: what it stored of an aggregate, and the events."""
+    """One transaction: the aggregate's document, and the events."""
 
     document: Document | None
-    """None: the aggregate's document was not in it as a whole."""
+    """None: the transaction did not write the whole document."""
     events: Sequence[StoredEvent]
     reaction: str = ""
     """The name of the reaction whose record was in it."""
@@ -46,23 +46,23 @@ class StoredChange:
 
 @dataclass(frozen=True)
 class ReactionFound:
-    """A reaction, as it is declared, and the outcomes that its records tell in the end."""
+    """A reaction, as it is declared, and the outcomes in its final records."""
 
     name: str
     each: bool
-    """It takes messages in order, and leaves none out."""
+    """Whether it takes messages in order, and leaves none out."""
     newest: bool
     wanted: Mapping[str, Sequence[tuple[AggregateKey, str]]]
-    """By the id of each event that is for it: the targets, each with the id of its record."""
+    """By the id of each relevant event: the targets, each with the id of its record."""
     outcomes: Mapping[str, str]
     """By the record's id."""
     failures: Sequence[str] = ()
-    """Events of which it cannot tell the targets."""
+    """The events whose targets it cannot determine."""
 
 
 @dataclass(frozen=True)
 class TakenMessage:
-    """The topic has taken it."""
+    """A message that the topic has taken."""
 
     id: str
     aggregate: AggregateKey
@@ -71,41 +71,41 @@ class TakenMessage:
 
 @dataclass(frozen=True)
 class ToldOf:
-    """A request, as whoever asked was told of it."""
+    """A request and its answer, as its client knows them."""
 
     cause: str
     about: str
     outcome: str
     """``acknowledged``, ``refused``: nothing was changed, or ``unknown``."""
     events: int | None = 0
-    """How many it raised, if it was acknowledged; None: this answer does not tell."""
+    """The number of events it raised, if it was acknowledged; None: this answer does not show it."""
     keyed: str = ""
-    """The operation with a key that it is an attempt of."""
+    """The operation with a key of which this is an attempt."""
     decided: bool = False
-    """The aggregate itself refuses it, which is an answer that stays."""
+    """Whether the aggregate itself refuses it, which is a final answer."""
 
 
 @dataclass(frozen=True)
 class AggregateFound:
-    """An aggregate's document, in the end."""
+    """An aggregate's final document."""
 
     sequence: int | None
-    """None: its document tells none."""
+    """None: its document has none."""
     deleted: bool
     document: Document
-    """What a read model's ``state_of`` gets."""
+    """The argument of a read model's ``state_of``."""
 
 
 @dataclass(frozen=True)
 class ReadModelFound:
-    """A read model, as it is declared, and its entries in the end."""
+    """A read model, as it is declared, and its final entries."""
 
     name: str
     aggregate_type: str
     state_of: Callable[[Document], Any]
     project: Projection[Any]
     read: Callable[[Document], Any]
-    """The state in an entry's document; None: it is of another form."""
+    """Returns the state in an entry's document; None: it is of another schema."""
     sources: Mapping[str, AggregateFound]
     entries: Mapping[str, Document]
     """By the aggregate's id."""
@@ -113,7 +113,7 @@ class ReadModelFound:
 
 @dataclass
 class LeftBehind:
-    """All of it."""
+    """All records and documents of a run."""
 
     told: list[ToldOf] = field(default_factory=list)
     changes: list[StoredChange] = field(default_factory=list)
@@ -122,13 +122,13 @@ class LeftBehind:
     """By the effect's name: the type of its aggregates, the ids of the events it was asked for, and the names of those
     that have one; None: all."""
     in_order: bool = True
-    """Whether the broker has delivered each message, in order, so that the effects have to be in order too."""
+    """Whether the broker delivered each message, in order, so that the effects have to be in order too."""
     reactions: list[ReactionFound] = field(default_factory=list)
     read_models: list[ReadModelFound] = field(default_factory=list)
     aggregates: dict[AggregateKey, AggregateFound] = field(default_factory=dict)
 
     def events(self) -> dict[AggregateKey, list[StoredEvent]]:
-        """Of each aggregate, in the order in which they were stored."""
+        """The events of each aggregate, in the order in which they were stored."""
         events: defaultdict[AggregateKey, list[StoredEvent]] = defaultdict(list)
         for change in self.changes:
             for event in change.events:

@@ -1,4 +1,4 @@
-"""What a reaction's own documents tell in the end, and for which targets each event was: nothing is concluded here."""
+"""Reads a reaction's final records and the targets of each event, without any conclusion."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,13 +18,13 @@ Wanted = list[tuple[AggregateKey, str]]
 def reaction(
     declared: ReactionOf[Any], source: str, found: LeftBehind, stored: Sequence[Document]
 ) -> ReactionFound:
-    """A reaction, and what its records tell."""
+    """Returns a reaction with its records."""
     wanted, failures = dict[str, Wanted](), list[str]()
     for event in (event for each in found.events().values() for event in each):
         if event.aggregate.type == declared.aggregate_type:
             try:
                 wanted[event.id] = _wanted(declared, event.message(source))
-            except Exception as error:  # noqa: BLE001 - the user's own code, whatever it raises
+            except Exception as error:  # noqa: BLE001 - the user's own code may raise anything
                 failures.append(f"{event.action} of {event.aggregate}: {error!r}")
     outcomes = {each["id"]: each["data"]["outcome"] for each in stored if each.get("type") == REACTION_TYPE}
     is_each, is_newest = declared.order is InOrder.EACH, declared.order is InOrder.NEWEST
@@ -32,7 +32,7 @@ def reaction(
 
 
 def _wanted(declared: ReactionOf[Any], message: Event) -> Wanted:
-    """Each target, with the id of its record."""
+    """Returns each target, with the id of its record."""
     name, kind = declared.name, declared.to.aggregate_type
     targets = by_id(declared.targets(message)).items()
     places = [TargetPlace.of(name, kind, *each, message, declared.order) for each in targets]

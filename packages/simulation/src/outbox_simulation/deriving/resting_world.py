@@ -1,4 +1,4 @@
-"""When nothing is on its way any more: what was due has happened, not before its time, and the aggregates agree."""
+"""Checks a run at rest: whatever was due has happened, not before its time, and the aggregates are consistent."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -13,13 +13,13 @@ from outbox_simulation.engine.processes import EPOCH
 from outbox_simulation.judging.violation import Violation
 
 AtRest = Callable[[Sequence[Aggregate[Any]]], Iterable[str]]
-"""Tells what is wrong between all aggregates that are there and not deleted."""
+"""Yields what is wrong between all aggregates that exist and are not deleted."""
 
 Kinds = Mapping[str, type[Aggregate[Any]]]
 
 
 class RestingWorld(ServiceWorld):
-    """A service's world, which is looked at once more when nothing else is wrong."""
+    """A service's world that makes these last checks when nothing else is wrong."""
 
     def __init__(self, at_rest: AtRest | None, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -45,19 +45,19 @@ class RestingWorld(ServiceWorld):
         ]
 
     async def _publish_again(self) -> Violation:
-        """What is parked would be skipped: it is dealt with first."""
+        """Settles parked events first: publishing again would skip them."""
         await self._settle(self.desk)
         return await super()._publish_again()
 
 
 def not_due(found: LeftBehind, kinds: Kinds) -> Iterator[Violation]:
-    """What happened by itself was due, by the state that it happened to."""
+    """Checks that whatever happened by itself was due in the state before."""
     before: dict[AggregateKey, Document] = {}
     for change in found.changes:
         first = change.events[0]
         if change.document is None or first.aggregate.type not in kinds:
             continue
-        # What a reaction made of it has its correlation id too.
+        # The events of a reaction have the same correlation id.
         if first.cause.startswith(CAUSE) and not first.data.get("causationId"):
             was = before.get(first.aggregate)
             due = None if was is None else _loaded(kinds[first.aggregate.type], was).due
@@ -68,7 +68,7 @@ def not_due(found: LeftBehind, kinds: Kinds) -> Iterator[Violation]:
 
 
 def still_due(there: Sequence[Aggregate[Any]], now: datetime) -> Iterator[Violation]:
-    """Nothing stays due."""
+    """Checks that nothing stays due."""
     for each in there:
         if each.due is not None and each.due <= now:
             yield Violation("still due", f"{each.key}, since {each.due}", may_pass=True)

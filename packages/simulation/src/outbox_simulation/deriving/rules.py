@@ -1,6 +1,6 @@
-"""The promises that follow from a declaration, each as a rule over what a run left behind.
+"""Checks the promises that follow from a declaration, each by one rule over a run's records.
 
-A violation that ``may_pass`` is one that waiting can end; what a projection makes of an event cannot.
+A violation that ``may_pass`` can end by waiting; a wrong projection of an event cannot.
 """
 
 from collections import Counter
@@ -14,11 +14,11 @@ from outbox_simulation.deriving.found import LeftBehind, ReactionFound, ReadMode
 from outbox_simulation.judging.violation import Violation
 
 MOST_SHOWN = 200
-"""Characters of a state, in a message."""
+"""The number of a state's characters in a message."""
 
 
 def broken(found: LeftBehind) -> list[Violation]:
-    """Everything that is wrong."""
+    """Returns everything that is wrong."""
     events = found.events()
     return [
         *_requests(found),
@@ -33,12 +33,12 @@ def broken(found: LeftBehind) -> list[Violation]:
 
 
 def _requests(found: LeftBehind) -> Iterator[Violation]:
-    """What was answered is what was stored."""
+    """Checks that answers match what was stored."""
     stored = Counter(
         event.cause
         for change in found.changes
         for event in change.events
-        if not event.data.get("causationId")  # what a reaction made of it has its correlation id too
+        if not event.data.get("causationId")  # a reaction's events have the same correlation id
     )
     for each in found.told:
         if each.outcome == "acknowledged" and each.events not in (None, stored[each.cause]):
@@ -50,7 +50,7 @@ def _requests(found: LeftBehind) -> Iterator[Violation]:
 
 
 def _keyed(found: LeftBehind, stored: Mapping[str, int]) -> Iterator[Violation]:
-    """A change with a key happens once, and each repetition gets the first answer."""
+    """Checks that a change with a key happens once, and each repetition gets the first answer."""
     for operation in dict.fromkeys(each.keyed for each in found.told if each.keyed):
         attempts = [each for each in found.told if each.keyed == operation]
         about = f"{attempts[0].about} by {operation}"
@@ -68,7 +68,7 @@ def _without_gap(events: Mapping[AggregateKey, list[StoredEvent]]) -> Iterator[V
 
 
 def _as_far(found: LeftBehind, events: Mapping[AggregateKey, list[StoredEvent]]) -> Iterator[Violation]:
-    """An aggregate says how many events it has."""
+    """Checks that an aggregate's sequence equals the number of its events."""
     for key, aggregate in found.aggregates.items():
         last = max((event.sequence or 0 for event in events.get(key, ())), default=0)
         if aggregate.sequence is not None and aggregate.sequence != last:
@@ -78,7 +78,7 @@ def _as_far(found: LeftBehind, events: Mapping[AggregateKey, list[StoredEvent]])
 
 
 def _published(found: LeftBehind, events: Mapping[AggregateKey, list[StoredEvent]]) -> Iterator[Violation]:
-    """Each once or more, as it was committed, and the first time of each in order."""
+    """Checks that each event is published at least once, as it was committed, and first in order."""
     bodies = {message.id: message for message in reversed(found.taken)}
     for key, each in events.items():
         missing = [event for event in each if event.id not in bodies]
@@ -97,7 +97,7 @@ def _published(found: LeftBehind, events: Mapping[AggregateKey, list[StoredEvent
 
 
 def projected(model: ReadModelFound, found: LeftBehind) -> Iterator[Violation]:
-    """The projection of each transaction's events leads from the entry of the state before to that of the one after."""
+    """Checks that a transaction's events project the entry of the state before onto that of the state after."""
     before: dict[AggregateKey, Any] = {}
     for change in found.changes:
         events = [each for each in change.events if each.aggregate.type == model.aggregate_type]
@@ -120,10 +120,10 @@ def _projected(
             return
         try:
             after = model.project(state, event.message())
-        except Exception as error:  # noqa: BLE001 - the user's own code, whatever it raises
+        except Exception as error:  # noqa: BLE001 - the user's own code may raise anything
             yield Violation("projection fails", f"{model.name}: {event.action} of {key}: {error!r}")
             return
-        if after is None:  # it reads the source
+        if after is None:  # the projection reads the source
             return
         state = after.state
     if state != wanted:
@@ -136,7 +136,7 @@ def _projected(
 
 
 def _at_rest(model: ReadModelFound) -> Iterator[Violation]:
-    """Every entry equals its aggregate, whatever befell on the way."""
+    """Checks that every entry equals its aggregate at rest, whatever faults there were."""
     for name in sorted(model.entries.keys() - model.sources.keys()):
         if not model.entries[name].get("deleted"):
             yield Violation("read model", f"{model.name}: {name} is shown, and is not there", may_pass=True)
@@ -150,7 +150,7 @@ def _at_rest(model: ReadModelFound) -> Iterator[Violation]:
         shown = None if entry.get("deleted") else model.read(entry)
         if shown != wanted:
             told = f"{model.name}: {name} is shown as {_shown(shown)}, and is {_shown(wanted)}"
-            # What its events make of it, a walk would hide.
+            # A walk would hide a wrong projection of its events.
             wrong = None not in (shown, wanted) and source.sequence == entry.get("lastSequence")
             yield Violation("read model", told, may_pass=not wrong)
         elif wanted is not None and source.sequence not in (None, entry.get("lastSequence")):
@@ -161,7 +161,7 @@ def _at_rest(model: ReadModelFound) -> Iterator[Violation]:
 
 
 def _effects(found: LeftBehind, events: Mapping[AggregateKey, list[StoredEvent]]) -> Iterator[Violation]:
-    """Each is asked for, for each event, the first time in order; none for an event that was not stored."""
+    """Checks that each effect is asked for, for each stored event and no other, first in order."""
     known = {event.id: event for each in events.values() for event in each}
     for name, (kind, asked, actions) in found.effects.items():
         for event in known.values():
@@ -191,7 +191,7 @@ def _in_order(name: str, first_runs: list[StoredEvent]) -> Iterator[Violation]:
 def _reaction(
     reaction: ReactionFound, found: LeftBehind, events: Mapping[AggregateKey, list[StoredEvent]]
 ) -> Iterator[Violation]:
-    """Each happens once, as its record tells, and in the order that is declared."""
+    """Checks that each reaction happens once by its record, in the declared order."""
     for failure in reaction.failures:
         yield Violation("target fails", f"{reaction.name}: {failure}")
     done = [

@@ -1,4 +1,4 @@
-"""A service in the simulated world, judged by its own declaration: no line of it is written for the test."""
+"""Runs a service in the simulated world and checks it against its own declaration, without code for the test."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -43,7 +43,7 @@ QUIET_SECONDS, PATIENCE_SECONDS = 4.0, 300.0
 
 
 class ServiceWorld(World):
-    """A small deployment, since what befalls many processes of a kind is the library's to bear."""
+    """A small deployment, since faults of many processes of a kind are tested with the library itself."""
 
     quiet_seconds, patience_seconds = QUIET_SECONDS, PATIENCE_SECONDS
 
@@ -83,7 +83,7 @@ class ServiceWorld(World):
         return [*ended, *messages_wait(self.ground), *broken(await self.found())]
 
     async def _publish_again(self) -> Violation:
-        """What an operator does about lost messages, which no reaction and no effect finds by itself."""
+        """Publishes lost messages again as an operator does: no reaction and no effect finds them by itself."""
         waits = Violation("not published again", "events were stored just now", may_pass=True)
         now = int(EPOCH.timestamp() + self.loop.time())
         if self.loop.time() - self._changes.newest <= 2 * CLOCKS_DIFFER_SECONDS:
@@ -104,7 +104,7 @@ class ServiceWorld(World):
         return replace(waits, about=str(progress))
 
     def _failed(self) -> Iterator[Violation]:
-        """A command or an effect that ends with an error that it does not declare."""
+        """Yields a violation for each command or effect that ends with an undeclared error."""
         for step in self.trace:
             if step.what == "fails":
                 yield Violation("command fails", f"{step.detail}; name an error that is meant in refuses")
@@ -113,7 +113,7 @@ class ServiceWorld(World):
                 yield Violation("effect fails", f"{name}: {failure}")
 
     async def found(self) -> LeftBehind:
-        """All that is there now."""
+        """Returns all current records and documents."""
         service, settings = self._of.service, self._settings
         stored = await self.documents(settings.cosmos_container)
         forms = [
@@ -158,13 +158,13 @@ class ServiceWorld(World):
                 yield ToldOf(cause, about, answer.outcome, body.get("events"), keyed, decided)
 
     async def documents(self, container: str) -> list[Document]:
-        """All that a container holds."""
+        """Returns all documents of a container."""
         async with self.deployment.container(container) as proxy:
             return [item async for item in proxy.read_all_items()]
 
 
 def sources(kind: SourceDocuments, stored: Sequence[Document]) -> dict[str, AggregateFound]:
-    """The aggregates among the documents, by their ids."""
+    """Returns the aggregates among the documents, by their ids."""
     found: dict[str, AggregateFound] = {}
     for item in stored:
         name = value_at(item, kind.id)
@@ -181,7 +181,7 @@ def sources(kind: SourceDocuments, stored: Sequence[Document]) -> dict[str, Aggr
 def read_model(
     declared: ReadModelOf[Any], stored: Sequence[Document], entries: Sequence[Document]
 ) -> ReadModelFound:
-    """A read model as it is."""
+    """Returns a read model with its current entries."""
     kind = declared.documents or SourceDocuments.of_library(declared.aggregate_type)
     form = declared.form
     return ReadModelFound(
@@ -196,7 +196,7 @@ def read_model(
 
 
 class ChangesSeen(Watcher):
-    """Each transaction as the store carried it out, and each message as the topic took it."""
+    """Records each transaction as the store carried it out, and each message as the topic took it."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world.history, feed="", entries=frozenset())
@@ -207,7 +207,7 @@ class ChangesSeen(Watcher):
         self._kinds = {each.aggregate_type for each in world.of.service.aggregates}
 
     def saw(self, at: float, request: SentRequest, response: StoreResponse) -> None:
-        """A request was carried out."""
+        """Records a request that was carried out."""
         if request.kind != "batch" and request.method not in ("POST", "PUT", "PATCH", "DELETE"):
             return
         query = any(
@@ -228,7 +228,7 @@ class ChangesSeen(Watcher):
             self.changes.append(StoredChange(document, in_order, next(iter(records), "")))
 
     def received(self, taken: list[Taken]) -> None:
-        """What the topic has taken since the last call."""
+        """Records the messages that the topic has taken since the last call."""
         for each in taken[self._taken :]:
             self.newest = max(self.newest, each.at)
             message = each.sent.message

@@ -1,7 +1,7 @@
-"""What comes when all is well: each thing that is done then leaves all well again, and is judged by what it promises.
+"""Runs the operations that follow a quiet deployment; each must leave it quiet again, and is judged by its promise.
 
-The keys of clients are asked for again, everything is published again, the deployment stands still for so long that all
-expires that can, and its store is put back to an earlier moment, with what an operator does then.
+The keys of clients are asked for again, everything is published again, the deployment stands still until all expires
+that can, and its store is restored to an earlier moment, followed by the operator's work.
 """
 
 import asyncio
@@ -31,24 +31,24 @@ from outbox_simulation.judging.language import NOTICE
 from outbox_simulation.judging.violation import Violation
 
 _PATIENCE_SECONDS = 600.0
-"""A host makes a lost lease again when its timer looks next, in five minutes."""
+"""A host recreates a lost lease at its timer's next check, in five minutes."""
 _LONGEST_PAUSE_SECONDS = 15.0
-"""Between two looks at what takes long."""
+"""The longest pause between two checks of an operation that takes long."""
 _WORK_SECONDS = 10.0
 _ALL_EXPIRES_SECONDS = 200 * 86_400.0
-"""Longer than anything is kept that is not kept for good."""
+"""Longer than anything lives that expires."""
 _ASKED_AGAIN = 5
 _ANOTHER_STORE = 0.7
-"""Of the restores: the read models are elsewhere, and are not restored."""
+"""The share of restores in which the read models are in another store, and are not restored."""
 
 Drain = Callable[[], Awaitable[list[Violation]]]
 Document = Mapping[str, Any]
 
 
 class Afterwards:
-    """Of one run."""
+    """The operations of one run."""
 
-    def __init__(  # noqa: PLR0913 - what it touches
+    def __init__(  # noqa: PLR0913 - its collaborators
         self,
         plan: SimulationPlan,
         of: Subject,
@@ -59,12 +59,12 @@ class Afterwards:
         clients: Sequence[SimulatedClient],
         drain: Drain,
     ) -> None:
-        """``drain``: waits until all is well, and says what is not."""
+        """``drain``: waits until all is well, and returns what is not."""
         self._plan, self._of, self._deployment, self._ground = plan, of, deployment, deployment.ground
         self._strikes, self._watcher, self._clients, self._drain = strikes, watcher, clients, drain
         self._chance = plan.chance("afterwards")
         self._judged = isinstance(of, SimulatedService)
-        """Whether what comes is judged; else only the feed may come again."""
+        """Whether later events are judged; else only the feed may come again."""
         self._kinds: Mapping[str, Callable[[], Awaitable[list[Violation]]]] = dict(
             zip(
                 AFTERWARDS,
@@ -81,7 +81,7 @@ class Afterwards:
         )
 
     async def go_on(self) -> list[Violation]:
-        """What was wrong, if anything was."""
+        """Runs the plan's operations and returns the violations."""
         for kind, do in self._kinds.items():
             if kind not in self._plan.faults or (kind != "lost lease" and not self._judged):
                 continue
@@ -90,10 +90,10 @@ class Afterwards:
                 return found
         return []
 
-    # -- what is done
+    # -- operations
 
     async def _ask_again(self) -> list[Violation]:
-        """Each request with a key gets its first answer, as long as its claim lives."""
+        """Checks that each request with a key gets its first answer, as long as its claim lives."""
         found = []
         for client in self._clients:
             for wish in client.kept:
@@ -108,16 +108,16 @@ class Afterwards:
         return found
 
     async def _lose_lease(self) -> list[Violation]:
-        """A part of the feed comes again, from its beginning."""
+        """Deletes a lease, so that a part of the feed comes again from its beginning."""
         await self._strikes.lose_lease(self._chance)
         await self._patiently(self._nothing_waits)
         return []
 
     async def _publish_again(self) -> list[Violation]:
-        """Every committed event comes once more, but for what was given up."""
+        """Publishes every committed event again, except those that were discarded."""
         await self._patiently(
             self._nothing_waits
-        )  # a lease lost at the last moment tells everything again, too
+        )  # a lease lost at the last moment sends everything again, too
         loop, bus, desk = self._ground.loop, self._ground.bus, self._deployment.desks[0]
         self._watcher.received(bus.taken)
         first, until = len(bus.taken), loop.time() + _PATIENCE_SECONDS
@@ -159,7 +159,7 @@ class Afterwards:
         return found
 
     async def _stand_still(self) -> list[Violation]:
-        """Nothing runs for so long that all expires that can; what is left then is there for good."""
+        """Runs nothing until all expires that can; what is left then is there for good."""
         self._stop(self._all)
         await asyncio.sleep(_ALL_EXPIRES_SECONDS)
         self._ground.store.account.purge()
@@ -175,12 +175,12 @@ class Afterwards:
         return left
 
     async def _go_away(self) -> list[Violation]:
-        """No relay runs for longer than an event lives, or nearly."""
-        await self._patiently(self._nothing_waits)  # without a lease everything is at risk
+        """Runs no relay for longer than an event lives, or nearly."""
+        await self._patiently(self._nothing_waits)  # without a lease every event is at risk
         return await expire(self._deployment, self._watcher, self._chance, self._work)
 
     def _lives(self, item: Document) -> bool:
-        """Whether it is an aggregate or an entry that was not deleted, the one of its kind, or written by others."""
+        """Whether it is an aggregate or entry that is not deleted, one of a single kind, or written by others."""
         service, history, data = self._of.service, self._ground.history, item.get("data")
         kinds = {"entry", *(each.aggregate_type for each in service.aggregates)}
         by_others = {*history.unsequenced, *(each.document for each in history.poisons)}
@@ -189,11 +189,11 @@ class Afterwards:
         return item.get("type") in {"note", "progress", "continuationKey"} or item["id"] in by_others
 
     async def _restore(self) -> list[Violation]:
-        """The store is as it was at a moment before, and subscribers have seen more: docs/operate/restore.md."""
+        """Restores the store to an earlier moment, while subscribers have seen more: docs/operate/restore.md."""
         settings, bus, history = self._deployment.settings, self._ground.bus, self._ground.history
         takes_later = history.discarded if isinstance(bus, Posts) else {}  # what it refused once
         if history.poisons or history.unsequenced or takes_later:
-            return []  # what was given up is forgotten with the marks of what was parked
+            return []  # discarded events are forgotten with the marks of parked ones
         backup = Backup(history, self._watcher)
         lost = {settings.cosmos_lease_container, settings.cosmos_parked_container}
         kept = {*self._of.read_models} if self._chance.random() < _ANOTHER_STORE else set()
@@ -243,7 +243,7 @@ class Afterwards:
         )
 
     async def _patiently(self, step: Callable[[Wired], Coroutine[Any, Any, bool]]) -> None:
-        """What an operator does until it is done, ever less often. Raises TimeoutError: it never is."""
+        """Repeats an operator's step until it is done, ever less often. Raises TimeoutError: it never is."""
         desk, pause = self._deployment.desks[0], 1.0
         async with asyncio.timeout(_PATIENCE_SECONDS):
             while True:
@@ -253,14 +253,14 @@ class Afterwards:
                 await asyncio.sleep(pause)
                 pause = min(1.5 * pause, _LONGEST_PAUSE_SECONDS)
 
-    # -- what they are made of
+    # -- helpers
 
     @property
     def _all(self) -> list[SimulatedProcess]:
         return [*self._deployment.processes, *self._deployment.desks]
 
     def _needed(self) -> Iterator[Needed]:
-        """The containers of what may expire."""
+        """Yields the containers of what may expire."""
         settings = self._deployment.settings
         for each in needed(settings, self._of.service):
             if each.name != settings.cosmos_lease_container:
@@ -272,7 +272,7 @@ class Afterwards:
                 each.crash()
 
     async def _work(self) -> None:
-        """Clients go on for a while."""
+        """Lets clients go on for a while."""
         until = self._ground.loop.time() + _WORK_SECONDS
 
         async def act(client: SimulatedClient) -> None:
@@ -287,7 +287,7 @@ class Afterwards:
             return [item async for item in proxy.read_all_items()]
 
     async def _feed(self, container: str) -> list[Document]:
-        """What a container holds, in the order of its changes."""
+        """Returns a container's documents in the order of its changes."""
         async with self._deployment.container(container) as proxy:
             pages = proxy.query_items_change_feed(start_time="Beginning")
             return [

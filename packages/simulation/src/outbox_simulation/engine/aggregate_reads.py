@@ -1,6 +1,6 @@
-"""What a webhook's receiver reads at the service's API when a notice comes: the aggregate, no older than the read.
+"""Reads an aggregate at the service's API for a webhook's receiver when a notice comes, no older than the read.
 
-The read goes through an instance of the API, and meets what befalls that: then the receiver does not know.
+The read goes through an instance of the API and meets the faults there: then the receiver does not know the state.
 """
 
 import asyncio
@@ -12,17 +12,17 @@ from outbox_simulation.engine.subject import ReadOne
 from outbox_simulation.judging.records import FinallyListed
 
 _PATIENCE_SECONDS = 5.0
-"""Of httpx, unless it is told otherwise."""
+"""The default timeout of httpx."""
 
 
 class AggregateReads:
-    """Of one run."""
+    """The reads of one run."""
 
     def __init__(self, deployment: Deployment, read: ReadOne, chance: random.Random) -> None:
         self._deployment, self._read, self._chance = deployment, read, chance
 
     async def __call__(self, aggregate: str) -> FinallyListed | None:
-        """None: it is gone. Raises NotRead."""
+        """Reads an aggregate; None: it is gone. Raises NotRead."""
         api = self._deployment.any_api(self._chance)
         if api is None:
             raise NotRead("no instance takes requests")

@@ -1,4 +1,4 @@
-"""What a restore puts back for the judges, beside the store."""
+"""Restores the judges' records together with the store."""
 
 from collections import defaultdict
 from copy import copy
@@ -10,7 +10,7 @@ from outbox_simulation.judging.history import History
 
 
 class Backup:
-    """What the judges knew at that moment."""
+    """The judges' records at the moment of the backup."""
 
     def __init__(self, history: History, watcher: Watcher) -> None:
         self._history, self._watcher = history, watcher
@@ -18,7 +18,7 @@ class Backup:
         self._reached = watcher.reached()
 
     def put_back(self, taken: list[Taken]) -> None:
-        """What came later is forgotten, and what the topic has taken till now with it."""
+        """Restores the records: later ones are forgotten, and so is what the topic has taken till now."""
         vars(self._history).update(self._known)
         self._watcher.passed(taken, self._reached)
 

@@ -1,4 +1,4 @@
-"""Who ends amid its work has no last words: a ``finally`` may await what never comes; what was opened stays open."""
+"""Closes a crashed process's coroutines without their cleanup: a ``finally`` may await for ever, files stay open."""
 
 import logging
 import sys
@@ -9,12 +9,12 @@ from types import CoroutineType
 from typing import Any
 
 _CLOSINGS = 20
-"""A coroutine that awaits in its ``finally`` is closed again, so often at most."""
+"""The most attempts to close a coroutine that awaits in its ``finally``."""
 
 
 @contextmanager
 def last_words_unheard() -> Iterator[None]:
-    """What is closed amid its work would await more in a ``finally``, and leaves open what it had opened."""
+    """Silences the cleanup of closed coroutines: awaits in a ``finally``, and warnings about open resources."""
     disabled, hook = logging.root.manager.disable, sys.unraisablehook
     logging.disable()
     sys.unraisablehook = lambda _: None
@@ -29,17 +29,17 @@ def last_words_unheard() -> Iterator[None]:
 
 
 def close(coroutine: Any) -> None:
-    """From the inside out: who awaits one that goes on in its ``finally`` is told of an error, and leaves it so."""
+    """Closes from the inside out: an outer coroutine gets an error if an inner one goes on in its ``finally``."""
     for _ in range(_CLOSINGS):
         for each in reversed(_awaiting(coroutine)):
-            with suppress(BaseException):  # the last words of what is dead
+            with suppress(BaseException):  # errors in the cleanup of a dead process
                 each.close()
         if coroutine.cr_frame is None:
             return
 
 
 def _awaiting(coroutine: Any) -> list[Any]:
-    """It, the coroutine that it awaits, and so on."""
+    """Returns the coroutine, the one that it awaits, and so on."""
     chain = []
     while isinstance(coroutine, CoroutineType):
         chain.append(coroutine)

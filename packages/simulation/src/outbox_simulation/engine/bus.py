@@ -1,6 +1,6 @@
-"""A broker in memory: what it accepted is in each subscription until it is completed, dead-lettered or taken away.
+"""A broker in memory: an accepted message is in each subscription until it is completed, dead-lettered or taken away.
 
-It gives what Service Bus gives: a topic that drops an id that it has accepted within its window, subscriptions with
+It has Service Bus's features: a topic that drops an id that it has accepted within its window, subscriptions with
 sessions and locks, a delivery count, dead letters.
 """
 
@@ -14,7 +14,7 @@ from outbox_simulation.engine.bus_queue import Note, Queue, Rules, Sent, Taken
 
 
 class Bus(Befallen):
-    """One topic and its subscriptions. ``taken``: a duplicate is not among it."""
+    """One topic and its subscriptions. ``taken`` has no duplicates."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class Bus(Befallen):
         epoch: datetime = EPOCH,
         note: Note | None = None,
     ) -> None:
-        """``random`` draws what befalls the broker: not needed where nothing does. ``epoch``: see EPOCH."""
+        """``random`` draws the broker's faults: only needed if there are any. ``epoch``: see EPOCH."""
         super().__init__(random=random, befalls=befalls, rules=rules, epoch=epoch, note=note)
         self._seen: dict[str, float] = {}
         self.queues: dict[str, Queue] = {name: Queue(name, self) for name in subscriptions}
@@ -33,7 +33,7 @@ class Bus(Befallen):
     # -- the topic
 
     def accept(self, messages: Iterable[Sent]) -> None:
-        """Put a batch into each subscription; without a word drop what the window knows."""
+        """Puts a batch into each subscription; silently drops messages that the window knows."""
         horizon = self.now() - self.rules.duplicate_window_seconds
         while self._seen and next(iter(self._seen.values())) <= horizon:
             del self._seen[next(iter(self._seen))]
@@ -49,7 +49,7 @@ class Bus(Befallen):
                 self._put(queue, taken)
 
     def _put(self, queue: Queue, taken: Taken) -> None:
-        """Into a subscription, unless somebody else is faster there than its subscriber."""
+        """Puts it into a subscription, unless another receiver is faster there than the subscriber."""
         sent = taken.sent
         if self.befall(self.befalls.buried):
             self.note("buried", sent.aggregate, sent.message.id)
@@ -64,7 +64,7 @@ class Bus(Befallen):
     # -- an operator
 
     def take_away(self, subscription: str, count: int = 1) -> Sequence[Taken]:
-        """Messages that wait in a subscription are received by somebody else, who completes them."""
+        """Lets another receiver take messages from a subscription and complete them."""
         queue = self.queues[subscription]
         waiting = queue.waiting()
         gone = [waiting.pop(self.one_of(len(waiting))) for _ in range(min(count, len(waiting)))]

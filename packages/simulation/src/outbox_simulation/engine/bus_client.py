@@ -1,7 +1,7 @@
-"""The subscriber's own code receives from a broker in memory: only what it calls of the broker's SDK is doubled.
+"""Connects the subscriber's own code to a broker in memory: only the used calls of the broker's SDK are doubled.
 
-A receiver's calls are carried out by the broker even if the receiver is gone by then; each can meet what befalls the
-broker, and raises what the SDK raises then.
+The broker carries out a receiver's calls even if the receiver is gone by then; each can meet the broker's faults, and
+raises the SDK's errors then.
 """
 
 import asyncio
@@ -32,14 +32,14 @@ TOPIC = "topic"
 
 
 def queues(bus: Bus, subscription: str, *, topic: str = TOPIC) -> Queues:
-    """What one process holds of a subscription: the code that is deployed, over this broker."""
+    """Returns one process's queues of a subscription: the deployed code, over this broker."""
     client = cast(ServiceBusClient, BusClient(bus))
     return Queues(DeadLetters(client, topic, subscription), Sessions(client, topic, subscription))
 
 
 @dataclass(frozen=True)
 class ReceivedMessage:
-    """What is read of a message that was received."""
+    """The used attributes of a received message."""
 
     held: Queued
     lock: object
@@ -78,7 +78,7 @@ class ReceivedMessage:
 
 
 class BusClient:
-    """As a client of the SDK."""
+    """Double of the SDK's client."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -92,7 +92,7 @@ class BusClient:
         sub_queue: ServiceBusSubQueue | None = None,
         max_wait_time: float | None = None,
     ) -> "SessionReceiver | DeadLetterReceiver":
-        """Of the next session that is free, or of the dead letters."""
+        """Returns a receiver of the next free session, or of the dead letters."""
         queue = self._bus.queues[subscription]
         if sub_queue is not None:
             return DeadLetterReceiver(self._bus, queue)
@@ -100,7 +100,7 @@ class BusClient:
         return SessionReceiver(self._bus, queue, max_wait_time)
 
     async def close(self) -> None:
-        """Nothing is left open."""
+        """Closes nothing: nothing is left open."""
 
 
 class _Receiver:
@@ -111,20 +111,20 @@ class _Receiver:
         self._queue = queue
         self._end_waiting: Callable[[], None] = _nothing
         self._broken = False
-        """The client's end of the connection is gone."""
+        """Whether the client's end of the connection is gone."""
         self._dropped = False
-        """The broker's end is."""
+        """Whether the broker's end is gone."""
 
     async def __aenter__(self) -> Self:
         await self._open()
         return self
 
     async def _open(self) -> None:
-        """Raises what the SDK raises."""
+        """Opens the connection. Raises the SDK's errors."""
         await self._ask(_nothing)
 
     def _lost(self) -> None:
-        """The broker notices that the connection has ended."""
+        """Lets the broker notice that the connection has ended."""
 
     def _drop(self) -> None:
         self._dropped = True
@@ -132,7 +132,7 @@ class _Receiver:
         self._lost()
 
     async def _ask(self, do: Callable[[], T]) -> T:
-        """Let the broker do it. Raises what it raises, and what befalls the call."""
+        """Lets the broker do it. Raises the broker's error, or that of a fault of the call."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def carry_out() -> None:
@@ -149,7 +149,7 @@ class _Receiver:
         return await answer
 
     async def _wait_for(self, seconds: float, find: Callable[[], T | None]) -> T | None:
-        """What the broker finds within so long. Raises as :meth:`_ask`."""
+        """Returns what the broker finds within this time. Raises as :meth:`_ask`."""
         answer: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
 
         def carry_out() -> None:
@@ -164,7 +164,7 @@ class _Receiver:
         return await answer
 
     def _send(self, carry_out: Callable[[], None], answer: "asyncio.Future[Any]") -> None:
-        """On its way to the broker, if nothing befalls it."""
+        """Sends it to the broker, unless a fault prevents that."""
         bus, chances, way = self._bus, self._bus.befalls, self._bus.way_seconds()
         if self._broken or bus.is_away():
             self._answer(answer, error=ServiceBusConnectionError())
@@ -179,7 +179,7 @@ class _Receiver:
             bus.later(way, carry_out)
 
     def _cut(self, answer: "asyncio.Future[Any]", way: float) -> None:
-        """The connection ends; whether the broker notices it before a lock runs out, chance says."""
+        """Ends the connection; chance decides whether the broker notices it before a lock runs out."""
         self._broken = True
         self._bus.note("connection cut", self._queue.name)
         if self._bus.one_of(2):
@@ -193,7 +193,7 @@ class _Receiver:
 
 
 class SessionReceiver(_Receiver):
-    """Of one session."""
+    """Receiver of one session."""
 
     def __init__(self, bus: Bus, queue: Queue, wait_seconds: float) -> None:
         super().__init__(bus, queue)
@@ -212,11 +212,11 @@ class SessionReceiver(_Receiver):
         self.session.locked_until_utc = self._bus.wall(lock.until)
 
     async def close(self) -> None:
-        """The session is free. Raises ServiceBusError."""
+        """Frees the session. Raises ServiceBusError."""
         await self._ask(self._drop)
 
     async def receive_messages(self, most: int, max_wait_time: float) -> list[ReceivedMessage]:
-        """One message, or none that came in time. Raises ServiceBusError."""
+        """Returns one message, or none if none came in time. Raises ServiceBusError."""
         assert most == 1, "asked for several, the SDK can let a message be overtaken"
         lock = self._held
         held = await self._wait_for(max_wait_time, lambda: self._queue.take(lock))
@@ -235,7 +235,7 @@ class SessionReceiver(_Receiver):
         await self._ask(partial(self._queue.abandon, self._held, message.held))
 
     async def renew(self) -> datetime:
-        """Until when the lock is held. Raises ServiceBusError."""
+        """Renews the lock and returns its end. Raises ServiceBusError."""
         return self._bus.wall(await self._ask(partial(self._queue.renew, self._held)))
 
     @property
@@ -249,7 +249,7 @@ class SessionReceiver(_Receiver):
 
 
 class SessionDouble:
-    """As a session of the SDK."""
+    """Double of the SDK's session."""
 
     def __init__(self, receiver: SessionReceiver) -> None:
         self._receiver = receiver
@@ -261,14 +261,14 @@ class SessionDouble:
 
 
 class DeadLetterReceiver(_Receiver):
-    """Of the dead letters of a subscription."""
+    """Receiver of the dead letters of a subscription."""
 
     async def close(self) -> None:
-        """Locks run out by themselves. Raises ServiceBusError."""
+        """Leaves the locks, which run out by themselves. Raises ServiceBusError."""
         await self._ask(self._drop)
 
     async def receive_messages(self, most: int, max_wait_time: float) -> list[ReceivedMessage]:
-        """As many as there are, or none that came in time. Raises ServiceBusError."""
+        """Returns the available messages, or none if none came in time. Raises ServiceBusError."""
 
         def take() -> list[ReceivedMessage] | None:
             found = self._queue.take_dead(most)
@@ -282,7 +282,7 @@ class DeadLetterReceiver(_Receiver):
 
 
 def _set(answer: "asyncio.Future[Any]", result: Any = None, error: Exception | None = None) -> None:
-    """Unless nobody waits for it any more, or it came before."""
+    """Sets the result, unless the future is cancelled or already done."""
     if answer.done():
         return
     if error is None:
@@ -292,4 +292,4 @@ def _set(answer: "asyncio.Future[Any]", result: Any = None, error: Exception | N
 
 
 def _nothing() -> None:
-    """Nothing is to be done."""
+    """Does nothing."""

@@ -1,7 +1,7 @@
-"""A publisher over a broker in memory: it keeps what a publisher promises, whatever befalls a send.
+"""A publisher over a broker in memory: it keeps a publisher's promises under every fault of a send.
 
 An aggregate's events are accepted in order, and none after one that was refused or whose outcome is unknown. A send is
-accepted whole or not at all. What was sent arrives although its sender is gone by then.
+accepted whole or not at all. A sent message arrives although its sender is gone by then.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ LARGEST_MESSAGE_BYTES = 256 * 1024
 ANYTHING_GOES = Guarantees(ordered=True, deduplicates=True, mixes_aggregates=True, largest_message_bytes=None)
 
 NO_ANSWER_SECONDS = 20.0
-"""After so long a send is taken to have no answer."""
+"""The time after which a send is taken to have no answer."""
 
 AWAY, BUSY, FULL = "Service Bus cannot be reached", "Service Bus is busy", "the topic is full"
 NO_ANSWER, LATE = "Service Bus did not answer in time", "too late"
 _REFUSED_AGAIN = 0.5
-"""Of the sends of what was refused before."""
+"""The share of repeated sends of refused events that are refused again."""
 
 NEVER = "a value in the message is outside the limits of Service Bus"
 TOO_LARGE = "too large"
@@ -35,30 +35,30 @@ TOO_LARGE = "too large"
 
 @dataclass(frozen=True)
 class _Failure:
-    """No send of the page gets an answer any more."""
+    """A fault after which no send of the page gets an answer."""
 
     reason: str
     seconds: float = 0.0
-    """Until that is known; 0: the next way's time."""
+    """The time until that is known; 0: the next way's time."""
     arrived: bool = False
 
 
 _Part = tuple[int, AggregateEvents]
-"""Events of one aggregate, and its place in the page."""
+"""Events of one aggregate, and their place in the page."""
 
 
 @dataclass
 class _Page:
-    """How far a page has got."""
+    """The progress of a page."""
 
     groups: Sequence[AggregateEvents]
     outcomes: list[Outcome | None]
     accepted: list[int]
     away: str | None = None
-    """Why nothing more of it is tried."""
+    """Why the rest of it is not tried."""
 
     def note(self, place: int, outcome: Outcome, events: int) -> None:
-        """What became of so many events of an aggregate, behind those that were accepted."""
+        """Records the outcome of an aggregate's next events, behind those that were accepted."""
         before = self.accepted[place]
         if isinstance(outcome, Accepted):
             self.accepted[place] += events
@@ -66,7 +66,7 @@ class _Page:
             self.outcomes[place] = replace(outcome, accepted=before + outcome.accepted)
 
     def told(self) -> Sequence[Outcome]:
-        """One outcome for each aggregate."""
+        """Returns one outcome for each aggregate."""
         return [self._told(place) for place in range(len(self.groups))]
 
     def _told(self, place: int) -> Outcome:
@@ -83,17 +83,17 @@ class BusPublisher:
 
     bus: Bus = field(default_factory=Bus)
     fail_for: set[str] = field(default_factory=set)
-    """The ids of the aggregates for which the broker is away."""
+    """The ids of the aggregates for which the broker is unavailable."""
     limit: int = LARGEST_MESSAGE_BYTES
     guarantees: Guarantees = ANYTHING_GOES
     source: str = ""
-    """The service whose events it sends, as their messages tell it."""
+    """The service whose events it sends, as named in their messages."""
     sessions: int | None = None
-    """How many buckets of aggregates there are; None: each aggregate has a session of its own."""
+    """The number of buckets of aggregates; None: each aggregate has a session of its own."""
     until: float = 0.0
-    """As the last call had it."""
+    """The value of the last call."""
     _found: dict[AggregateKey, str] = field(default_factory=dict)
-    """The sessions, found in this process: the broker carries out what is on its way in a context of its own."""
+    """The sessions, cached in this process: the broker delivers messages in a context of its own."""
 
     @property
     def sent(self) -> list[tuple[str, str]]:
@@ -102,15 +102,15 @@ class BusPublisher:
 
     @property
     def bodies(self) -> set[bytes]:
-        """What subscribers would get."""
+        """The message bodies that subscribers would get."""
         return {taken.sent.message.body for taken in self.bus.taken}
 
     def of(self, aggregate: AggregateKey) -> list[str]:
-        """The ids of an aggregate's events, in the order accepted."""
+        """Returns the ids of an aggregate's events, in the order accepted."""
         return [event_id for owner, event_id in self.sent if owner == aggregate.id]
 
     async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
-        """Send each aggregate's events in order."""
+        """Sends each aggregate's events in order."""
         self.until = until
         self._found.update((each.aggregate, session_of(each.aggregate, self.sessions)) for each in page)
         going = _Page(page, [None] * len(page), [0] * len(page))
@@ -125,7 +125,7 @@ class BusPublisher:
         return going.told()
 
     def take(self, group: AggregateEvents) -> Outcome:
-        """What becomes of these events where nothing befalls the send; the topic has what is accepted."""
+        """Returns the outcome of these events without faults; the topic has the accepted ones."""
         if group.aggregate.id in self.fail_for:
             return Unknown(0, "the broker is away")
         for number, event in enumerate(group.events):
@@ -140,7 +140,7 @@ class BusPublisher:
         return self._found.get(aggregate) or session_of(aggregate, self.sessions)
 
     def _batches(self, page: Sequence[AggregateEvents]) -> Sequence[Sequence[_Part]]:
-        """All at once, or as chance has it; an aggregate may be cut in two, of which the second comes later."""
+        """Returns all at once, or random batches; an aggregate may be cut in two, its second part comes later."""
         parts: list[_Part] = list(enumerate(page))
         if self.bus.befalls.is_calm or not parts:
             return [parts]
@@ -174,7 +174,7 @@ class BusPublisher:
                 page.note(place, outcome, len(group.events))
 
     def _unlucky(self, batch: Sequence[_Part]) -> int | None:
-        """The part of which an event is refused; what was refused once often is again: its reason is still there."""
+        """Draws the part with a refused event; one that was refused is often refused again: its reason remains."""
         bus = self.bus
         sure = (at for at, (_, group) in enumerate(batch) if any(map(self._is_refused, group.events)))
         if (found := next(sure, None)) is not None or not bus.befalls.refuse_one:
@@ -191,7 +191,7 @@ class BusPublisher:
         return self.bus.refuses(aggregate, event.id)
 
     def _failure(self) -> _Failure | None:
-        """What befalls a send as a whole, if anything does."""
+        """Draws the fault of a send as a whole, if any."""
         bus, chances = self.bus, self.bus.befalls
         if bus.is_away():
             return _Failure(AWAY)
@@ -206,7 +206,7 @@ class BusPublisher:
         return next((failure for chance, failure in kinds if bus.befall(chance)), None)
 
     async def _fail(self, page: _Page, batch: Sequence[_Part], failure: _Failure) -> None:
-        """Nothing more of the page is tried."""
+        """Ends the page: the rest of it is not tried."""
         if failure.arrived:
             self.bus.later(self.bus.way_seconds(), lambda: (self._taken(batch), None)[1])
         for place, _ in batch:
@@ -216,7 +216,7 @@ class BusPublisher:
         await asyncio.sleep(failure.seconds or self.bus.way_seconds())
 
     async def _answer(self, do: Callable[[], Sequence[Outcome]]) -> Sequence[Outcome]:
-        """Let the broker do it."""
+        """Lets the broker do it."""
         bus = self.bus
         answer: asyncio.Future[Sequence[Outcome]] = asyncio.get_running_loop().create_future()
 
@@ -228,7 +228,7 @@ class BusPublisher:
         return await answer
 
     def _taken(self, batch: Sequence[_Part], unlucky: int | None = None) -> Sequence[Outcome]:
-        """The broker's answers; for good it refuses one event of the ``unlucky`` one."""
+        """Returns the broker's answers; for good it refuses one event of the ``unlucky`` one."""
         outcomes: list[Outcome] = []
         for number, (_, group) in enumerate(batch):
             if number != unlucky:
@@ -237,7 +237,7 @@ class BusPublisher:
             known = [at for at, each in enumerate(group.events) if self._is_refused(each)]
             known += [at for at, each in enumerate(group.events) if each.id in self.bus.refused]
             refused = known[0] if known else self.bus.one_of(len(group.events))
-            if group.events[refused].action == NOTICE:  # it is small, and all in it is well known
+            if group.events[refused].action == NOTICE:  # a notice is small and has only known values
                 outcomes.append(self.take(group))
                 continue
             self.bus.refused.add(group.events[refused].id)

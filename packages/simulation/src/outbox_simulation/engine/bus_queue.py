@@ -1,7 +1,7 @@
-"""One holder a session, one message of it at a time, in the order of the topic; a lock that runs out is a delivery.
+"""A subscription's sessions: one holder and one message at a time, in the topic's order; an expired lock counts.
 
-A delivery that was not completed is counted when it was abandoned or its lock ran out, not when its session was given
-back. After the last delivery that its rules allow a message is a dead letter, and dead letters never expire.
+A delivery that was not completed is counted when it was abandoned or its lock ran out, not when its session was
+released. After the last delivery that its rules allow a message is a dead letter, and dead letters never expire.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ MAX_DELIVERIES = "MaxDeliveryCountExceeded"
 
 @dataclass(frozen=True)
 class Rules:
-    """As the topic and its subscriptions are made; the defaults are those of the service."""
+    """The settings of the topic and its subscriptions; the defaults are those of the service."""
 
     duplicate_window_seconds: float = 600.0
     lock_seconds: float = 60.0
@@ -30,15 +30,15 @@ class Rules:
 
 @dataclass(frozen=True)
 class Sent:
-    """A message with what the broker needs to know of it."""
+    """A message with the properties that the broker uses."""
 
     message: Message
     aggregate: str
-    """Its id."""
+    """The aggregate's id."""
     session: str
     correlation_id: str | None = None
     subject: str | None = None
-    """What went over the wire; None: nothing did, and the body says all."""
+    """The subject sent over the wire; None: none was sent, and the body has all."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Taken:
     """A message that the topic has taken."""
 
     at: float
-    """By the loop's clock."""
+    """The time by the loop's clock."""
     number: int
     sent: Sent
 
@@ -57,16 +57,16 @@ class Queued:
 
     taken: Taken
     deliveries: int = 0
-    """Those that ended without a settlement and count."""
+    """The number of deliveries that ended without a settlement and count."""
     reason: str | None = None
     """Why it is a dead letter."""
     lock: object | None = None
-    """Whose it is for now."""
+    """Its current holder."""
 
 
 @dataclass(eq=False)
 class Session:
-    """The messages of one session, by their numbers; a number that comes back has its place again."""
+    """The messages of one session, by their numbers; a returned message gets its old place."""
 
     id: str
     messages: dict[int, Queued] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Session:
 
     @property
     def ready(self) -> Queued | None:
-        """The next message that nobody has."""
+        """Returns the next message without a holder."""
         return next((held for held in self.messages.values() if held.lock is None), None)
 
 
@@ -84,38 +84,38 @@ class Lock:
 
     session: Session
     until: float
-    """By the loop's clock."""
+    """The time by the loop's clock."""
 
 
 class Note(Protocol):
-    """Takes down what happens, as :meth:`outbox_simulation.engine.trace.Trace.note`."""
+    """Records steps, as :meth:`outbox_simulation.engine.trace.Trace.note`."""
 
     def __call__(self, what: str, about: str = "", detail: str = "") -> None: ...
 
 
 class Broker(Protocol):
-    """What a subscription needs of its broker."""
+    """The broker's methods that a subscription uses."""
 
     rules: Rules
     note: Note
 
     def now(self) -> float:
-        """By the running loop's clock."""
+        """The time of the running loop's clock."""
 
     def later(self, seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
-        """Call it as the broker's own."""
+        """Calls it later in the broker's own context."""
 
 
 @dataclass(eq=False)
 class _Waiter:
-    """Somebody who looks again whenever something changes."""
+    """A waiting call that checks again whenever something changes."""
 
     look: Callable[[], bool]
-    """Take what is there; False: nothing is."""
+    """Takes a result; False: there is none."""
 
 
 class Queue:
-    """One subscription, as its broker has it: each method is carried out at once."""
+    """One subscription at its broker: each method is carried out at once."""
 
     def __init__(self, name: str, bus: Broker) -> None:
         self.name = name
@@ -124,31 +124,31 @@ class Queue:
         self._sessions: dict[str, Session] = {}
         self._waiters: dict[_Waiter, None] = {}
 
-    # -- what is in it
+    # -- content
 
     def put(self, taken: Taken) -> None:
-        """The topic has taken a message."""
+        """Adds a message that the topic has taken."""
         session = self._sessions.setdefault(taken.sent.session, Session(taken.sent.session))
         session.messages[taken.number] = Queued(taken)
         self._changed()
 
     def bury(self, taken: Taken) -> None:
-        """It is a dead letter before its subscriber has seen it."""
+        """Dead-letters it before its subscriber has seen it."""
         self.dead[taken.number] = Queued(taken, reason="buried by somebody else")
         self._changed()
 
     def waiting(self) -> list[Queued]:
-        """The messages that nobody has, and that are no dead letters."""
+        """Returns the messages without a holder that are no dead letters."""
         return [
             held for each in self._sessions.values() for held in each.messages.values() if held.lock is None
         ]
 
     def __len__(self) -> int:
-        """All messages, dead letters among them."""
+        """The number of all messages, dead letters included."""
         return len(self.dead) + sum(len(each.messages) for each in self._sessions.values())
 
     def remove(self, held: Queued) -> None:
-        """It is in the subscription no longer."""
+        """Removes it from the subscription."""
         session = self._sessions[held.taken.sent.session]
         session.messages.pop(held.taken.number, None)
         if not session.messages and session.lock is None:
@@ -159,7 +159,7 @@ class Queue:
     def wait(
         self, seconds: float, find: Callable[[], T | None], answer: Callable[[T | None], None]
     ) -> Callable[[], None]:
-        """Answer with what is found within so long, or with None. Returns what ends the waiting without an answer."""
+        """Answers with a result within this time, or None. Returns the call that ends the wait unanswered."""
 
         def look() -> bool:
             found = find()
@@ -192,7 +192,7 @@ class Queue:
     # -- sessions
 
     def next_session(self) -> Lock | None:
-        """Lock a session that has messages and no holder, the one whose last holder let go longest ago."""
+        """Locks the session with messages and no holder that was released longest ago."""
         for session in self._sessions.values():
             if session.lock is None and session.ready is not None:
                 session.lock = Lock(session, self._bus.now() + self._bus.rules.lock_seconds)
@@ -201,13 +201,13 @@ class Queue:
         return None
 
     def renew(self, lock: Lock) -> float:
-        """Until when the lock is held now. Raises SessionLockLostError."""
+        """Renews the lock and returns its new end. Raises SessionLockLostError."""
         self._check(lock)
         lock.until = self._bus.now() + self._bus.rules.lock_seconds
         return lock.until
 
     def release(self, lock: Lock, *, counts: bool = False) -> None:
-        """The session is free; ``counts``: what was taken of it and not settled counts as delivered."""
+        """Frees the session; ``counts``: messages taken from it and not settled count as delivered."""
         session = lock.session
         if session.lock is not lock:
             return
@@ -220,7 +220,7 @@ class Queue:
         self._changed()
 
     def take(self, lock: Lock) -> Queued | None:
-        """The session's next message. Raises SessionLockLostError."""
+        """Returns the session's next message. Raises SessionLockLostError."""
         self._check(lock)
         held = lock.session.ready
         if held is not None:
@@ -229,7 +229,7 @@ class Queue:
         return held
 
     def complete(self, lock: Lock, held: Queued, *, again: bool = False) -> None:
-        """It is done; ``again``: the broker forgets that. Raises SessionLockLostError."""
+        """Completes it; ``again``: the broker forgets that. Raises SessionLockLostError."""
         self._check(lock)
         if again:
             self._give_back(held, counts=True)
@@ -238,14 +238,14 @@ class Queue:
         self._bus.note("completed", held.taken.sent.aggregate, held.taken.sent.message.id)
 
     def abandon(self, lock: Lock, held: Queued) -> None:
-        """It goes back to its place. Raises SessionLockLostError."""
+        """Returns it to its place. Raises SessionLockLostError."""
         self._check(lock)
         self._give_back(held, counts=True)
 
     # -- dead letters
 
     def take_dead(self, most: int) -> Sequence[Queued] | None:
-        """So many dead letters, locked; None: there is none that nobody has."""
+        """Returns up to this many dead letters, locked; None: there is none without a holder."""
         found = [held for held in self.dead.values() if held.lock is None][:most]
         for held in found:
             held.lock = lock = object()
@@ -253,18 +253,18 @@ class Queue:
         return found or None
 
     def free_dead(self, held: Queued, lock: object) -> None:
-        """Its lock has run out, or its receiver is closed."""
+        """Unlocks it: its lock has run out, or its receiver is closed."""
         if held.lock is lock:
             held.lock = None
             self._changed()
 
     def complete_dead(self, held: Queued, lock: object) -> None:
-        """It is done. Raises MessageLockLostError."""
+        """Completes it. Raises MessageLockLostError."""
         if held.lock is not lock:
             raise MessageLockLostError
         self.dead.pop(held.taken.number, None)
 
-    # -- inside
+    # -- helpers
 
     def _check(self, lock: Lock) -> None:
         if lock.session.lock is not lock:

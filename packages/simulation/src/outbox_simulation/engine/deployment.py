@@ -1,7 +1,6 @@
-"""What is deployed in a run: the containers, and the processes that stand on them.
+"""Holds what is deployed in a run: the containers, and the processes that use them.
 
-It begins with as many processes as its size says; whoever strikes one of them, or puts another in its place, asks it
-which there are.
+It begins with the processes of its size; code that strikes a process, or replaces one, gets the processes from it.
 """
 
 import asyncio
@@ -36,15 +35,15 @@ from outbox_simulation.engine.storage_queues import StorageQueues
 from outbox_simulation.engine.subscriber_host import SubscriberHost
 
 _BEGINS_AGAIN_SECONDS = 5.0
-"""After a process of the Functions host was ended, the host begins another."""
+"""The host's delay before it begins another process after one was ended."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """How many there are of each; ``slots``: sessions that a subscriber holds at once."""
+    """The number of processes of each kind; ``slots``: sessions that a subscriber holds at once."""
 
     hosts: bool = True
-    """Whether the Functions host may run in the place of a relay worker."""
+    """Whether the Functions host may run in place of a relay worker."""
 
     apis: int = 2
     relays: int = 2
@@ -52,15 +51,15 @@ class Size:
     clients: int = 3
     slots: int = 3
     idle_seconds: float = 5.0
-    """Of a client at most, before it asks again."""
+    """A client's longest pause before it asks again."""
     operator_seconds: tuple[float, float] = (0.1, 30.0)
-    """Between two looks."""
+    """The pause between two looks of an operator."""
     strike_seconds: tuple[float, ...] = (5.0, 15.0, 40.0)
-    """Between two strikes of a kind, on average: one of these, and never more than the last."""
+    """The mean pauses between two strikes of a kind: one of these is drawn, and no pause is longer than the last."""
 
 
 class Deployment:
-    """The processes, by what they do."""
+    """The processes, by kind."""
 
     def __init__(self, plan: SimulationPlan, ground: Ground, settings: Settings) -> None:
         self.settings = settings
@@ -70,12 +69,12 @@ class Deployment:
         self.relays: list[SimulatedProcess] = []
         self.subscribers: list[SimulatedProcess] = []
         self.desks: list[SimulatedProcess] = []
-        """Where the operators sit; nothing strikes them."""
+        """The operators' processes; nothing strikes them."""
         self.operators_rest = False
-        """They leave alone what is parked."""
+        """Whether they leave parked events alone."""
 
     def begin(self, size: Size, *, desks: int) -> None:
-        """All processes, and so many operators' desks."""
+        """Begins all processes, and this many operators' desks."""
         self.apis = [self._process(f"api-{n}", serve_requests) for n in range(size.apis)]
         hosts = self._plan.hosts if size.hosts else 0
         self.relays = [self._host(f"host-{n}", RelayHost) for n in range(hosts)]
@@ -91,22 +90,22 @@ class Deployment:
 
     @property
     def processes(self) -> list[SimulatedProcess]:
-        """All that can crash."""
+        """Returns all processes that can crash."""
         return [*self.apis, *self.relays, *self.subscribers]
 
     def any_api(self, chance: random.Random) -> SimulatedProcess | None:
-        """One that takes requests; None: none does."""
+        """Returns one that takes requests; None: none does."""
         there = [each for each in self.apis if each.lives]
         return chance.choice(there) if there else None
 
     def replace_dead(self) -> None:
-        """Another process takes the place of each that has crashed."""
+        """Replaces each process that has crashed."""
         for each in self.processes:
             if not each.instance.alive:
                 each.begin()
 
     async def make_containers(self, anew: Mapping[str, Sequence[Mapping[str, Any]]] | None = None) -> None:
-        """As the deployment of a service does. ``anew``: only these, in the place of those there are, with items."""
+        """Creates them as a service's deployment does. ``anew``: only these, replacing the old ones, with items."""
         client = self.world_client()
         database = await client.create_database_if_not_exists(self.settings.cosmos_database)
         for need in needed(self.settings, self.ground.service):
@@ -126,7 +125,7 @@ class Deployment:
         await client.close()
 
     def world_client(self) -> CosmosClient:
-        """Of nobody who is deployed."""
+        """Returns a client that belongs to no deployed process."""
         connection = Connection(
             connection_string=f"AccountEndpoint=https://cosmos.invalid:443/;AccountKey={KEY};"
         )
@@ -134,7 +133,7 @@ class Deployment:
 
     @asynccontextmanager
     async def container(self, name: str) -> AsyncIterator[ContainerProxy]:
-        """As one who goes past the service has it."""
+        """Yields a container for access past the service."""
         client = self.world_client()
         try:
             yield client.get_database_client(self.settings.cosmos_database).get_container_client(name)
@@ -142,7 +141,7 @@ class Deployment:
             await client.close()
 
     def _receives(self) -> Callable[..., SubscriberHost]:
-        """The Functions host with the trigger that the transport has."""
+        """The Functions host with the transport's trigger."""
         bus, environment = self.ground.bus, self._plan.settings
         if not isinstance(bus, StorageQueues):
             return partial(SessionHost, environment=environment)
@@ -169,7 +168,7 @@ class Deployment:
 
 
 def import_host() -> None:
-    """Before a run: to import is to open files. Raises ModuleNotFoundError."""
+    """Imports the host's modules before a run, since imports open files. Raises ModuleNotFoundError."""
     from cosmos_outbox.functions import relay, subscription  # noqa: F401, PLC0415 - of an extra
     from devstack.functions import retry, rewriting  # noqa: F401, PLC0415
     from outbox_simulation.engine import queue_host  # noqa: F401, PLC0415

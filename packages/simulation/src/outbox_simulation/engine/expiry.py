@@ -1,9 +1,8 @@
-"""No relay runs for days: nobody gets what expires unsent, but somebody is told before, and nothing else is lost.
+"""Checks days without a relay: expired events reach nobody, but operators are warned before, and no more is lost.
 
-Half of an event's time to live is an operator's: until then nothing says more than that events wait. From then on
-whoever asks is told that they are at risk, also where nothing relays, and the first relay that comes back says so as
-long as it finds one. What has expired leaves a gap, which the read models close from their source; what is younger is
-sent as ever.
+Half of an event's time to live is an operator's: until then the status shows only that events wait. From then on it
+reports them as at risk, also without a running relay, and the first relay that comes back logs so as long as it finds
+one. Expired events leave a gap, which the read models close from their source; younger events are sent as ever.
 """
 
 import asyncio
@@ -18,13 +17,13 @@ from outbox_simulation.judging.violation import Violation
 _TOLD_WITHIN_SECONDS = 300.0
 _COMES_BACK_IN_TIME = 0.4
 _AT_RISK, _NOT_YET = 0.55, 0.45
-"""Of the time to live: whoever asks now is told that something is at risk; whoever asks now is not."""
+"""Shares of the time to live: the status must report a risk after the first, and none before the second."""
 
 
 async def expire(
     deployment: Deployment, watcher: Watcher, chance: Random, work: Callable[[], Awaitable[None]]
 ) -> list[Violation]:
-    """``work``: clients go on for a while. What was not told in time."""
+    """Returns what was not reported in time. ``work``: clients go on for a while."""
     ground, ttl = deployment.ground, deployment.settings.event_ttl_seconds
     began = ground.loop.time()
     for each in deployment.relays:
@@ -37,12 +36,12 @@ async def expire(
         found += await _told(deployment, wanted=wanted, share=share)
     if chance.random() >= _COMES_BACK_IN_TIME:
         await _sleep_until(deployment, began + 0.9 * ttl)
-        await work()  # what is stored now outlives the absence
+        await work()  # events stored now outlive the outage
         await _sleep_until(deployment, began + 1.2 * ttl)
         ground.store.account.purge()
     watcher.received(ground.bus.taken)
     history, dead = ground.history, ground.loop.time() - ttl
-    notices = history.notices().keys()  # a notice stands in the place of what it tells of
+    notices = history.notices().keys()  # a notice replaces the event that it names
     told = history.deliveries.keys() | notices
     unsent = {name: each.at for name, each in history.stored.items() if name not in told}
     unsent |= {name: each[0].at for name, each in history.unsequenced.items() if name not in told}
@@ -63,7 +62,7 @@ async def expire(
 
 
 async def _sleep_until(deployment: Deployment, at: float) -> None:
-    """Nothing runs meanwhile, which would take as many steps as a deployment does in days."""
+    """Runs nothing until then, since days of a deployment would take too many steps."""
     for each in [*deployment.processes, *deployment.desks]:
         if each.instance.alive:
             each.crash()
@@ -73,7 +72,7 @@ async def _sleep_until(deployment: Deployment, at: float) -> None:
 
 
 async def _told(deployment: Deployment, *, wanted: bool, share: float) -> list[Violation]:
-    """What somebody who asks is not told, or is told too early."""
+    """Returns what the status does not report, or reports too early."""
     loop, desk, history = deployment.ground.loop, deployment.desks[0], deployment.ground.history
     if not any(name not in history.deliveries for name in history.stored):
         return []

@@ -1,7 +1,7 @@
-"""A simulation reaches nothing real: what opens a socket, a file, a thread or a process raises, and ends the run.
+"""Keeps a simulation from anything real: opening a socket, a file, a thread or a process raises, and ends the run.
 
-It is looked at by an audit hook of Python, so no way around it is left open, C code included. The hook looks only while
-a simulation runs, and only at the thread that runs it. Modules may be imported late, and sources read for a traceback.
+An audit hook of Python checks it, so no way around it is left open, C code included. The hook checks only while
+a simulation runs, and only the thread that runs it. Modules may be imported late, and sources read for a traceback.
 """
 
 import functools
@@ -26,27 +26,27 @@ _FORBIDDEN = {
     "sqlite3.connect": "a database file",
 }
 _MAY_READ = ("<frozen importlib", "linecache.py", "tokenize.py", "zipimport")
-"""Whoever has one of these in the names of its files reads code, which changes nothing."""
+"""Files whose code may read other code, which changes nothing."""
 _OURS = ("/engine/guard.py",)
 
 
 class ReachedOut(BaseException):
-    """The simulated code opened something real. No ``except Exception`` of that code may keep it quiet."""
+    """The simulated code opened something real. No ``except Exception`` of that code can suppress it."""
 
 
 class Guard:
-    """What a run opened that it must not."""
+    """Records the forbidden resources that a run opened."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
 
     def check(self) -> None:
-        """Raises ReachedOut: somebody has reached out, and a task of asyncio has kept the error for itself."""
+        """Raises ReachedOut if something was opened and a task of asyncio has suppressed the error."""
         if self.found:
             raise ReachedOut("; ".join(self.found))
 
     def look(self, event: str, arguments: tuple[object, ...]) -> None:
-        """Raises ReachedOut."""
+        """Checks an audit event. Raises ReachedOut."""
         what = _FORBIDDEN.get(event)
         if what is None or _allowed(event, arguments):
             return
@@ -55,12 +55,12 @@ class Guard:
 
 
 _guarded: dict[int, Guard] = {}
-"""By the thread that simulates."""
+"""The guards, by the thread that simulates."""
 
 
 @contextmanager
 def guarded() -> Iterator[Guard]:
-    """Nothing real is opened inside. Raises ReachedOut, at the end too if it was kept quiet."""
+    """Forbids real resources inside. Raises ReachedOut, at the end too if it was suppressed."""
     _install()
     guard, thread = Guard(), threading.get_ident()
     before = _guarded.get(thread)
@@ -77,7 +77,7 @@ def guarded() -> Iterator[Guard]:
 
 @contextmanager
 def unguarded() -> Iterator[None]:
-    """What the simulation itself must open, before the code under test begins."""
+    """Allows what the simulation itself must open, before the code under test begins."""
     thread = threading.get_ident()
     guard = _guarded.pop(thread, None)
     try:
@@ -89,7 +89,7 @@ def unguarded() -> Iterator[None]:
 
 @functools.cache
 def _install() -> None:
-    """Once in a process: a hook cannot be removed."""
+    """Installs the hook once in a process: it cannot be removed."""
 
     def hook(event: str, arguments: tuple[object, ...]) -> None:
         if _guarded and event in _FORBIDDEN and (guard := _guarded.get(threading.get_ident())):
@@ -97,7 +97,7 @@ def _install() -> None:
 
     sys.addaudithook(hook)
     if sys.version_info >= (3, 12):
-        return  # which tells the hook of threads, too
+        return  # which reports threads to the hook, too
     start = threading._start_new_thread  # type: ignore[attr-defined]  # noqa: SLF001
 
     def start_new_thread(*arguments: Any, **options: Any) -> Any:
@@ -114,7 +114,7 @@ def _allowed(event: str, arguments: tuple[object, ...]) -> bool:
 
 
 def _reads_code(arguments: tuple[object, ...]) -> bool:
-    """Or writes what an import keeps of it, Python's and pytest's."""
+    """Whether it reads code, or writes an import's cache, Python's and pytest's."""
     path, mode = arguments[0], arguments[1] if len(arguments) > 1 else None
     writes = mode is not None and bool(set(str(mode)) & set("wax+"))
     return not writes or isinstance(path, int) or "__pycache__" in Path(str(path)).parts
@@ -129,7 +129,7 @@ def _has(frame: FrameType | None, names: tuple[str, ...]) -> bool:
 
 
 def _line(frame: FrameType | None) -> str:
-    """The innermost line that is no library's, and the innermost at all."""
+    """Returns the innermost line outside libraries, and the innermost at all."""
     lines: list[str] = []
     ours: str | None = None
     libraries = tuple(str(Path(module).parent) for module in (threading.__file__,))

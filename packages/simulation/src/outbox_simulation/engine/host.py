@@ -1,7 +1,7 @@
-"""The Functions host around the relay's functions: their own code runs, under the retry that they ask for.
+"""Runs the relay's functions as the Functions host does: their own code runs, under the retry policy they declare.
 
 As the real host has it: a page is delivered with its texts that look like dates rewritten, again and again as long as
-the retry policy allows, then it counts as done, whatever became of it. A lease that is lost, or a stop without a drain,
+the retry policy allows, then it counts as done, whatever its outcome. A lease that is lost, or a stop without a drain,
 ends the host's wait and not the call. A call that lasts for longer than ``functionTimeout`` ends the process.
 """
 
@@ -19,7 +19,7 @@ from outbox_simulation.engine.trace import RunTrace
 
 FUNCTION_TIMEOUT_SECONDS = 300.0
 STOP_SECONDS = 10.0
-"""So long a process that is told to stop has."""
+"""The time that a process has to stop."""
 _DRAINS = 0.5
 _TIMERS = {"watch_relay": 300.0, "tend_parked": 60.0, "meet_deadlines": 10.0}
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 30.0
@@ -28,7 +28,7 @@ Call = Callable[..., Awaitable[None]]
 
 
 class _Stopped(Exception):
-    """The host stops, and nothing was decided: there is no checkpoint."""
+    """The host stops without a decision: there is no checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ class _Trace:
 
 @dataclass(frozen=True)
 class InvocationContext:
-    """As far as the function reads one of the host's."""
+    """The attributes of the host's context that the function reads."""
 
     trace_context: _Trace = field(default_factory=_Trace)
 
 
 @dataclass
 class Host:
-    """One process of a function app: what it does whatever triggers its functions."""
+    """One process of a function app: what it does for any trigger."""
 
     wired: Wired
     stop: asyncio.Event
@@ -57,7 +57,7 @@ class Host:
     _running: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def invoke(self, function: Call, *arguments: object) -> BaseException | None:
-        """What it raised. It runs on when nobody waits for it any more."""
+        """Returns its error. It runs on after the host's wait has ended."""
         call = asyncio.ensure_future(function(*arguments))
         self._running.add(call)
         call.add_done_callback(self._running.discard)
@@ -69,13 +69,13 @@ class Host:
         return call.exception()
 
     async def every(self, seconds: float, function: Call) -> None:
-        """A timer."""
+        """Runs a timer."""
         while True:
             await asyncio.sleep(seconds)
             await self.invoke(function, None)
 
     async def pause(self, seconds: float) -> None:
-        """Or until it is told to stop."""
+        """Waits, or until a stop is requested."""
         try:
             async with asyncio.timeout(seconds):
                 await self.stop.wait()
@@ -85,10 +85,10 @@ class Host:
 
 @dataclass
 class RelayHost(Host):
-    """One that relays."""
+    """A host that relays."""
 
     async def run(self) -> None:
-        """Until it is told to stop."""
+        """Runs until a stop is requested."""
         functions = _functions(self.wired.service)
         relay = functions["relay"]
         async with self.wired.outbox.resources:
@@ -106,13 +106,13 @@ class RelayHost(Host):
                 await self._stop(processor)
 
     async def _start(self, relay: Any) -> ChangeFeedProcessor | None:
-        """None: it was told to stop before the store answered."""
+        """Starts; None: a stop came before the store answered."""
         pause = _FIRST_PAUSE_SECONDS
         while not self.stop.is_set():
             processor = self._processor(relay)
             try:
                 await processor.start()
-            except Exception as error:  # noqa: BLE001 - the host tries for ever
+            except Exception as error:  # noqa: BLE001 - the host retries for ever
                 self.trace.note("host waits", detail=repr(error).splitlines()[0])
                 await self.pause(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
@@ -146,7 +146,7 @@ class RelayHost(Host):
         )
 
     async def _execute(self, relay: Any, page: Sequence[Mapping[str, Any]]) -> None:
-        """Call the function until it succeeds, or until the retry policy gives up. Raises _Stopped."""
+        """Calls the function until it succeeds, or the retry policy ends. Raises _Stopped."""
         import azure.functions as func  # noqa: PLC0415 - of an extra
 
         from devstack.functions.retry import RetryPolicy  # noqa: PLC0415
@@ -177,7 +177,7 @@ class RelayHost(Host):
 
 
 def _functions(service: Service) -> Mapping[str, Any]:
-    """The relay's functions, by their names."""
+    """Returns the relay's functions, by their names."""
     import azure.functions as func  # noqa: PLC0415 - of an extra
 
     from cosmos_outbox.functions.relay import relay_functions  # noqa: PLC0415

@@ -1,6 +1,6 @@
-"""Answers in memory come later, or never: what an aiohttp session in a simulated process waits for.
+"""Delays answers in memory, or drops them, for an aiohttp session in a simulated process.
 
-A server's half of a request is the world's: what has left is carried out even if whoever sent it is dead by then.
+A server's half of a request is the world's: a sent request is carried out even if its sender is dead by then.
 """
 
 import asyncio
@@ -15,23 +15,23 @@ from outbox_simulation.engine.instance import name_of_current
 
 
 def session(send: Callable[[SentRequest], Awaitable[StoreResponse]]) -> aiohttp.ClientSession:
-    """What one process sends its requests with. ``send`` raises what aiohttp raises."""
+    """Returns one process's session. ``send`` raises aiohttp's errors."""
     return cast(aiohttp.ClientSession, MemorySession(send, name_of_current))
 
 
 def answer(waiting: "asyncio.Future[StoreResponse]", response: StoreResponse) -> None:
-    """Unless nobody waits for it any more, or it came before."""
+    """Sets the answer, unless the future is cancelled or already done."""
     if not waiting.done():
         waiting.set_result(response)
 
 
 def fail(waiting: "asyncio.Future[StoreResponse]", error: Exception) -> None:
-    """The same with what aiohttp raises."""
+    """Sets an error of aiohttp in the same way."""
     if not waiting.done():
         waiting.set_exception(error)
 
 
 def no_connection(host: str) -> aiohttp.ClientConnectorError:
-    """What a client raises that cannot connect."""
+    """Returns the error of a client that cannot connect."""
     key = ConnectionKey(*(host, 443, True, True, None, None, None))
     return aiohttp.ClientConnectorError(key, OSError(111, "Connection refused"))

@@ -1,4 +1,4 @@
-"""While a simulation runs, ``uuid4`` of the user's own code draws from the seed, as the product's ids do."""
+"""Makes ``uuid4`` of the user's own code draw from the seed while a simulation runs, as the product's ids do."""
 
 import os
 import uuid
@@ -10,7 +10,7 @@ from cosmos_outbox.kernel import clock
 
 
 class _Drawn:
-    """The module ``os``, for the module ``uuid``."""
+    """Replaces the module ``os`` in the module ``uuid``."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(os, name)
@@ -22,7 +22,7 @@ class _Drawn:
 
 @contextmanager
 def ids_by_luck() -> Iterator[None]:
-    """Until it ends. Whoever runs outside a simulation still gets the system's luck."""
+    """Draws from the seed until it ends. Code outside a simulation still gets the system's randomness."""
     before = uuid.os  # type: ignore[attr-defined]  # the module that uuid4 takes its bytes from
     uuid.os = _Drawn()  # type: ignore[attr-defined]
     try:

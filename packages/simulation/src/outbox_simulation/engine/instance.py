@@ -1,7 +1,7 @@
-"""Whatever runs in a simulation belongs to one instance, or to the world outside: its own context says to which.
+"""Assigns all code of a simulation to one instance, or to the world outside, by its context.
 
-An instance stands for a process. A crash is that nothing of it runs again: no ``finally``, no ``except``, as after
-SIGKILL. What it had sent goes on, since a server's half of a request runs in a context of the world
+An instance stands for a process. After a crash nothing of it runs again: no ``finally``, no ``except``, as after
+SIGKILL. Its sent requests go on, since a server's half of a request runs in a context of the world
 (:meth:`Loop.outside`).
 """
 
@@ -15,25 +15,25 @@ T = TypeVar("T")
 
 
 class SimulatedInstance:
-    """One process: a name, and whether it is there. A process that is begun again is a new instance."""
+    """One process: a name, and whether it lives. A process that is restarted is a new instance."""
 
     def __init__(self, name: str, context: Context) -> None:
-        """``context``: what its code begins with; it is copied."""
+        """``context``: the context of its code; it is copied."""
         self.name = name
         self.alive = True
         self.paused = False
         self.held: list[asyncio.Handle] = []
-        """What became ready while the instance was paused, in order."""
+        """The handles that became ready while the instance was paused, in order."""
         self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
         self.begun: WeakSet[asyncio.Task[Any]] = WeakSet()
-        """Those that were begun from outside: its main work, and requests."""
+        """The tasks begun from outside: its main work, and requests."""
         self.graveyard: list[object] = []
-        """What must not be collected before the end: to collect a coroutine is to run its ``finally``."""
+        """Objects that must not be collected before the end: collecting a coroutine runs its ``finally``."""
         self.context = context.copy()
         self.context.run(current.set, self)
 
     def within(self, call: Callable[[], T]) -> T:
-        """Call as code of this instance, without a task."""
+        """Calls as code of this instance, without a task."""
         return self.context.copy().run(call)
 
     def __repr__(self) -> str:
@@ -42,10 +42,10 @@ class SimulatedInstance:
 
 
 current: ContextVar[SimulatedInstance | None] = ContextVar("instance", default=None)
-"""Whose code runs; None: the world's."""
+"""The instance whose code runs; None: the world."""
 
 
 def name_of_current() -> str:
-    """The name of the instance whose code runs; ``world``: nobody's."""
+    """Returns the name of the instance whose code runs; ``world``: none."""
     instance = current.get()
     return "world" if instance is None else instance.name

@@ -1,7 +1,7 @@
-"""What is wrong once nothing befalls a deployment any more: it is looked at again and again while it drains.
+"""Checks a deployment again and again while it drains, after the last fault.
 
-A run ends as soon as nothing is missing and all is quiet. What is still missing when patience is used up is lost.
-Where nothing is left but what the walk over a read model finds within a day, the operator asks for it.
+A run ends as soon as nothing is missing and all is quiet. Anything still missing after the last wait is lost. If the
+only violations left are those that the daily walk over a read model finds, the operator requests it.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from outbox_simulation.judging.history import History
 from outbox_simulation.judging.violation import Violation
 
 _LOOK_SECONDS, _LONGEST_SECONDS = 5.0, 15.0
-"""Between two looks; as long as nothing changes it is looked less often."""
+"""The pause between two checks; while nothing changes it grows to the second."""
 
 _LITTLE_SECONDS = 0.1
 
@@ -36,7 +36,7 @@ async def drain(
     quiet_at: Callable[[], float],
     patience_seconds: float,
 ) -> list[Violation]:
-    """Look until nothing is wrong and all is quiet, or what is wrong cannot pass, or so long.
+    """Checks until nothing is wrong and all is quiet, or a violation cannot pass, or the time is over.
 
     ``walk``: over the read models. ``quiet_at``: from when on all is quiet, if nothing more is written.
     """
@@ -60,7 +60,7 @@ async def drain(
 
 
 class LastLook:
-    """At a service that says what its events mean and what it shows."""
+    """The checks of a service with a language for its events and a read model."""
 
     def __init__(self, ground: Ground, history: History, of: SimulatedService, watcher: Watcher) -> None:
         self._ground, self._history, self._of, self._watcher = ground, history, of, watcher
@@ -68,7 +68,7 @@ class LastLook:
     async def __call__(
         self, desk: SimulatedProcess, quiet_at: Callable[[], float], *, settled: bool
     ) -> list[Violation]:
-        """What is wrong now."""
+        """Returns what is wrong now."""
         self._watcher.received(self._ground.bus.taken)
         if not settled:
             waits = "something is parked, or set aside, or could not be read"
@@ -84,7 +84,7 @@ class LastLook:
             aside = await loop.begin(desk.instance, list_set_aside(desk.wired))
         except PASSING as error:
             return [Violation("not listed", repr(error), may_pass=True)]
-        except Exception as error:  # noqa: BLE001 - whatever a list answers with
+        except Exception as error:  # noqa: BLE001 - a list may raise anything
             return [Violation("unexpected answer", f"a list: {error!r}")]
         found = [*self._judge(), *at_rest(self._history.found, shown, reasons(aside), self._of.language)]
         return [*found, *messages_wait(self._ground)]
@@ -97,7 +97,7 @@ class LastLook:
 
 
 def messages_wait(ground: Ground) -> list[Violation]:
-    """What no subscriber has taken yet."""
+    """Returns a violation for the messages that no subscriber has taken yet."""
     return [
         Violation("messages wait", f"{len(queue)} in {name}", may_pass=True)
         for name, queue in ground.bus.queues.items()
