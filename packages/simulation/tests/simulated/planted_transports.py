@@ -16,24 +16,24 @@ TRANSPORTS: Mapping[Name, tuple[Planted, ...]] = {
         Planted(
             "message-is-deleted-before-it-is-handled",  # a crash, or the store away, in between
             _MESSAGES,
-            "                    await self._receive(message, receive)\n"
-            "                    work.received += 1\n"
-            "                await held.release()\n"
-            "                await _delete(self.queue, message, held.receipt)\n",
-            "                    await _delete(self.queue, message, held.receipt)\n"
-            "                    await self._receive(message, receive)\n"
-            "                    work.received += 1\n"
-            "                await held.release()\n",
+            "                        await self._receive(message, receive)\n"
+            "                        work.received += 1\n"
+            "                    await held.release()\n"
+            "                    await _delete(self.queue, message, held.receipt)\n",
+            "                        await _delete(self.queue, message, held.receipt)\n"
+            "                        await self._receive(message, receive)\n"
+            "                        work.received += 1\n"
+            "                    await held.release()\n",
             _NO_PROFILE,
             _UNSEEN,
         ),
         Planted(
             "message-that-comes-again-was-handled",  # the count of all is read as that of this process
             _MESSAGES,
-            "                if (message.dequeue_count or 0) > self.most_deliveries:\n"
-            "                    await self._give_up(message)\n",
-            "                if (message.dequeue_count or 0) > 1:\n"
-            '                    _log.info("message %s was handled before", message.id)\n',
+            "                    if (message.dequeue_count or 0) > self.most_deliveries:\n"
+            "                        await self._give_up(message)\n",
+            "                    if (message.dequeue_count or 0) > 1:\n"
+            '                        _log.info("message %s was handled before", message.id)\n',
             _NO_PROFILE,
             _UNSEEN,
         ),
