@@ -6,11 +6,13 @@ from uuid import uuid4
 
 import pytest
 from azure.core import MatchConditions
-from azure.core.exceptions import HttpResponseError
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient, DatabaseProxy
 
+from devstack import provision
 from devstack.administration import administration_client
+from devstack.app_file import Queue, ServiceBus
+from devstack.service import CannotStart
 from devstack.settings import SERVICEBUS_CONNECTION
 from devstack.testing import Service
 from tests.support import emulators
@@ -127,12 +129,16 @@ async def test_the_proxy_ignores_conditions_tokens_and_the_size_of_pages(
     assert {token.partition(":")[2] for token in tokens} == {"0#0"}
 
 
-async def test_the_proxy_takes_ten_deliveries_at_most(servicebus_server: Service) -> None:
+async def test_what_is_there_may_have_fewer_deliveries_than_an_app_declares(
+    servicebus_server: Service,
+) -> None:
+    """The proxy takes ten deliveries at most, and refuses to make what is there with more."""
+    queue = Queue(name=uuid4().hex, max_delivery_count=11)
     async with gappy_management(servicebus_server.addresses[1]) as address:
         connection = SERVICEBUS_CONNECTION.format(address.partition("//")[2])
+        with pytest.raises(CannotStart, match="MaxDeliveryCount"):
+            await provision.servicebus(connection, ServiceBus(queues=[queue]))
         async with administration_client(connection) as admin:
-            name = uuid4().hex
-            await admin.create_queue(name, max_delivery_count=10)
-            await admin.delete_queue(name)
-            with pytest.raises(HttpResponseError, match="MaxDeliveryCount"):
-                await admin.create_queue(name, max_delivery_count=11)
+            await admin.create_queue(queue.name, max_delivery_count=10)
+            await provision.servicebus(connection, ServiceBus(queues=[queue]))
+            await admin.delete_queue(queue.name)

@@ -5,13 +5,13 @@ it is made) is refused in one line: the app would only fail later, and less clea
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any
 
-from azure.core.exceptions import AzureError, ResourceExistsError
+from azure.core.exceptions import AzureError, ResourceExistsError, ResourceNotFoundError
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient, DatabaseProxy
-from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
 from devstack.administration import administration_client
 from devstack.app_file import Container, Cosmos, Queue, ServiceBus, Storage, Subscription, Topic
@@ -35,14 +35,15 @@ async def servicebus(connection: str, wanted: ServiceBus) -> None:
     """Topics, subscriptions and queues; ``connection`` has the admin port. Raises :class:`CannotStart`."""
     async with administration_client(connection) as client:
         for topic in wanted.topics:
-            with _errors(f'the topic "{topic.name}"'):
-                await _topic(client, topic)
+            what, name = f'the topic "{topic.name}"', topic.name
+            await _exists(what, topic, partial(client.get_topic, name), partial(client.create_topic, name))
+            get, create = partial(client.get_subscription, name), partial(client.create_subscription, name)
             for each in topic.subscriptions:
-                with _errors(f'the subscription "{each.name}" of the topic "{topic.name}"'):
-                    await _subscription(client, topic, each)
+                subscription = f'the subscription "{each.name}" of {what}'
+                await _exists(subscription, each, partial(get, each.name), partial(create, each.name))
         for queue in wanted.queues:
-            with _errors(f'the queue "{queue.name}"'):
-                await _queue(client, queue)
+            what, name = f'the queue "{queue.name}"', queue.name
+            await _exists(what, queue, partial(client.get_queue, name), partial(client.create_queue, name))
 
 
 async def storage(connection: str, wanted: Storage) -> None:
@@ -86,28 +87,22 @@ def _indexing(wanted: Container) -> dict[str, Any] | None:
     return {"indexingMode": "consistent", "includedPaths": [{"path": "/*"}], "compositeIndexes": composites}
 
 
-async def _topic(client: ServiceBusAdministrationClient, wanted: Topic) -> None:
-    try:
-        await client.create_topic(wanted.name, **_properties(wanted))
-    except ResourceExistsError:
-        found = await client.get_topic(wanted.name)
-        _check(f'the topic "{wanted.name}"', wanted, found)
-
-
-async def _subscription(client: ServiceBusAdministrationClient, topic: Topic, wanted: Subscription) -> None:
-    try:
-        await client.create_subscription(topic.name, wanted.name, **_properties(wanted))
-    except ResourceExistsError:
-        found = await client.get_subscription(topic.name, wanted.name)
-        _check(f'the subscription "{wanted.name}"', wanted, found)
-
-
-async def _queue(client: ServiceBusAdministrationClient, wanted: Queue) -> None:
-    try:
-        await client.create_queue(wanted.name, **_properties(wanted))
-    except ResourceExistsError:
-        found = await client.get_queue(wanted.name)
-        _check(f'the queue "{wanted.name}"', wanted, found)
+async def _exists(
+    what: str,
+    wanted: Topic | Subscription | Queue,
+    get: Callable[[], Awaitable[Any]],
+    create: Callable[..., Awaitable[Any]],
+) -> None:
+    """It is asked for first: an emulator refuses to make what is beyond its limits, be it there or not."""
+    with _errors(what):
+        try:
+            found = await get()
+        except ResourceNotFoundError:
+            try:
+                found = await create(**_properties(wanted))
+            except ResourceExistsError:  # made by another one since it was asked for
+                found = await get()
+    _check(what, wanted, found)
 
 
 def _properties(wanted: Topic | Subscription | Queue) -> dict[str, Any]:
