@@ -1,10 +1,9 @@
-"""Somebody leafs through lists all the time, the operators' and the read models', also while the store fails: what a
-list shows was so.
+"""Pages through lists all the time, the operators' and the read models', also during faults, and checks each page.
 
-A page that fails is told as a failure that passes, and is asked for again with the same token, which leads on. A walk
-shows nothing twice and nothing that never was; what was there all the time, and for longer than a replica lags, is in
-it, and what has been gone for as long is not. A read model is walked in any of its orders: what is written
-meanwhile may move to where the walk has been, or is yet to come.
+A page that fails must fail as temporarily unavailable, and is asked for again with the same token, which must continue
+the list. A walk must show nothing twice and nothing that never was; documents that were there all the time, and for
+longer than a replica lags, must be in it, and documents gone for as long must not. A read model is walked in any of its
+orders: an entry written during the walk may move behind or ahead of it.
 """
 
 import asyncio
@@ -27,11 +26,11 @@ from outbox_simulation.judging.violation import Violation
 
 RULE = "a list"
 _PASSES = (Unavailable, Throttled, StoreAway)
-"""What is answered as 503 or 429, to be asked again."""
+"""The errors answered as 503 or 429, after which a client asks again."""
 _SIZES = (1, 2, 5, 100)
 _MOST_PAGES = 500
 _LAGS_SECONDS, _LAGS_LITTLE_SECONDS = 80.0, 5.0
-"""So long a read may be behind, in a run where replicas lag, and else."""
+"""The longest lag of a read, in a run where replicas lag, and in others."""
 _WAITS_SECONDS = (0.5, 8.0)
 
 Page = Callable[[int, str | None], Awaitable[Any]]
@@ -39,25 +38,25 @@ Page = Callable[[int, str | None], Awaitable[Any]]
 
 @dataclass
 class _Lasted:
-    """When a document was in the list that is looked at."""
+    """The time during which a document was in the list."""
 
     since: float
     until: float | None = None
     times: int = 1
     written: float = 0.0
-    """When it was last."""
+    """The time of the last write."""
 
 
 @dataclass
 class ListedDocuments:
-    """What a container holds, of the documents that a list shows: from the writes that the store carried out."""
+    """The documents of a list that a container holds, by the writes that the store carried out."""
 
     container: str
     shows: Callable[[Mapping[str, Any]], bool]
     documents: dict[str, _Lasted] = field(default_factory=dict)
 
     def saw(self, at: float, request: SentRequest, response: StoreResponse) -> None:
-        """A request was carried out."""
+        """Records a request that was carried out."""
         known = f"/colls/{self.container}/docs" in request.path and response.status < 300
         if not known or response.status == 207 or "x-ms-documentdb-isquery" in request.headers:
             return
@@ -88,10 +87,10 @@ class ListedDocuments:
 
 
 class ListReader:
-    """Of one run."""
+    """The list readers of one run."""
 
     def __init__(self, plan: SimulationPlan, deployment: Deployment, wrong: list[Violation]) -> None:
-        """``wrong``: takes what is."""
+        """``wrong``: takes the violations."""
         self._deployment, self._ground, self._wrong = deployment, deployment.ground, wrong
         self._chance = plan.chance("lists")
         behind = any(kind.startswith(("store.", "meet.", "plot.")) for kind in plan.faults)
@@ -109,14 +108,14 @@ class ListReader:
                 ListedDocuments(settings.name(each.container), lambda each: each.get("deleted") is False),
             )
             for each in self._ground.service.subscribers
-            if isinstance(each, ReadModelOf) and each.form.orders  # else no list is asked for
+            if isinstance(each, ReadModelOf) and each.form.orders  # without orders there is no list
         }
         entries = [each for _, each in self._read_models.values()]
         self._ground.store.saw += [each.saw for each in (self._parked, self._aside, *entries)]
         self.walks = 0
 
     async def go_on(self, over: Callable[[], bool]) -> None:
-        """Until it is over."""
+        """Reads lists until the run is over."""
         while not over():
             await asyncio.sleep(self._chance.uniform(*_WAITS_SECONDS))
             desk = self._deployment.desks[0]
@@ -134,7 +133,7 @@ class ListReader:
             self.walks += work.ended
 
     def _sorted(self, name: str, wired: Wired) -> Page:
-        """Of a read model, in one of its orders."""
+        """Returns a read model's page, in one of its orders."""
         declared, _ = self._read_models[name]
         kept, sort = wired.read_model(declared), self._chance.choice(declared.form.orders)
         return lambda size, token: kept.listing.page([], sort, size, token)
@@ -142,7 +141,7 @@ class ListReader:
 
 @dataclass
 class _Walk:
-    """From the first page of a list to its last."""
+    """A walk from the first page of a list to its last."""
 
     of: ListedDocuments
     page: Page
@@ -150,7 +149,7 @@ class _Walk:
     now: Callable[[], float]
     over: Callable[[], bool]
     moves: bool = False
-    """Whether what is written has another place in the list then."""
+    """Whether a write changes a document's position in the list."""
     shown: list[tuple[float, str]] = field(default_factory=list)
     wrong: list[Violation] = field(default_factory=list)
     began: float = 0.0
@@ -166,7 +165,7 @@ class _Walk:
                     return
                 await asyncio.sleep(1.0)
                 continue
-            except Exception as error:  # noqa: BLE001 - whatever a list answers with
+            except Exception as error:  # noqa: BLE001 - a list may raise anything
                 self.wrong.append(Violation(RULE, f"{self.of.container}: {error!r}"))
                 return
             self.shown += [(self.now(), each.id) for each in page.items]
@@ -177,7 +176,7 @@ class _Walk:
         self.wrong.append(Violation(RULE, f"{self.of.container}: it has no end after {_MOST_PAGES} pages"))
 
     def judged(self, lags: float, *, whole: bool) -> list[Violation]:
-        """``whole``: the store tells of each document when it left the list."""
+        """Returns the violations. ``whole``: the store shows for each document when it left the list."""
         found, documents = [*self.wrong], self.of.documents
         for name, times in Counter(name for _, name in self.shown).items():
             if name not in documents:
@@ -200,18 +199,18 @@ class _Walk:
 
 
 async def _status(wired: Wired) -> list[Violation]:
-    """How the relay is can be told, or it is told that it cannot."""
+    """Checks that the relay's status is returned, or fails as unavailable."""
     try:
         await wired.outbox.observer.status()
     except _PASSES:
         return []
-    except Exception as error:  # noqa: BLE001 - whatever a call answers with
+    except Exception as error:  # noqa: BLE001 - a call may raise anything
         return [Violation(RULE, f"of leases: {error!r}")]
     return []
 
 
 def _deleted(request: SentRequest) -> list[str]:
-    """The documents that a transaction deletes."""
+    """Returns the documents that a transaction deletes."""
     if request.kind != "batch":
         return []
     return [str(each["id"]) for each in json.loads(request.body) if each.get("operationType") == "Delete"]

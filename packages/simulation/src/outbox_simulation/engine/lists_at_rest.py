@@ -1,11 +1,11 @@
-"""At rest a list shows what its container holds: each document once, in its order, nothing else, whatever its pages.
+"""Checks at rest that a list shows what its container holds: each document once, in order, for any page size.
 
-Nothing befalls anybody any more, replicas are as new as what was written, and nobody writes: nothing is forgiven. The
-containers are read past the service. Each page is asked for at one of two desks: the one that was there all the time,
-and one that has just begun, which knows nothing of what was written, and opens the tokens of the other.
+There are no faults any more, replicas are up to date, and nobody writes: no deviation is accepted. The containers are
+read past the service. Each page is asked for at one of two desks: one that was there all the time, and one that has
+just begun, which knows nothing of earlier writes, and opens the tokens of the other.
 
-The operators' lists are empty at rest. So then, when all else has been judged, the broker refuses whatever clients do,
-and messages come that are none.
+The operators' lists are empty at rest. So after all other checks the broker refuses all events of the clients' requests
+for a while, and invalid messages arrive.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ from outbox_simulation.judging.violation import Violation
 _SIZES = (1, 2, 3, 5, 100)
 _MOST_PAGES = 500
 _LOOKS = 5
-"""So often a list is walked whose container is written to meanwhile, by what happens by itself."""
+"""The most walks over a list whose container is written to at the same time, by scheduled changes."""
 _DONE_MOST, _NONE_MOST = 3, 6
-"""By each client, and of messages that are none for each subscription."""
+"""The most requests of each client, and the most invalid messages for each subscription."""
 _PARKS_SECONDS = 20.0
-"""After so long a relay has read what was written and parked what was refused."""
+"""The time after which a relay has read the writes and parked the refused events."""
 _OPEN = [state.value for state in RecordState if state.is_open]
 
 Document = Mapping[str, Any]
@@ -42,25 +42,25 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class _List:
-    """One that a desk can leaf through."""
+    """A list that a desk can page through."""
 
     container: str
     page: Callable[[Wired, int, str | None], Coroutine[Any, Any, Any]]
     holds: Callable[[Sequence[Document]], list[str]]
-    """The ids that it has to show, of what is in the container."""
+    """Returns the ids that it has to show, from the container's documents."""
     sort: str = ""
-    """In which order; empty: in any."""
+    """The order; empty: any."""
 
 
 class ListsAtRest:
-    """Of one run."""
+    """The checks of one run."""
 
     def __init__(self, plan: SimulationPlan, deployment: Deployment) -> None:
         self._deployment, self._ground = deployment, deployment.ground
         self._chance = plan.chance("lists at rest")
 
     async def look(self, clients: Sequence[Callable[[], Awaitable[None]]]) -> list[Violation]:
-        """What is wrong with each list. ``clients``: each does one more thing."""
+        """Returns what is wrong with each list. ``clients``: each makes one more request."""
         anew = SimulatedProcess(self._ground, "reader", serve_requests, self._chance)
         desks = [self._deployment.desks[0], anew]
         found = await self._look_at(self._read_models(), desks)
@@ -68,7 +68,7 @@ class ListsAtRest:
         return [*found, *await self._look_at(self._of_operators(), desks)]
 
     async def _fill(self, clients: Sequence[Callable[[], Awaitable[None]]], desk: SimulatedProcess) -> None:
-        """What operators have to look at."""
+        """Creates documents for the operators' lists."""
         self._ground.bus.refuses = lambda _aggregate, _event: True
         for _ in range(self._chance.randint(1, _DONE_MOST)):
             await asyncio.gather(*(act() for act in clients))
@@ -87,7 +87,7 @@ class ListsAtRest:
                 told = f"at rest, by pages of {size}: {of.container}"
                 try:
                     shown = await self._walk(of, size, desks)
-                except Exception as error:  # noqa: BLE001 - whatever a list answers with
+                except Exception as error:  # noqa: BLE001 - a list may raise anything
                     return [*found, Violation(RULE, f"{told}: {error!r}")]
                 if held == await self._held(of):
                     wrong = _difference(held, shown, sort=of.sort)
@@ -97,7 +97,7 @@ class ListsAtRest:
 
     def _read_models(self) -> Iterator[_List]:
         for each in self._ground.service.subscribers:
-            if isinstance(each, ReadModelOf) and each.form.orders:  # else no list is asked for
+            if isinstance(each, ReadModelOf) and each.form.orders:  # without orders there is no list
                 sort = self._chance.choice(each.form.orders)
                 container = self._deployment.settings.name(each.container)
                 holds = partial(_living, each.form, Sorted.of(sort))
@@ -148,7 +148,7 @@ def _have(wanted: Mapping[str, Collection[str]], documents: Sequence[Document]) 
 
 
 def _living(form: EntryForm[Any], by: Sorted, documents: Sequence[Document]) -> list[str]:
-    """The entries that live and can be read, in their order."""
+    """Returns the readable entries that are not deleted, in their order."""
     living = [each for each in documents if each.get("deleted") is False and form.read(each) is not None]
     places = [(each["search"][by.text], str(each["id"])) for each in living if by.text in each["search"]]
     return [name for _, name in sorted(places, reverse=by.down)]

@@ -1,4 +1,4 @@
-"""What the code logs is part of a run's story, and goes nowhere else."""
+"""Writes the code's log to the run's trace only."""
 
 import logging
 from collections.abc import Iterator
@@ -8,20 +8,20 @@ from outbox_simulation.engine.trace import RunTrace
 
 
 class _ToTrace(logging.Handler):
-    """Warnings, and what is worse."""
+    """Takes warnings and errors."""
 
     def __init__(self, trace: RunTrace) -> None:
         super().__init__(logging.WARNING)
         self._trace = trace
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Only the first line: a traceback names files of this machine."""
+        """Takes only the first line: a traceback names files of this machine."""
         self._trace.note("says", detail=record.getMessage().splitlines()[0])
 
 
 @contextmanager
 def logged_to(trace: RunTrace) -> Iterator[None]:
-    """Log lines of the code go to the trace."""
+    """Sends the code's log lines to the trace."""
     root = logging.root
     before, level = root.handlers[:], root.level
     root.handlers[:] = [_ToTrace(trace)]

@@ -1,6 +1,6 @@
-"""Time passes only when nobody has anything left to do: then it jumps to the next timer.
+"""An event loop in virtual time: when no handle is ready, time jumps to the next timer.
 
-One seed, one order: which of the handles that are ready runs next is drawn from the seed's ``random.Random``. Without
+One seed, one order: the next of the ready handles is drawn from the seed's ``random.Random``. Without
 one they run first in, first out, as asyncio promises; a finding is confirmed in that order. Each handle belongs to the
 instance of its context: a dead one's are never run, a paused one's are held back.
 """
@@ -26,7 +26,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 STEPS_WITHOUT_TIME = 200_000
-"""So many steps at one moment are a loop that never waits."""
+"""The most steps at one moment; more are a loop that never waits."""
 
 _CANCELLED_TIMERS = 500
 
@@ -34,7 +34,7 @@ Network = Callable[..., Awaitable[tuple[Any, Any]]]
 
 
 class Stuck(Exception):
-    """Nobody has anything to do, and no timer runs; or somebody never waits."""
+    """Nothing is ready and no timer runs; or a task never waits."""
 
 
 class Loop(asyncio.BaseEventLoop):
@@ -46,7 +46,7 @@ class Loop(asyncio.BaseEventLoop):
     _timer_cancelled_count: int
     _asyncgens: WeakSet[AsyncGeneratorType[Any, Any]]
     _others_freeze: ClassVar[bool] = False
-    """Whether others had frozen something, once it was seen: to count it takes longer than a short run."""
+    """Whether other code had frozen objects, checked once: counting them takes longer than a short run."""
 
     def __init__(self, pick: random.Random | None = None, *, network: Network | None = None) -> None:
         """``pick``: draws the next handle; None: first in, first out. ``network``: serves ``create_connection``."""
@@ -60,17 +60,17 @@ class Loop(asyncio.BaseEventLoop):
         self._over = False
         self._guard = Guard()
         self.steps = 0
-        """How many handles have run."""
+        """The number of handles that have run."""
         self._steps_before = 0
         self.complaints: list[str] = []
-        """What asyncio told its exception handler: an error that nobody looked at."""
+        """The errors that asyncio passed to its exception handler: nobody had retrieved them."""
         self.interruption: BaseException | None = None
-        """Whoever simulates wants no more, say after a time limit of pytest; a task has kept it for itself."""
+        """An interruption from outside, such as pytest's time limit, that a task has suppressed."""
         self.at_the_end: list[Callable[[], object]] = []
-        """Called when all is buried: they let go of what the process would keep of this run."""
+        """Called after the cleanup: they release what the process would keep of this run."""
         self._dead: list[SimulatedInstance] = []
         self._contexts: WeakKeyDictionary[asyncio.Task[Any], contextvars.Context] = WeakKeyDictionary()
-        """Python 3.11 does not tell a task's."""
+        """The contexts of tasks, which Python 3.11 does not show."""
         self.set_exception_handler(_complain)
 
     # -- time
@@ -82,22 +82,22 @@ class Loop(asyncio.BaseEventLoop):
     # -- instances
 
     def outside(self) -> contextvars.Context:
-        """A context of the world: what runs in it belongs to no instance, and outlives them all."""
+        """Returns a context of the world: code in it belongs to no instance, and outlives them all."""
         return self._root.copy()
 
     def root_is_now(self) -> None:
-        """What is the world's own from now on begins with the context of the caller."""
+        """Makes the caller's context the base of the world's own from now on."""
         self._root = contextvars.copy_context()
         self._root.run(current.set, None)
 
     def begin(self, instance: SimulatedInstance, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run the work as this instance's."""
+        """Runs the work as this instance's."""
         task = self.create_task(work, context=instance.context.copy())
         instance.begun.add(task)
         return task
 
     def crash(self, instance: SimulatedInstance) -> None:
-        """Nothing of the instance runs again."""
+        """Ends the instance: nothing of it runs again."""
         instance.alive = False
         instance.graveyard.extend(instance.tasks)
         instance.graveyard.extend(instance.held)
@@ -105,7 +105,7 @@ class Loop(asyncio.BaseEventLoop):
         self._dead.append(instance)
 
     def pause(self, instance: SimulatedInstance, seconds: float) -> None:
-        """Nothing of the instance runs for so long; its timers and the answers to it come all at once afterwards."""
+        """Pauses the instance; afterwards its timers and the answers to it come all at once."""
 
         def resume() -> None:
             instance.paused = False
@@ -119,13 +119,13 @@ class Loop(asyncio.BaseEventLoop):
     # -- running
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run the world to the end of ``main``, guarded; then everything left is buried and the loop closed."""
+        """Runs the world to the end of ``main``, guarded; then closes every remaining coroutine, and the loop."""
         collected = gc.isenabled()
         Loop._others_freeze = Loop._others_freeze or gc.get_freeze_count() > 0
-        gc.disable()  # when a cycle is found depends on what ran in this process before
+        gc.disable()  # the time of a collection depends on what ran in this process before
         if Loop._others_freeze:
-            gc.collect()  # no garbage is to be frozen for good
-        gc.freeze()  # to collect what the run leaves takes no look at what was there before
+            gc.collect()  # no garbage must be frozen for good
+        gc.freeze()  # the collection after the run then skips older objects
         try:
             with guarded() as self._guard:
                 task = self.create_task(main, context=self._root)
@@ -140,12 +140,12 @@ class Loop(asyncio.BaseEventLoop):
                 self.close()
                 self._dead.clear()
                 gc.collect()
-            if not Loop._others_freeze:  # what others have frozen stays so: to look at it all takes a second
+            if not Loop._others_freeze:  # keep others' frozen objects: traversing them takes a second
                 gc.unfreeze()
             if collected:
                 gc.enable()
 
-    def create_task(  # type: ignore[override]  # its parameters grow from Python to Python
+    def create_task(  # type: ignore[override]  # its parameters grow with each Python
         self,
         coro: Coroutine[Any, Any, T],
         *,
@@ -153,7 +153,7 @@ class Loop(asyncio.BaseEventLoop):
         context: contextvars.Context | None = None,
         **options: Any,
     ) -> asyncio.Task[T]:
-        """As its base does; the task is kept by its instance."""
+        """Creates a task as the base does; its instance keeps it."""
         context = contextvars.copy_context() if context is None else context
         task: asyncio.Task[T] = asyncio.Task(coro, loop=self, name=name, context=context, **options)
         instance = context.get(current)
@@ -223,21 +223,21 @@ class Loop(asyncio.BaseEventLoop):
     # -- the end
 
     def _bury(self) -> None:
-        """Close every coroutine that is left, wherever it stands; what that makes ready is never run."""
+        """Closes every remaining coroutine, wherever it stands; handles that become ready then never run."""
         self._over = True
-        # What a generator awaits is not closed with the coroutine that goes through the generator.
+        # A generator's awaitable is not closed with the coroutine that iterates the generator.
         generators = list(self._asyncgens)
         awaited = [waits for each in generators if isinstance(waits := each.ag_await, CoroutineType)]
         with last_words_unheard(), self._as_the_running_one():
             for task in asyncio.all_tasks(self):
                 task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
-                self._contexts[task].run(close, task.get_coro())  # what it has set is set back there
+                self._contexts[task].run(close, task.get_coro())  # resets its context variables
             for coroutine in awaited:
                 close(coroutine)
 
     @contextmanager
     def _as_the_running_one(self) -> Iterator[None]:
-        """Else a ``finally`` that gathers what it waits for would open a loop of its own."""
+        """Marks this loop as running: a ``finally`` that gathers would otherwise open a loop of its own."""
         asyncio._set_running_loop(self)  # noqa: SLF001 - as a loop does while it runs
         try:
             yield
@@ -250,7 +250,7 @@ class Loop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        """As its base does; when the world is over, nothing comes of it."""
+        """Calls as the base does; does nothing after the world's end."""
         handle = asyncio.Handle(callback, args, self, context)
         if not self._over:
             self._ready.append(handle)
@@ -262,17 +262,17 @@ class Loop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        """There is one thread."""
+        """Calls it directly: there is one thread."""
         return self.call_soon(callback, *args, context=context)
 
     def _asyncgen_finalizer_hook(self, agen: AsyncGeneratorType[Any, Any]) -> None:
-        """As its base does; when the world is over, nobody would await what closes it."""
+        """Finalizes as the base does; after the world's end nobody would await the closing task."""
         if self._over:
             self._asyncgens.discard(agen)
         else:
             super()._asyncgen_finalizer_hook(agen)  # type: ignore[misc]  # the stubs do not have it
 
-    # -- what there is not
+    # -- not supported
 
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
@@ -281,16 +281,16 @@ class Loop(asyncio.BaseEventLoop):
         raise RuntimeError(f"{func} was to run in a thread, which a simulation does not have")
 
     async def create_connection(self, protocol_factory: Any, *args: Any, **options: Any) -> Any:
-        """By the network that was given. Raises RuntimeError without one."""
+        """Connects by the given network. Raises RuntimeError without one."""
         if self.network is None:
             raise RuntimeError(f"a connection to {args} was wanted in a simulation without a network")
         return await self.network(protocol_factory, *args, **options)
 
     def _process_events(self, event_list: Any) -> None:
-        """There is no selector."""
+        """Does nothing: there is no selector."""
 
     def _write_to_self(self) -> None:
-        """There is no other thread to wake."""
+        """Does nothing: there is no other thread to wake."""
 
 
 def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -306,7 +306,7 @@ def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 
 
 def _of_an_sdk(task: object) -> bool:
-    """azure-cosmos forgets its look for endpoints when it begins the next one (``_global_endpoint_manager_async``)."""
+    """Whether it is azure-cosmos's task that refreshes endpoints, abandoned by ``_global_endpoint_manager_async``."""
     code = getattr(task.get_coro(), "cr_code", None) if isinstance(task, asyncio.Task) else None
     return code is not None and "azure" in Path(code.co_filename).parts
 

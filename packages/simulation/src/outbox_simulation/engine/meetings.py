@@ -1,8 +1,8 @@
-"""Failures that meet: what befalls one aggregate within seconds of something that matters to it.
+"""Injects correlated faults: faults of one aggregate within seconds of an important step of it.
 
-A story begins with a commit, with a change of what is parked, or with a message that a subscriber never gets. Its own
-answer may be lost; then the requests that go to the same aggregate meet one trouble after the other, and its replicas
-stand still at a moment before. What a story is, chance draws anew each time. Who has just parked events may be struck.
+A story begins with a commit, with a change of what is parked, or with a message that a subscriber never gets. The
+answer to that step may be lost; then the requests to the same aggregate meet one fault after the other, and its
+replicas show an earlier moment. Each story is drawn anew. A process that has just parked events may be struck.
 """
 
 import asyncio
@@ -16,41 +16,41 @@ from outbox_simulation.engine.trace import RunTrace
 
 COMMIT, PARKING, THEFT = "meet.commit", "meet.parking", "meet.theft"
 MOMENTS = (COMMIT, PARKING, THEFT)
-"""What a story can begin with."""
+"""The steps that can begin a story."""
 
 _BEGINS: Mapping[str, float] = {COMMIT: 0.2, PARKING: 0.3, THEFT: 0.7}
-"""Of these moments."""
+"""The share of these steps that begin one."""
 _FIRST_BEGINS = 0.5
-"""Of the first commits of an aggregate: nobody has seen it yet."""
+"""The share of an aggregate's first commits, before any reader has seen it."""
 _OWN = (None, None, "lost_after", "timed_out")
-"""What befalls the request that the story begins with."""
+"""The possible faults of the request that begins the story."""
 _TROUBLES = ("behind", "behind", "throttled", "unavailable", "no_connection", "lost_after")
 _MOST_REQUESTS = 4
 _LONGEST_TROUBLE_SECONDS = 8.0
 _LAGS = 0.7
-"""Of the stories: the replicas stand still at their end."""
+"""The share of stories after which the replicas lag."""
 _STEALS = 0.3
-"""Of the stories that begin with a commit."""
+"""The share of stories begun by a commit in which a message is stolen."""
 _LONGEST_LAG_SECONDS = 45.0
 _STOOD_SECONDS = 8.0
-"""So long before the story the replicas stopped, at most."""
+"""The longest time before the story at which the replicas stopped."""
 _STRUCK = 0.6
-"""Of those who have just parked something."""
+"""The share of processes struck after they have parked something."""
 _SOON_SECONDS = 4.0
 
 
 @dataclass(eq=False)
 class _Trouble:
-    """The next so many requests meet it, or all of so many seconds."""
+    """A fault of the next requests, or of all requests for some seconds."""
 
     kind: str
     requests: int = 0
     seconds: float = 0.0
     until: float | None = None
-    """Known from its first request on."""
+    """The end; known from its first request on."""
 
     def meets(self, now: float) -> bool:
-        """Whether a request meets it now."""
+        """Returns whether a request meets it now."""
         if self.requests:
             self.requests -= 1
             return True
@@ -62,7 +62,7 @@ class _Trouble:
 @dataclass(eq=False)
 class _Story:
     about: str
-    """The aggregate's id, or the path of the container: requests that name it are of this story."""
+    """The aggregate's id, or the container's path: requests that name it are of this story."""
     stands: float
     """The moment that the replicas show."""
     until: float
@@ -73,13 +73,13 @@ class _Story:
 
 
 Strike = Callable[[random.Random, str], Awaitable[None]]
-"""Strike the process of this name, in one way or another."""
+"""Strikes the process of this name, in one way or another."""
 
 
 class Meetings:
     """The stories of one run."""
 
-    def __init__(  # noqa: PLR0913 - what a story touches
+    def __init__(  # noqa: PLR0913 - its collaborators
         self,
         moments: frozenset[str],
         chance: random.Random,
@@ -103,16 +103,16 @@ class Meetings:
         self._over = False
 
     async def end(self) -> None:
-        """No story goes on, none begins, and whoever was struck is there again."""
+        """Ends all stories, begins none, and restarts struck processes."""
         self._over = True
         self._stories.clear()
         if self._struck:
             await asyncio.wait(self._struck)
 
-    # -- what the store asks
+    # -- the store's questions
 
     def befalls(self, request: SentRequest, who: str) -> str | None:
-        """What befalls a request that is sent now by this process; it may begin a story."""
+        """Returns the fault of a request that this process sends now; it may begin a story."""
         if self._over:
             return None
         found = self._trouble(request)
@@ -125,7 +125,7 @@ class Meetings:
         return found
 
     def lag_seconds(self, request: SentRequest) -> float | None:
-        """How far the replicas are behind that answer; None: as they happen to be."""
+        """Returns the lag of the replicas that answer it; None: their usual one."""
         now = self._loop.time()
         for story in self._stories:
             if story.lags and story.about in request.goes_to and now < story.until:
@@ -133,14 +133,14 @@ class Meetings:
         return None
 
     def hold(self, about: str, stands: float, seconds: float) -> None:
-        """The replicas that answer about this stand still at that moment, for so long from now on."""
+        """Makes the replicas that answer about this show that moment, for this time from now on."""
         self._stories.append(_Story(about, stands, self._loop.time() + seconds, lags=True))
         self._trace.note("story", about, f"the replicas stand still for {seconds:.1f} s")
 
-    # -- what the broker asks and tells
+    # -- the broker's questions
 
     def steals(self, aggregate: str) -> bool:
-        """Whether somebody else gets the message of this aggregate that the topic takes now."""
+        """Returns whether another receiver gets the message of this aggregate that the topic takes now."""
         now = self._loop.time()
         for story in self._stories:
             if story.about == aggregate and story.steals and now < story.until:
@@ -149,7 +149,7 @@ class Meetings:
         return False
 
     def stolen(self, aggregate: str) -> None:
-        """A subscriber never gets a message of this aggregate, or late."""
+        """Begins a story: a subscriber never gets a message of this aggregate, or gets it late."""
         if THEFT in self._moments and not self._over:
             self._begin(THEFT, aggregate)
 

@@ -1,4 +1,4 @@
-"""An operator deals with what is parked and set aside, by the service's own calls, through an instance of its own."""
+"""Settles what is parked and set aside as an operator does, by the service's own calls, in an instance of its own."""
 
 import asyncio
 import json
@@ -17,11 +17,11 @@ from outbox_simulation.judging.history import History
 from outbox_simulation.judging.records import DiscardAsked, Discarded, Free, SeenParked
 
 PASSING = (OutboxError, InboxError, InfraError)
-"""What a call of the service raises when it could not do it now."""
+"""The errors of a call of the service that failed temporarily."""
 
 
 class SimulatedOperator:
-    """Replays what is parked, discards what is broken, and applies what is set aside."""
+    """Replays parked events, discards broken ones, and applies what is set aside."""
 
     def __init__(
         self,
@@ -32,10 +32,10 @@ class SimulatedOperator:
         applies: bool = True,
         dares: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``now``: the clock that all processes agree on; None: there is none, and what needs one is not judged.
+        """``now``: the clock that all processes agree on; None: there is none, and rules that need one are not judged.
 
-        ``applies``: False leaves what is set aside to the timer, and only looks whether it is done.
-        ``dares``: whether what is broken is discarded at this look; else it is replayed once more.
+        ``applies``: False leaves what is set aside to the timer, and only checks whether it is done.
+        ``dares``: whether broken events are discarded at this look; else they are replayed once more.
         """
         self._dares = dares
         self._now = now
@@ -47,7 +47,7 @@ class SimulatedOperator:
         self._seen: set[tuple[str, datetime]] = set()
 
     async def settle(self, wired: Wired, now: float) -> bool:
-        """Look once and deal with what is there; whether all could be read, and nothing is left."""
+        """Settles what is there; returns whether all could be read, and nothing is left."""
         try:
             parked = await self.list_parked(wired)
         except PASSING as error:
@@ -73,7 +73,7 @@ class SimulatedOperator:
         return not parked and await self.apply(wired)
 
     async def apply(self, wired: Wired) -> bool:
-        """Collect dead letters, and apply every record that was set aside; whether there was none."""
+        """Collects dead letters, and applies every record that was set aside; returns whether there was none."""
         none = True
         for subscription in wired.subscriptions.values():
             try:
@@ -93,7 +93,7 @@ class SimulatedOperator:
         return none
 
     async def discard(self, wired: Wired, parked: ParkedEvent) -> None:
-        """Give it up, which may last: until no relay can be sending it."""
+        """Discards an event, which may last until no relay can be sending it."""
         loop = asyncio.get_running_loop()
         self._history.add([DiscardAsked(at=loop.time(), document=parked.event_id)])
         try:
@@ -107,7 +107,7 @@ class SimulatedOperator:
             )
 
     async def list_parked(self, wired: Wired) -> list[ParkedEvent]:
-        """All that is parked. Raises what a call of the service raises."""
+        """Returns all parked events. Raises the errors of a call of the service."""
         found: list[ParkedEvent] = []
         token: str | None = None
         while True:
@@ -119,7 +119,7 @@ class SimulatedOperator:
 
 
 async def list_set_aside(wired: Wired) -> list[Record]:
-    """Every record that waits. Raises StoreAway."""
+    """Returns every record that waits. Raises StoreAway."""
     found: list[Record] = []
     for subscription in wired.subscriptions.values():
         token: str | None = None
@@ -133,7 +133,7 @@ async def list_set_aside(wired: Wired) -> list[Record]:
 
 
 def reasons(records: Iterable[Record]) -> dict[str, str]:
-    """Why each event is set aside."""
+    """Returns the reason for each event that is set aside."""
     return {_event(each): each.reason for each in records}
 
 

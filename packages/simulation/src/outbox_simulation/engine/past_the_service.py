@@ -1,4 +1,4 @@
-"""Others write into the service's container: another version of it, whoever stores a broken event, or a note."""
+"""Writes into the service's container from outside: another version of it, a broken event, or a note."""
 
 import asyncio
 import random
@@ -14,11 +14,11 @@ from outbox_simulation.engine.subject import ActAsOthers, Others
 from outbox_simulation.judging.records import Poisoned
 
 _OF_OTHER_VERSIONS = 0.5
-"""Of what others write, where the service says what other versions of it do."""
+"""The share of writes by other versions of the service, if it declares their commands."""
 
 
 class PastTheService:
-    """Whoever writes there without asking the service."""
+    """The writers that go past the service."""
 
     def __init__(
         self,
@@ -27,12 +27,12 @@ class PastTheService:
         known: Mapping[str, object],
         broken: set[str],
     ) -> None:
-        """``known``: the aggregates that are there; ``broken``: takes the documents that an operator has to discard."""
+        """``known``: the existing aggregates; ``broken``: takes the documents that an operator has to discard."""
         self._deployment, self._ground = deployment, deployment.ground
         self._others, self._known, self._broken = others, known, broken
 
     async def write(self, chance: random.Random) -> None:
-        """Somebody writes a document: one that the service knows how to take, a broken event, or none at all."""
+        """Writes a document: one that the service can take, a broken event, or one that is no event."""
         if self._others is not None and self._known and chance.random() < _OF_OTHER_VERSIONS:
             ground = self._ground
             feed = self._deployment.settings.cosmos_container

@@ -1,7 +1,7 @@
-"""Each seed draws its own mix: which kinds of faults there are at all, how often, page sizes, partitions, skew.
+"""Draws each seed's own mix: the kinds of faults, their rates, page sizes, partitions, skew.
 
-A mix finds what one average never does: where everything fails a little, nothing fails for long. How often a kind
-happens is drawn for that kind alone, so a plan with fewer kinds is the same plan in all else.
+A mix finds more than one average: if everything fails a little, nothing fails for long. The rate of a kind
+is drawn for that kind alone, so a plan with fewer kinds is the same plan in all else.
 """
 
 import random
@@ -61,17 +61,17 @@ STRIKES = (
     "triggers",
     "lists",
 )
-"""``floods``: many changes of one aggregate at once; ``others``: writers past the service; ``discards``: some of what
-the broker refuses is given up; ``operators``: two of them at once; ``host``: the Functions host relays; ``rollout``:
-another version is deployed; ``sessions``: with another number of them; ``triggers``: the host subscribes;
-``lists``: somebody leafs through them.
+"""``floods``: many changes of one aggregate at once; ``others``: writers past the service; ``discards``: some events
+that the broker refuses are discarded; ``operators``: two of them at once; ``host``: the Functions host relays;
+``rollout``: another version is deployed; ``sessions``: with another number of them; ``triggers``: the host subscribes;
+``lists``: clients page through them.
 """
 
 THEN = ("then.publish again", "then.restore", "then.days", "then.away")
-"""What is done when all is well: a run has one of them, or none."""
+"""The operations after a run: a run has one of them, or none."""
 
 AFTERWARDS = ("then.keys", "lost lease", *THEN)
-"""In this order: see :mod:`outbox_simulation.engine.afterwards`."""
+"""The order of operations: see :mod:`outbox_simulation.engine.afterwards`."""
 
 PLOTS = ("plot.again", "plot.moved", "plot.two hands", "plot.absent", "plot.alone")
 """See :mod:`outbox_simulation.engine.plots`: a run has one of them, or none."""
@@ -92,32 +92,32 @@ NOT_OVER: Mapping[Name, Set[str]] = {
     "webhook": {
         # There are no queues, no locks and no subscribers:
         *("bus.stolen", "bus.lock_lost", "meet.theft", "plot.absent", "sessions", "triggers"),
-        # The receiver to copy looks at an aggregate when something of it comes; nothing goes through all of them, as a
-        # walk does. Where the last event expired unsent, nobody would tell it:
+        # The sample receiver reads an aggregate only when one of its events comes; no walk goes through all of them. If
+        # the last event expired unsent, it would never learn of it:
         "then.away",
     },
 }
-"""What a transport has not, or the simulation has not over it."""
+"""The kinds that a transport does not have, or that are not simulated over it."""
 
 _NEEDS = {"bus.refuse_one": "meet.parking", "bus.stolen": "meet.theft"}
-"""What a story begins with is there where the story is."""
+"""Faults that begin a story are used only where that story is."""
 
 _LIKELIEST = {"slow": 0.03, "lag": 0.6, "silent": 0.004}
 _LIKELIEST_OF_BUS = {"outage": 0.006, "refuse_one": 0.12, "stolen": 0.1}
 _PLOTTED, _THEN = 0.6, 0.3
-"""Of the seeds."""
+"""The shares of seeds with a plot, and with an operation afterwards."""
 _BY_THE_PAGE = 0.4
 _SESSIONS = ["aggregate", "2", "4", "32"]
 _ANY = 0.02
-"""The largest share of requests that meet a fault of the store; of the kinds above another one."""
+"""The largest share of requests with a fault of the store; for kinds after it another share holds."""
 
 
 _OVER_ANOTHER = 0.3
-"""Of the seeds: not over Service Bus."""
+"""The share of seeds that do not use Service Bus."""
 
 
 def drawn_transport(seed: int, known: Sequence[Name]) -> Name:
-    """The seed's own, of those that a service is simulated over; the first is that of most seeds."""
+    """Draws the seed's transport among those that a service is simulated over; most seeds get the first."""
     chance = random.Random(f"{seed}:transport")  # noqa: S311 - no secret
     return chance.choice(known[1:]) if known[1:] and chance.random() < _OVER_ANOTHER else known[0]
 
@@ -128,18 +128,18 @@ class SimulationPlan:
 
     seed: int
     faults: frozenset[str]
-    """The kinds that may happen, of ``KINDS``."""
+    """The possible kinds, of ``KINDS``."""
     aggregates: int = 8
-    """So many are alive at once, at most."""
+    """The most aggregates that exist at once."""
     seconds: float = 60.0
-    """When clients and faults end, in virtual time; then everything gets the time to end what it has begun."""
+    """The end of clients and faults, in virtual time; then everything gets the time to finish."""
     shuffled: bool = True
-    """Whether the seed picks among what is ready; else the first goes first."""
+    """Whether the next ready handle is drawn by the seed; else the first goes first."""
     transport: Name = "servicebus"
 
     @classmethod
     def drawn(cls, seed: int, *, shuffled: bool = True, transport: Name = "servicebus") -> "SimulationPlan":
-        """The seed's own."""
+        """Draws the seed's plan."""
         chance = random.Random(f"{seed}:plan")  # noqa: S311 - no secret
         share = chance.choice([0.15, 0.4, 0.7])
         alone = sorted(KINDS - {*PLOTS, *THEN})
@@ -153,12 +153,12 @@ class SimulationPlan:
         return replace(plan, seconds=chance.choice([30.0, 60.0, 90.0]))
 
     def chance(self, of: str) -> random.Random:
-        """What is drawn for one purpose alone."""
+        """Returns the random source of one purpose alone."""
         return random.Random(f"{self.seed}:{of}")  # noqa: S311 - no secret
 
     @property
     def store(self) -> StoreFaults:
-        """What befalls requests to the store."""
+        """The faults of requests to the store."""
         chance = self.chance("lag seconds")
         seconds = chance.choice([0.5, 5.0, 20.0])
         return StoreFaults(
@@ -170,7 +170,7 @@ class SimulationPlan:
 
     @property
     def bus(self) -> Befalls:
-        """What befalls the broker."""
+        """The faults of the broker."""
         shares = {name: self._share(f"bus.{name}", _LIKELIEST_OF_BUS.get(name, 0.06)) for name in BUS}
         if not any(shares.values()):
             return CALM
@@ -178,7 +178,7 @@ class SimulationPlan:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Of the service, in its environment."""
+        """The service's settings, in its environment."""
         chance = self.chance("settings")
         return settings_over(self.transport) | {
             "RELAY_MAX_ITEMS": chance.choice(["1", "3", "10", "100"]),
@@ -191,7 +191,7 @@ class SimulationPlan:
 
     @property
     def settings_after(self) -> dict[str, str] | None:
-        """Of the version that is deployed in the middle of the run; None: none is."""
+        """The settings of the version that is deployed in the middle of the run; None: none is."""
         if self.faults.isdisjoint({"rollout", "sessions"}):
             return None
         chance, before = self.chance("settings after"), self.settings
@@ -206,39 +206,39 @@ class SimulationPlan:
 
     @property
     def no_relay_meanwhile(self) -> bool:
-        """Whether another number of sessions is deployed as docs/use/messages.md says; else side by side."""
+        """Whether another number of sessions is deployed as docs/use/messages.md requires; else side by side."""
         return "sessions" in self.faults and self.chance("no relay").random() < _BY_THE_PAGE
 
     @property
     def duplicate_window_seconds(self) -> float:
-        """Of the topic: in some runs what is sent again comes after its end."""
+        """The topic's window: in some runs a repeated send comes after its end."""
         return self.chance("window").choice([20.0, 60.0, 600.0])
 
     @property
     def discards(self) -> bool:
-        """Whether some of what the broker refuses is given up."""
+        """Whether some events that the broker refuses are discarded."""
         return not self.faults.isdisjoint({"discards", PARKING})
 
     @property
     def operators(self) -> int:
-        """How many are at work at once."""
+        """The number of operators at work at once."""
         return 1 if self.faults.isdisjoint({"operators", PARKING, "plot.two hands"}) else 2
 
     @property
     def hosts(self) -> int:
-        """In the place of how many relay workers the Functions host runs the relay's trigger."""
+        """The number of relay workers that the Functions host replaces with the relay's trigger."""
         if "plot.alone" in self.faults:
             return 2
         return self.chance("hosts").choice([1, 1, 2]) if "host" in self.faults else 0
 
     @property
     def subscriber_hosts(self) -> int:
-        """In the place of how many subscriber workers the Functions host runs the subscribers' triggers."""
+        """The number of subscriber workers that the Functions host replaces with the subscribers' triggers."""
         return self.chance("triggers").choice([1, 1, 2]) if "triggers" in self.faults else 0
 
     @property
     def partitions(self) -> int:
-        """Physical ones of each container, to begin with."""
+        """The initial number of each container's physical partitions."""
         return self.chance("partitions").choice([1, 1, 2, 3])
 
     def __str__(self) -> str:

@@ -1,8 +1,8 @@
-"""Failures that are led to meet: what one seed in a hundred would bring about by chance, a plot does step by step.
+"""Runs scripted fault scenarios step by step that chance would produce in one seed in a hundred.
 
-A plot waits for what it needs (an aggregate, a refusal, a parking), and then strikes where it hurts most. When, whom
-and for how long is drawn. All that it does could befall a deployment: it refuses, it lags, it moves leases, it hurries
-an operator.
+A plot waits for what it needs (an aggregate, a refusal, a parking), and then strikes at the worst moment. Its times,
+targets and durations are drawn. All of its steps could happen to a deployment: refusals, lags, moved leases, a hurried
+operator.
 """
 
 import asyncio
@@ -22,20 +22,20 @@ AGAIN, MOVED, TWO_HANDS = "plot.again", "plot.moved", "plot.two hands"
 ABSENT, ALONE = "plot.absent", "plot.alone"
 
 _DISCARDING_SECONDS = 75.0
-"""After so long what was parked can be discarded at once: no relay sends on an old reading any more."""
+"""The time after which a parked event can be discarded at once: no relay sends from an older reading any more."""
 _PATIENCE_SECONDS = 60.0
 _LAG_SECONDS = 40.0
 _SLOW_SECONDS = 3.0
 
 
 class _GivenUp(Exception):
-    """What the plot waits for does not come."""
+    """The condition that the plot waits for does not come."""
 
 
 class Plots:
-    """Those of one run."""
+    """The plots of one run."""
 
-    def __init__(  # noqa: PLR0913 - what they touch
+    def __init__(  # noqa: PLR0913 - their collaborators
         self,
         plan: SimulationPlan,
         deployment: Deployment,
@@ -46,7 +46,7 @@ class Plots:
         known: Mapping[str, object],
         focus: set[str],
     ) -> None:
-        """``known``: the aggregates that are there; ``focus``: takes those that clients are to change."""
+        """``known``: the existing aggregates; ``focus``: takes those that clients are to change."""
         self._plan, self._deployment, self._ground = plan, deployment, deployment.ground
         self._strikes, self._meetings, self._operator = strikes, meetings, operator
         self._known, self._focus = known, focus
@@ -54,7 +54,7 @@ class Plots:
         self._refused: dict[str, str | None] = {}
         """By aggregate: the event that the broker refuses as long as the plot wants it; None: the next one."""
         self._stolen: dict[str, int] = {}
-        """By aggregate: how many of its messages come through until one is stolen."""
+        """By aggregate: the number of its messages that come through until one is stolen."""
         self._waits: list[tuple[Callable[[TraceStep], bool], asyncio.Future[TraceStep]]] = []
         self._plots: Mapping[str, Callable[[], Awaitable[None]]] = {
             AGAIN: self._comes_again,
@@ -65,7 +65,7 @@ class Plots:
         }
 
     def begin(self) -> list[asyncio.Task[None]]:
-        """Those that the plan has."""
+        """Begins the plan's plots."""
         wanted = [self._plots[kind] for kind in sorted(self._plan.faults & self._plots.keys())]
         if not wanted:
             return []
@@ -74,7 +74,7 @@ class Plots:
         return [asyncio.create_task(self._play(each)) for each in wanted]
 
     def steals(self, aggregate: str) -> bool:
-        """Whether somebody else gets the message of this aggregate that the topic takes now."""
+        """Returns whether another receiver gets the message of this aggregate that the topic takes now."""
         left = self._stolen.get(aggregate)
         if left is not None:
             self._stolen[aggregate] = left - 1
@@ -92,7 +92,7 @@ class Plots:
     # -- the plots
 
     async def _comes_again(self) -> None:
-        """What was discarded comes again from the feed, when the broker would take it."""
+        """Lets a discarded event come again from the feed, when the broker would take it."""
         parked = await self._parks()
         await self._discard(self._desk(0), parked)
         self._refused.clear()
@@ -100,7 +100,7 @@ class Plots:
         await self._strikes.lose_lease(self._chance, every=True)
 
     async def _two_hands(self) -> None:
-        """One operator replays while another one discards what is in the way."""
+        """Lets one operator replay while another one discards the blocking event."""
         parked = await self._parks()
         assert parked.aggregate is not None, "it was refused in the order of an aggregate"
         await asyncio.sleep(_DISCARDING_SECONDS)
@@ -116,7 +116,7 @@ class Plots:
         self._ground.trace.note("plot", parked.aggregate.id, f"replay: {replay.exception()!r}")
 
     async def _moves(self) -> None:
-        """What was just parked is read from a replica that is behind by whoever has the lease next."""
+        """Moves the lease, so that its next owner reads just parked events from a replica that lags."""
         about = await self._someone()
         now = self._ground.loop.time
         self._refused[about], stands = None, now()
@@ -134,7 +134,7 @@ class Plots:
         await asyncio.sleep(until)
 
     async def _absent(self) -> None:
-        """A message of an aggregate is gone that a replica does not know yet."""
+        """Steals a message of an aggregate that a replica does not know yet."""
         before, now = set(self._known), self._ground.loop.time
         until, new = now() + _PATIENCE_SECONDS, set[str]()
         while not new:
@@ -149,17 +149,17 @@ class Plots:
         await asyncio.sleep(_LAG_SECONDS)
 
     async def _alone(self) -> None:
-        """Nobody but the Functions host relays, and the broker is away for longer than a short retry lasts."""
+        """Lets only the Functions host relay, with the broker unavailable for longer than a short retry lasts."""
         await self._someone()
         self._ground.bus.go_away(self._chance.uniform(15.0, 60.0))
 
-    # -- what they are made of
+    # -- helpers
 
     def _desk(self, number: int) -> SimulatedProcess:
         return self._deployment.desks[number]
 
     async def _someone(self) -> str:
-        """An aggregate that clients change from now on."""
+        """Returns an aggregate that clients change from now on."""
         await asyncio.sleep(self._chance.uniform(0.0, self._plan.seconds / 3))
         until = self._ground.loop.time() + _PATIENCE_SECONDS
         while not self._known:
@@ -171,7 +171,7 @@ class Plots:
         return about
 
     async def _parks(self) -> ParkedEvent:
-        """An event that the broker refuses from now on, as it is parked."""
+        """Returns an event that the broker refuses from now on, as it is parked."""
         about = await self._someone()
         self._refused[about] = None
         refused = await self._sees(lambda step: step.what == "bus refuses" and step.about == about)
@@ -188,7 +188,7 @@ class Plots:
         await self._ground.loop.begin(desk.instance, self._operator.discard(desk.wired, parked))
 
     def _refuses(self, aggregate: str, event: str) -> bool:
-        """Whether the broker refuses this one: the first of the aggregate that it was asked for, and it alone."""
+        """Whether the broker refuses this one: only the first event of the aggregate that it was asked for."""
         if aggregate not in self._refused:
             return False
         chosen = self._refused[aggregate] = self._refused[aggregate] or event

@@ -1,8 +1,8 @@
-"""A webhook's receiver in memory: the deployed publisher posts to it, and only its aiohttp session is another one.
+"""A webhook's receiver in memory: the deployed publisher posts to it, with only its aiohttp session replaced.
 
-What may befall a request is drawn for each, with the chances that the bus has: it cannot leave, it is lost on its way
+The faults of each request are drawn, with the bus's chances: it cannot leave, it is lost on its way
 there or back, it times out and arrives late, it comes twice; the receiver asks for a pause, fails, refuses this event,
-fails at one aggregate for a while, or refuses everything for a while. Who takes the requests is a team's own receiver.
+fails at one aggregate for a while, or refuses everything for a while. A team's own receiver takes the requests.
 """
 
 import asyncio
@@ -30,43 +30,43 @@ SECRET = "whsec_c2l4dGVlbiBhbmQgc2l4dGVlbiBieXRlcyBhcmU="  # noqa: S105 - of no 
 
 _OF_THE_EVENT, _OF_THE_TARGET, _PASSING = (400, 413, 422), (401, 403, 404, 410, 302), (500, 502, 503, 408)
 LATEST_SECONDS = 60.0
-"""So long a request that timed out is under way, at most."""
+"""The longest time that a timed out request is under way."""
 _REFUSES_ALL_SECONDS, _FAILS_SECONDS = (1.0, 30.0), (5.0, 90.0)
 _SLOWEST_SECONDS = 12.0
-"""Of the answers of a receiver that fails at an aggregate."""
+"""The slowest answer of a receiver that fails at an aggregate."""
 _REFUSED_AGAIN = 0.5
 _TRIED = 3
-"""Who has failed so often is set aside with good reason."""
+"""The number of failures that justify setting an event aside."""
 _TOO_EARLY = 409
 
 Current = Callable[[], FinallyListed | None]
-"""What was read of the aggregate; None: it is gone. Raises NotRead."""
+"""Returns the aggregate that was read; None: it is gone. Raises NotRead."""
 
 
 class NotRead(Exception):
-    """Nobody knows how an aggregate is."""
+    """The state of an aggregate is not known."""
 
 
 class TakesPosts(Protocol):
     """A team's own receiver, with its own data."""
 
     def reads(self, headers: Mapping[str, str], body: bytes) -> bool:
-        """Whether it reads the event's aggregate at the service before it takes it."""
+        """Returns whether it reads the event's aggregate at the service before it takes it."""
 
     def take(self, headers: Mapping[str, str], body: bytes, now: float, current: Current) -> int:
-        """The status of its answer. ``now``: seconds since 1970; ``current``: the event's aggregate, if it was read.
+        """Returns the status of its answer. ``now``: seconds since 1970; ``current``: the event's aggregate, if read.
 
-        Raises what ``current`` does: it has taken nothing then.
+        Raises the error of ``current``: it has taken nothing then.
         """
 
     def begin_anew(self, current: Mapping[str, FinallyListed | None]) -> None:
-        """The service was put back to an earlier moment. ``current``: all that it shows, as it is there now."""
+        """Resets it after a restore of the service. ``current``: all that the service shows, as it is now."""
 
     def entry(self, aggregate: str, at: float) -> SeenEntry | None:
-        """What it shows of one."""
+        """Returns its entry of one aggregate."""
 
     def entries(self, at: float) -> Sequence[SeenEntry]:
-        """All that it shows."""
+        """Returns all its entries."""
 
 
 class Posts(Befallen):
@@ -75,34 +75,34 @@ class Posts(Befallen):
     queues: Mapping[str, Any] = {}
 
     def __init__(self, receiver: TakesPosts, **told: Any) -> None:
-        """``told``: see the base."""
+        """``told``: the base's arguments."""
         super().__init__(**told)
         self.wrong: list[Violation] = []
-        """Events that came before the one before them was accepted."""
+        """Events that came before their predecessor was accepted."""
         self.saw: Callable[[SeenEntry], None] = lambda _entry: None
-        """Takes each version of what the receiver shows."""
+        """Takes each version of the receiver's entries."""
         self.source: Callable[[str], Awaitable[FinallyListed | None]] = _unread
         """Reads an aggregate at the service. Raises NotRead."""
         self._receiver = receiver
         self._failures: dict[str, int] = {}
-        """By event, since it was accepted last."""
+        """The failures of each event, since it was accepted last."""
         self._sick: dict[str, float] = {}
-        """Until when the receiver fails at an aggregate."""
+        """By aggregate, until when the receiver fails at it."""
         self._closed_until = 0.0
         self._reading = set[asyncio.Task[None]]()
         self._seen: dict[str, tuple[int, str | None]] = {}
         self._luck = Random(self._random.random())  # noqa: S311 - no secret
 
     def session(self) -> aiohttp.ClientSession:
-        """What one process posts with."""
+        """Returns one process's session for posts."""
         return session(self._send)
 
     async def shown(self, _wired: object, at: float) -> Sequence[SeenEntry]:
-        """What the receiver shows now."""
+        """Returns the receiver's entries now."""
         return self._receiver.entries(at)
 
     async def begin_anew(self) -> None:
-        """What its operator does when the service was restored, and nothing is posted. Raises NotRead."""
+        """Resets the receiver as its operator does after a restore, while nothing is posted. Raises NotRead."""
         shown = [each.aggregate for each in self._receiver.entries(self.now())]
         self._receiver.begin_anew({each: await self.source(each) for each in shown})
         self._seen.clear()
@@ -110,7 +110,7 @@ class Posts(Befallen):
             self._look(each)
 
     async def _send(self, request: SentRequest) -> StoreResponse:
-        """Raises what aiohttp raises."""
+        """Sends a request. Raises aiohttp's errors."""
         waiting: asyncio.Future[StoreResponse] = asyncio.get_running_loop().create_future()
         there, chances, sent = self.way_seconds(), self.befalls, _sent(request)
         if self.is_away():
@@ -125,7 +125,7 @@ class Posts(Befallen):
             self.later(there, lambda: self._arrive(request, sent, waiting))
         try:
             response = await waiting
-        except BaseException:  # its sender was told that it is lost, or waits no longer
+        except BaseException:  # its sender got an error, or waits no longer
             self._failed(sent)
             raise
         if response.status < 300:
@@ -135,7 +135,7 @@ class Posts(Befallen):
         return response
 
     def _arrive_late(self, request: SentRequest, sent: Sent) -> None:
-        """What was refused since is refused: what is wrong with it is in this copy too."""
+        """Delivers a late copy; an event refused since is refused in this copy too, for the same reason."""
         if str(sent.message.data.get("id")) not in self.refused:
             self._serve(request, sent)
 
@@ -166,7 +166,7 @@ class Posts(Befallen):
     def _serve(
         self, request: SentRequest, sent: Sent, then: Callable[[StoreResponse], None] = lambda _response: None
     ) -> None:
-        """``then`` takes the answer; nobody waits for that of a copy. Where an aggregate is read, it is read first."""
+        """Takes a request, after the aggregate's read if there is one; ``then`` takes the answer, except a copy's."""
         if not self._receiver.reads(request.headers, request.body):
             then(self._served(request, sent, _nothing_to_read))
             return
@@ -215,7 +215,7 @@ class Posts(Befallen):
         return StoreResponse(status, CIMultiDict(), b"")
 
     def _refusal(self, sent: Sent) -> tuple[int, Mapping[str, str]] | None:
-        """What the receiver answers, without a look at the event, or with one."""
+        """Returns the receiver's refusal, because of the event or not."""
         chances, now, luck = self.befalls, self.now(), self._luck
         if now < self._closed_until or self.befall(chances.refuse_mix):
             if now >= self._closed_until:
@@ -234,7 +234,7 @@ class Posts(Befallen):
         return None
 
     def _is_refused(self, sent: Sent) -> bool:
-        """What was refused once often is again: its reason is still there."""
+        """Draws whether it is refused; one that was refused is often refused again: its reason remains."""
         event, chance = str(sent.message.data.get("id")), self.befalls.refuse_one
         if sent.message.data.get("action") == NOTICE:
             return False
@@ -245,7 +245,7 @@ class Posts(Befallen):
         return refused
 
     def _failed(self, sent: Sent) -> None:
-        """An attempt was in vain, as its sender is told or finds out."""
+        """Records a failed attempt, which its sender sees or finds out."""
         name = sent.message.id
         self._failures[name] = self._failures.get(name, 0) + 1
         if self._failures[name] >= _TRIED:
@@ -271,7 +271,7 @@ def _fails(error: NotRead) -> FinallyListed | None:
 
 
 def _sent(request: SentRequest) -> Sent:
-    """A request as its receiver reads it; an aggregate stands for the session that there is not."""
+    """Returns a request as its receiver reads it; the aggregate replaces the session, which webhooks lack."""
     document = json.loads(request.body)
     name, aggregate = request.headers["webhook-id"], str(document["subject"])
     return Sent(Message(json.dumps(document["data"]).encode(), {}, name), aggregate, aggregate)

@@ -1,6 +1,6 @@
-"""The processes of a service, each one an instance: the API, the workers of the relay and of the subscribers.
+"""Runs a service's processes, each one an instance: the API, the workers of the relay and of the subscribers.
 
-All of it is the deployed code. A process that crashes or is deployed begins again, as one that knows nothing of before.
+All of it is the deployed code. A process that crashes or is deployed begins again without any memory.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _DEPLOYED_WITHIN_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Version:
-    """What a process is deployed with."""
+    """The service and settings with which a process is deployed."""
 
     service: Service
     settings: Mapping[str, str]
@@ -44,7 +44,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Ground:
-    """What all processes stand on."""
+    """The infrastructure that all processes share."""
 
     loop: Loop
     trace: RunTrace
@@ -52,14 +52,14 @@ class Ground:
     store: SimulatedStore
     bus: Befallen
     service: Service
-    """As it is deployed in the end."""
+    """The service as it is deployed in the end."""
     version: Version
-    """The one that processes begin with."""
+    """The version with which processes begin."""
     ports: "count[int]" = field(default_factory=lambda: count(10_000))
 
     def sources(self, chance: random.Random, skew: Callable[[], float], name: str) -> clock.Sources:
-        """A clock, ids and luck of one process. ``skew``: how many seconds its clock is ahead."""
-        loop = self.loop  # whose clock is the monotonic one, as in every process
+        """Returns one process's clock, ids and randomness. ``skew``: the seconds by which its clock is ahead."""
+        loop = self.loop  # its clock is the monotonic one of every process
         return clock.Sources(
             now=lambda: EPOCH + timedelta(seconds=loop.time() + skew()),
             monotonic=loop.time,
@@ -70,7 +70,7 @@ class Ground:
         )
 
     def clients(self) -> Clients:
-        """Of one process: its own session, publisher and receivers."""
+        """Returns one process's clients: its own session, publisher and receivers."""
 
         def cosmos(connection: object, credential: object) -> CosmosClient:
             return cosmos_client(connection, credential, session=self.store.session())  # type: ignore[arg-type]  # as given
@@ -78,7 +78,7 @@ class Ground:
         return replace(clients_of(self.bus), cosmos=cosmos)
 
     def environment(self, version: Version) -> dict[str, str]:
-        """The settings of one process. The SDK shares state between clients of one address: each has its own.
+        """Returns one process's settings. The SDK shares state between clients of one address: each has its own.
 
         The hosts are the same, as the names of leases begin with the host; the ports are not.
         """
@@ -87,7 +87,7 @@ class Ground:
 
 
 Work = Callable[[Wired, asyncio.Event], Awaitable[None]]
-"""What a process does until it is told to stop."""
+"""The work of a process until a stop is requested."""
 
 
 class SimulatedProcess:
@@ -97,9 +97,9 @@ class SimulatedProcess:
         self.name = name
         self.skew = 0.0
         self.version = ground.version
-        """What begins here from now on."""
+        """The version that begins here from now on."""
         self.halted = False
-        """Nothing begins here until somebody says so."""
+        """Whether nothing may begin here."""
         self._ground = ground
         self._work = work
         self._chance = chance
@@ -112,7 +112,7 @@ class SimulatedProcess:
         return self.instance.alive and not self._stop.is_set()
 
     def begin(self) -> None:
-        """Begin as a new process, unless it is halted."""
+        """Begins as a new process, unless it is halted."""
         if self.halted:
             return
         self._begun += 1
@@ -130,25 +130,25 @@ class SimulatedProcess:
         self._running = ground.loop.begin(self.instance, self._run(self.wired, self._stop))
 
     def crash(self) -> None:
-        """As SIGKILL does."""
+        """Ends it as SIGKILL does."""
         self._ground.trace.note("crashes", instance=self.instance.name)
         self._ground.loop.crash(self.instance)
         self._ground.bus.ended(self.instance)
 
     def pause(self, seconds: float) -> None:
-        """As SIGSTOP does, for so long."""
+        """Pauses it as SIGSTOP does, for this time."""
         self._ground.trace.note("pauses", detail=f"for {seconds:.1f} s", instance=self.instance.name)
         self._ground.loop.pause(self.instance, seconds)
 
     async def deploy(self) -> None:
-        """Ask it to stop, and begin another."""
+        """Requests a stop, and begins another."""
         stopped = self.instance
         await self.stop()
         if stopped is self.instance:
             self.begin()
 
     async def stop(self) -> None:
-        """Ask it to stop; what does not in time is killed."""
+        """Requests a stop, and kills the process after the time for it."""
         self._ground.trace.note("stops", instance=self.instance.name)
         stopped = self.instance
         self._stop.set()
@@ -158,7 +158,7 @@ class SimulatedProcess:
             self._ground.bus.ended(stopped)
 
     def hand_over(self) -> None:
-        """Begin another at once, that takes what comes from now on; this one ends what it has in hand."""
+        """Begins another at once, which takes new requests; this one ends its current work."""
         self._ground.trace.note("stops", instance=self.instance.name)
         self._stop.set()
         self.begin()
@@ -170,19 +170,19 @@ class SimulatedProcess:
             if stop.is_set():
                 return
             why = "it returned"
-        except Exception as error:  # noqa: BLE001 - whatever ends a process
+        except Exception as error:  # noqa: BLE001 - any error ends a process
             why = repr(error)
         self._ground.trace.note("ends", detail=why, instance=name)
         self._ground.history.add([Ended(at=loop.time(), instance=name, why=why)])
 
 
 async def serve_requests(wired: Wired, stop: asyncio.Event) -> None:
-    """As a server does: requests are begun in its instance from outside. Told to stop, it first ends those in hand."""
+    """Begins requests from outside in its instance, as a server does. After a stop it first ends the current ones."""
     async with wired.resources:
         await stop.wait()
         instance = current.get()
         assert instance is not None, "a process is one"
-        # Which of those that are done are still in memory is Python's affair, and none of a run's.
+        # Python decides when finished ones are collected, so a run must not depend on it.
         if in_hand := {each for each in instance.begun if not each.done()} - {asyncio.current_task()}:
             await asyncio.wait(in_hand)
 

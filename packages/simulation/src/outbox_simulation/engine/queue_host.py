@@ -1,8 +1,8 @@
-"""The Functions host's queue trigger: devstack's own, which is held against Azurite, around a subscriber's function.
+"""Runs the Functions host's queue trigger: devstack's own, checked against Azurite, around a subscriber's function.
 
-As the real host has it: a batch at once, each message out of sight for ten minutes and for longer while its function
-runs. What returned is deleted; what raised comes again, after a pause if host.json says so, until it has come too often
-and is moved to the poison queue. A host that dies, or cannot settle a message, leaves it out of sight.
+As the real host has it: a batch at once, each message hidden for ten minutes and for longer while its function
+runs. After a return it is deleted; after an error it comes again, after a pause if host.json has one, until it has come
+too often and is moved to the poison queue. A host that dies, or cannot settle a message, leaves it hidden.
 """
 
 import asyncio
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
     from azure.core.pipeline.transport import AsyncHttpTransport
 
 HOST_JSON = (
-    QueuesOptions(max_polling_interval=60.0),  # what the extension has in Azure
+    QueuesOptions(max_polling_interval=60.0),  # the extension's default in Azure
     QueuesOptions(4, 0, max_polling_interval=2.0, max_dequeue_count=20, visibility_timeout=10.0),
 )
-"""A service's own: that of the template, which says nothing of queues, and that of ``examples/imports``."""
+"""A service's own host.json: the template's, which has no section for queues, and that of ``examples/imports``."""
 
 _RETRIES = {"retry_total": 3, "initial_backoff": 0, "increment_base": 2, "random_jitter_range": 0}
-"""As of Azure's SDK for .NET: the real host asks three times more, within seconds."""
+"""The retries of Azure's SDK for .NET: the real host asks three times more, within seconds."""
 _STOP = Stop(STOP_SECONDS - 2.0, drain=True)
-"""It closes in what is left."""
+"""It closes in the remaining time."""
 
 
 @dataclass(kw_only=True)
 class QueueHost(SubscriberHost):
-    """One whose subscriptions are queues of a storage account."""
+    """A host whose subscriptions are queues of a storage account."""
 
     http: "Callable[[], AsyncHttpTransport[Any, Any]]"
-    """Makes what a client sends its requests with."""
+    """Creates a client's HTTP transport."""
     options: QueuesOptions
-    """Of host.json."""
+    """The options of host.json."""
 
     def listen(self, subscription: Subscription, function: Function) -> Sequence[asyncio.Task[None]]:
-        """One task: what it has in hand has its own."""
+        """Returns one task, whose messages have tasks of their own."""
         clients = Clients(queue_options={**_RETRIES, "transport": self.http()})
         self.wired.resources.push_async_callback(clients.close)
         trigger = function.get_trigger()

@@ -1,4 +1,4 @@
-"""How a simulated process reaches its transport: by the service's own code, over what stands for the other side."""
+"""Connects a simulated process to its transport by the service's own code, over the double of the other side."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
@@ -26,13 +26,13 @@ SETTINGS: Mapping[Name, Mapping[str, str]] = {
     "storagequeue": {"STORAGEQUEUE": storage_queues.CONNECTION},
     "webhook": {"WEBHOOK_URL": posts.URL, "WEBHOOK_SECRETS": posts.SECRET},
 }
-"""Of each transport that there is a double of."""
+"""The doubles by transport."""
 
 _NO_WINDOW = Rules(duplicate_window_seconds=0.0)
 
 
 def settings_over(transport: Name) -> dict[str, str]:
-    """What a process's environment says of it."""
+    """Returns the transport's settings in a process's environment."""
     return {"TRANSPORT": transport, **SETTINGS[transport]}
 
 
@@ -43,7 +43,7 @@ def other_side(
     receiver: Callable[[], TakesPosts] | None,
     **told: Any,
 ) -> Befallen:
-    """The double of the settings' transport. ``receiver``: of a webhook."""
+    """Returns the double of the settings' transport. ``receiver``: of a webhook."""
     if isinstance(settings.transport, StorageQueue):
         return StorageQueues(*subscriptions, rules=_NO_WINDOW, **told)
     if isinstance(settings.transport, Webhook):
@@ -53,7 +53,7 @@ def other_side(
 
 
 def clients_of(bus: Befallen) -> Clients:
-    """What one process reaches it with."""
+    """Returns one process's clients of it."""
     match bus:
         case Bus():
             return Clients(
@@ -92,7 +92,7 @@ def _from_queues(
 
 
 def import_all() -> None:
-    """What is imported late in a process is imported before the run: it opens files, and takes time."""
+    """Imports lazily imported modules before the run: an import opens files, and takes time."""
     from cosmos_outbox.servicebus import publisher, sessions  # noqa: F401, PLC0415
     from cosmos_outbox.storagequeue import messages  # noqa: F401, PLC0415
     from cosmos_outbox.webhook import publisher as webhooks  # noqa: F401, PLC0415

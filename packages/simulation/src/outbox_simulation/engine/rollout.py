@@ -1,9 +1,9 @@
-"""Another version is deployed: one process after the other, in any order, so that both are at work side by side.
+"""Deploys another version, process by process in any order, so that both are at work side by side.
 
-The versions differ in their settings, and in the service where the subject has one of the release before. At times a
-deployment is taken back, and made once more. A change of the number of sessions is made side by side, as nobody should,
-or as docs/use/messages.md says: no relay runs until the subscriptions are empty. Then all else may change that relays
-have to agree on.
+The versions differ in their settings, and in the service if the subject has one of the release before. At times a
+deployment is rolled back, and repeated. The number of sessions is changed side by side, as it should not be, or as
+docs/use/messages.md requires: no relay runs until the subscriptions are empty. Then all other settings may change that
+relays have to agree on.
 """
 
 import asyncio
@@ -15,10 +15,10 @@ from outbox_simulation.engine.plan import SimulationPlan
 from outbox_simulation.engine.processes import Ground, SimulatedProcess, Version
 
 _LATEST, _LONGEST = 0.4, 0.5
-"""Of a run's time: until it begins, and as it is drawn how long it takes."""
+"""Shares of a run's time: the latest begin, and the longest duration."""
 _TAKEN_BACK = 0.3
 _EMPTY_SECONDS = 300.0
-"""So long it is waited that the subscriptions are empty."""
+"""The longest wait until the subscriptions are empty."""
 
 
 class Rollout:
@@ -27,18 +27,18 @@ class Rollout:
     def __init__(
         self, plan: SimulationPlan, deployment: Deployment, to: Version, over: Callable[[], bool]
     ) -> None:
-        """``over``: whether nothing is to last any more."""
+        """``over``: whether the run ends now."""
         self._deployment, self._to, self._over = deployment, to, over
         self._ground: Ground = deployment.ground
         self._chance = plan.chance("rollout")
         self._seconds = plan.seconds
         numbers = {each.settings.get("SERVICEBUS_SESSIONS") for each in (self._ground.version, to)}
         self.numbers = len(numbers)
-        """Of sessions: how many the two versions have."""
+        """The number of different session counts that the versions have."""
         self._no_relay_meanwhile = plan.no_relay_meanwhile
 
     async def go_on(self) -> None:
-        """Some time into the run, to its end."""
+        """Runs the deployment some time into the run, to its end."""
         chance = self._chance
         await self._pause(chance.uniform(0.0, _LATEST * self._seconds))
         if self._no_relay_meanwhile:
@@ -61,7 +61,7 @@ class Rollout:
             await self._pause(self._chance.uniform(0.0, 2 * mean))
 
     async def _while_no_relay_runs(self) -> None:
-        """Every relay is another one, and nothing waits in between; no operator replays meanwhile."""
+        """Replaces every relay while nothing waits; no operator replays in between."""
         deployment, now = self._deployment, self._ground.loop.time
         deployment.operators_rest = True
         for each in deployment.relays:

@@ -1,4 +1,4 @@
-"""The Azure SDKs take time and ids from where the product does: in a simulation from the instance whose code runs.
+"""Gives the Azure SDKs the product's time and ids: in a simulation those of the instance whose code runs.
 
 The SDKs call ``time.time`` and ``uuid.uuid4`` of their modules. Those names are replaced in the modules of the SDKs
 alone, once in a process, by ones that ask :mod:`cosmos_outbox.kernel.clock`: outside a simulation the system's clock.
@@ -25,11 +25,11 @@ from typing import Any
 from cosmos_outbox.kernel import clock
 
 PACKAGES = ("azure.cosmos", "azure.core.pipeline")
-"""Whose modules ask for the time."""
+"""The packages whose modules are patched."""
 
 
 class _InPlaceOf:
-    """A module of the standard library, some of its functions our own."""
+    """A module of the standard library with some functions replaced."""
 
     def __init__(self, module: ModuleType, **own: Any) -> None:
         self._module = module
@@ -77,7 +77,7 @@ def _http_date(timeval: float | None = None, *, localtime: bool = False, usegmt:
 
 @functools.lru_cache(maxsize=64)
 def _formatted(second: int, *, localtime: bool, usegmt: bool) -> str:
-    """All requests of a second have one date."""
+    """Formats a time once a second: all requests of a second have one date."""
     return formatdate(second, localtime, usegmt)
 
 
@@ -107,10 +107,10 @@ REPLACED: dict[int, Any] = {
 
 @functools.cache
 def install(*packages: str) -> None:
-    """Replace them in all modules of these SDKs, or of PACKAGES: those too that are imported late."""
+    """Replaces them in all modules of these SDKs, or of PACKAGES: those too that are imported late."""
     packages = packages or PACKAGES
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # some are there for old programs
+        warnings.simplefilter("ignore", DeprecationWarning)  # some old modules are deprecated
         for package in packages:
             found = importlib.import_module(package)
             for module in pkgutil.walk_packages(found.__path__, f"{package}."):
@@ -120,11 +120,11 @@ def install(*packages: str) -> None:
             for attribute, value in list(vars(loaded).items()):
                 if id(value) in REPLACED:
                     setattr(loaded, attribute, REPLACED[id(value)])
-    platform.platform()  # asks the system, once in a process, for what the SDKs call themselves
+    platform.platform()  # the SDKs' user agent asks the system, once in a process
 
 
 def _import(name: str) -> None:
     try:
         importlib.import_module(name)
-    except ImportError:  # what an extra is needed for, which is not installed: nobody can call it
+    except ImportError:  # a module of an extra that is not installed is never called
         return

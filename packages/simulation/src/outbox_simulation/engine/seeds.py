@@ -1,6 +1,6 @@
-"""Many seeds, on all cores: what a seed breaks is told at once, and its shortest story as soon as it is found.
+"""Runs many seeds on all cores: prints a violation at once, and its shortest story as soon as it is found.
 
-The story of a rule is told of the first seed that breaks it. A worker that dies, or a run that breaks off, is a
+A rule's story is that of the first seed that breaks it. A worker that dies, or a run that breaks off, is a
 violation of its seed; Ctrl-C ends the seeds with what was found so far.
 """
 
@@ -27,14 +27,14 @@ BROKE_OFF = "the run broke off"
 
 _MOST_TOLD = 5
 _SEEDS_OF_A_PROCESS = 50
-"""Then another one takes its place: what the SDKs keep does not add up."""
+"""The seeds of one process, before another replaces it: so the SDKs' caches do not add up."""
 _PROGRESS_SECONDS = 10.0
 _SPAWN = multiprocessing.get_context("spawn")
 
 
 @dataclass(frozen=True)
 class SeedWork:
-    """For one worker: a run, or with a ``rule`` the shortest story of its violation."""
+    """The work of one worker: a run, or with a ``rule`` the search for the shortest story of its violation."""
 
     service: str
     plan: SimulationPlan
@@ -44,17 +44,17 @@ class SeedWork:
 
 @dataclass(frozen=True)
 class SeedOutcome:
-    """Of one run, for another process to read."""
+    """The outcome of one run, for another process to read."""
 
     plan: SimulationPlan
     violations: Sequence[Violation]
     line: str
     seconds: float
-    """Of one core."""
+    """The seconds of one core."""
 
 
 def service_named(name: str) -> SimulatedService:
-    """``module:NAME``. Raises SystemExit: there is none."""
+    """Returns the service at ``module:NAME``. Raises SystemExit: there is none."""
     module, _, attribute = name.partition(":")
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
@@ -65,7 +65,7 @@ def service_named(name: str) -> SimulatedService:
 
 
 def told(result: SimulatedRun) -> str:
-    """What one run was, in a line."""
+    """Returns a line about one run."""
     stored, sent = len(result.history.stored), len(result.history.deliveries)
     return (
         f"{stored} event(s) stored, {sent} sent, {result.requests} requests, {result.steps} steps, "
@@ -74,7 +74,7 @@ def told(result: SimulatedRun) -> str:
 
 
 def story(work: SeedWork) -> str | None:
-    """The shortest one that is found in time; None: the plan breaks no such rule."""
+    """Returns the shortest story found in time; None: the plan breaks no such rule."""
     service = service_named(work.service)
     tell = Telling(
         run=lambda plan: run(plan, service),
@@ -85,7 +85,7 @@ def story(work: SeedWork) -> str | None:
 
 
 def command(service: str, plan: SimulationPlan) -> str:
-    """Runs this plan again, whatever became of it since its seed drew it."""
+    """Returns the command that runs this plan again, even if it was shrunk after its seed drew it."""
     parts = ["python -m outbox_simulation", service, f"--seed {plan.seed}"]
     parts += [f"--over {plan.transport}"]
     parts += [] if plan.shuffled else ["--fifo"]
@@ -95,7 +95,7 @@ def command(service: str, plan: SimulationPlan) -> str:
 
 @dataclass
 class Seeds:
-    """One command's: it writes to the output."""
+    """The seeds of one command, which writes to the output."""
 
     service: str
     plans: Sequence[SimulationPlan]
@@ -105,11 +105,11 @@ class Seeds:
     bad: int = 0
     interrupted: bool = False
     _rules: set[str] = field(default_factory=set)
-    """Those of which a story is told, or searched."""
+    """The rules whose story is printed, or searched."""
     _cpu: float = 0.0
 
     def run(self) -> None:
-        """All of them, until Ctrl-C."""
+        """Runs all of them, until Ctrl-C."""
         began = said = time.monotonic()
         runs = deque(self.plans)
         stories: deque[SeedWork] = deque()
@@ -136,7 +136,7 @@ class Seeds:
         self._progress(time.monotonic() - began, 0)
 
     def _took(self, found: "SeedOutcome | str | None") -> list[SeedWork]:
-        """Tell what came; what is searched next because of it."""
+        """Prints an outcome; returns the searches that follow from it."""
         if not isinstance(found, SeedOutcome):
             print(
                 f"\n{found or 'a violation did not come again: something in the service is not drawn from its seed'}\n"
@@ -179,7 +179,7 @@ class Seeds:
 
 
 class _Worker:
-    """A process that runs one seed after the other; another one after some of them."""
+    """A process that runs one seed after the other; another one replaces it after some of them."""
 
     def __init__(self) -> None:
         self.work: SeedWork | None = None
@@ -193,7 +193,7 @@ class _Worker:
         self.answers.send(work)
 
     def take(self) -> "SeedOutcome | str | None":
-        """What came of its work."""
+        """Returns the outcome of its work."""
         assert self.work is not None
         work, self.work = self.work, None
         try:
@@ -207,7 +207,7 @@ class _Worker:
         return answer
 
     def end(self) -> None:
-        """It ends, whatever it does."""
+        """Ends it, whatever it does."""
         if hasattr(self, "answers"):
             self._process.terminate()
             self._process.join()
@@ -217,10 +217,10 @@ class _Worker:
     def _begin(self) -> None:
         self.answers, theirs = _SPAWN.Pipe()
         self._process = _SPAWN.Process(target=_serve, args=(theirs,), daemon=True)
-        resource_tracker.ensure_running()  # as it begins, it lets Ctrl-C through again
+        resource_tracker.ensure_running()  # its start unblocks Ctrl-C
         ours = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            self._process.start()  # and lives so: a Ctrl-C is ours, who end it
+            self._process.start()  # the child ignores Ctrl-C: this process handles it and ends the child
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, ours)
         theirs.close()
@@ -251,7 +251,7 @@ def _carried_out(work: SeedWork) -> "SeedOutcome | str | None":
         if work.rule is not None:
             return story(work)
         result = run(work.plan, service_named(work.service))
-    except Exception:  # noqa: BLE001 - whatever ends a run
+    except Exception:  # noqa: BLE001 - any error ends a run
         return _broken_off(work, traceback.format_exc())
     return SeedOutcome(work.plan, result.violations, told(result), time.process_time() - began)
 

@@ -1,8 +1,8 @@
-"""The Functions host's Service Bus trigger: some sessions at once, one message of a session at a time.
+"""Runs the Functions host's Service Bus trigger: some sessions at once, one message of a session at a time.
 
-As the real host has it: each lock is renewed while the session is held. What returned is completed and what raised is
-abandoned, after which it comes again at once, until the broker makes a dead letter of it. A session that is lost ends
-the host's wait and not the call; where the host stops, also what succeeded is abandoned.
+As the real host has it: each lock is renewed while the session is held. After a return the message is completed, after
+an error abandoned and redelivered at once, until the broker makes a dead letter of it. A lost session ends the host's
+wait and not the call; when the host stops, even a message that succeeded is abandoned.
 """
 
 import asyncio
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from azure.functions.decorators.function_app import Function
 
 _SESSIONS = 3
-"""At once, of a subscription: ``maxConcurrentSessions``."""
+"""The sessions of a subscription held at once: ``maxConcurrentSessions``."""
 _WAIT_SECONDS, _IDLE_SECONDS, _PAUSE_SECONDS = 20.0, 0.5, 2.0
 
 
 @dataclass(kw_only=True)
 class SessionHost(SubscriberHost):
-    """One whose subscriptions have sessions."""
+    """A host whose subscriptions have sessions."""
 
     def listen(self, subscription: Subscription, function: "Function") -> Sequence[asyncio.Task[None]]:
-        """One task for each session that is held at once."""
+        """Returns one task for each session that is held at once."""
         call = function.get_user_function()
         return [asyncio.create_task(self._work(subscription, call)) for _ in range(_SESSIONS)]
 
@@ -80,7 +80,7 @@ class SessionHost(SubscriberHost):
 
 
 def _bound(message: Any) -> object:
-    """As the function gets it."""
+    """Returns the message as the function gets it."""
     from azure.functions import meta  # noqa: PLC0415 - of an extra
     from azure.functions.servicebus import ServiceBusMessageInConverter  # noqa: PLC0415
 

@@ -1,7 +1,7 @@
-"""The shortest story of a violation: fewer faults, fewer aggregates, an earlier end; a run has shown each step to it.
+"""Finds the shortest story of a violation: fewer faults, fewer aggregates, an earlier end, each step by a run.
 
-A smaller plan counts only if the same rule is broken. Shuffling what is ready breaks asyncio's promise of an order: a
-story is told first in, first out, wherever the rule is broken so too, and one that is not is marked as unconfirmed.
+A smaller plan counts only if the same rule is broken. Shuffling ready handles breaks asyncio's promise of an order: a
+story is run first in, first out, if that breaks the rule too, and one that does not is marked as unconfirmed.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 MOST_RUNS = 60
-"""More do not make a story much shorter."""
+"""The limit of runs: more do not make a story much shorter."""
 
 _FEWEST_AGGREGATES = 1
 _SHORTEST_SECONDS = 5.0
 _SHARE = 0.1
-"""An end, or a number of aggregates, that is smaller by less than this share is not looked for."""
+"""The smallest share by which an end, or a number of aggregates, is worth shrinking."""
 
 
 class _Violation(Protocol):
@@ -29,7 +29,7 @@ class _Plan(Protocol):
 
     @property
     def faults(self) -> frozenset[str]:
-        """The kinds that may happen."""
+        """The possible kinds of faults."""
         ...
 
     @property
@@ -37,12 +37,12 @@ class _Plan(Protocol):
 
     @property
     def seconds(self) -> float:
-        """When clients and faults end, in virtual time."""
+        """The end of clients and faults, in virtual time."""
         ...
 
     @property
     def shuffled(self) -> bool:
-        """Whether the seed picks among what is ready; else the first goes first."""
+        """Whether the next ready handle is drawn by the seed; else the first goes first."""
         ...
 
 
@@ -52,12 +52,12 @@ V = TypeVar("V", bound=_Violation)
 
 @dataclass(frozen=True)
 class ShortestStory(Generic[P, V]):
-    """What is left of a plan."""
+    """The shortest plan that breaks the rule."""
 
     plan: P
     violation: V
     runs: int
-    """How many it took."""
+    """The number of runs it took."""
     confirmed: bool
     """Whether the plan is run first in, first out."""
     ended: bool
@@ -71,7 +71,7 @@ def shrink(
     most_runs: int = MOST_RUNS,
     has_time: Callable[[], bool] = lambda: True,
 ) -> ShortestStory[P, V] | None:
-    """The shortest story that so many runs find; None: the plan breaks no rule at all.
+    """Returns the shortest story found within the limit of runs; None: the plan breaks no rule at all.
 
     ``run``: gives the same for the same plan. ``has_time``: asked before each run but the first and the last.
     """
@@ -91,7 +91,7 @@ def shrink(
 
 
 class _Search(Generic[P, V]):
-    """The smallest plan so far, and what was tried: no plan is run twice."""
+    """The smallest plan so far, and the plans tried: no plan is run twice."""
 
     def __init__(
         self,
@@ -111,11 +111,11 @@ class _Search(Generic[P, V]):
 
     @property
     def has_runs(self) -> bool:
-        # One is kept for the order.
+        # One run is kept for the order.
         return self.runs < self._most_runs - 1 and self._has_time()
 
     def take(self, smaller: P) -> bool:
-        """Whether this plan breaks the rule too; then it is the smallest so far."""
+        """Returns whether this plan breaks the rule too; then it is the smallest so far."""
         if smaller == self.plan:
             return True
         if smaller in self._in_vain or self.runs >= self._most_runs:
@@ -129,9 +129,9 @@ class _Search(Generic[P, V]):
         return True
 
     def shortened(self) -> bool:
-        """Go once through all that can be smaller; whether something is."""
+        """Tries once to shrink every part; returns whether one became smaller."""
         before = self.plan
-        self._end()  # first, since every later run is shorter by it
+        self._end()  # first, since it shortens every later run
         self._faults()
         self._aggregates()
         return self.plan != before
@@ -157,7 +157,7 @@ class _Search(Generic[P, V]):
                 low = middle
 
     def _faults(self) -> None:
-        """Leave parts out, the whole first, then ever smaller parts (delta debugging)."""
+        """Leaves parts out, the whole first, then ever smaller parts (delta debugging)."""
         parts = 1
         while self.plan.faults and self.has_runs:
             faults = sorted(self.plan.faults)
@@ -173,6 +173,6 @@ class _Search(Generic[P, V]):
 
 
 def _cut(items: Sequence[str], parts: int) -> list[Sequence[str]]:
-    """In so many parts of about one length."""
+    """Splits into so many parts of about one length."""
     size = -(-len(items) // parts)
     return [items[at : at + size] for at in range(0, len(items), size)]
