@@ -1,7 +1,7 @@
 """pytest's options for ``simulate``: more seeds, one seed again, the stored forms of a release.
 
-Asked for by ``-p outbox_simulation.plugin``, among pytest's ``addopts``. It does not come by itself: of a
-package that brings a plugin unasked, pytest rewrites each assertion, and imports it the slower.
+Enabled by ``-p outbox_simulation.plugin``, among pytest's ``addopts``. It is not automatic: if a package brings a
+plugin by itself, pytest rewrites each of its assertions, and imports it more slowly.
 """
 
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ NAME = "outbox_simulation.plugin"
 
 @dataclass(frozen=True)
 class SimulateOptions:
-    """What the command line says of all simulations."""
+    """The command line's options for all simulations."""
 
     loaded: bool = False
     """Whether pytest knows the options."""
     seeds: int | None = None
-    """So many, in the place of what the test says."""
+    """The number of seeds that replaces the test's own."""
     seed: int | None = None
-    """This one alone."""
+    """The only seed to run."""
     write_forms: bool = False
 
 
@@ -28,7 +28,7 @@ options = SimulateOptions()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Named for ``simulate``, each."""
+    """Adds the options, each named for ``simulate``."""
     group = parser.getgroup("cosmos-outbox", "cosmos-outbox: tests with simulate()")
     group.addoption("--simulate-seeds", type=int, metavar="N", help="so many seeds, whatever the test says")
     group.addoption("--simulate-seed", type=int, metavar="SEED", help="this seed alone: the same run again")
@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep what was asked for: ``simulate`` is a plain function, and no fixture hands it the options."""
+    """Keeps the options: ``simulate`` is a plain function, and no fixture hands them to it."""
     global options  # noqa: PLW0603 - one command line a process
     options = SimulateOptions(
         loaded=True,

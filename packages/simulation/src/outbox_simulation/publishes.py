@@ -1,6 +1,6 @@
-"""A service that only subscribes, under what befalls messages: late, again, in another order, or never.
+"""Simulates a service that only subscribes, with messages that come late, again, in another order, or never.
 
-The deployed inbox runs over stores in memory. A lost message is made up for by the publisher's API where there is one;
+The deployed inbox runs over stores in memory. A lost message is replaced by the publisher's API if there is one;
 without one it is late. Processes that die are not simulated here.
 """
 
@@ -26,18 +26,18 @@ from outbox_simulation.deriving.rules import broken
 from outbox_simulation.judging.violation import Violation
 
 Event = tuple[str, Mapping[str, Any]]
-"""Its action, and what it tells."""
+"""The event's action and its data."""
 
 _AGGREGATES, _MOST_EVENTS, _ROUNDS = 3, 8, 20
 _LATE, _LOST = 0.15, 0.1
-"""Shares of all messages."""
+"""The shares of late and of lost messages."""
 
 
 @dataclass(frozen=True)
 class Publishes:
-    """What another team publishes of its aggregates, for :func:`simulate`.
+    """The events that another team publishes of its aggregates, for :func:`simulate`.
 
-    Its API shows of each what all its events have told.
+    Its API shows of each the result of all its events.
 
     Example::
 
@@ -57,7 +57,7 @@ class Publishes:
     """The action of the event that deletes one; None: none does."""
 
     def history(self, luck: Random, aggregate_id: str) -> list[tuple[Message, Mapping[str, Any] | None]]:
-        """The events of one aggregate, each with what the API shows after it; None: it is gone."""
+        """Returns the events of one aggregate, each with the API's answer after it; None: it is gone."""
         events = [self.first(luck)]
         events += [
             luck.choice(self.then)(luck) for _ in range(luck.randrange(_MOST_EVENTS) if self.then else 0)
@@ -74,7 +74,7 @@ class Publishes:
 
 @dataclass
 class _Run:
-    """One seed."""
+    """The run of one seed."""
 
     memory: InMemorySubscriber
     service: SubscriberService
@@ -84,7 +84,7 @@ class _Run:
     )
 
     async def deliver(self) -> None:
-        """All messages; which of them late, again or never, the seed says. Raises what no inbox may raise."""
+        """Delivers all messages, some late, again or never by the seed. Raises errors that no inbox may raise."""
         luck = self.luck
         may_lose = all(
             isinstance(getattr(each, "source", None), HttpApi) for each in self.service.subscribers
@@ -103,7 +103,7 @@ class _Run:
                 late.append(told)
             elif not (
                 may_lose and left[key] and fate < _LATE + _LOST
-            ):  # the last one, only a walk would miss
+            ):  # a lost last message is found only by a walk
                 await self.memory.deliver(*[told] * luck.choice([1, 1, 2]))
             if late and luck.random() < 0.3:
                 await self.memory.deliver(late.pop(luck.randrange(len(late))))
@@ -152,7 +152,7 @@ class _Run:
 
 
 async def violations(service: SubscriberService, told: Sequence[Publishes], seed: int) -> list[Violation]:
-    """What one seed finds."""
+    """Returns the violations of one seed."""
     luck = Random(f"{seed}:messages")  # noqa: S311 - no secret
     asked = {each.name: Asked(each.run) for each in service.subscribers if isinstance(each, ForeignEffect)}
     copy = replace(service)
@@ -160,7 +160,7 @@ async def violations(service: SubscriberService, told: Sequence[Publishes], seed
         each.running(asked[each.name]) if isinstance(each, ForeignEffect) else each
         for each in service.subscribers
     )
-    # What the user's code gets from his own object is this one.
+    # The user's code must get this service from its own object.
     object.__setattr__(copy, "_per_process", service._per_process)  # noqa: SLF001
     async with in_memory(copy) as memory:
         run = _Run(memory, copy, luck)

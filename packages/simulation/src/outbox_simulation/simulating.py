@@ -1,7 +1,7 @@
-"""One line of a test runs a whole service under faults, seed after seed, and checks what its declaration promises.
+"""Runs a whole service under faults by one line of a test, seed after seed, and checks what its declaration promises.
 
 The real code runs: use cases, relay, subscribers and effects, in virtual time, over a Cosmos DB and a Service Bus in
-memory. Each seed draws its own mix of what fails. A seed is the same run again.
+memory. Each seed draws its own mix of faults. A seed is the same run again.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ from outbox_simulation.publishes import Publishes, violations
 _SECONDS, _AGGREGATES = 8.0, 3
 _SHRINKING_RUNS = 12
 _NOT_HERE = {"others", "discards", "plot.again", "plot.two hands"}
-"""Who writes past the service, or gives an event up: what is promised of a service then, nobody has told us."""
+"""Kinds that write past the service or discard events: a service's promises for them are not declared."""
 
 
 class PromiseBroken(AssertionError):
-    """A seed found what must never be: its text is the story, and how to run it again."""
+    """A seed found a violation: the text is the story, and how to run it again."""
 
 
 def simulate(
@@ -45,17 +45,17 @@ def simulate(
     at_rest: AtRest | None = None,
     before: Release | None = None,
 ) -> None:
-    """Run the service under simulated faults, seed after seed, while its users do what ``commands`` say.
+    """Runs the service under simulated faults, seed after seed, while its users make the requests of ``commands``.
 
-    Checked are, of what the service declares: what was answered is what was stored; each aggregate's sequences have no
+    It checks what the service declares: answers match what was stored; each aggregate's sequences have no
     gap; each event is published as it was committed, and in order; a projection of the events gives the read model of
     the state; each effect is asked for; each reaction happens once; what is due happens, and not before; nothing is
-    left over. ``seeds``: how many, unless ``--simulate-seeds=1000`` says otherwise; ``--simulate-seed=7`` runs that one
-    alone. ``forms``: a folder with documents as earlier releases stored them, each of which must be readable;
-    ``--simulate-write-forms`` adds those that are new. ``at_rest``: gets all aggregates when nothing is on its way any
-    more, and tells what is wrong between them. ``before``: the last release, with which each run begins, and which the
+    left over. ``seeds``: their number, unless ``--simulate-seeds=1000`` overrides it; ``--simulate-seed=7`` runs that
+    one alone. ``forms``: a folder with documents as earlier releases stored them, each of which must be readable;
+    ``--simulate-write-forms`` adds the new ones. ``at_rest``: gets all aggregates when nothing is on its way any
+    more, and yields what is wrong between them. ``before``: the last release, with which each run begins, and which the
     service replaces process by process. The options are pytest's, by ``-p outbox_simulation.plugin``. Raises
-    PromiseBroken; ValueError for what does not fit.
+    PromiseBroken; ValueError for invalid arguments.
 
     An async test calls it in a thread.
 
@@ -132,7 +132,7 @@ def _run(plan: SimulationPlan, of: DerivedSubject, at_rest: AtRest | None) -> Si
 
 
 def _story(found: SimulatedRun, made: Callable[[], DerivedSubject], at_rest: AtRest | None) -> str:
-    """The first violation, as short as it gets in a few runs, and what else there was."""
+    """Returns the first violation, shrunk in a few runs, and the others."""
     plan, first = found.plan, found.violations[0]
     tell = Telling(
         run=lambda smaller: _run(smaller, made(), at_rest),

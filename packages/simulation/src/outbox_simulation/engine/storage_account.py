@@ -1,8 +1,8 @@
 """A storage account as the service has it: queues whose messages are hidden and come back.
 
-Nothing here waits or fails by chance: whoever asks brings the time, and what befalls a request is in
-:mod:`outbox_simulation.engine.storage_queues`. A message that was got is hidden, not gone; who holds its newest
-receipt may renew, delete or give it back. It is counted each time that it is got.
+Nothing here waits or fails by chance: the caller passes the time, and
+:mod:`outbox_simulation.engine.storage_queues` has the faults of a request. A received message is hidden, not gone; the
+holder of its newest receipt may renew, delete or release it. It is counted each time that it is received.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -12,11 +12,11 @@ from itertools import count
 FOR_EVER = -1
 """The time to live of a message that never expires."""
 _SEVEN_DAYS = 604_800
-"""That of one of which nothing is said."""
+"""The default time to live."""
 
 
 class Answers(Exception):
-    """The service answers with an error: its status and its word for it."""
+    """The service answers with an error: its status and its error code."""
 
     def __init__(self, status: int, code: str) -> None:
         super().__init__(f"{status} {code}")
@@ -31,11 +31,11 @@ class HeldMessage:
     text: str
     since: float
     until: float
-    """When it expires."""
+    """The time when it expires."""
     visible: float
-    """From then on anybody may get it."""
+    """The time from which it can be received."""
     receipt: str = ""
-    """The newest one; empty: nobody ever got it."""
+    """The newest receipt; empty: it was never received."""
     dequeued: int = 0
 
 
@@ -48,7 +48,7 @@ class StorageQueueInMemory:
     messages: list[HeldMessage] = field(default_factory=list)
 
     def put(self, text: str, now: float, *, ttl: int = _SEVEN_DAYS, hidden: float = 0.0) -> HeldMessage:
-        """At the end of the queue."""
+        """Adds a message at the end of the queue."""
         until = float("inf") if ttl == FOR_EVER else now + ttl
         held = HeldMessage(self.new_id(), text, now, until, now + hidden)
         self.messages.append(held)
@@ -61,7 +61,7 @@ class StorageQueueInMemory:
         hidden: float,
         order: Callable[[list[HeldMessage]], Iterable[HeldMessage]],
     ) -> Sequence[HeldMessage]:
-        """So many of those that are visible. ``order``: whatever order the service gives them in."""
+        """Returns so many visible messages. ``order``: draws the order in which the service returns them."""
         self._expire(now)
         found = [*order([each for each in self.messages if each.visible <= now])][:most]
         for each in found:
@@ -70,19 +70,19 @@ class StorageQueueInMemory:
         return found
 
     def update(self, name: str, receipt: str, now: float, hidden: float) -> HeldMessage:
-        """Hide a message for so long from now on, under a new receipt. Raises Answers."""
+        """Hides a message for so long from now on, under a new receipt. Raises Answers."""
         held = self._held(name, receipt, now)
         self._hide(held, now + hidden)
         return held
 
     def delete(self, name: str, receipt: str, now: float) -> HeldMessage:
-        """Raises Answers."""
+        """Deletes a message. Raises Answers."""
         held = self._held(name, receipt, now)
         self.messages.remove(held)
         return held
 
     def count(self, now: float) -> int:
-        """How many there are, hidden ones too."""
+        """Returns the number of messages, hidden ones too."""
         self._expire(now)
         return len(self.messages)
 
@@ -104,12 +104,12 @@ class StorageQueueInMemory:
 
 
 class StorageAccount:
-    """The queues of one account. It makes a queue when it is first named, as a deployment has done."""
+    """The queues of one account. It creates a queue when it is first named, as a deployment has done."""
 
     def __init__(self) -> None:
         self.queues: dict[str, StorageQueueInMemory] = {}
         self._numbers = count(1)
 
     def queue(self, name: str) -> StorageQueueInMemory:
-        """By its name."""
+        """Returns a queue by its name."""
         return self.queues.setdefault(name, StorageQueueInMemory(name, lambda: f"n{next(self._numbers)}"))

@@ -1,9 +1,9 @@
-"""Storage queues under the real azure-storage-queue SDK: only aiohttp's session is another one.
+"""Storage queues under the real azure-storage-queue SDK, with only aiohttp's session replaced.
 
-A queue keeps no order and drops no copy. What may befall a request is drawn for each, with the chances that the bus
-has: it cannot leave, it is lost on its way there or back, or arrives long after its sender has given it up; the service
+A queue keeps no order and drops no copy. The faults of each request are drawn, with the bus's chances: it cannot leave,
+it is lost on its way there or back, or arrives long after its sender has timed out; the service
 is busy, or fails; a message is refused for good, is seen again before its time, comes again after it was deleted, is
-taken by somebody else, or lies in the poison queue.
+taken by another receiver, or is in the poison queue.
 """
 
 import asyncio
@@ -32,17 +32,17 @@ CONNECTION = "DefaultEndpointsProtocol=https;AccountName=x;AccountKey=a2V5;Endpo
 POISON = "-poison"
 
 _LATEST_SECONDS = 30.0
-"""So long after its sender has given it up a request arrives, at most."""
+"""The longest time after which a timed out request arrives."""
 _SOON_SECONDS = 2.0
 _REFUSED_AGAIN = 0.5
-"""Of the sends of what was refused before."""
+"""The share of repeated sends of refused events that are refused again."""
 _OUT_OF_ORDER = 1 / 3
-"""Of the answers with messages."""
+"""The share of answers whose messages are out of order."""
 _REFUSAL = (400, "OutOfRangeInput")
 
 
 class _Left:
-    """How many messages wait for a subscription, its poison among them."""
+    """The number of messages that wait for a subscription, its poison queue included."""
 
     def __init__(self, queues: "StorageQueues", name: str) -> None:
         self._queues, self._name = queues, name
@@ -58,7 +58,7 @@ class StorageQueues(Befallen):
     """One account, with a queue for each subscription. ``taken``: every message that the first of them took."""
 
     def __init__(self, *subscriptions: str, **told: Any) -> None:
-        """``told``: see the base."""
+        """``told``: the base's arguments."""
         super().__init__(**told)
         sdk_clock.install(*PACKAGES)
         self.account = StorageAccount()
@@ -66,7 +66,7 @@ class StorageQueues(Befallen):
         self._first = subscriptions[0]
 
     def http(self) -> "AsyncHttpTransport[Any, Any]":
-        """What one client of the SDK sends its requests with."""
+        """Returns the HTTP transport of one SDK client."""
         from azure.core.pipeline.transport import AioHttpTransport  # noqa: PLC0415 - slow to import
 
         made: AsyncHttpTransport[Any, Any] = AioHttpTransport(
@@ -77,7 +77,7 @@ class StorageQueues(Befallen):
     # -- on the way
 
     async def _send(self, request: SentRequest) -> StoreResponse:
-        """Raises what aiohttp raises."""
+        """Sends a request. Raises aiohttp's errors."""
         waiting: asyncio.Future[StoreResponse] = asyncio.get_running_loop().create_future()
         there, back, chances = self.way_seconds(), self.way_seconds(), self.befalls
         if self.is_away():
@@ -104,7 +104,7 @@ class StorageQueues(Befallen):
         self.later(back, lambda: answer(waiting, response))
 
     def _arrive_late(self, request: SentRequest) -> None:
-        """What was refused since is refused: what is wrong with it is in this copy too."""
+        """Delivers a late copy; an event refused since is refused in this copy too, for the same reason."""
         text = text_of(request) if queue_of(request) in self.queues else None
         if text is None or str(self._sent(text).message.data.get("id")) not in self.refused:
             self._carry_out(request)
@@ -121,7 +121,7 @@ class StorageQueues(Befallen):
         before = {each.id: (each, each.dequeued) for each in queue.messages}
         if request.method == "DELETE" and self.befall(self.befalls.again):
             response = self._serve(request)
-            if response.status == 204:  # the answer is that it is gone
+            if response.status == 204:  # the message is deleted
                 queue.messages.append(before[request.path.split("/")[-1]][0])
             return response
         response = self._serve(request)
@@ -159,9 +159,9 @@ class StorageQueues(Befallen):
         return response
 
     def _is_refused(self, sent: Sent, event: str) -> bool:
-        """What was refused once often is again: its reason is still there."""
+        """Draws whether it is refused; one that was refused is often refused again: its reason remains."""
         if sent.message.data.get("action") == NOTICE:
-            return False  # it is small, and all in it is well known
+            return False  # it is small and has only known values
         if self.refuses(sent.aggregate, event):
             return True
         if not self.befalls.refuse_one:
@@ -169,7 +169,7 @@ class StorageQueues(Befallen):
         return self.befall(_REFUSED_AGAIN if event in self.refused else self.befalls.refuse_one)
 
     def _meets(self, name: str, sent: Sent) -> None:
-        """What befalls the message that was put into a queue last."""
+        """Draws the faults of the message that was put into a queue last."""
         queue = self.account.queue(name)
         if self.befall(self.befalls.buried):
             self.note("buried", sent.aggregate, sent.message.id)
@@ -188,14 +188,14 @@ class StorageQueues(Befallen):
             self.later(seconds, lambda: setattr(held, "visible", self.now()))
 
     def _gone(self, name: str, held: HeldMessage) -> None:
-        """It is done with when no copy of it is left."""
+        """Removes a message; it is done when no copy of it is left."""
         sent = self._sent(held.text)
         left = [*self.account.queue(name).messages, *self.account.queue(f"{name}{POISON}").messages]
         copies = any(self._sent(each.text).message.id == sent.message.id for each in left)
         self.note("one copy less" if copies else "completed", sent.aggregate, sent.message.id)
 
     def _sent(self, text: str) -> Sent:
-        """A message as a subscriber gets it. A queue has no sessions: the aggregate stands for one."""
+        """Returns a message as a subscriber gets it. The aggregate replaces the session, which queues lack."""
         document = json.loads(text if text.startswith("{") else base64.b64decode(text))
         body = json.dumps(document["data"]).encode()
         aggregate = str(document["subject"])

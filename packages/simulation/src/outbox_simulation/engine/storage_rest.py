@@ -1,4 +1,4 @@
-"""The storage service's REST, as far as the SDKs call it here: a request becomes a call of the account, and its answer.
+"""The part of the storage service's REST API that the SDKs call: turns a request into a call of the account.
 
 (https://learn.microsoft.com/rest/api/storageservices/queue-service-rest-api)
 """
@@ -23,28 +23,28 @@ from outbox_simulation.engine.storage_account import (
 
 Order = Callable[[list[HeldMessage]], Iterable[HeldMessage]]
 Wall = Callable[[float], datetime]
-"""What the service's clock shows at a time of the loop."""
+"""Returns the service's clock at a time of the loop."""
 
 _NEVER = 2**31
-"""Seconds until a message expires that does not, as it is told."""
+"""The number of seconds in the answer about a message that never expires."""
 
 
 def queue_of(request: SentRequest) -> str:
-    """The queue that it is about."""
+    """Returns the queue of a request."""
     return request.path.split("/")[1]
 
 
 def text_of(request: SentRequest) -> str | None:
-    """The text that is to be put into a queue; None: the request puts none."""
+    """Returns the text to put into a queue; None: the request puts none."""
     if request.method != "POST":
         return None
-    return ET.fromstring(request.body).findtext("MessageText") or ""  # noqa: S314 - of our own SDK
+    return ET.fromstring(request.body).findtext("MessageText") or ""  # noqa: S314 - from our own SDK
 
 
 def serve(
     account: StorageAccount, request: SentRequest, now: float, wall: Wall, order: Order
 ) -> StoreResponse:
-    """Carry it out."""
+    """Carries it out."""
     try:
         return _queue(account.queue(queue_of(request)), request, now, wall, order)
     except Answers as error:
@@ -52,7 +52,7 @@ def serve(
 
 
 def failure(status: int, code: str) -> StoreResponse:
-    """The service's answer that it was not done."""
+    """Returns the service's answer to a failed request."""
     return _answer(
         status, f"<Error><Code>{code}</Code><Message>{code}</Message></Error>", {"x-ms-error-code": code}
     )

@@ -1,8 +1,8 @@
-"""Cosmos DB in memory under the real SDK: only aiohttp's session is another one, so all above it is what is deployed.
+"""Cosmos DB in memory under the real SDK, with only aiohttp's session replaced: all code above it is deployed code.
 
-A request travels, is carried out, and its answer travels back. What may befall it is drawn for each: it cannot leave,
-it is lost on its way there or back, it is slow, it is throttled or refused, replicas lag. What has left is carried out
-even if whoever sent it is dead by then.
+A request travels, is carried out, and its answer travels back. The faults of each are drawn: it cannot leave,
+it is lost on its way there or back, it is slow, it is throttled or refused, replicas lag. A sent request is carried out
+even if its sender is dead by then.
 """
 
 import asyncio
@@ -23,32 +23,32 @@ from outbox_simulation.engine.loop import Loop
 from outbox_simulation.engine.trace import RunTrace
 
 _SILENCE_SECONDS = 65.0
-"""After so long without an answer the SDK's transport gives up reading."""
+"""The time without an answer after which the SDK's transport stops reading."""
 
 _DONE_ALL_THE_SAME = 0.5
-"""Of what is answered with 408."""
+"""The share of requests answered with 408 that were carried out."""
 
 _NEAR_SECONDS = 5.0
-"""So long a request is near another one that goes where it went."""
+"""The time for which a request is near another one with the same target."""
 
 _RESTS_SECONDS = 10.0
-"""So long afterwards none is: where one trouble brought the next for ever, nothing would ever get through."""
+"""The pause afterwards without faults: if each fault brought the next, nothing would ever get through."""
 
 _MOST = 0.6
-"""Of the requests that are near: some of them have to get through."""
+"""The share of near requests with a fault: some have to get through."""
 
-# of items: what the SDK reads of the account in the background complains that nobody looks at its error
+# of items: the SDK's background reads of the account log errors that nobody retrieves
 _SPELLS = {"throttled", "unavailable", "retry_with", "behind"}
 _LASTS, _LONGEST_SPELL_SECONDS = 0.3, 8.0
-"""So many of these last longer than the SDK goes on repeating a request."""
+"""The share of these that last longer than the SDK retries, and their longest time."""
 
 _QUICKEST, _SLOWEST = 0.001, 0.015
-"""Of a way to the store or back, where nothing befalls it."""
+"""The quickest and slowest way to the store or back, without faults."""
 
 
 @dataclass(frozen=True)
 class StoreFaults:
-    """How often each befalls a request: a share of all, from 0 to 1."""
+    """The share of requests with each fault, from 0 to 1."""
 
     no_connection: float = 0.0
     lost_before: float = 0.0
@@ -60,25 +60,25 @@ class StoreFaults:
     throttled: float = 0.0
     unavailable: float = 0.0
     timed_out: float = 0.0
-    """408; done or not."""
+    """Answered with 408; done or not."""
     retry_with: float = 0.0
-    """449."""
+    """Answered with 449."""
     write_forbidden: float = 0.0
-    """403.3: the region takes no writes."""
+    """Answered with 403.3: the region takes no writes."""
     behind: float = 0.0
-    """404/1002."""
+    """Answered with 404/1002."""
     slow: float = 0.0
     longest_seconds: float = 6.0
-    """Of a slow way there or back."""
+    """The longest time of a slow way there or back."""
     lag: float = 0.0
-    """Of reads: the replicas are behind."""
+    """The share of reads from replicas that lag."""
     lag_seconds: float = 5.0
 
     near: float = 1.0
-    """So many times as often a request meets something that goes where one met something a moment ago."""
+    """The factor of these shares for a request whose target had a fault a moment ago."""
 
     def kinds(self) -> list[tuple[str, float]]:
-        """What can happen instead of an answer, with its share; names are those of the fields."""
+        """Returns the faults that replace an answer, each with its share; names are those of the fields."""
         shares = {field.name: float(getattr(self, field.name)) for field in fields(self)}
         return [(name, share) for name, share in shares.items() if share and name in _INSTEAD]
 
@@ -96,17 +96,17 @@ _INSTEAD = {*_SERVED, "no_connection", "lost_before", "lost_after", "silent", "t
 
 
 Saw = Callable[[float, SentRequest, StoreResponse], None]
-"""Is told of each request that was carried out, and when."""
+"""Receives each request that was carried out, and when."""
 
 
 class Meets(Protocol):
-    """What befalls requests because of what they are about; see :mod:`outbox_simulation.engine.meetings`."""
+    """Returns the faults of requests by their targets; see :mod:`outbox_simulation.engine.meetings`."""
 
     def befalls(self, request: SentRequest, who: str) -> str | None:
-        """What befalls this one, sent now by this process."""
+        """Returns the fault of this request, sent now by this process."""
 
     def lag_seconds(self, request: SentRequest) -> float | None:
-        """How far the replicas are behind that answer it."""
+        """Returns the lag of the replicas that answer it."""
 
 
 class SimulatedStore:
@@ -132,13 +132,13 @@ class SimulatedStore:
         self._kinds = faults.kinds()
         self._away_until = 0.0
         self._troubled: dict[str, float] = {}
-        """Until when it is likelier that something befalls a request that goes there."""
+        """By target, until when a fault is likelier."""
         self._spells: dict[str, tuple[float, str]] = {}
-        """Until when the same befalls every request that goes there."""
+        """By target, until when every request has the same fault."""
 
     @property
     def faults(self) -> StoreFaults:
-        """What befalls requests from now on."""
+        """The faults of requests from now on."""
         return self._faults
 
     @faults.setter
@@ -146,11 +146,11 @@ class SimulatedStore:
         self._faults, self._kinds = faults, faults.kinds()
 
     def session(self) -> aiohttp.ClientSession:
-        """What one process sends its requests with."""
+        """Returns one process's session."""
         return session(self.send)
 
     def go_away(self, seconds: float) -> None:
-        """Nobody can connect for so long, unless the store has just come back."""
+        """Makes it unavailable for this time, unless the store has just come back."""
         now = self.loop.time()
         if self._away_until and now < self._away_until + _RESTS_SECONDS:
             return
@@ -158,7 +158,7 @@ class SimulatedStore:
         self._trace.note("store away", detail=f"for {seconds:.1f} s")
 
     def send(self, request: SentRequest) -> "asyncio.Future[StoreResponse]":
-        """The answer, when it comes."""
+        """Sends a request and returns the future of its answer."""
         answer: asyncio.Future[StoreResponse] = self.loop.create_future()
         fate = (self.meets and self.meets.befalls(request, request.by)) or self._fate(request.goes_to)
         there, back = self._way(), self._way()
@@ -209,7 +209,7 @@ class SimulatedStore:
         return response
 
     def _fate(self, place: str) -> str | None:
-        """Failures meet: where one was, the next one is near."""
+        """Draws a fault; one fault makes another at the same target likelier."""
         now = self.loop.time()
         if now < self._away_until:
             return "no_connection"
@@ -248,5 +248,5 @@ _TIMED_OUT = StoreResponse(
 
 
 def _short(path: str) -> str:
-    """Without the names of the account's parts that are always the same."""
+    """Shortens a path by the account's parts, which are always the same."""
     return path.partition("/colls/")[2] or path

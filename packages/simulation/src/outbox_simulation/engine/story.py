@@ -1,4 +1,4 @@
-"""A violation as a page to read: the rule, how to run it again, and all that befell that aggregate, and no more.
+"""Formats a violation as a page: the rule, how to run it again, and the steps and faults of that aggregate only.
 
 Times count from the first step that is shown. Long ids have short names, which the page explains.
 """
@@ -13,7 +13,7 @@ from outbox_simulation.judging.rules import SENTENCES
 from outbox_simulation.judging.violation import Violation
 
 MOST_STEPS = 240
-"""A page with more is not read: the middle is left out."""
+"""The most steps of a page, for readability: the middle is left out."""
 
 BEFALLS = {
     "crash",
@@ -31,10 +31,10 @@ BEFALLS = {
     "dead letter",
     "lease lost",
 }
-"""What is no doing of an instance."""
+"""The steps that no instance makes."""
 
 _GAP_SECONDS = 5.0
-"""A longer silence has a line of its own."""
+"""A longer pause has a line of its own."""
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _WORD = re.compile(r"[\w.@-]*\w")
@@ -42,22 +42,22 @@ _WORD = re.compile(r"[\w.@-]*\w")
 
 @dataclass(frozen=True)
 class Story:
-    """What there is to tell of one violation."""
+    """The data of one violation's page."""
 
     violation: Violation
     seed: int
     again: str
     """The command that runs it again."""
     plan: str
-    """What the run is made of, in a line."""
+    """The plan of the run, in a line."""
     steps: Sequence[TraceStep]
     """All steps of the run."""
     confirmed: bool = True
-    """Whether it is so first in, first out."""
+    """Whether the rule is also broken first in, first out."""
 
     @property
     def promise(self) -> str:
-        """The rule that is broken, in a sentence."""
+        """The broken rule, in a sentence."""
         return SENTENCES.get(self.violation.rule, "")
 
     @cached_property
@@ -77,7 +77,7 @@ class Story:
 
     @cached_property
     def names(self) -> dict[str, str]:
-        """The short name of each id: ``A`` for what it is about, ``e1``, ``e2`` ... for all others."""
+        """The short name of each id: ``A`` for the violation's subject, ``e1``, ``e2`` ... for all others."""
         steps = _concerning(self.violation.about, self.steps)
         subjects = [
             each for step in steps for each in _ID.findall(step.about) if each in self.violation.about
@@ -91,17 +91,17 @@ class Story:
         return names
 
     def in_short(self, text: str) -> str:
-        """A text with the short names."""
+        """Returns a text with the short names."""
         return _ID.sub(lambda found: self.names.get(found[0], found[0]), text)
 
     @property
     def instances(self) -> list[str]:
-        """Who takes part, in the order of their first steps."""
+        """The instances involved, in the order of their first steps."""
         return [*dict.fromkeys(step.instance for step in self.told)]
 
 
 def page(story: Story) -> str:
-    """The whole page."""
+    """Returns the whole page."""
     order = "first in, first out" if story.confirmed else "SHUFFLED ONLY: not seen first in, first out"
     return "\n".join(
         [
@@ -123,13 +123,13 @@ def page(story: Story) -> str:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """In the place of so many steps."""
+    """Replaces so many steps."""
 
     steps: int
 
 
 def shortened(steps: Sequence[TraceStep]) -> list[TraceStep | LeftOut]:
-    """As many steps as somebody reads: of more, the first and the last."""
+    """Returns the steps for a page: if there are too many, the first and the last."""
     if len(steps) <= MOST_STEPS:
         return [*steps]
     half = MOST_STEPS // 2
@@ -156,7 +156,7 @@ def _table(steps: Sequence[TraceStep]) -> list[str]:
 
 
 def _concerning(about: str, steps: Sequence[TraceStep]) -> list[TraceStep]:
-    """The steps about what a violation names and its events, and what befell those who took them meanwhile."""
+    """Returns the steps about a violation's subjects and their events, and the faults of the instances involved."""
     subjects = _subjects(about, steps)
     if not subjects:
         return []
@@ -177,7 +177,7 @@ def _concerning(about: str, steps: Sequence[TraceStep]) -> list[TraceStep]:
 
 
 def _subjects(about: str, steps: Sequence[TraceStep]) -> set[str]:
-    """The names in it that steps are about; where there is none, what the steps are about that tell of its names."""
+    """Returns the names in it that steps are about; if none is, the subjects of steps whose details contain one."""
     words = {*_names(about)}
     direct = {word for step in steps for word in words & {*_names(step.about)}}
     if direct:
@@ -186,7 +186,7 @@ def _subjects(about: str, steps: Sequence[TraceStep]) -> set[str]:
 
 
 def _names(text: str) -> list[str]:
-    """The words that name something: plain words of a sentence have no digit."""
+    """Returns the words that name something: plain words of a sentence have no digit."""
     return [word for word in _WORD.findall(text) if any(each.isdigit() for each in word) and len(word) > 2]
 
 

@@ -1,4 +1,4 @@
-"""What strikes a deployment from outside: its processes, its partitions and leases, its servers, its clocks.
+"""Injects faults into a deployment from outside: its processes, partitions and leases, servers, clocks.
 
 Each kind comes at its own times, which the plan draws for that kind alone.
 """
@@ -21,13 +21,13 @@ _LONGEST_PAUSE_SECONDS = 40.0
 """Longer than a lease and a session's lock live."""
 
 _LONGEST_AWAY_SECONDS = (30.0, 30.0, 90.0)
-"""Of the store. The last: longer than a call of a subscriber waits for it."""
+"""The longest outages of the store. The last is longer than a call of a subscriber waits for it."""
 
 _MOST_PARTITIONS = 6
 
 
 class Strikes:
-    """All that can strike, by its kind."""
+    """All possible strikes, by kind."""
 
     def __init__(self, deployment: Deployment, account: CosmosInMemory, others: Strike) -> None:
         """``others``: a write past the service."""
@@ -49,7 +49,7 @@ class Strikes:
     async def go_on(
         self, kind: str, chance: random.Random, means: tuple[float, ...], over: Callable[[], bool]
     ) -> None:
-        """Strike now and then until it is over. ``means``: one is drawn; no wait is longer than the last."""
+        """Strikes now and then until the run is over. ``means``: one is drawn; no wait is longer than the last."""
         strike, mean = self.kinds[kind], chance.choice(means)
         while not over():
             await asyncio.sleep(min(chance.expovariate(1 / mean), means[-1]))
@@ -59,11 +59,11 @@ class Strikes:
                 self._ground.history.add([Struck(at=now, fault=kind, target="", seconds=0.0, done=True)])
 
     async def crash(self, chance: random.Random) -> None:
-        """One process dies, and another takes its place."""
+        """Crashes one process, and replaces it."""
         self.kill(chance.choice(self._deployment.processes), chance.uniform(0.0, 20.0))
 
     def kill(self, victim: SimulatedProcess, seconds: float) -> None:
-        """It dies, if it lives, and another takes its place after so long."""
+        """Crashes it, if it lives, and replaces it after this time."""
         if victim.instance.alive:
             victim.crash()
             self._ground.loop.call_later(seconds, _begin_if_dead, victim)
@@ -74,7 +74,7 @@ class Strikes:
         name: str,
         ways: Sequence[str] = ("crash", "deploy", "deploy", "pause", "lose"),
     ) -> None:
-        """The process that an instance of this name was begun for, or the lease that it reads."""
+        """Strikes the process of the instance with this name, or the lease that it reads."""
         victim = next((each for each in self._deployment.processes if each.instance.name == name), None)
         way = chance.choice(ways)
         if way == "lose":
@@ -89,19 +89,19 @@ class Strikes:
             await victim.deploy()
 
     async def pause(self, chance: random.Random) -> None:
-        """One process stands still."""
+        """Pauses one process."""
         victim = chance.choice(self._deployment.processes)
         if victim.lives:
             victim.pause(chance.uniform(1.0, _LONGEST_PAUSE_SECONDS))
 
     async def deploy(self, chance: random.Random) -> None:
-        """One process is asked to stop, and another takes its place."""
+        """Stops one process, and replaces it."""
         victim = chance.choice(self._deployment.processes)
         if victim.lives:
             await victim.deploy()
 
     async def split(self, chance: random.Random) -> None:
-        """One physical partition becomes two."""
+        """Splits one physical partition into two."""
         settings = self._deployment.settings
         database, container = settings.cosmos_database, settings.cosmos_container
         parts = self._account.partitions(database, container)
@@ -111,7 +111,7 @@ class Strikes:
             self._ground.trace.note("split", container, str(part))
 
     async def lose_lease(self, chance: random.Random, *, every: bool = False) -> None:
-        """One lease is deleted by hand, or every one."""
+        """Deletes one lease by hand, or every one."""
         with suppress(AzureError):
             async with self._deployment.container(self._deployment.settings.cosmos_lease_container) as leases:
                 items = [each async for each in leases.read_all_items()]
@@ -121,15 +121,15 @@ class Strikes:
                     self._ground.trace.note("lost lease", victim)
 
     async def store_away(self, chance: random.Random) -> None:
-        """Nobody reaches the store."""
+        """Makes the store unavailable."""
         self._ground.store.go_away(chance.uniform(0.5, chance.choice(_LONGEST_AWAY_SECONDS)))
 
     async def bus_away(self, chance: random.Random) -> None:
-        """Nobody reaches the broker."""
+        """Makes the broker unavailable."""
         self._ground.bus.go_away(chance.uniform(0.5, 60.0))
 
     async def skew(self, chance: random.Random) -> None:
-        """A process's clock is set, forward or back."""
+        """Sets a process's clock, forward or back."""
         victim = chance.choice(self._deployment.processes)
         victim.skew = chance.uniform(-60.0, 60.0)
         self._ground.trace.note("clock set", detail=f"{victim.skew:+.1f} s", instance=victim.instance.name)

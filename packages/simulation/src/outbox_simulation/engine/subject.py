@@ -1,6 +1,6 @@
-"""What a simulation has to be told of a service: its declaration, its language, and what its clients want.
+"""Describes a service to a simulation: its declaration, its language, and its clients' requests.
 
-A client writes down each request before it is sent and each answer when it comes. A request runs in an instance of the
+A client records each request before it is sent and each answer when it comes. A request runs in an instance of the
 API, and may outlive its client's patience; an instance that crashes gives no answer.
 """
 
@@ -29,15 +29,15 @@ from outbox_simulation.judging.reads import EVERYBODY
 from outbox_simulation.judging.records import Answered, Attempted, Call, FinallyListed, SeenEntry
 
 PATIENCE_SECONDS = 12.0
-"""So long a client waits for an answer."""
+"""The time that a client waits for an answer."""
 
 REFUSALS = {400, 404, 405, 409, 410, 412, 413, 415, 422, 429}
-"""These say that nothing was changed."""
+"""The statuses which mean that nothing was changed."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """What an answer tells of an aggregate."""
+    """An answer's facts about an aggregate."""
 
     status: int = 200
     aggregate: str | None = None
@@ -53,7 +53,7 @@ Do = Callable[[Wired, Origin], Awaitable[Told]]
 
 @dataclass(frozen=True)
 class Wish:
-    """One operation, to be asked for once or more."""
+    """One operation, requested once or more."""
 
     name: str
     call: Call
@@ -64,7 +64,7 @@ class Wish:
     if_match: str | None = None
     reuses_key: bool = False
     newest: bool = False
-    """A read that misses nothing of what anybody was told before; else nothing of what its process told."""
+    """Whether a read misses nothing that anybody was answered before; else nothing that its process was."""
     numbers: "count[int]" = field(default_factory=lambda: count(1))
 
 
@@ -79,7 +79,7 @@ class Serves(Protocol):
 
 @dataclass
 class SimulatedClient:
-    """Asks for one thing after the other."""
+    """Makes one request after the other."""
 
     name: str
     loop: Loop
@@ -87,28 +87,28 @@ class SimulatedClient:
     history: History
     chance: random.Random
     api: Callable[[], Serves | None]
-    """An instance that takes the next request; None: none does."""
+    """Returns an instance that takes the next request; None: none does."""
     aggregates: int
     etags: dict[str, str | None]
-    """The aggregates that are believed to be there, with the newest version seen; shared by all clients."""
+    """The aggregates that probably exist, with the newest version seen; shared by all clients."""
     errors: Mapping[type[Exception], int]
     focus: set[str] = field(default_factory=set)
-    """The aggregates that are to be changed above others."""
+    """The aggregates that are changed preferably."""
     kept: list[Wish] = field(default_factory=list)
     """Creations with a key that were answered."""
     numbers: "count[int]" = field(default_factory=count)
     stopped: bool = False
 
     def next_name(self) -> str:
-        """Of the next operation."""
+        """Returns the name of the next operation."""
         return f"{self.name}-{next(self.numbers)}"
 
     def one_of(self, known: Sequence[str]) -> str:
-        """One of these aggregates, which there are."""
+        """Draws one of these existing aggregates."""
         return self.chance.choice([each for each in known if each in self.focus] or known)
 
     async def ask(self, wish: Wish) -> Answered:
-        """Ask once, and write down both."""
+        """Makes one request, and records it and its answer."""
         number = next(wish.numbers)
         origin, api = Origin(cause(wish.name, number)), self.api()
         session = EVERYBODY if wish.newest else None if api is None else api.instance.name
@@ -141,7 +141,7 @@ class SimulatedClient:
 
     async def _told(self, wish: Wish, origin: Origin, api: Serves | None) -> Told | None:
         if api is None:
-            return Told(status=429)  # nobody took it, so nothing was changed
+            return Told(status=429)  # no instance took it, so nothing was changed
         work = self.loop.begin(api.instance, self._answer(wish, api.wired, origin))
         done, _ = await asyncio.wait({work}, timeout=PATIENCE_SECONDS)
         return work.result() if done else None
@@ -149,7 +149,7 @@ class SimulatedClient:
     async def _answer(self, wish: Wish, wired: Wired, origin: Origin) -> Told:
         try:
             return await wish.do(wired, origin)
-        except Exception as error:  # noqa: BLE001 - as the edge of a service has it
+        except Exception as error:  # noqa: BLE001 - as a service's HTTP edge does
             known = next((status for kind, status in self.errors.items() if isinstance(error, kind)), None)
             status = known or next((status for kind, status, _ in STATUS_OF if isinstance(error, kind)), 500)
             if isinstance(error, RefusedBefore):
@@ -160,18 +160,18 @@ class SimulatedClient:
 
 
 class Subject(Protocol):
-    """What a world needs to know of what it simulates."""
+    """The properties of the simulated service that a world uses."""
 
     @property
     def service(self) -> Service: ...
     @property
     def before(self) -> Service | None:
-        """As the release before has it; None: only settings differ."""
+        """The service in the release before; None: only settings differ."""
         ...
 
     @property
     def act(self) -> Callable[[SimulatedClient], Awaitable[None]]:
-        """One thing that a client wants."""
+        """Makes one request of a client."""
         ...
 
     @property
@@ -187,21 +187,21 @@ class Subject(Protocol):
 
 @dataclass(frozen=True)
 class Others:
-    """Whoever writes past the service."""
+    """A writer past the service."""
 
     time: Callable[[], float]
     chance: random.Random
     history: History
     feed: Callable[[], AbstractAsyncContextManager[ContainerProxy]]
-    """The container that the aggregates are in."""
+    """The container of the aggregates."""
 
 
 ActAsOthers = Callable[[Others, str], Awaitable[None]]
-"""Another version of the service changes the aggregate of this id, past the service. Raises nothing."""
+"""Changes the aggregate of this id as another version of the service, past the service. Raises nothing."""
 
 
 ReadOne = Callable[[Wired, str], Coroutine[Any, Any, FinallyListed | None]]
-"""One aggregate by its id, no older than the call; None: it is gone. Raises OutboxError."""
+"""Reads one aggregate by its id, no older than the call; None: it is gone. Raises OutboxError."""
 
 
 @dataclass(frozen=True)
@@ -211,23 +211,23 @@ class SimulatedService:
     service: Service
     language: Language
     act: Callable[[SimulatedClient], Awaitable[None]]
-    """One thing that a client wants."""
+    """Makes one request of a client."""
     listed: Callable[[Wired, float], Coroutine[Any, Any, Sequence[FinallyListed]]]
-    """All aggregates that are there, at this time. Raises OutboxError."""
+    """Returns all existing aggregates, at this time. Raises OutboxError."""
     shown: Callable[[Wired, float], Coroutine[Any, Any, Sequence[SeenEntry]]]
-    """All entries of its read model that are there. Raises OutboxError."""
+    """Returns all existing entries of its read model. Raises OutboxError."""
     read_models: Sequence[str]
     """The containers of its read models."""
     errors: Mapping[type[Exception], int] = field(default_factory=dict)
     """The status of each error of its own."""
     others: ActAsOthers | None = None
     before: Service | None = None
-    """As the release before has it; None: only settings differ."""
+    """The service in the release before; None: only settings differ."""
     receiver: Callable[[], TakesPosts] | None = None
-    """Makes who takes the events, over a webhook; then the service has no subscribers, nor read models."""
+    """Creates the receiver of events over a webhook; then the service has no subscribers, nor read models."""
     read: ReadOne | None = None
-    """What that receiver reads of the service on a notice; None: it knows no more than events tell."""
+    """Reads an aggregate for that receiver on a notice; None: it knows no more than its events."""
     posting: "SimulatedService | None" = None
-    """The same over a webhook."""
+    """The same service over a webhook."""
     over: Sequence[Name] = ("servicebus",)
     """The transports that seeds draw from."""

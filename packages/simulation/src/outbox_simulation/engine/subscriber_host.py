@@ -1,6 +1,6 @@
-"""The Functions host around the subscribers' functions: their own code runs, and the host settles by what it raised.
+"""Runs the subscribers' functions as the Functions host does: their own code runs; their errors decide the settlement.
 
-There is no retry but the transport's. Which messages a function gets, and when one comes again, is the trigger's:
+There is no retry but the transport's. Which messages a function gets, and when one comes again, is the trigger's part:
 :mod:`outbox_simulation.engine.session_host` and :mod:`outbox_simulation.engine.queue_host`.
 """
 
@@ -24,17 +24,17 @@ _TIMERS = {"watch_": 60.0, "walk_": 600.0}
 
 @dataclass(kw_only=True)
 class SubscriberHost(Host, ABC):
-    """One that receives."""
+    """A host that receives."""
 
     environment: Mapping[str, str]
-    """Of its process: the decorators name settings."""
+    """The environment of its process: the decorators name settings."""
 
     @abstractmethod
     def listen(self, subscription: Subscription, function: "Function") -> Sequence[asyncio.Task[None]]:
-        """Begin to give its messages to the function. Told to stop, each task ends what it has in hand."""
+        """Begins to pass its messages to the function. After a stop each task ends its current work."""
 
     async def run(self) -> None:
-        """Until it is told to stop."""
+        """Runs until a stop is requested."""
         async with self.wired.resources:
             works, timers = list[asyncio.Task[None]](), list[asyncio.Task[None]]()
             with patch.dict(os.environ, self.environment):
@@ -59,7 +59,7 @@ class SubscriberHost(Host, ABC):
 
 
 def _functions(wired: Wired) -> "Mapping[str, Function]":
-    """The subscribers' functions, by their names."""
+    """Returns the subscribers' functions, by their names."""
     import azure.functions as func  # noqa: PLC0415 - of an extra
 
     from cosmos_outbox.functions.subscription import subscription_functions  # noqa: PLC0415

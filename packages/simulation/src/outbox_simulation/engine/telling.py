@@ -1,6 +1,6 @@
-"""A violation is told as short as it gets in bounded time, on a page to read.
+"""Reports a violation on a readable page, shrunk as far as possible in bounded time.
 
-The page says how to run again what it tells, and whether the time was over before nothing shorter was left to try.
+The page has the command that runs it again, and whether the time was over before nothing shorter was left to try.
 """
 
 import time
@@ -14,22 +14,22 @@ from outbox_simulation.engine.world import SimulatedRun
 from outbox_simulation.judging.violation import Violation
 
 SHRINKING_SECONDS = 120.0
-"""For one violation."""
+"""The time for one violation."""
 
 
 @dataclass(frozen=True)
 class Telling:
-    """How a violation is told."""
+    """Settings of a violation's report."""
 
     run: Callable[[SimulationPlan], SimulatedRun]
     command: Callable[[SimulationPlan], str]
     """The command that runs this plan again."""
     most_runs: int = MOST_RUNS
     seconds: float = SHRINKING_SECONDS
-    """For the search of the shortest story; 0: it is told as it is."""
+    """The time of the search for the shortest story; 0: no search."""
 
     def __call__(self, plan: SimulationPlan, rule: str | None = None) -> str | None:
-        """The page of a plan that breaks this rule, or any; None: it breaks none."""
+        """Returns the page of a plan that breaks this rule, or any; None: it breaks none."""
         until = time.monotonic() + self.seconds
         most_runs = self.most_runs if self.seconds else 1
         best: SimulatedRun | None = None

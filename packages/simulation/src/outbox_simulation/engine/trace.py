@@ -1,4 +1,4 @@
-"""What happened in a run, in order: two runs of a seed have the same trace, or the run depends on something real."""
+"""Records a run's steps in order: two runs of a seed have the same trace, or the run depends on something real."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -9,16 +9,16 @@ from outbox_simulation.engine.instance import name_of_current
 
 @dataclass(frozen=True, slots=True)
 class TraceStep:
-    """One thing that happened."""
+    """One step of a run."""
 
     at: float
     """Seconds of virtual time since the run began."""
     instance: str
-    """Who did it, or to whom it was done."""
+    """The instance that did it, or to which it was done."""
     what: str
     """The kind of step, in a word or two: ``request``, ``crash``, ``publish``."""
     about: str = ""
-    """What it is about: an aggregate's id, a lease, a container."""
+    """Its subject: an aggregate's id, a lease, a container."""
     detail: str = ""
 
     def __str__(self) -> str:
@@ -33,10 +33,10 @@ class RunTrace:
         self.steps: list[TraceStep] = []
         self._over = False
         self.heard: Callable[[TraceStep], None] | None = None
-        """Is told of each step."""
+        """Receives each step."""
 
     def note(self, what: str, about: str = "", detail: str = "", *, instance: str | None = None) -> None:
-        """A step of this moment, by the instance whose code runs unless another one is named."""
+        """Records a step of this moment, by the instance whose code runs unless another one is named."""
         if self._over:
             return
         who = name_of_current() if instance is None else instance
@@ -46,16 +46,16 @@ class RunTrace:
             self.heard(step)
 
     def end(self) -> None:
-        """What is told from now on are the last words of code that is being put away: no part of the run."""
+        """Ends the trace: later steps come from the cleanup of code, which is no part of the run."""
         self._over = True
 
     def digest(self) -> str:
-        """One short text for all steps."""
+        """Returns one short text for all steps."""
         text = "\n".join(f"{step.at!r}|{step}" for step in self.steps)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def about(self, subject: str) -> list[TraceStep]:
-        """The steps that name this subject anywhere."""
+        """Returns the steps that name this subject anywhere."""
         return [step for step in self.steps if subject in step.about or subject in step.detail]
 
     def __iter__(self) -> Iterator[TraceStep]:

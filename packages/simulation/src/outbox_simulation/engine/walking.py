@@ -1,4 +1,4 @@
-"""An operator asks for the walks over the read models: they find at once what they would find within a day."""
+"""Runs the walks over the read models as an operator does: they find at once what they would find within a day."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from cosmos_outbox.wiring.subscription import Subscription
 
 
 async def walk_all(subscriptions: Mapping[str, Subscription], *, source_wins: bool = False) -> bool:
-    """Whether every entry was compared with its source. Raises StoreAway."""
+    """Returns whether every entry was compared with its source. Raises StoreAway."""
     ended = [
         await each.healing.rebuild(_ignore, source_wins=source_wins)
         for each in subscriptions.values()

@@ -1,4 +1,4 @@
-"""What the judges are told of the store is read from the requests that it carried out: nothing is missed or doubled."""
+"""Derives the judges' records of the store from the requests it carried out, so that none is missed or doubled."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -13,23 +13,23 @@ from outbox_simulation.judging.violation import Violation
 
 
 class Watcher:
-    """Writes down events as they are committed, and entries as they are written."""
+    """Records events as they are committed, and entries as they are written."""
 
     def __init__(self, history: History, *, feed: str, entries: frozenset[str]) -> None:
         self._history = history
         self._feed, self._entries = f"/colls/{feed}/docs", tuple(f"/colls/{each}/docs" for each in entries)
         self.newest = 0.0
-        """When something was written last."""
+        """The time of the last write."""
         self._taken = 0
         self._reached: dict[str, float] = {}
-        """By aggregate, up to which event its entry goes; a deleted one has every event."""
+        """By aggregate, the last event in its entry; a deleted one has every event."""
         self._aside: set[str] = set()
         """The messages that were set aside."""
         self.wrong: list[Violation] = []
-        """Messages that are done with, and whose events are in no entry; and what others saw at once."""
+        """Completed messages whose events are in no entry; and other immediate violations."""
 
     def saw(self, at: float, request: SentRequest, response: StoreResponse) -> None:
-        """A request was carried out."""
+        """Records a request that was carried out."""
         if request.method not in ("POST", "PUT") or response.status >= 300 or response.status == 207:
             return
         if b'"setAside"' in request.body:
@@ -49,7 +49,7 @@ class Watcher:
                 self._reached[entry.aggregate] = max(reached, self._reached.get(entry.aggregate, 0.0))
 
     def completed(self, aggregate: str, event: str, deleted: str | None) -> None:
-        """The one subscription's message of this event is done with. ``deleted``: the action of a last event."""
+        """Checks the one subscription's completed message of this event. ``deleted``: the action of a last event."""
         stored = self._history.stored
         if event not in stored or event in self._aside:
             return
@@ -59,17 +59,17 @@ class Watcher:
             self.wrong.append(Violation(NOT_APPLIED, f"{aggregate}: {sequence}, the entry is at {reached:g}"))
 
     def passed(self, taken: list[Taken], reached: Mapping[str, float] | None = None) -> None:
-        """What the topic has taken till now is none of the judges'. ``reached``: how far the entries are, then."""
+        """Excludes what the topic has taken till now from the judges. ``reached``: how far the entries are, then."""
         self._taken = len(taken)
         if reached is not None:
             self._reached = dict(reached)
 
     def reached(self) -> Mapping[str, float]:
-        """By aggregate, up to which event its entry goes."""
+        """By aggregate, the last event in its entry."""
         return dict(self._reached)
 
     def received(self, taken: list[Taken]) -> None:
-        """What the topic has taken since the last call, as a subscriber would get it who misses nothing."""
+        """Records what the topic has taken since the last call, as a subscriber that misses nothing gets it."""
         for each in taken[self._taken :]:
             self.newest = max(self.newest, each.at)
             self._history.add([handed_out(each)])
@@ -77,7 +77,7 @@ class Watcher:
 
 
 def written(request: SentRequest) -> Iterator[Mapping[str, Any]]:
-    """The documents that a request writes whole."""
+    """Yields the documents that a request writes whole."""
     body = json.loads(request.body or b"{}")
     if request.kind != "batch":
         yield body
@@ -88,7 +88,7 @@ def written(request: SentRequest) -> Iterator[Mapping[str, Any]]:
 
 
 def _is_event(document: Mapping[str, Any]) -> bool:
-    """One that the service can have written: others write anything."""
+    """Whether the service can have written this event: others write anything."""
     data = document.get("data")
     return (
         document.get("type") == "domainEvent"
@@ -122,7 +122,7 @@ def _shown(at: float, item: Mapping[str, Any]) -> SeenEntry:
 
 
 def handed_out(taken: Taken) -> HandedOut:
-    """What a subscriber gets who misses nothing."""
+    """Returns the message as a subscriber that misses nothing gets it."""
     message, subject = taken.sent.message, taken.sent.subject
     body = json.loads(message.body)
     sequence = (body if subject is None else message.properties).get("sequence")

@@ -1,4 +1,4 @@
-"""Storms pass, in most runs: where it storms all the time little gets as far as to what it could break."""
+"""Limits faults to bursts in most runs: under permanent faults few operations reach the states that could break."""
 
 import asyncio
 from dataclasses import replace
@@ -14,7 +14,7 @@ _STORM_SECONDS, _FAIR_SECONDS = (1.0, 15.0), (1.0, 20.0)
 
 
 async def change_weather(plan: SimulationPlan, store: SimulatedStore, bus: Befallen) -> None:
-    """Until it is cancelled."""
+    """Changes the fault rates until it is cancelled."""
     chance = plan.chance("weather")
     ends = chance.random() < _STORMS_END
     while True:
@@ -25,5 +25,5 @@ async def change_weather(plan: SimulationPlan, store: SimulatedStore, bus: Befal
 
 
 def calm_down(store: SimulatedStore, bus: Befallen) -> None:
-    """Nothing befalls anybody any more."""
+    """Ends all faults."""
     store.faults, bus.befalls = CALM_STORE, replace(CALM_BUS, longest_way_seconds=0.01)

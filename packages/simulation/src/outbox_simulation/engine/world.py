@@ -1,4 +1,4 @@
-"""A whole deployment in one loop: it works, things befall it, then it gets the time to end what it has begun."""
+"""Runs a whole deployment in one loop: it works, faults are injected, then it gets the time to finish."""
 
 import asyncio
 from collections.abc import Callable
@@ -43,24 +43,24 @@ from outbox_simulation.judging.records import Poisoned
 from outbox_simulation.judging.violation import Violation
 
 PATIENCE_SECONDS = 1_800.0
-"""So long everything may take, after the last fault, to be as it must be."""
+"""The longest time after the last fault until everything must be right."""
 
 QUIET_SECONDS = 20.0
-"""So long nothing may happen any more before a run counts as over: a late duplicate is one too."""
+"""The time without any step after which a run counts as over: a late duplicate is a step too."""
 
 _GIVEN_UP = 0.5
-"""Of the refused events, where the plan has ``discards``."""
+"""The share of refused events that are discarded, if the plan has ``discards``."""
 _DARES = 0.5
-"""Of their looks at what is broken, where there are two operators: what one discards, the other replays."""
+"""The share of looks at broken events that discard, with two operators: what one discards, the other replays."""
 _HURRY_SECONDS, _HURRY_IDLE_SECONDS = (0.1, 3.0), (0.1, 10.0)
-"""Between two looks of the second operator, as long as there is something to be done, and else."""
+"""The pauses between two looks of the second operator, with work to do, and without."""
 _FLOOD_SECONDS = 10.0
-"""A flood lasts so long, and the next begins after so long."""
+"""The length of a flood, and of the pause before the next."""
 
 
 @dataclass(frozen=True)
 class SimulatedRun:
-    """What came of one."""
+    """The result of one run."""
 
     plan: SimulationPlan
     violations: list[Violation]
@@ -69,13 +69,13 @@ class SimulatedRun:
     steps: int
     requests: int
     seconds: float
-    """Of virtual time, to the end of the drain."""
+    """The seconds of virtual time, to the end of the drain."""
 
 
 def run(
     plan: SimulationPlan, of: Subject, world: "MakeWorld | None" = None, *, saw: Saw | None = None
 ) -> SimulatedRun:
-    """One run of the plan. ``saw``: looks on. Raises ReachedOut: the code opened something real."""
+    """Runs the plan once. ``saw``: observes the run. Raises ReachedOut: the code opened something real."""
     return copy_context().run(_run, plan, of, world or World, saw)
 
 
@@ -111,7 +111,7 @@ class World:
     size = Size()
     quiet_seconds, patience_seconds = QUIET_SECONDS, PATIENCE_SECONDS
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what a world is made of
+    def __init__(  # noqa: PLR0913, PLR0917 - its collaborators
         self,
         plan: SimulationPlan,
         of: Subject,
@@ -174,7 +174,7 @@ class World:
         )  # fmt: skip
 
     async def live(self) -> list[Violation]:
-        """Work, break, drain; what was wrong in the end."""
+        """Works, breaks, drains; returns what was wrong in the end."""
         clock.use(self.ground.sources(self.plan.chance("ids"), lambda: 0.0, "world"))
         self.loop.root_is_now()
         store, plan, deployment = self.ground.store, self.plan, self.deployment
@@ -221,7 +221,7 @@ class World:
         return self._plots.steals(aggregate) or self._meetings.steals(aggregate)
 
     def _note(self, what: str, about: str = "", detail: str = "") -> None:
-        """What the broker tells. What it refuses for good is parked with good reason."""
+        """Records a step of the broker. An event that it refuses for good may be parked."""
         self.trace.note(what, about, detail)
         of = self.of
         one = len(of.service.subscribers) == len(of.read_models) == 1
@@ -234,7 +234,7 @@ class World:
                 at=self.loop.time(), document=f"{REFUSED}{detail}", partition=about, stored=None
             )
             self.history.add([refused])
-            judged = isinstance(of, SimulatedService)  # who judges another subject expects every event
+            judged = isinstance(of, SimulatedService)  # the judge of another subject expects every event
             if judged and what == "bus refuses" and self.plan.discards and self._chance.random() < _GIVEN_UP:
                 self._operator.broken.add(detail)
 
@@ -245,7 +245,7 @@ class World:
             self._focus,
         )  # fmt: skip
 
-    # -- while it works
+    # -- during the run
 
     def _over(self) -> bool:
         return self._stopping
@@ -267,7 +267,7 @@ class World:
 
     @property
     def desk(self) -> SimulatedProcess:
-        """Of the operator that there always is."""
+        """The process of the first operator, which always exists."""
         return self.deployment.desks[0]
 
     async def _settle(self, desk: SimulatedProcess) -> bool:
@@ -292,7 +292,7 @@ class World:
         return self._watcher.newest + self.quiet_seconds
 
     async def _look(self) -> list[Violation]:
-        """What is wrong now."""
+        """Returns what is wrong now."""
         assert isinstance(self.of, SimulatedService), "a world of another subject judges by itself"
         look = LastLook(self.ground, self.history, self.of, self._watcher)
         return await look(self.desk, self._quiet_at, settled=await self._settle(self.desk))
@@ -302,7 +302,7 @@ MakeWorld = Callable[[SimulationPlan, Subject, Loop, RunTrace, History, CosmosIn
 
 
 def _wall(loop: Loop) -> Callable[[], datetime]:
-    """The time of day of every process, where no clock is set."""
+    """Returns the time of day of every process whose clock is not set."""
     return lambda: EPOCH + timedelta(seconds=loop.time())
 
 

@@ -1,5 +1,5 @@
-"""Whether a run kept the promises of the pattern, by its records alone.
+"""Checks whether a run kept the promises of the pattern, by its records alone.
 
-``records``: what is written down; ``history``: the same, put in order; ``language``: what a service's own events say;
-``checker.check``: every rule; ``violation``: what a rule finds.
+``records``: the records; ``history``: the same, in order; ``language``: the meaning of a service's own events;
+``checker.check``: every rule; ``violation``: the result of a rule.
 """

@@ -1,4 +1,4 @@
-"""The promises of a service, each as a rule over what clients asked and were told, and what subscribers got.
+"""Checks a service's promises, each by one rule over the clients' requests and answers, and the subscribers' messages.
 
 Nothing here imports what is judged: shared code would share its mistakes. A violation with ``may_pass`` can still
 end by waiting, such as an event that has not arrived yet; every other violation is final.
@@ -22,11 +22,11 @@ from outbox_simulation.judging.violation import Violation
 _BUCKET = re.compile(r"[0-9]+-[0-9]+")
 
 EXPECTED_STATUSES = {200, 201, 204, 404, 409, 410, 412, 422, 429, 503}
-"""What a well-formed request may be answered with; anything else, a bare 500 above all, is a violation."""
+"""The possible answers to a well-formed request; any other, a bare 500 above all, is a violation."""
 
 
 def check(history: History, language: Language, *, duplicate_window: float = float("inf")) -> list[Violation]:
-    """Everything that is wrong with a run; nothing else than its records is looked at.
+    """Returns everything that is wrong with a run; only its records are checked.
 
     ``duplicate_window``: for how many seconds after a message the topic drops another one with its id.
     """
@@ -94,7 +94,7 @@ def _answer(operation: Operation, attempt: Exchange, language: Language) -> Iter
         yield Violation("unexpected answer", f"{attempt.cause} got {answer.status}")
     if answer.outcome != "acknowledged" or operation.call == "delete":
         return
-    if answer.replayed and answer.body is None:  # others have changed it since
+    if answer.replayed and answer.body is None:  # others have changed the aggregate since
         return
     shown = language.values(answer.body or {})
     for name, value in attempt.asked.values.items():
@@ -148,7 +148,7 @@ def _deliveries(
 
 
 def _sessions(events: Iterable[SeenEvent], numbers: int) -> Iterator[Violation]:
-    """One for each number of sessions that there was: a change of it shows in their names (docs/use/messages.md)."""
+    """Checks that each session count gives an aggregate one session; names show it (docs/use/messages.md)."""
     used: defaultdict[str, set[str]] = defaultdict(set)
     for event in events:
         used[event.aggregate] |= {each.session for each in event.deliveries if each.session is not None}
@@ -159,7 +159,7 @@ def _sessions(events: Iterable[SeenEvent], numbers: int) -> Iterator[Violation]:
 
 
 def _happened(history: History, events: Iterable[SeenEvent]) -> defaultdict[str, Counter[str]]:
-    """By operation, how often each of its events is there: in the store where it is watched, else at the subscriber."""
+    """Returns by operation the count of each event: in the store if it is watched, else at the subscriber."""
     happened: defaultdict[str, Counter[str]] = defaultdict(Counter)
     if history.stored:
         for each in history.stored.values():
@@ -185,7 +185,7 @@ def _effects(operation: Operation, happened: Counter[str], history: History) -> 
 
 
 def _in_place(delivered: Iterable[SeenEvent], history: History) -> dict[str, list[SeenEvent]]:
-    """What subscribers got of each aggregate, a notice in the place of what was discarded and never sent."""
+    """Returns what subscribers got of each aggregate, with notices in place of events discarded unsent."""
     instead = excused(history)
     places: defaultdict[str, list[SeenEvent]] = defaultdict(list)
     for event in delivered:
@@ -218,7 +218,7 @@ def _order(
 
 
 def _order_in_time(events: Sequence[SeenEvent], operations: Mapping[str, Operation]) -> Iterator[Violation]:
-    """What was answered before something else was asked comes before it."""
+    """Checks that an event of an earlier answer comes before those of later requests."""
     latest_start = float("-inf")
     for event in sorted(events, key=lambda event: event.sequence):
         operation = operations.get(event.operation)

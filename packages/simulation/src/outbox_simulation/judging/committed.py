@@ -1,8 +1,8 @@
-"""What the store took is what subscribers get: each event, as it was stored, and nothing else.
+"""Checks that subscribers get what the store took: each event, as it was stored, and nothing else.
 
-These rules speak only where somebody watched the store. An event is excused from coming when it was given up: an
-operator asked for that, and its notice stands in its place; or when no relay ran as long as it lived. That it was only
-tried excuses nothing.
+These rules apply only if the store is watched. An event may be missing if it was discarded: an
+operator asked for that, and its notice replaces it; or if no relay ran as long as it lived. An unconfirmed attempt to
+discard it excuses nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from outbox_simulation.judging.violation import Violation
 
 
 def excused(history: History) -> set[str]:
-    """The stored events that nobody gets, since they were discarded before they were sent."""
+    """Returns the stored events that nobody gets, since they were discarded before they were sent."""
     return {
         each
         for each in history.notices()
@@ -23,7 +23,7 @@ def excused(history: History) -> set[str]:
 def committed(
     history: History, events: Sequence[SeenEvent], operations: Mapping[str, Operation]
 ) -> Iterator[Violation]:
-    """What differs between the store and the topic."""
+    """Yields the differences between the store and the topic."""
     if history.stored:
         yield from _stored(history, {event.id: event for event in events}, operations)
         yield from _sent(history, events)
@@ -60,7 +60,7 @@ def _sent(history: History, events: Sequence[SeenEvent]) -> Iterator[Violation]:
 
 
 def discarded_before(event: SeenEvent, notices: Sequence[SeenEvent], history: History) -> Iterator[Violation]:
-    """It came, and its notice had come already, or an operator knew that it never would."""
+    """Yields an event that came after its notice, or after an operator knew that it never would come."""
     if notices and event.first.broker_number > notices[0].first.broker_number:
         yield Violation("sent after it was discarded", str(event))
     elif any(each.at > history.gone.get(event.id, each.at) for each in event.deliveries):

@@ -1,8 +1,8 @@
-"""What a reader of a read model could have seen while the run went on: each version of an entry is judged by itself.
+"""Checks a read model as its readers could have seen it during the run: each version of an entry by itself.
 
-A version says up to which event it goes. It has to be what the aggregate's events up to that one make; no version goes
-back behind an earlier one; no event is applied a second time; a deleted entry stays deleted. The events are those of
-the judges' own subscriber, from which nobody takes a message away, or of the store.
+A version has the sequence of its last event. It has to be what the aggregate's events up to that one make; no version
+goes back behind an earlier one; no event is applied a second time; a deleted entry stays deleted. The events are those
+of the judges' own subscriber, whose messages are never stolen, or of the store.
 
 At rest every entry equals its aggregate, whatever was killed, set aside, delivered again, parked or discarded.
 """
@@ -25,9 +25,9 @@ def entries(
     language: Language,
     ended: Set[str] = frozenset(),
 ) -> Iterator[Violation]:
-    """What was wrong with the entries, whatever became of them afterwards: no wait can mend it.
+    """Yields the final violations of the entries: waiting cannot end them.
 
-    ``ended``: the aggregates of whose end nobody was told: an entry that finds one gone stays at its sequence.
+    ``ended``: the aggregates whose deletion was never published: an entry that finds one gone stays at its sequence.
     """
     for aggregate, versions in shown.items():
         for before, after in pairwise(versions):
@@ -50,7 +50,7 @@ def _step(aggregate: str, before: SeenEntry, after: SeenEntry) -> Iterator[Viola
 def _states(
     aggregate: str, versions: Sequence[SeenEntry], states: States, language: Language
 ) -> Iterator[Violation]:
-    """Only versions all of whose events are known: the others are looked at again."""
+    """Checks only versions all of whose events are known: the others are checked later again."""
     for version in versions:
         if version.sequence not in states:
             continue
@@ -77,7 +77,7 @@ def at_rest(
     set_aside: Mapping[str, str],
     language: Language,
 ) -> list[Violation]:
-    """What is wrong with the entries that are there in the end; all of it may pass while they catch up.
+    """Returns what is wrong with the final entries; all of it may pass while they catch up.
 
     ``set_aside``: the reason for each event that is.
     """

@@ -1,4 +1,4 @@
-"""The records of one run, put in order: operations with their attempts, and events with their deliveries.
+"""Puts the records of one run in order: operations with their attempts, and events with their deliveries.
 
 This module judges nothing and leaves nothing out.
 """
@@ -33,13 +33,13 @@ from outbox_simulation.judging.records import (
 
 
 def cause(operation: str, number: int) -> str:
-    """The correlation id of an attempt, which its events carry."""
+    """Returns the correlation id of an attempt, which its events carry."""
     return f"{operation}.{number}"
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """One request; ``answer`` is None while it is open, or when its client never learnt."""
+    """One request; ``answer`` is None while it is open, or if its client never got one."""
 
     asked: Attempted
     answer: Answered | None
@@ -54,13 +54,13 @@ class Exchange:
 
     @property
     def ended(self) -> float:
-        """From then on it can change nothing; a request without an answer may do so for ever."""
+        """The time from which it can change nothing; a request without an answer may do so for ever."""
         return self.answer.at if self.answer and self.outcome != "unknown" else float("inf")
 
 
 @dataclass(frozen=True)
 class Operation:
-    """What a client wanted, once; it may have asked for it several times."""
+    """One intended change of a client, which may have requested it several times."""
 
     attempts: tuple[Exchange, ...]
 
@@ -94,7 +94,7 @@ class Operation:
 
     @property
     def aggregates(self) -> set[str]:
-        """The aggregate that it was about: as it was asked, or as the answers say."""
+        """The aggregates of the request, and of the answers."""
         told = {answer.aggregate for answer in self.acknowledged if answer.aggregate}
         return told | ({self.asked.aggregate} if self.asked.aggregate else set())
 
@@ -149,24 +149,24 @@ class SeenEvent:
 
 @dataclass
 class History:
-    """All that is known of a run. Take records in the order in which each writer has them."""
+    """All records of a run. Add records in the order in which each writer has them."""
 
     attempts: dict[str, Attempted] = field(default_factory=dict)
     answers: dict[str, Answered] = field(default_factory=dict)
     stored: dict[str, Stored] = field(default_factory=dict)
-    """By event; empty where nobody watches the store."""
+    """By event; empty if the store is not watched."""
     deliveries: dict[str, list[HandedOut]] = field(default_factory=lambda: defaultdict(list))
     """By message id, the first of them in the order of their first deliveries."""
     completed: dict[int, float] = field(default_factory=dict)
-    """When the broker confirmed that a message was done with, by its number."""
+    """The time when the broker confirmed the completion of a message, by its number."""
     poisons: list[Poisoned] = field(default_factory=list)
     unsequenced: dict[str, list[Unsequenced]] = field(default_factory=lambda: defaultdict(list))
-    """By document: what was written down of each."""
+    """By document: its records."""
     discarding: set[str] = field(default_factory=set)
     discarded: dict[str, float] = field(default_factory=dict)
-    """When an operator first knew that a document was."""
+    """The time when an operator first knew that a document was discarded."""
     gone: dict[str, float] = field(default_factory=dict)
-    """Since when a document is not sent any more."""
+    """The time from which a document is not sent any more."""
     free: list[Free] = field(default_factory=list)
     strikes: list[Struck] = field(default_factory=list)
     stolen: list[Stolen] = field(default_factory=list)
@@ -176,14 +176,14 @@ class History:
     found: list[FinallyListed] = field(default_factory=list)
     parked: list[SeenParked] = field(default_factory=list)
     still_parked: list[SeenParked] = field(default_factory=list)
-    """What is left after everything was discarded or replayed."""
+    """The events left after everything was discarded or replayed."""
     expired: set[str] = field(default_factory=set)
     """The events that had no relay as long as they lived."""
     numbers_of_sessions: int = 1
-    """That the deployment had, one after the other."""
+    """The number of session counts that the deployment had, one after the other."""
 
     def add(self, records: Iterable[Record]) -> None:
-        """Take in some more."""
+        """Adds records."""
         for record in records:
             self._add(record)
 
@@ -237,18 +237,18 @@ class History:
                 self.free.append(record)
 
     def operations(self) -> dict[str, Operation]:
-        """By name, in the order of their first attempts."""
+        """The operations by name, in the order of their first attempts."""
         attempts: defaultdict[str, list[Exchange]] = defaultdict(list)
         for name, asked in self.attempts.items():
             attempts[asked.operation].append(Exchange(asked, self.answers.get(name)))
         return {name: Operation(tuple(each)) for name, each in attempts.items()}
 
     def events(self) -> list[SeenEvent]:
-        """In the order of their first deliveries, notices included."""
+        """The events in the order of their first deliveries, notices included."""
         return [SeenEvent(tuple(deliveries)) for deliveries in self.deliveries.values()]
 
     def notices(self) -> dict[str, list[SeenEvent]]:
-        """What was told of each discarded document."""
+        """The notices of each discarded document."""
         told: defaultdict[str, list[SeenEvent]] = defaultdict(list)
         for event in self.events():
             if event.action == NOTICE:

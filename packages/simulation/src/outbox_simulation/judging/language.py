@@ -1,17 +1,17 @@
-"""What the judges have to be told of a service: they know none, and import nothing of it."""
+"""Describes a service's events and answers to the judges, which know no service and import nothing of it."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 State = Mapping[str, Any]
-"""An aggregate as far as its events tell."""
+"""An aggregate as far as its events describe it."""
 
 NOTICE = "EventDiscarded"
 """The action of the message in the place of a discarded event."""
 
 
 class Language(Protocol):
-    """How a service's events and answers are to be read. Written by hand from its contract, never from its code."""
+    """The meaning of a service's events and answers. Written by hand from its contract, never from its code."""
 
     @property
     def created(self) -> str:
@@ -20,7 +20,7 @@ class Language(Protocol):
 
     @property
     def deleted(self) -> str | None:
-        """The action of the one that ends it; None: nothing does."""
+        """The action of the event that ends it; None: no event does."""
         ...
 
     @property
@@ -29,13 +29,13 @@ class Language(Protocol):
         ...
 
     def after(self, state: State, action: str, body: State) -> State:
-        """The aggregate after this event, which is neither its end nor a notice; before the first one it is empty."""
+        """Returns the aggregate after an event that is no deletion and no notice; before the first it is empty."""
         ...
 
     def values(self, state: State) -> Mapping[str, Any]:
-        """What clients set, of an answer's body or of an aggregate, a part of one included."""
+        """Returns the values that clients set, of an answer's body or of an aggregate, even of a part."""
         ...
 
     def entry(self, state: State) -> Mapping[str, Any]:
-        """What the read model shows of an aggregate."""
+        """Returns the read model's view of an aggregate."""
         ...

@@ -1,4 +1,4 @@
-"""Documents that were written past the service: each is delivered, parked or discarded as its kind wants, and once."""
+"""Checks that documents written past the service are delivered, parked or discarded by their kind, and once."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -10,13 +10,13 @@ from outbox_simulation.judging.history import History, Operation, SeenEvent
 from outbox_simulation.judging.violation import Violation
 
 REFUSED = "refused:"
-"""Before the id of an event that the broker refused: it is in the way as a broken document is."""
+"""The prefix of an event's id that the broker refused: it blocks as a broken document does."""
 
 
 def unsequenced(history: History, operations: Mapping[str, Operation]) -> Iterator[Violation]:
-    """An event without a sequence is delivered once, says that it has none, and has its place by the time.
+    """Checks that an event without a sequence is delivered once, marked as such, and placed by its time.
 
-    One that was discarded is excused by its notice, as one that expired is.
+    A discarded one is excused by its notice, and so is one that expired.
     """
     delivered = {event.id: event for event in history.events()}
     notices = history.notices()
@@ -52,7 +52,7 @@ def _is_out_of_place(
 
 
 def parking(history: History) -> Iterator[Violation]:
-    """Broken documents are parked, once; what is not behind one is not."""
+    """Checks that broken documents are parked, once; a document that is not behind one is not."""
     parked = Counter(item.event for item in history.parked)
     sick = {poison.partition for poison in history.poisons}
     documents = {poison.document for poison in history.poisons}
@@ -79,9 +79,9 @@ def parking(history: History) -> Iterator[Violation]:
 
 
 def _refused(history: History) -> dict[str, float]:
-    """By aggregate, the first of the events that the broker refused, where nothing else was ever in its way.
+    """Returns, by aggregate, the first event that the broker refused, if nothing else ever blocked the aggregate.
 
-    Nothing before it is parked, unless it was sent and comes again: the order is broken by what is behind.
+    Nothing before it is parked, unless it was sent and comes again: a later event breaks the order.
     """
     first: dict[str, float] = {}
     others: set[str] = set()
@@ -101,7 +101,7 @@ def _number(history: History, event: str) -> float:
 
 
 def _is_dealt_with(document: str, history: History, by: float) -> bool:
-    """Discarded by then; or the broker had taken what it had refused. The relay may reach a document long after."""
+    """Whether it was discarded by then, or taken after a refusal. The relay may reach a document long after."""
     event = document.removeprefix(REFUSED)
     if event != document and event in history.deliveries and history.deliveries[event][0].at <= by:
         return True
@@ -109,7 +109,7 @@ def _is_dealt_with(document: str, history: History, by: float) -> bool:
 
 
 def _parked_again(history: History) -> Iterator[Violation]:
-    """Nothing was in its way: all that had been was discarded or sent, and the aggregate was free."""
+    """Checks that nothing is parked once all blocking events were discarded or sent and the aggregate was free."""
     broken: defaultdict[str, set[str]] = defaultdict(set)
     for poison in history.poisons:
         broken[poison.partition].add(poison.document)
@@ -126,7 +126,7 @@ def _parked_again(history: History) -> Iterator[Violation]:
 
 
 def notices(history: History) -> Iterator[Violation]:
-    """Subscribers get one notice for each discarded document of an aggregate, and none for anything else."""
+    """Checks that subscribers get one notice for each discarded document of an aggregate, and no other notice."""
     times = {document: len(told) for document, told in history.notices().items()}
     parked = {item.event for item in history.parked}
     for poison in history.poisons:

@@ -1,6 +1,6 @@
-"""A read shows what was, and never less than its session has seen; a conditional write is one on that very version.
+"""Checks that a read shows an actual state, no older than its session's; and the version of a conditional write.
 
-A read without a session may be as old as it likes: an old replica may answer it, and say that nothing is there.
+A read without a session may be as old as it likes: an old replica may answer it, and show nothing at all.
 """
 
 from collections import defaultdict
@@ -12,13 +12,13 @@ from outbox_simulation.judging.states import AsTold
 from outbox_simulation.judging.violation import Violation
 
 EVERYBODY = "*"
-"""The session of a read that misses nothing of what anybody was told before."""
+"""The session of a read that misses nothing of any earlier answer."""
 
 
 def reads(
     operations: Iterable[Operation], facts: Mapping[str, AsTold], language: Language
 ) -> Iterator[Violation]:
-    """Answers to reads that cannot be."""
+    """Yields the impossible answers to reads."""
     every = [*operations]
     by_session: defaultdict[tuple[str, str], list[Exchange]] = defaultdict(list)
     deletions: defaultdict[str, list[Exchange]] = defaultdict(list)
@@ -44,7 +44,7 @@ def reads(
 def _sessions(
     asked: Sequence[Exchange], attempts: Sequence[Exchange], deletions: Sequence[Exchange]
 ) -> Iterator[Violation]:
-    """The reads among what was asked, each against every answer that its session got before it."""
+    """Checks each read against every answer that its session got before it."""
     for read in asked:
         answer = read.answer
         if read.asked.call != "read" or answer is None:
@@ -71,7 +71,7 @@ def _sessions(
 
 
 def _as_it_was(operation: Operation, facts: Mapping[str, AsTold], language: Language) -> Iterator[Violation]:
-    """What a read shows is the aggregate after that event; an event that is not known yet tells nothing."""
+    """Checks that a read shows the aggregate after that event; an event that is not known yet proves nothing."""
     for answer in operation.acknowledged:
         if answer.sequence is None or answer.aggregate is None:
             continue
@@ -87,7 +87,7 @@ def _as_it_was(operation: Operation, facts: Mapping[str, AsTold], language: Lang
 def conditional_writes(
     operations: Iterable[Operation], history: History, events: Iterable[SeenEvent]
 ) -> Iterator[Violation]:
-    """What was acknowledged on condition of a version comes directly after that version."""
+    """Checks that an acknowledged conditional change comes directly after that version."""
     every = [*operations]
     versions = _versions(every)
     for (aggregate, etag), sequences in versions.items():
@@ -109,7 +109,7 @@ def conditional_writes(
 
 
 def _versions(operations: Iterable[Operation]) -> dict[tuple[str, str], set[int]]:
-    """The sequence of each version of an aggregate, by its ETag, as answers told."""
+    """Returns the sequence of each version of an aggregate, by its ETag, from the answers."""
     versions: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     for operation in operations:
         for answer in operation.acknowledged:
@@ -119,7 +119,7 @@ def _versions(operations: Iterable[Operation]) -> dict[tuple[str, str], set[int]
 
 
 def _causes(history: History, events: Iterable[SeenEvent]) -> Iterator[tuple[str, int]]:
-    """Each event's cause and sequence: by what the store took where it is watched."""
+    """Yields each event's cause and sequence: by what the store took if it is watched."""
     if history.stored:
         return ((str(each.body.get("correlationId")), each.sequence) for each in history.stored.values())
     return ((event.cause, event.sequence) for event in events)

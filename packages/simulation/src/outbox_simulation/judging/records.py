@@ -1,6 +1,6 @@
-"""What happened in a run, one frozen record each: nothing is concluded here, and nothing is looked up.
+"""Holds the records of a run, each a frozen one: nothing is concluded here, and nothing is looked up.
 
-Whoever sees it happen writes it, in that order: what a client asks before it is sent, an answer when it comes. ``at``
+The observer writes them in this order: a client's request before it is sent, an answer when it comes. ``at``
 is in seconds of one clock that all writers share.
 """
 
@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Outcome = Literal["acknowledged", "refused", "unknown"]
-"""``refused``: the change was certainly not made. ``unknown``: no answer, or one that leaves it open."""
+"""``refused``: the change was certainly not made. ``unknown``: no answer, or an inconclusive one."""
 
 Call = Literal["create", "change", "delete", "read"]
 
 
 class Noted(BaseModel):
-    """One record. ``at``: when it happened."""
+    """One record. ``at``: the time when it happened."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -26,7 +26,7 @@ class Noted(BaseModel):
 class Attempted(Noted):
     """A client is about to send a request; ``operation`` and ``number`` together name it.
 
-    Every value that it sets is used once, so that one can see who set it.
+    Every value that it sets is used once, which identifies the request that set it.
     """
 
     type: Literal["attempted"] = "attempted"
@@ -41,16 +41,16 @@ class Attempted(Noted):
     reuses_key: bool = False
     """The key was used, and answered, for another operation before: this one must not happen."""
     session: str | None = None
-    """A read shows nothing older than what was answered before within this session; None: that is not promised."""
+    """A read shows nothing older than earlier answers within this session; None: that is not promised."""
 
     @property
     def values(self) -> dict[str, Any]:
-        """What it sets."""
+        """The values that it sets."""
         return {name: value for each in self.events.values() for name, value in each.items()}
 
 
 class Answered(Noted):
-    """What became of an attempt. ``status`` is HTTP's, and None without an answer."""
+    """The outcome of an attempt. ``status`` is HTTP's, and None without an answer."""
 
     type: Literal["answered"] = "answered"
     operation: str
@@ -59,15 +59,15 @@ class Answered(Noted):
     status: int | None = None
     replayed: bool = False
     aggregate: str | None = None
-    """Which one the answer is about, as it says."""
+    """The aggregate that the answer names."""
     sequence: int | None = None
-    """Up to which event, as it says."""
+    """The sequence of the last event, by the answer."""
     body: dict[str, Any] | None = None
     etag: str | None = None
 
 
 class Stored(Noted):
-    """A commit of the store had this event, as whoever watches the store itself has seen."""
+    """A commit of the store had this event, as seen by a watcher of the store itself."""
 
     type: Literal["stored"] = "stored"
     event: str
@@ -88,7 +88,7 @@ class HandedOut(Noted):
     message_id: str
     aggregate: str
     session: str | None = None
-    """None: it is not told."""
+    """None: it is not known."""
     subject: str
     sequence: int
     unsequenced: bool = False
@@ -96,7 +96,7 @@ class HandedOut(Noted):
 
 
 class Completed(Noted):
-    """The broker has confirmed that a message is done with."""
+    """The broker has confirmed the completion of a message."""
 
     type: Literal["completed"] = "completed"
     broker_number: int
@@ -120,27 +120,27 @@ class Unsequenced(Noted):
     document: str
     aggregate: str
     stored: bool = False
-    """False: nobody knows."""
+    """False: not known."""
 
 
 class DiscardAsked(Noted):
-    """An operator is about to give up a document. Whether it was done is told by what comes of it."""
+    """An operator is about to discard a document. Its consequences show whether it was done."""
 
     type: Literal["discarding"] = "discarding"
     document: str
 
 
 class Discarded(Noted):
-    """The service confirmed that a document is given up."""
+    """The service confirmed that a document is discarded."""
 
     type: Literal["discarded"] = "discarded"
     document: str
     surely: bool = False
-    """All clocks agree: from then on it is not sent any more."""
+    """Whether all clocks agree: from then on it is not sent any more."""
 
 
 class Free(Noted):
-    """The service said, at this time of the clock that it shows, that no event of the aggregate is parked."""
+    """The service answered, at this time of the clock that it shows, that no event of the aggregate is parked."""
 
     type: Literal["free"] = "free"
     aggregate: str
@@ -155,7 +155,7 @@ class Stolen(Noted):
     sequence: int
     """-1 if the message has none."""
     lost: bool
-    """For good: nobody will ever apply it."""
+    """Whether it is lost for good and never applied."""
 
 
 class SeenEntry(Noted):
@@ -182,7 +182,7 @@ class Struck(Noted):
 
 
 class Ended(Noted):
-    """A process that is to go on for ever came to an end by itself."""
+    """A process that must run for ever ended by itself."""
 
     type: Literal["ended"] = "ended"
     instance: str

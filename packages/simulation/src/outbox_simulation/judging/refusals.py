@@ -1,10 +1,10 @@
-"""A refusal is a statement about what is stored, and it has to be true.
+"""Checks that refusals are true: a refusal is a statement about what is stored.
 
-An aggregate is not found only where it was deleted, and an ETag is refused only where somebody changed the aggregate. A
-creation with a key is never refused: it gets the first answer, or is told to come again; a change with a key is not
+An aggregate is not found only after its deletion, and an ETag is refused only after a change of the aggregate. A
+creation with a key is never refused: it gets the first answer, or must retry later; a change with a key is not
 refused once it is made. Reads are judged elsewhere.
 
-Whether a request took effect before another is not always to be known: the rules speak only where it is.
+The order of two requests is not always known: the rules apply only if it is.
 """
 
 from collections import defaultdict
@@ -15,7 +15,7 @@ from outbox_simulation.judging.violation import Violation
 
 
 def false_refusals(operations: Iterable[Operation]) -> Iterator[Violation]:
-    """Requests that were refused although nothing stood against them."""
+    """Yields requests that were refused without a reason."""
     about: defaultdict[str, list[Exchange]] = defaultdict(list)
     for operation in operations:
         for aggregate in operation.aggregates if operation.call != "read" else ():
@@ -33,7 +33,7 @@ _COME_AGAIN = {429, 503}
 
 
 def refused_changes(operations: Iterable[Operation], history: History) -> Iterator[Violation]:
-    """Changes with a key that were refused although they had been made, or acknowledged, before they were asked for."""
+    """Yields changes with a key that were refused although they had been made, or acknowledged, before the request."""
     made: dict[str, float] = {}
     for stored in history.stored.values():
         name = str(stored.body.get("correlationId")).rpartition(".")[0]
@@ -53,7 +53,7 @@ def refused_changes(operations: Iterable[Operation], history: History) -> Iterat
 
 
 def refused_repetitions(operations: Iterable[Operation]) -> Iterator[Violation]:
-    """Creations with a key of their own that were told that they cannot be. Only a deletion may stand against one.
+    """Yields refused creations with a key of their own. Only a deletion is a reason to refuse one.
 
     This holds also while another attempt with the key is under way: one of two is first, and answers for both.
     """
@@ -74,7 +74,7 @@ def _begun_before(moment: float, operations: Iterable[Operation]) -> bool:
 
 
 def _is_there(asking: Exchange, attempts: Sequence[Exchange]) -> bool:
-    """It was created before the request, and nobody else had asked to delete it before the answer."""
+    """Whether it was created before the request, and nobody else had asked to delete it before the answer."""
     deletions = [each for each in attempts if each.asked.call == "delete" and each is not asking]
     return any(
         each.asked.call == "create" and each.outcome == "acknowledged" and each.ended < asking.asked.at
@@ -83,7 +83,7 @@ def _is_there(asking: Exchange, attempts: Sequence[Exchange]) -> bool:
 
 
 def _is_unchanged(asking: Exchange, attempts: Sequence[Exchange]) -> bool:
-    """Since the change that gave the ETag began, no other was under way; a request without an answer is so for ever."""
+    """Whether no other change ran since the one that gave the ETag began; a request without an answer runs for ever."""
     origin = next(
         (
             each

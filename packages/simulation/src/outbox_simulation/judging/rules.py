@@ -1,4 +1,4 @@
-"""Each rule of the judges in one sentence: what was promised, and is not so."""
+"""Describes each rule of the judges in one sentence: the promise that is broken."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What each aggregate was after each of its events, and whether the final list shows that."""
+"""Derives each aggregate's state after each of its events, and compares the final list with it."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,23 +10,23 @@ from outbox_simulation.judging.records import FinallyListed
 from outbox_simulation.judging.violation import Violation
 
 States = Mapping[int, State | None]
-"""By sequence; None: deleted."""
+"""The states by sequence; None: deleted."""
 
 
 @dataclass(frozen=True)
 class AsTold:
-    """What the events of an aggregate make of it."""
+    """The states that result from an aggregate's events."""
 
     states: States
-    """As far as the events are known without a gap."""
+    """The states as far as the events are known without a gap."""
     last: tuple[int, State | None]
-    """After all of them: the sequence, and the state."""
+    """The sequence and the state after all of them."""
 
 
 def told(
     history: History, by_aggregate: Mapping[str, Sequence[SeenEvent]], language: Language
 ) -> dict[str, AsTold]:
-    """Each aggregate's states: by what the store took where it is watched, else by what subscribers got."""
+    """Returns each aggregate's states: by what the store took if it is watched, else by what subscribers got."""
     steps: dict[str, list[tuple[int, str, State]]] = {}
     if history.stored:
         for stored in history.stored.values():
@@ -44,7 +44,7 @@ def _replayed(steps: Sequence[tuple[int, str, State]], language: Language) -> As
     for sequence, action, body in sorted(steps, key=lambda step: step[0]):
         if action == language.deleted:
             state = None
-        elif state is not None:  # what comes after the end is another rule's
+        elif state is not None:  # another rule checks events after the end
             state = language.after(state, action, body)
         if sequence == len(states) + 1:
             states[sequence] = state
@@ -54,7 +54,7 @@ def _replayed(steps: Sequence[tuple[int, str, State]], language: Language) -> As
 def final_state(
     found: Sequence[FinallyListed], facts: Mapping[str, AsTold], language: Language
 ) -> Iterator[Violation]:
-    """What the final list shows too much, too little or otherwise than the events."""
+    """Yields what the final list shows too much, too little or other than the events."""
     listed = Counter(each.aggregate for each in found)
     for aggregate, times in listed.items():
         if times > 1:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Violation:
-    """A broken promise. One that ``may_pass`` is one that waiting can end."""
+    """A broken promise. One that ``may_pass`` can end by waiting."""
 
     rule: str
     about: str
