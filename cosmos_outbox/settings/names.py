@@ -27,7 +27,7 @@ class Named:
 
 
 def named_after(name: str, what: str, given: Named | str | None = None) -> Named:
-    """Returns the name of a read model's or effect's container, say: its own name, unless another one is given."""
+    """Returns the name of a read model's or effect's container, for example: its own by default."""
     if isinstance(given, Named):
         return given
     return Named(f"{name.upper().replace('-', '_')}_{what}", given or name)

@@ -1,1 +1,1 @@
-"""``python -m tools.events`` writes the contract of the events to ``docs/use/events/`` anew, from the models."""
+"""``python -m tools.events`` writes the contract of the events to ``docs/use/events/`` from the models."""

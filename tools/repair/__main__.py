@@ -1,4 +1,4 @@
-"""``python -m tools.repair get|put|show ID PARTITION_KEY``: put writes a document over the version that get read alone.
+"""``python -m tools.repair get|put|show ID PARTITION_KEY``: put overwrites only the version that get has read.
 
 It lies in ``document.json`` in between, for the operator who repairs it (docs/operate/recipes.md); ``show`` prints one.
 The settings are the app's, from the environment.

@@ -19,7 +19,7 @@ from cosmos_outbox.outbox.marker import Marker, Place, Refusal
 from cosmos_outbox.outbox.parking_lot import Discarding, ParkedEvent, ParkedState
 
 BLOCKED, FREE = "parkedAggregate", "freedAggregate"
-"""The ``type`` of a parked aggregate's marker, and of one that was parked lately."""
+"""The ``type`` of a parked aggregate's marker, and of one that was parked recently."""
 
 MARKER_FIELDS = (
     "id", "aggregateType", "aggregateId", "blockedBy", "reason", "blockedSince", "attempts", "attemptedAt", "passing",

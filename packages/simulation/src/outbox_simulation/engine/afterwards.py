@@ -180,7 +180,7 @@ class Afterwards:
         return await expire(self._deployment, self._watcher, self._chance, self._work)
 
     def _lives(self, item: Document) -> bool:
-        """Whether it is an aggregate or entry that is not deleted, a note, progress or a key, or written by others."""
+        """Whether it is an aggregate or entry that is not deleted, a note, a walk's progress or a key, or by others."""
         service, history, data = self._of.service, self._ground.history, item.get("data")
         kinds = {"entry", *(each.aggregate_type for each in service.aggregates)}
         by_others = {*history.unsequenced, *(each.document for each in history.poisons)}
