@@ -103,7 +103,7 @@ class Commands(Generic[A]):
                 answer = await aggregates.change_once(mine.kind, aggregate_id, changed, request, origin)
             except mine.refuses:
                 return Told(409, body={"refused": True})
-            if answer.replayed or answer.receipt is None:  # no answer names the attempt
+            if answer.replayed or answer.receipt is None:  # the answer does not name its attempt
                 return Told(200, aggregate_id, answer.sequence, {}, replayed=True)
             return _told(answer.receipt, 200)
 

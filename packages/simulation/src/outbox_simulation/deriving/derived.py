@@ -22,7 +22,7 @@ class Asked:
     run: Effect
     events: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
-    """The errors that an effect must not raise."""
+    """The errors that ended it and that no effect may raise."""
 
     async def __call__(self, event: Event) -> None:
         """Runs the effect."""

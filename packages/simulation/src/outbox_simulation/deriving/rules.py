@@ -68,7 +68,7 @@ def _without_gap(events: Mapping[AggregateKey, list[StoredEvent]]) -> Iterator[V
 
 
 def _as_far(found: LeftBehind, events: Mapping[AggregateKey, list[StoredEvent]]) -> Iterator[Violation]:
-    """Checks that an aggregate's sequence equals the number of its events."""
+    """Checks that an aggregate's sequence is that of its last event."""
     for key, aggregate in found.aggregates.items():
         last = max((event.sequence or 0 for event in events.get(key, ())), default=0)
         if aggregate.sequence is not None and aggregate.sequence != last:

@@ -105,7 +105,7 @@ class Deployment:
                 each.begin()
 
     async def make_containers(self, anew: Mapping[str, Sequence[Mapping[str, Any]]] | None = None) -> None:
-        """Creates the containers as a service's deployment does. ``anew``: only these, replacing the old ones, with items."""
+        """Creates containers as a deployment does. ``anew``: only these, replacing the old ones, with items."""
         client = self.world_client()
         database = await client.create_database_if_not_exists(self.settings.cosmos_database)
         for need in needed(self.settings, self.ground.service):
