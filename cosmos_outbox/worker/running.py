@@ -55,7 +55,7 @@ class _Part:
     """The error that ended it; None: it works."""
 
     async def keep_up(self, entered: asyncio.Event) -> None:
-        """Works until a stop is requested and restarts after any error. Raises it until the block is ``entered``."""
+        """Works until a stop, restarting after errors. Raises Misconfigured only until the block is ``entered``."""
         pause = _FIRST_PAUSE_SECONDS
         while not self.stop.is_set():
             (self.health, work), self.failure = self.begin(self), None

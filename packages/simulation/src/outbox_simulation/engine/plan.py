@@ -109,7 +109,7 @@ _PLOTTED, _THEN = 0.6, 0.3
 _BY_THE_PAGE = 0.4
 _SESSIONS = ["aggregate", "2", "4", "32"]
 _ANY = 0.02
-"""The largest share of requests with a fault of the store; for kinds after it another share holds."""
+"""The largest share of requests with a fault of the store; the kinds listed above have their own."""
 
 
 _OVER_ANOTHER = 0.3
