@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 from cosmos_outbox import Aggregate, AggregateState, Event, Names, Service, Timestamp, WireModel
+from cosmos_outbox.kernel.clock import randomness
 from outbox_simulation import Commands
 from tests.support.reactions import Heap
 
@@ -38,12 +39,18 @@ class Pile(Aggregate[PileState]):
 service = Service("piles", [Pile, Heap], Names(database="piles", container="piles", topic="pile-events"))
 
 
+_ENDS_THE_PROCESS = 0.03
+"""How often a handler raises what is no ``Exception``: the message is tried again, and the process goes on."""
+
+
 def _react(order: Any) -> None:
     def target(event: Event) -> str:
         return f"{order}-{'one' if order == 'any' else event.aggregate.id}"
 
     @service.reaction(f"marks-{order}", of=Pile, to=Heap, target=target, order=order)
     def put(heap: Heap | None, event: Event) -> Heap | None:
+        if randomness().random() < _ENDS_THE_PROCESS:
+            raise SystemExit
         mark = event.aggregate.id if order == "any" else str(event.data["size"])
         if heap is None:
             return Heap(
