@@ -5,6 +5,11 @@ command of this Python, with the addresses in ``TEST_COSMOS`` and ``TEST_SERVICE
 be names of :class:`Gap`, joined by commas.
 """
 
+from cosmos_outbox.cli.main import require
+
+if __name__ == "__main__":
+    require("gaps")
+
 import asyncio
 import json
 import os

@@ -300,7 +300,8 @@ def test_the_library_does_not_speak_of_contacts() -> None:
     for file in sorted((ROOT / "cosmos_outbox").rglob("*")):
         if file.is_file() and "__pycache__" not in file.parts:
             lines = file.read_text().splitlines()
-            said = [each for each in lines if re.search(r"contact|(?<!path_not_)director(?:y|ies)\b", each, re.IGNORECASE)]
+            word = re.compile(r"contact|(?<!path_not_)director(?:y|ies)\b", re.IGNORECASE)
+            said = [each for each in lines if word.search(each)]
             assert not said, f"{file.relative_to(ROOT)}: {said}"
 
 
