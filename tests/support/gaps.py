@@ -23,6 +23,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from aiohttp import ClientSession, web
+from yarl import URL
 
 from devstack.testing import Service, running
 from tests.support.emulators import Gap
@@ -129,7 +130,7 @@ async def _before(
 
         async def handle(request: web.Request) -> web.Response:
             async def send(call: _Call) -> _Call:
-                url = f"{upstream}{request.raw_path}"
+                url = URL(f"{upstream}{request.raw_path}", encoded=True)
                 async with session.request(
                     call.method, url, data=call.body, headers=call.headers, allow_redirects=False
                 ) as answer:
