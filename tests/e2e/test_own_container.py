@@ -33,7 +33,7 @@ async def test_the_host_relays_and_lists_the_events(
             assert f'"at":"{at}"' in str(messages[1])
             async with (
                 aiohttp.ClientSession() as http,
-                http.get(f"{url}/events/bookings/b-1") as answer,
+                http.get(f"{url}/events/booking/b-1") as answer,
                 http.get(f"{url}/nothing") as missing,
             ):
                 assert (answer.status, missing.status) == (200, 404)
