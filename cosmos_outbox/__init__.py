@@ -26,12 +26,11 @@ if TYPE_CHECKING:
     from cosmos_outbox.outbox.aggregates import Aggregates
     from cosmos_outbox.outbox.event import DomainEvent, Timestamp, WireModel
     from cosmos_outbox.outbox.unit_of_work import Origin, Page, Receipt, Versioned
+    from cosmos_outbox.service import Service
     from cosmos_outbox.settings.names import Named, Names
     from cosmos_outbox.settings.own_container import OwnContainer, OwnDocuments
     from cosmos_outbox.sources.http import HttpApi
     from cosmos_outbox.sources.nowhere import NoSource
-    from cosmos_outbox.wiring.service import Service
-    from cosmos_outbox.wiring.subscribing import SubscriberService
     from cosmos_outbox.worker.running import running
 
 __version__ = "1.0.0rc1"
@@ -58,7 +57,6 @@ __all__ = [
     "Page",
     "Receipt",
     "Service",
-    "SubscriberService",
     "Timestamp",
     "TolerantReader",
     "Versioned",
@@ -88,8 +86,7 @@ _HOME = {
     "OwnContainer": "cosmos_outbox.settings.own_container",
     "OwnDocuments": "cosmos_outbox.settings.own_container",
     "Receipt": "cosmos_outbox.outbox.unit_of_work",
-    "Service": "cosmos_outbox.wiring.service",
-    "SubscriberService": "cosmos_outbox.wiring.subscribing",
+    "Service": "cosmos_outbox.service",
     "Timestamp": "cosmos_outbox.outbox.event",
     "TolerantReader": "cosmos_outbox.inbox.reading",
     "Versioned": "cosmos_outbox.outbox.unit_of_work",

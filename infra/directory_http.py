@@ -1,6 +1,6 @@
 """The directory over HTTP: parses a query into a checked search, and turns a page into a response."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from application.directory import DirectoryEntry, Field, Search
 from cosmos_outbox import ListedPage
@@ -9,9 +9,11 @@ from cosmos_outbox.http.listing import SORT, WRITTEN, sorting, written_in
 from cosmos_outbox.http.request import PAGE, parameters, query
 from cosmos_outbox.inbox.entry import Listed
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.wiring.subscription import ReadModel
 from domain.contact import Contact
 from infra.directory import FORM, spelled
+
+if TYPE_CHECKING:
+    from cosmos_outbox.operations.subscriber import ReadModel
 
 LONGEST = 250
 """The longest search text, in characters: no field is longer, except that an email address may have four more."""
@@ -35,8 +37,8 @@ def search(request: Request) -> Search:
     return Search(wanted) if sort is None else Search(wanted, sort)
 
 
-async def behind(request: Request, kept: ReadModel[DirectoryEntry]) -> bool | None:
-    """Returns whether the directory lags behind the write in the query; None: none is named. Raises InvalidRequest."""
+async def behind(request: Request, kept: "ReadModel[DirectoryEntry]") -> bool | None:
+    """Whether the directory does not show yet what the query names; None: it names nothing. Raises InvalidRequest."""
     text = query(request, *PAGE, *PARAMETERS).get(WRITTEN)
     if text is None:
         return None

@@ -8,6 +8,7 @@ attention; 2: it could not be tried, because a setting is wrong or the store is 
 
 import argparse
 import asyncio
+import importlib
 import json
 import logging
 import os
@@ -19,10 +20,9 @@ from typing import Any, Protocol, TypeVar
 
 from cosmos_outbox.inbox.errors import InboxError, StoreAway
 from cosmos_outbox.outbox.errors import OutboxError, Throttled, Unavailable
+from cosmos_outbox.service import Service, Wired
 from cosmos_outbox.settings.errors import InfraError, Misconfigured
 from cosmos_outbox.telemetry.correlation import on_one_line, tag_log_lines
-from cosmos_outbox.wiring.located import AnyService, AnyWired, located
-from cosmos_outbox.wiring.service import Service, Wired
 
 SETTING = "OUTBOX_SERVICE"
 DONE, ATTENTION, UNUSABLE = 0, 1, 2
@@ -63,14 +63,14 @@ def settings(arguments: argparse.Namespace, environment: Mapping[str, str] = os.
 def service(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Service:
     """The service that ``--service`` names, which publishes events. Raises Misconfigured."""
     found = any_service(arguments, environment)
-    if not isinstance(found, Service):
+    if not found.publishes:
         raise _only_subscribes(found.name)
     return found
 
 
-def publisher(wired: AnyWired) -> Wired:
+def publisher(wired: Wired) -> Wired:
     """The same service, which publishes events. Raises Misconfigured."""
-    if not isinstance(wired, Wired):
+    if not wired.service.publishes:
         raise _only_subscribes(wired.service.name)
     return wired
 
@@ -82,7 +82,7 @@ def _only_subscribes(name: str) -> Misconfigured:
     )
 
 
-def any_service(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> AnyService:
+def any_service(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Service:
     """The service that ``--service`` names, also one that only subscribes. Raises Misconfigured."""
     name = arguments.service or environment.get(SETTING) or _of_the_project(Path("pyproject.toml"))
     if not name:
@@ -94,6 +94,29 @@ def any_service(arguments: argparse.Namespace, environment: Mapping[str, str] = 
     if folder not in sys.path:  # an installed command does not look there by itself
         sys.path.insert(0, folder)
     return located(name)
+
+
+def located(name: str) -> Service:
+    """The service that a command is told: a module that has one as ``service``, or MODULE.ATTRIBUTE.
+
+    Raises Misconfigured.
+    """
+    module, _, attribute = name.rpartition(".")
+    for place, wanted in ((name, "service"), (module, attribute)):
+        if not place:
+            continue
+        try:
+            found = getattr(importlib.import_module(place), wanted, None)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{place}.".startswith(f"{error.name}."):
+                raise
+            continue
+        if isinstance(found, Service | Service):
+            return found
+    raise Misconfigured(
+        f"--service {name}: there is no Service there. Name the module that declares one as service, such as "
+        "bookings.service, or MODULE.NAME, and run the command in the folder above"
+    )
 
 
 def _of_the_project(file: Path) -> str | None:
@@ -140,7 +163,7 @@ def parser(name: str, description: str, *, done: str, attention: str) -> argpars
 
 def run(
     made: argparse.ArgumentParser,
-    work: Callable[[AnyWired, argparse.Namespace], Awaitable[int]],
+    work: Callable[[Wired, argparse.Namespace], Awaitable[int]],
     argv: Sequence[str] | None,
     environment: Mapping[str, str],
 ) -> int:

@@ -12,7 +12,7 @@ from cosmos_outbox.cli import command
 from cosmos_outbox.cli.command import AT_ONCE, DONE, CannotDo, say, say_json
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations import views
-from cosmos_outbox.wiring.located import AnyWired, aggregate_types
+from cosmos_outbox.service import Wired
 
 
 def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
@@ -30,14 +30,14 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
     return command.run(parser, _list, argv, environment)
 
 
-async def _list(wired: AnyWired, arguments: Namespace) -> int:
-    publisher, types = command.publisher(wired), aggregate_types(wired.service)
+async def _list(wired: Wired, arguments: Namespace) -> int:
+    publisher, types = command.publisher(wired), wired.service.aggregate_types
     if arguments.type not in types:
         raise CannotDo(
             f"{wired.service.name} has no aggregates of type {arguments.type}; it has: {', '.join(types)}"
         )
     key = AggregateKey(arguments.type, arguments.id)
-    view = views.event_list(await publisher.outbox.event_list.page(key, AT_ONCE, arguments.before))
+    view = views.event_list(await publisher.operator.event_list.page(key, AT_ONCE, arguments.before))
     if arguments.json:
         say_json(view)
         return DONE

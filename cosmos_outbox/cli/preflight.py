@@ -19,9 +19,8 @@ from cosmos_outbox.cli import command
 from cosmos_outbox.preflight.checks import check
 from cosmos_outbox.preflight.plan import Plan, plan_for
 from cosmos_outbox.preflight.report import COULD_NOT_CHECK, Finding, exit_code, summary
-from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.settings.errors import Misconfigured, needed
 from cosmos_outbox.settings.transports import Webhook
-from cosmos_outbox.wiring.transports import needed_over
 
 _EMULATOR_PORT = 5300
 """https://learn.microsoft.com/azure/service-bus-messaging/overview-emulator"""
@@ -97,7 +96,7 @@ def _plan(values: Mapping[str, str], arguments: argparse.Namespace) -> Plan:
         as_app=arguments.as_app,
         emulator_port=int(port),
     )
-    needed_over(plan.settings.transport.name)
+    needed(plan.settings.transport.name)
     return plan
 
 

@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from cosmos_outbox.cli import command
+from cosmos_outbox.composition.writer import Outbox
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, monotonic, new_id, utc_now
@@ -33,9 +34,8 @@ from cosmos_outbox.outbox.republish import (
     Span,
     Window,
 )
+from cosmos_outbox.service import Service, Wired
 from cosmos_outbox.settings.errors import Misconfigured, NotForwardedYet
-from cosmos_outbox.wiring.outbox import Outbox
-from cosmos_outbox.wiring.service import Service
 
 ALL, NOT_ALL, CUT_OFF = 0, 1, 2
 
@@ -56,16 +56,16 @@ class RepublishingPlan:
 
 
 async def republish(
-    outbox: Outbox, plan: RepublishingPlan, progress: RepublishingProgress, *, clock: Clock = utc_now
+    wired: Wired, plan: RepublishingPlan, progress: RepublishingProgress, *, clock: Clock = utc_now
 ) -> None:
     """Publish again, telling how far it is. ``progress`` has what was done, whatever ends it.
 
     Raises NotForwardedYet, NotDelivered, Throttled, Unavailable, Misconfigured.
     """
-    relay = outbox.relay
+    relay = wired.relay.relay
     _check_over(plan.span, clock())
     work = Republishing(
-        _Forwarded(outbox, outbox.history(await _fence(outbox))),
+        _Forwarded(wired, wired.operator.history(await _fence(wired.outbox))),
         relay.parking,
         relay.originals,
         DryRun() if plan.dry_run else relay.publisher,
@@ -90,14 +90,14 @@ def _check_over(span: Span, now: datetime) -> None:
 
 
 async def _fence(outbox: Outbox) -> str:
-    return await fence_everywhere(outbox.container(outbox.feed.id), outbox.feed)
+    return await fence_everywhere(outbox.stored, outbox.feed)
 
 
 @dataclass(frozen=True)
 class _Forwarded:
     """The windows of a history, each handed out when the relay has forwarded or parked all that is in it."""
 
-    outbox: Outbox
+    wired: Wired
     history: EventHistory
 
     async def window(self, span: Span) -> Window:
@@ -108,8 +108,8 @@ class _Forwarded:
         return window
 
     async def _wait_until_forwarded(self) -> None:
-        token, give_up_at = await _fence(self.outbox), monotonic() + PATIENCE_SECONDS
-        while not (passed := await self.outbox.observer.has_forwarded(token)):
+        token, give_up_at = await _fence(self.wired.outbox), monotonic() + PATIENCE_SECONDS
+        while not (passed := await self.wired.operator.observer.has_forwarded(token)):
             if monotonic() >= give_up_at:
                 raise NotForwardedYet(
                     "the relay has no lease for a part of the store, so how far it is there is not known. Wait until "
@@ -120,7 +120,7 @@ class _Forwarded:
                 )
             await asyncio.sleep(_LOOK_SECONDS)
             if passed is None:  # a partition was split meanwhile
-                token = await _fence(self.outbox)
+                token = await _fence(self.wired.outbox)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -150,9 +150,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 async def _run_wired(service: Service, plan: RepublishingPlan, progress: RepublishingProgress) -> None:
-    outbox = service.wire(os.environ).outbox
-    async with outbox.resources:
-        await republish(outbox, plan, progress)
+    wired = service.wire(os.environ)
+    async with wired.resources:
+        await republish(wired, plan, progress)
 
 
 def _parser() -> argparse.ArgumentParser:

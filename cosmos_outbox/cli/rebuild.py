@@ -18,8 +18,8 @@ from cosmos_outbox.cli import command
 from cosmos_outbox.inbox.errors import InboxError, StoreAway
 from cosmos_outbox.inbox.walk import WalkProgress
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.service import Service, Wired
 from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.wiring.located import AnyService, AnyWired
 
 
 async def rebuild(
@@ -27,7 +27,7 @@ async def rebuild(
     *,
     source_wins: bool,
     report: Callable[[WalkProgress], None],
-    service: AnyService,
+    service: Service,
     name: str | None = None,
 ) -> WalkProgress:
     """Rebuild to the end; ``report`` gets the progress after each page.
@@ -43,7 +43,7 @@ async def rebuild(
 
 
 async def heal(
-    environment: Mapping[str, str], service: AnyService, name: str | None, aggregates: Sequence[str]
+    environment: Mapping[str, str], service: Service, name: str | None, aggregates: Sequence[str]
 ) -> None:
     """Put these aggregates' entries right, also those that are missing. Raises Misconfigured, InboxError."""
     wired = service.wire(environment)
@@ -56,7 +56,7 @@ async def heal(
             await model.inbox.heal(AggregateKey(kind, each))
 
 
-def _which(wired: AnyWired, name: str | None) -> str:
+def _which(wired: Wired, name: str | None) -> str:
     """The read model of this name, or the only one. Raises Misconfigured."""
     models = [name for name, each in wired.subscriptions.items() if each.read_model is not None]
     if name is None and len(models) == 1:

@@ -15,8 +15,8 @@ from typing import Any
 from cosmos_outbox.cli import command
 from cosmos_outbox.contracts import asyncapi
 from cosmos_outbox.contracts.schemas import events_of, file_name, schema
+from cosmos_outbox.service import Service
 from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.wiring.service import Service
 
 DONE, UNUSABLE = 0, 2
 

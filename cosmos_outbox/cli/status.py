@@ -13,8 +13,7 @@ from cosmos_outbox.cli.command import ATTENTION, DONE, in_words, say, say_json
 from cosmos_outbox.operations import views
 from cosmos_outbox.operations.relay_status import LATE_SECONDS, Holding
 from cosmos_outbox.outbox.feed import SHARE
-from cosmos_outbox.wiring.located import AnyWired
-from cosmos_outbox.wiring.service import Wired
+from cosmos_outbox.service import Wired
 
 
 def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
@@ -29,7 +28,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
     return command.run(parser, _tell, argv, environment)
 
 
-async def _tell(wired: AnyWired, arguments: Namespace) -> int:
+async def _tell(wired: Wired, arguments: Namespace) -> int:
     view = await status(wired)
     if arguments.json:
         say_json(view)
@@ -39,7 +38,7 @@ async def _tell(wired: AnyWired, arguments: Namespace) -> int:
     return ATTENTION if view["attention"] else DONE
 
 
-async def status(wired: AnyWired) -> Mapping[str, Any]:
+async def status(wired: Wired) -> Mapping[str, Any]:
     """The service, its relay and its subscribers, as the calls over HTTP tell each; ``attention``: what is not well.
 
     One that only subscribes has no relay. Raises Unavailable, Throttled, Misconfigured, StoreAway.
@@ -49,9 +48,9 @@ async def status(wired: AnyWired) -> Mapping[str, Any]:
         for name, each in wired.subscriptions.items()
     ]
     attention = [*_of_subscribers(subscribers)]
-    if not isinstance(wired, Wired):
+    if not wired.service.publishes:
         return {"service": wired.service.name, "attention": attention, "subscribers": subscribers}
-    relay = views.relay_status(await wired.outbox.observer.status())
+    relay = views.relay_status(await wired.operator.observer.status())
     return {
         "service": wired.service.name,
         "attention": [*attention_of_relay(relay), *attention],

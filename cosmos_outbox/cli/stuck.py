@@ -15,7 +15,7 @@ from functools import partial
 from cosmos_outbox.cli import command
 from cosmos_outbox.cli.command import ATTENTION, DONE, say, say_json
 from cosmos_outbox.operations.stuck import LONGEST_REASON, Stuck, StuckPage
-from cosmos_outbox.wiring.located import AnyWired, stuck_list
+from cosmos_outbox.service import Wired
 
 
 def stuck_main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
@@ -34,8 +34,8 @@ def stuck_main(argv: Sequence[str] | None = None, environment: Mapping[str, str]
     return command.run(parser, _show, argv, environment)
 
 
-async def _show(wired: AnyWired, arguments: Namespace) -> int:
-    stuck = stuck_list(wired)
+async def _show(wired: Wired, arguments: Namespace) -> int:
+    stuck = wired.stuck
     if arguments.verb == "show":
         say_json((await stuck.show(arguments.id or "")).whole_view())
         return DONE
@@ -80,8 +80,8 @@ def retry_main(argv: Sequence[str] | None = None, environment: Mapping[str, str]
     return command.run(parser, _retry, argv, environment)
 
 
-async def _retry(wired: AnyWired, arguments: Namespace) -> int:
-    retried = await stuck_list(wired).retry(arguments.id, to_the_end=True)
+async def _retry(wired: Wired, arguments: Namespace) -> int:
+    retried = await wired.stuck.retry(arguments.id, to_the_end=True)
     say(
         f"{retried.count} sent or applied"
         + ("" if retried.done else "; more remain: run the same command again")
@@ -111,7 +111,7 @@ def _reason(text: str) -> str:
     return text.strip()
 
 
-async def _discard(wired: AnyWired, arguments: Namespace) -> int:
-    await stuck_list(wired).discard(arguments.id, arguments.reason)
+async def _discard(wired: Wired, arguments: Namespace) -> int:
+    await wired.stuck.discard(arguments.id, arguments.reason)
     say(f"{arguments.id} is given up: what waited behind it is tried within a minute")
     return DONE

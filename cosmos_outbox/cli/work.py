@@ -12,14 +12,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from cosmos_outbox.cli import command
-from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.service import Wired
+from cosmos_outbox.settings.errors import Misconfigured, needed
 from cosmos_outbox.telemetry.correlation import tag_log_lines
-from cosmos_outbox.wiring.located import AnyWired
-from cosmos_outbox.wiring.transports import needed_over
 from cosmos_outbox.worker import draining, relay, subscriber
 from cosmos_outbox.worker.probes import Address
 
-T = TypeVar("T", bound=AnyWired)
+T = TypeVar("T", bound=Wired)
 
 _LONGEST_SECONDS = 86_400.0
 
@@ -72,7 +71,7 @@ def subscriber_main(argv: Sequence[str] | None = None) -> int:
 
 def _with_its_packages(wired: T) -> T:
     """The same service. Raises Misconfigured: the packages of its transport are not installed."""
-    needed_over(wired.settings.transport.name)
+    needed(wired.settings.transport.name)
     return wired
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cosmos_outbox.contracts.schemas import Kind, events_of, file_name
-from cosmos_outbox.wiring.service import Service
+from cosmos_outbox.service import Service
 
 VERSION = "3.0.0"
 

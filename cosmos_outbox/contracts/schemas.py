@@ -12,7 +12,7 @@ from pydantic_core import core_schema
 
 from cosmos_outbox.outbox.event import DomainEvent, id_field_of
 from cosmos_outbox.outbox.feed import EventDiscarded
-from cosmos_outbox.wiring.service import Service
+from cosmos_outbox.service import Service
 
 Schema = dict[str, Any]
 Kind = type[DomainEvent] | type[EventDiscarded]

@@ -24,10 +24,9 @@ from cosmos_outbox.http.documents import document_calls
 from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.problems import ProblemKind
 from cosmos_outbox.http.resource import Resource
+from cosmos_outbox.service import Service
+from cosmos_outbox.settings.errors import needed
 from cosmos_outbox.settings.transports import named
-from cosmos_outbox.wiring.located import AnyService
-from cosmos_outbox.wiring.service import Service
-from cosmos_outbox.wiring.transports import needed_over
 
 CATCH_ALL = "unrouted"
 
@@ -93,19 +92,19 @@ def _as_ordered(name: str) -> str:
     return name.upper()
 
 
-def app(service: AnyService, *, resources: Sequence[Resource[Any, Any]] = ()) -> App:
-    """Returns the function app of a service, with relay, subscribers, timers, health and operators' calls.
+def app(service: Service, *, resources: Sequence[Resource[Any, Any]] = ()) -> App:
+    """The function app of a service: relay, subscribers, timers, health and operators' calls are in it.
 
     It also has the calls on ``resources``. A service that only subscribes has no resources, no relay and no operations
     page. Decorate the service's other functions with the app. Raises Misconfigured if a setting of a trigger is wrong,
     or the package of its transport is missing.
     """
-    needed_over(named(os.environ, service.transport))
+    needed(named(os.environ, service.transport))
     _quiet_sdks()
     made = App(http_auth_level=func.AuthLevel.FUNCTION)
     made.register_functions(operator_functions(service))
     on_resources: Sequence[Call] = ()
-    if isinstance(service, Service):
+    if service.publishes:
         made.register_functions(relay_functions(service))
         on_resources = calls(service, resources)
         made.register_functions(resource_functions(on_resources))
@@ -143,8 +142,8 @@ def _quiet_sdks() -> None:
         logging.getLogger("azure").setLevel(logging.WARNING)
 
 
-def _hint(service: AnyService, resources: Sequence[Resource[Any, Any]]) -> str:
-    if not isinstance(service, Service):
+def _hint(service: Service, resources: Sequence[Resource[Any, Any]]) -> str:
+    if not service.publishes:
         return "operators begin at /api/stuck"
     declared = {each.kind: each.path for each in resources}
     places = [

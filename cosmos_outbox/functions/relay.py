@@ -14,9 +14,9 @@ import azure.functions as func
 
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.outbox.errors import OutboxError
+from cosmos_outbox.service import Service
 from cosmos_outbox.settings import relay_feed
 from cosmos_outbox.settings.environment import load_feed
-from cosmos_outbox.wiring.service import Service
 
 
 def relay_functions(service: Service) -> func.Blueprint:
@@ -31,20 +31,20 @@ def relay_functions(service: Service) -> func.Blueprint:
         maximum_interval="00:01:00",
     )
     async def relay(documents: func.DocumentList, context: func.Context) -> None:
-        """Forwards a page of the change feed. Returns once every event is accepted or parked; otherwise raises."""
-        await service().outbox.forwarding.forward(documents, context)
+        """Change feed -> transport. Returns only after every event was accepted or parked; otherwise raises."""
+        await service().relay.forwarding.forward(documents, context)
 
     @app.timer_trigger(arg_name="timer", schedule="0 */5 * * * *")
     async def watch_relay(timer: func.TimerRequest) -> None:
         """Every five minutes: logs an error if events wait for too long, and recreates missing leases."""
         with told_in_a_line("how far the relay is, is not known"):
-            await service().outbox.observer.watch()
+            await service().operator.observer.watch()
 
     @app.timer_trigger(arg_name="timer", schedule="30 * * * * *")
     async def tend_parked(timer: func.TimerRequest) -> None:
         """Every minute: resends parked events that are no longer blocked, and discards those parked for too long."""
         with told_in_a_line("parked events wait"):
-            await service().outbox.parking.upkeep()
+            await service().operator.parking.upkeep()
 
     if any(each.can_be_due() for each in service.aggregates):
 
@@ -52,7 +52,7 @@ def relay_functions(service: Service) -> func.Blueprint:
         async def meet_deadlines(timer: func.TimerRequest) -> None:
             """Every ten seconds: runs ``on_due`` of the aggregates that are due."""
             with told_in_a_line("deadlines wait"):
-                deadlines = service().outbox.deadlines
+                deadlines = service().relay.deadlines
                 assert deadlines is not None, "something can be due"
                 await deadlines.meet()
 

@@ -7,32 +7,29 @@ host redelivers a message immediately, and counts each delivery.
 import asyncio
 import logging
 import os
+from typing import TYPE_CHECKING
 
 import azure.functions as func
 
+from cosmos_outbox.composition.declarations import ReactionOf, ReadModelOf, Subscriber
 from cosmos_outbox.functions.relay import told_in_a_line
 from cosmos_outbox.inbox.receiver import WAIT_SECONDS
+from cosmos_outbox.service import Service
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named
-from cosmos_outbox.settings.transports import named
+from cosmos_outbox.settings.transports import named, not_received
 from cosmos_outbox.telemetry.messaging import STORAGEQUEUE, handling
 from cosmos_outbox.telemetry.tracing import invoked
-from cosmos_outbox.wiring import declared
-from cosmos_outbox.wiring.declared import ReadModelOf
-from cosmos_outbox.wiring.located import AnyService
-from cosmos_outbox.wiring.reactions import ReactionOf
-from cosmos_outbox.wiring.subscribing import ForeignReadModel, ForeignSubscriber
-from cosmos_outbox.wiring.subscription import Subscriber
-from cosmos_outbox.wiring.transports import not_received
+
+if TYPE_CHECKING:
+    from cosmos_outbox.operations import subscriber as operations
 
 WALK_SECONDS = 200.0
 """The maximum duration of one run of the walk, less than ``functionTimeout``; the next run continues there."""
 
-AnySubscriber = declared.Subscriber | ForeignSubscriber
 
-
-def subscription_functions(service: AnyService, of: AnySubscriber) -> func.Blueprint:
-    """Returns a subscriber's trigger, and the timers that continue pending work. Raises Misconfigured."""
+def subscription_functions(service: Service, of: Subscriber) -> func.Blueprint:
+    """Messages -> what the subscriber keeps or does; the timers that go on with what waits. Raises Misconfigured."""
     app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
     name = of.name.replace("-", "_")
 
@@ -45,16 +42,16 @@ def subscription_functions(service: AnyService, of: AnySubscriber) -> func.Bluep
         with told_in_a_line("what was set aside waits"):
             await service().subscriptions[of.name].subscriber.watch()
 
-    if isinstance(of, ReadModelOf) or (isinstance(of, ForeignReadModel) and of.has_source):
+    if isinstance(of, ReadModelOf) and of.has_source:
         _add_walk(app, service, of.name, name)
     return app
 
 
-def _topic_of(of: AnySubscriber) -> Named | None:
+def _topic_of(of: Subscriber) -> Named | None:
     return of.topic if isinstance(of, ReactionOf) else None
 
 
-def _add_walk(app: func.Blueprint, service: AnyService, of: str, name: str) -> None:
+def _add_walk(app: func.Blueprint, service: Service, of: str, name: str) -> None:
     @app.function_name(f"walk_{name}")
     @app.timer_trigger(arg_name="timer", schedule="30 0 * * * *")
     async def walk(timer: func.TimerRequest) -> None:
@@ -69,7 +66,7 @@ _log = logging.getLogger(__name__)
 
 
 def add_trigger(
-    app: func.Blueprint, service: AnyService, of: str, subscription: Named, topic: Named | None
+    app: func.Blueprint, service: Service, of: str, subscription: Named, topic: Named | None
 ) -> None:
     """Registers the function that receives a subscriber's messages from the transport. Raises Misconfigured.
 
@@ -114,10 +111,8 @@ def add_trigger(
             raise not_received(called)
 
 
-async def receive(
-    service: AnyService, of: str, message: func.ServiceBusMessage, context: func.Context
-) -> None:
-    """Applies a message or sets it aside. Raises StoreAway, or Misconfigured if the service cannot be wired.
+async def receive(service: Service, of: str, message: func.ServiceBusMessage, context: func.Context) -> None:
+    """Apply a message or set it aside. Raises StoreAway, or Misconfigured when the service cannot be wired.
 
     Both are raised after a pause: the host redelivers the message immediately, and counts each delivery.
     """
@@ -130,7 +125,7 @@ async def receive(
 
 
 async def receive_from_queue(
-    service: AnyService, of: str, message: func.QueueMessage, context: func.Context
+    service: Service, of: str, message: func.QueueMessage, context: func.Context
 ) -> None:
     """As :func:`receive`, for a Storage queue."""
     from cosmos_outbox.storagequeue.message import arrived  # noqa: PLC0415 - not where another transport is used
@@ -142,7 +137,7 @@ async def receive_from_queue(
         await subscriber.receiver.receive(found.delivery)
 
 
-async def _subscriber(service: AnyService, of: str) -> Subscriber:
+async def _subscriber(service: Service, of: str) -> "operations.Subscriber":
     try:
         return service().subscriptions[of].subscriber
     except Misconfigured as error:

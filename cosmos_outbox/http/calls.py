@@ -44,16 +44,16 @@ class _Shedder(Protocol):
 
 class _Outbox(Protocol):
     @property
+    def aggregates(self) -> Aggregates: ...
+    @property
+    def settings(self) -> Settings: ...
+    @property
     def shedder(self) -> _Shedder: ...
 
 
 class Serving(Protocol):
     """The parts of a service that the calls use; ``Wired`` implements it."""
 
-    @property
-    def aggregates(self) -> Aggregates: ...
-    @property
-    def settings(self) -> Settings: ...
     @property
     def outbox(self) -> _Outbox: ...
 
@@ -169,7 +169,7 @@ class _Calls(Generic[A, D]):
         resource, key, at = self._resource, request.idempotency_key(req), utc_now()
         assert resource.create is not None, "without it there is no such call"
         details, create = validated(self._new(), request.json_object(req, JSON)), resource.create
-        service, origin = self._service(), self._origin(req)
+        service, origin = self._service().outbox, self._origin(req)
         if key is None:
             made = create(details, id=new_id(), at=at)
             return self._shown.created(req, await service.aggregates.create(made, origin))
@@ -185,13 +185,13 @@ class _Calls(Generic[A, D]):
         kind = self._resource.kind
         selection, names = listing.selection(req, kind), listing.names(kind)
         size, token = request.page_request(req, *names)
-        as_of = listing.as_of(token)  # before the store is read
-        page = await self._service().aggregates.page(kind, size, token, request.origin(req), selection)
+        as_of = listing.as_of(token)  # before the store is asked
+        page = await self._service().outbox.aggregates.page(kind, size, token, request.origin(req), selection)
         return self._shown.listed(page, listing.next_link(req, page.continuation_token, *names), as_of)
 
     async def _get(self, req: Request) -> Answer:
         wanted, newest = self._id(req), request.wants_newest(req)
-        aggregates, kind = self._service().aggregates, self._resource.kind
+        aggregates, kind = self._service().outbox.aggregates, self._resource.kind
         return self._shown.found(req, await aggregates.read(kind, wanted, request.origin(req), newest=newest))
 
     def _revising(self, revised: Callable[..., D], *takes: str) -> Handler:
@@ -248,7 +248,7 @@ class _Calls(Generic[A, D]):
         has_body: bool = True,
     ) -> ChangeAnswer[A]:
         kind, asked, origin = self._resource.kind, conditions.of_change(req, etag), self._origin(req)
-        key, service = request.idempotency_key(req), self._service()
+        key, service = request.idempotency_key(req), self._service().outbox
         if key is None:
             receipt = await service.aggregates.change(
                 kind, wanted, change, origin, if_match=asked.if_match, refuse=asked.refuses
@@ -263,7 +263,7 @@ class _Calls(Generic[A, D]):
         )
 
     def _origin(self, req: Request) -> Origin:
-        return request.origin(req, self._service().settings, who=self._who(req))
+        return request.origin(req, self._service().outbox.settings, who=self._who(req))
 
     def _who(self, req: Request) -> str | None:
         return (self._caller_of and self._caller_of(req)) or None

@@ -5,13 +5,20 @@ call; an adapter does it with the session token of a write. Every call raises St
 """
 
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
+from pydantic import BaseModel
+
+from cosmos_outbox.inbox.effect import EffectRecords
 from cosmos_outbox.inbox.entry import Entry, Found, Stamp, VersionedEntry, WalkPage
+from cosmos_outbox.inbox.form import EntryForm, Listing
+from cosmos_outbox.inbox.set_aside import SetAside
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 S = TypeVar("S")
+M = TypeVar("M", bound=BaseModel)
 
 
 class Entries(Protocol[S]):
@@ -68,4 +75,30 @@ class SourceList(Protocol[S]):
     """Lists the aggregates of their owner."""
 
     async def page(self, since: datetime | None, position: str | None) -> WalkPage[Found[S]]:
-        """Returns a page, deleted ones included; ``since``: those changed since then, by the store's clock."""
+        """A page of the aggregates, deleted ones too; ``since``: those changed since then, by the store's clock."""
+
+
+class Store(Protocol):
+    """Where a subscriber keeps its entries, what it set aside, and what is known of its effects."""
+
+    def entries(self, name: str, form: EntryForm[M], deleted_ttl_seconds: int | None) -> Entries[M]:
+        """Of one read model; None: deleted entries are kept for good. Raises Misconfigured."""
+
+    def listing(self, name: str, form: EntryForm[M]) -> Listing[M]:
+        """Of one read model."""
+
+    def set_aside(self, subscription: str, closed_ttl_seconds: int) -> SetAside:
+        """Of one subscription."""
+
+    def effects(self, name: str, subscription: str, ttl_seconds: int) -> EffectRecords:
+        """Of one subscriber with effects. Raises Misconfigured."""
+
+    async def check(self) -> None:
+        """Returns if it answers. Raises the errors of the inbox, or of the outbox, when it does not."""
+
+
+class StoreOf(Protocol):
+    """A store as it is declared."""
+
+    def open(self, environment: Mapping[str, str], resources: AsyncExitStack) -> Store:
+        """The store. Opens no connection; ``resources`` closes it. Raises Misconfigured."""

@@ -20,6 +20,9 @@ LOOK_SECONDS = 6.0
 AGE_SECONDS = 5.0
 """How old its answer may be: a page asks every few seconds, and each look opens a connection to the broker."""
 
+HEALTH_SECONDS = 2.0
+"""How old the answer of the health function may be: the function is open, and each look at the store costs."""
+
 T = TypeVar("T")
 
 

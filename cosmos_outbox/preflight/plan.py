@@ -5,19 +5,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from cosmos_outbox.composition.declarations import ReactionOf
 from cosmos_outbox.cosmos.aggregates import listing
 from cosmos_outbox.cosmos.aggregates.documents import DUE
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase, CosmosNames
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths
 from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.service import Service
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.environment import Settings, SubscriberSettings
 from cosmos_outbox.settings.names import named_after
 from cosmos_outbox.settings.own_container import OwnContainer
-from cosmos_outbox.wiring.located import AnyService
-from cosmos_outbox.wiring.reactions import ReactionOf
-from cosmos_outbox.wiring.service import Service
-from cosmos_outbox.wiring.subscribing import ForeignReadModel, SubscriberService
 
 
 @dataclass(frozen=True)
@@ -94,15 +92,15 @@ def _of_calls_and_messages(settings: Settings, service: Service) -> Iterator[Nee
         yield _set_aside(settings.cosmos_set_aside_container)
 
 
-def needed_by_subscriber(names: CosmosNames, service: SubscriberService) -> tuple[Needed, ...]:
-    """Returns the containers of a service that only subscribes, in a database of its own."""
+def needed_by_subscriber(names: CosmosNames, service: Service) -> tuple[Needed, ...]:
+    """The containers of a service that only subscribes, in the database of its own."""
     return (
         _set_aside(names.set_aside),
         *(
             _kept(
                 names.container(each.name),
                 named_after(each.name, "CONTAINER").setting,
-                each.form if isinstance(each, ForeignReadModel) else None,
+                each.form,
             )
             for each in service.subscribers
         ),
@@ -187,8 +185,8 @@ class Cosmos:
 class Plan:
     """The settings to check, and the outage that the deployment must survive."""
 
-    settings: Settings | SubscriberSettings
-    service: AnyService
+    settings: SubscriberSettings
+    service: Service
     cosmos: Cosmos | None
     """None: the service has no store in Cosmos DB."""
     other_subscriptions: tuple[str, ...]
@@ -214,9 +212,9 @@ class Plan:
         )
 
 
-def plan_for(service: AnyService, values: Mapping[str, str], **others: Any) -> Plan:
-    """Returns the plan of checks for a service with these settings. Raises Misconfigured."""
-    if isinstance(service, Service):
+def plan_for(service: Service, values: Mapping[str, str], **others: Any) -> Plan:
+    """What is to be checked of a service with these settings. Raises Misconfigured."""
+    if service.publishes:
         settings = service.settings(values)
         containers = needed(settings, service)
         return Plan(
@@ -227,4 +225,4 @@ def plan_for(service: AnyService, values: Mapping[str, str], **others: Any) -> P
         names = service.store.names(values)
         containers = needed_by_subscriber(names, service)
         cosmos = Cosmos(names.connection, names.database, containers)
-    return Plan(service.settings(values), service, cosmos, **others)
+    return Plan(service.subscriber_settings(values), service, cosmos, **others)

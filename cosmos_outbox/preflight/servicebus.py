@@ -12,7 +12,6 @@ from cosmos_outbox.settings.connections import Credential
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.errors import CannotCheck, Denied
 from cosmos_outbox.settings.transports import ServiceBus
-from cosmos_outbox.wiring.service import Service
 
 MOST_DELIVERIES = 2000
 """The largest max delivery count that Service Bus accepts."""
@@ -223,7 +222,7 @@ def _judged_topic(plan: Plan, of: ServiceBus, topic: TopicState | None) -> Itera
 
 async def _try_as_app(plan: Plan, own: ServiceBus, inspection: ServiceBusInspection) -> list[Finding]:
     topic = own.topic
-    sends = isinstance(plan.service, Service)
+    sends = plan.service.publishes
     return [
         *[
             await try_as_app(

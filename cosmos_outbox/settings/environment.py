@@ -76,6 +76,22 @@ class SubscriberSettings:
         """Returns the name of a subscription or container. Raises KeyError: the service does not declare it."""
         return self.named[named.setting]
 
+    @property
+    def records_seconds(self) -> int:
+        """How long a message's record lives: an event may wait stored, parked, set aside, and for its dead letter.
+
+        Raises Misconfigured: longer than a store keeps anything.
+        """
+        from cosmos_outbox.inbox.receiver import MARGIN  # noqa: PLC0415 - not where nothing is received
+
+        seconds = 3 * self.event_ttl_seconds + self.parked_max_age_seconds + int(MARGIN.total_seconds())
+        if seconds > TTL_MAX:
+            raise Misconfigured(
+                f"the records of handled messages have to be kept for {seconds} s, and the store keeps nothing longer "
+                f"than {TTL_MAX} s: lower EVENT_TTL_SECONDS or PARKED_MAX_AGE_SECONDS"
+            )
+        return seconds
+
 
 @dataclass(frozen=True)
 class Settings(SubscriberSettings):

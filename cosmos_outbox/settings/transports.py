@@ -1,7 +1,7 @@
 """Reads the settings of the service's one transport; those of the others are not needed.
 
-The service declares the transport, and ``TRANSPORT`` overrides it. Each transport is a frozen object that its loader
-creates from the environment; ``cosmos_outbox/wiring/transports.py`` has the code that builds and checks it.
+The service declares which, and ``TRANSPORT`` beats that. Each transport is a frozen object that its loader makes of the
+environment; what builds and checks it is in ``cosmos_outbox/composition/transports.py``.
 """
 
 import base64
@@ -233,6 +233,14 @@ def servicebus_of(settings: HasTransport) -> ServiceBus:
             f"the service's transport is {settings.transport.name}: this works over Service Bus alone"
         )
     return settings.transport
+
+
+def not_received(subscription: str) -> Misconfigured:
+    """What a subscriber of the service itself is told: over a webhook nothing waits for it."""
+    return Misconfigured(
+        f"{subscription} cannot receive: the service's transport is webhook, which posts events. Receive "
+        "them by HTTP, as examples/receiver does, or set TRANSPORT=servicebus"
+    )
 
 
 @dataclass(frozen=True)

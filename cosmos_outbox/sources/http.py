@@ -30,7 +30,6 @@ from pydantic_core import from_json
 
 from cosmos_outbox.inbox.entry import Found
 from cosmos_outbox.inbox.errors import SourceBehind, StoreAway
-from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.settings.names import Named
@@ -73,16 +72,14 @@ async def _read_bounded(answer: "aiohttp.ClientResponse", key: AggregateKey) -> 
 
 
 @dataclass(frozen=True)
-class HttpApi(Generic[S]):
+class HttpApi:
     """Declares a publisher's API as the source: ``GET <address>/<id>`` answers with the aggregate as JSON.
 
     A call has 10 seconds, a process four calls at a time. No answer, 3xx, 401, 403, 408, 429 and 5xx are outages.
     """
 
     address: Named
-    """The setting with the address, and its default: ``https://people.example/api/people``."""
-    state_of: Callable[[Mapping[str, Any]], S]
-    """Converts an answer to the subscriber's state."""
+    """The setting with the address, and its value where nobody sets it: ``https://people.example/api/people``."""
     sequence: str = "sequence"
     """The answer's field with the sequence of the aggregate's newest event."""
     answers_newest: bool = False
@@ -92,20 +89,22 @@ class HttpApi(Generic[S]):
     key: Named | None = None
     """The setting with a key that is sent in ``key_header``; None: none is sent."""
     key_header: str = "x-functions-key"
-    first: Callable[[Event], S | None] | None = None
-    """Returns the state that an aggregate's first event holds, so that no call is needed; None: it holds none."""
 
-    def made(self, environment: Mapping[str, str]) -> "HttpSource[S]":
-        """Returns the source. Opens no connection. Raises Misconfigured."""
+    def made(
+        self, environment: Mapping[str, str], state_of: Callable[[Mapping[str, Any]], S]
+    ) -> "HttpSource[S]":
+        """The source; ``state_of``: an answer. Opens no connection. Raises Misconfigured."""
         headers = {self.key_header: self.key.resolve(environment)} if self.key else {}
-        return HttpSource(self, self.address.resolve(environment).rstrip("/"), headers)
+        return HttpSource(self, state_of, self.address.resolve(environment).rstrip("/"), headers)
 
 
 @dataclass
 class HttpSource(Generic[S]):
     """See :class:`cosmos_outbox.inbox.ports.Source`."""
 
-    declared: HttpApi[S]
+    declared: HttpApi
+    state_of: Callable[[Mapping[str, Any]], S]
+    """The subscriber's state of an answer."""
     address: str
     headers: Mapping[str, str] = field(repr=False)
     _missing: dict[AggregateKey, float] = field(default_factory=dict, repr=False)
@@ -177,7 +176,7 @@ class HttpSource(Generic[S]):
             raise SourceBehind(
                 f"the publisher's API does not say how far {key} has come: {self.declared.sequence} must be a number"
             )
-        return Found(sequence, None if body.get("deleted") is True else self.declared.state_of(body))
+        return Found(sequence, None if body.get("deleted") is True else self.state_of(body))
 
     def _must_stay_missing(self, key: AggregateKey) -> None:
         """Raise SourceBehind until the aggregate has been missing for ``GONE_AFTER_SECONDS``."""

@@ -1,33 +1,24 @@
-"""The source of a subscriber that may not read its publisher: a gap is reported until the events are republished."""
+"""Declares that a subscriber may not read its publisher: a gap is reported, and closed by publishing again."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, NoReturn, TypeVar
+from typing import NoReturn
 
 from cosmos_outbox.inbox.errors import SourceBehind
-from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-
-S = TypeVar("S")
 
 
 @dataclass(frozen=True)
-class NoSource(Generic[S]):
-    """Declares that there is no source: an entry is made only from an aggregate's first event.
+class NoSource:
+    """Declares that there is no source: an entry is made from an aggregate's first event, and from no other.
 
-    An event that cannot be applied is set aside, and retried until the publisher has published the missing events
-    again. So the projection must return a state for every action, unchanged for one that it does not need; it gets the
-    notice of a discarded event too, and decides whether to continue without that event. Deleted entries are kept for
-    ever. Raise the form's ``version`` only if the publisher can publish all events again: an entry of another form is
-    made anew from the first event, and until then its events wait.
+    What cannot be applied is set aside, and tried again until the publisher has published the missing events again. So
+    the projection gives an answer to every action, the state as it is to one that it does not need; it gets the notice
+    of a discarded event too, and decides whether to go on without that event. Deleted entries are kept for good.
+    Raise the form's ``version`` only where the publisher can publish all events again: an entry of another form is made
+    anew from the first event, and until then its events wait.
+
+    See :class:`cosmos_outbox.inbox.ports.Source`: there is nothing to read, and so nothing is ever proven.
     """
-
-    first: Callable[[Event], S | None]
-    """Returns the state that the first event holds; None: it holds none."""
-
-
-class Nowhere(Generic[S]):
-    """Implements :class:`cosmos_outbox.inbox.ports.Source` without anything to read, so it never proves anything."""
 
     async def read(self, key: AggregateKey) -> None:
         """Returns None, which proves nothing."""

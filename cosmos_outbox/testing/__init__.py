@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cosmos_outbox.testing.functions import call
     from cosmos_outbox.testing.local import LocalAzure, Program, eventually
-    from cosmos_outbox.testing.memory import InMemory, InMemorySubscriber, NotInMemory, in_memory
+    from cosmos_outbox.testing.memory import InMemory, NotInMemory, in_memory
     from cosmos_outbox.testing.messages import Message, message
     from cosmos_outbox.testing.raising import raised, stored
     from cosmos_outbox.testing.store_contract import SubscriberStoreContract
 
 __all__ = [
     "InMemory",
-    "InMemorySubscriber",
     "LocalAzure",
     "Message",
     "NotInMemory",
@@ -43,7 +42,6 @@ __all__ = [
 
 _HOME = {
     "InMemory": "memory",
-    "InMemorySubscriber": "memory",
     "LocalAzure": "local",
     "Message": "messages",
     "NotInMemory": "memory",

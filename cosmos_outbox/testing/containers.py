@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from cosmos_outbox.cosmos.inbox.store import CosmosNames
 from cosmos_outbox.preflight.plan import Needed, needed, needed_by_subscriber
+from cosmos_outbox.service import Service
 from cosmos_outbox.settings.environment import Settings
-from cosmos_outbox.wiring.service import Service
-from cosmos_outbox.wiring.subscribing import SubscriberService
 
 try:
     from devstack import app_file
@@ -24,8 +23,8 @@ def of_service(service: Service, environment: Mapping[str, str]) -> app_file.Cos
     return _made(settings.cosmos_database, needed(settings, service))
 
 
-def of_subscriber(service: SubscriberService, names: CosmosNames) -> app_file.Cosmos:
-    """Returns the containers of a service that only subscribes, in a database of its own."""
+def of_subscriber(service: Service, names: CosmosNames) -> app_file.Cosmos:
+    """Those of a service that only subscribes, in a database of its own."""
     return _made(names.database, needed_by_subscriber(names, service))
 
 

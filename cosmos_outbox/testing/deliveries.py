@@ -8,16 +8,15 @@ from typing import Protocol, TypeVar
 
 from pydantic import BaseModel
 
+from cosmos_outbox.composition.declarations import ReadModelOf
 from cosmos_outbox.inbox.entry import Entry
 from cosmos_outbox.inbox.set_aside import Delivery, Record
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import using
+from cosmos_outbox.operations.subscriber import Subscription
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.testing.clock import Clock
 from cosmos_outbox.testing.messages import Message, message_of
-from cosmos_outbox.wiring.declared import ReadModelOf
-from cosmos_outbox.wiring.subscribing import ForeignReadModel
-from cosmos_outbox.wiring.subscription import Subscription
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -77,8 +76,8 @@ class Deliveries:
             for subscription in self._of(None):
                 await subscription.subscriber.retrier.run(seconds=_UPKEEP_SECONDS)
 
-    async def entry(self, of: ReadModelOf[S] | ForeignReadModel[S], aggregate_id: str) -> Entry[S] | None:
-        """Returns a read model's entry of an aggregate; for a deleted one ``state`` is None."""
+    async def entry(self, of: ReadModelOf[S], aggregate_id: str) -> Entry[S] | None:
+        """The entry that a read model has of an aggregate; of a deleted one the ``state`` is None."""
         model = self.subscriptions[of.name].read_model
         assert model is not None, "a read model's subscription keeps it"
         found = await model.inbox.entries.newest(AggregateKey(of.aggregate_type, aggregate_id))

@@ -13,16 +13,15 @@ from typing import Any, Self
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceivedMessage
 from azure.servicebus.exceptions import OperationTimeoutError
 
+from cosmos_outbox.composition.declarations import ReactionOf
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.service import Service
 from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.servicebus.message import session_of
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.transports import SESSIONS, servicebus_of
 from cosmos_outbox.testing import containers  # first: its error explains how to install devstack
 from cosmos_outbox.testing.messages import Message
-from cosmos_outbox.wiring.reactions import ReactionOf
-from cosmos_outbox.wiring.service import Service
-from cosmos_outbox.wiring.subscribing import SubscriberService
 from devstack import app_file, provision
 from devstack.testing import Process, Stack, eventually
 from devstack.testing.process import Begun
@@ -113,7 +112,7 @@ class LocalAzure(Stack):
     def __init__(
         self,
         folder: Path,
-        *services: Service | SubscriberService,
+        *services: Service,
         watch: Sequence[str] = ("watch",),
         settings: Mapping[str, str] | None = None,
     ) -> None:
@@ -221,7 +220,7 @@ class LocalAzure(Stack):
         for service in self._services:
             for topic, subscription in _subscribed(service, self.settings):
                 topics.setdefault(topic, set(self._watch)).update(subscription)
-            if isinstance(service, Service):  # a subscriber's store is set up by the test itself
+            if service.publishes:  # the store of another is its own affair
                 declared = containers.of_service(service, self.settings).containers
                 made |= {(each.database, each.name): each for each in declared}
         self._topics = [*topics]
@@ -232,11 +231,9 @@ class LocalAzure(Stack):
         )
 
 
-def _subscribed(
-    service: Service | SubscriberService, environment: Mapping[str, str]
-) -> Iterator[tuple[str, set[str]]]:
-    """Yields the topic of a service, then each subscription with its topic. Raises Misconfigured."""
-    settings = service.settings(environment)
+def _subscribed(service: Service, environment: Mapping[str, str]) -> Iterator[tuple[str, set[str]]]:
+    """The topic of a service, then each subscription with its topic. Raises Misconfigured."""
+    settings = service.subscriber_settings(environment)
     yield servicebus_of(settings).topic, set()
     for each in service.subscribers:
         topic = settings.name(each.topic) if isinstance(each, ReactionOf) and each.topic else None

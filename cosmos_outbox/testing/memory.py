@@ -9,29 +9,24 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, partial
-from typing import Any, NoReturn, TypeVar, overload
+from typing import Any, NoReturn
 
-from pydantic import BaseModel
-
+from cosmos_outbox.composition.declarations import ReadModelOf, Subscriber
+from cosmos_outbox.composition.transports import Clients
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase, CosmosStore
 from cosmos_outbox.cosmos.store.container import Container, Write
 from cosmos_outbox.cosmos.store.partition_key import Item, Value
 from cosmos_outbox.kernel.clock import sources, use, using
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.unit_of_work import ETag
-from cosmos_outbox.settings.names import Named
-from cosmos_outbox.testing import containers  # first: its error explains how to install devstack
+from cosmos_outbox.service import Service, Wired
+from cosmos_outbox.sources.http import HttpApi
+from cosmos_outbox.testing import containers  # first: it says how to install devstack
 from cosmos_outbox.testing.clock import Clock
 from cosmos_outbox.testing.cosmos import FaultyContainer, MemoryAccount, account
 from cosmos_outbox.testing.deliveries import Deliveries
 from cosmos_outbox.testing.faults import Faults
 from cosmos_outbox.testing.publisher import api_in_memory
-from cosmos_outbox.wiring.outbox import Clients
-from cosmos_outbox.wiring.reactions import ReactionOf
-from cosmos_outbox.wiring.service import Service, Wired
-from cosmos_outbox.wiring.subscribing import ForeignReadModel, SubscriberService, WiredSubscriber
-
-S = TypeVar("S", bound=BaseModel)
 
 _NOWHERE = {
     "TRANSPORT": "servicebus",  # nothing is sent, so the settings of the declared transport are not needed
@@ -47,12 +42,12 @@ class NotInMemory(NotImplementedError):
         async with in_memory(service) as memory:
             await service().aggregates.create(Booking.create(title="A table"), Origin("request-1"))
             with pytest.raises(NotInMemory):
-                await service().outbox.relay.forward(memory.events)
+                await service().relay.relay.forward(memory.events)
     """
 
 
 class InMemory(Deliveries):
-    """A service that publishes, over a store in memory: see :func:`in_memory`.
+    """A service over a store in memory: see :func:`in_memory`.
 
     Example::
 
@@ -60,19 +55,35 @@ class InMemory(Deliveries):
         async def memory() -> AsyncIterator[InMemory]:
             async with in_memory(service) as made:
                 yield made
+
+        async with in_memory(subscriber) as memory:
+            memory.publisher["7"] = {"title": "A table", "seats": 3, "sequence": 3}
+            await memory.deliver(message(("booking", "7"), "SeatsChanged", 3, data={"seats": 3}))
+            assert (await memory.entry(subscribed, "7")).last_sequence == 3
     """
 
-    def __init__(self, wired: Wired, stored: MemoryAccount, faults: Faults, clock: Clock) -> None:
+    def __init__(
+        self,
+        wired: Wired,
+        stored: MemoryAccount,
+        clock: Clock,
+        faults: Faults,
+        publisher: dict[str, Mapping[str, Any]],
+    ) -> None:
         super().__init__(wired.subscriptions, clock)
         self.wired = wired
         self.faults = faults
-        """The store's faults for the service's next calls."""
+        """What the store does to the next calls of a service that publishes."""
+        self.publisher = publisher
+        """What another team's API answers of each aggregate, by its id; of others, that they are gone."""
         self._stored_in = stored
         self._left: tuple[list[Item], list[Item]] | None = None
 
     @property
     def events(self) -> Sequence[OutboxEvent]:
-        """Every stored event, in the order of the transactions."""
+        """Every event that was stored, in the order of the transactions."""
+        if not self.wired.service.publishes:
+            return []
         read = map(self.wired.outbox.events.event, self._items(expired=True))
         return [event for event in read if isinstance(event, OutboxEvent)]
 
@@ -94,26 +105,26 @@ class InMemory(Deliveries):
         key = paths.of(document)
         if key is None:
             raise ValueError(f"the document has no partition key at {', '.join(paths.paths)}")
-        container = self.wired.outbox.container(self.wired.settings.cosmos_container)
-        # bypasses the faults, which are for the service's own calls
-        [version] = await Container.execute(container, key, [Write.upsert(dict(document))])
+            # not as the service's own call, which meets the faults
+        [version] = await Container.execute(self.wired.outbox.stored, key, [Write.upsert(dict(document))])
         return version
 
     async def upkeep(self) -> None:
-        """Run the timers' work: deadlines that are due by :attr:`clock`, then as in :class:`Deliveries`."""
-        if self.wired.outbox.deadlines is not None:
+        """What the timers do: let happen what is due, by :attr:`clock`, then as in :class:`Deliveries`."""
+        if self.wired.service.publishes and self.wired.relay.deadlines is not None:
             with using(self.clock.sources()):
-                await self.wired.outbox.deadlines.meet()
+                await self.wired.relay.deadlines.meet()
         await super().upkeep()
 
     def _keep(self) -> None:
-        """Keep the stored items for reads after the block has ended."""
-        self._left = self._items(), self._items(expired=True)
+        """What is stored now is what is seen after the block has ended."""
+        if self.wired.service.publishes:
+            self._left = self._items(), self._items(expired=True)
 
     def _items(self, *, expired: bool = False) -> list[Item]:
         if self._left is not None:
             return self._left[expired]
-        settings = self.wired.settings
+        settings = self.wired.outbox.settings
         of = settings.cosmos_database, settings.cosmos_container
         return self._stored_in.cosmos.items(*of, expired=expired)
 
@@ -121,46 +132,13 @@ class InMemory(Deliveries):
         return self.events
 
 
-class InMemorySubscriber(Deliveries):
-    """Another team's service, with its own store in memory: see :func:`in_memory`.
-
-    Example::
-
-        async def moved(memory: InMemorySubscriber) -> None:
-            memory.publisher["7"] = {"title": "A table", "seats": 3, "sequence": 3}
-            await memory.deliver(message(("booking", "7"), "SeatsChanged", 3, data={"seats": 3}))
-
-        async with in_memory(subscriber) as memory:
-            await moved(memory)
-            assert (await memory.entry(subscribed, "7")).last_sequence == 3
-    """
-
-    def __init__(self, wired: WiredSubscriber, publisher: dict[str, Mapping[str, Any]], clock: Clock) -> None:
-        super().__init__(wired.subscriptions, clock)
-        self.wired = wired
-        self.publisher = publisher
-        """The answers of the publisher's API by aggregate id; any other aggregate is answered as gone."""
-
-
-@overload
 def in_memory(
-    service: Service, *, now: datetime | None = ..., environment: Mapping[str, str] | None = ...
-) -> AbstractAsyncContextManager[InMemory]: ...
-
-
-@overload
-def in_memory(
-    service: SubscriberService, *, now: datetime | None = ..., environment: Mapping[str, str] | None = ...
-) -> AbstractAsyncContextManager[InMemorySubscriber]: ...
-
-
-def in_memory(
-    service: Service | SubscriberService,
+    service: Service,
     *,
     now: datetime | None = None,
     environment: Mapping[str, str] | None = None,
-) -> AbstractAsyncContextManager[InMemory | InMemorySubscriber]:
-    """Wire a service for one test: inside the block ``service()`` uses a store in memory.
+) -> AbstractAsyncContextManager[InMemory]:
+    """A service of its own for one test: inside the block ``service()`` is over a store in memory.
 
     ``now``: the start of the test's clock. ``environment``: settings in addition to the service's declaration.
 
@@ -179,57 +157,45 @@ def in_memory(
             with pytest.raises(Throttled):
                 await service().aggregates.read(Booking, booking.aggregate_id, Origin("request-2"))
     """
-    clock = Clock(now)
-    if isinstance(service, SubscriberService):
-        return _subscribing(service, clock, environment or {})
-    return _publishing(service, clock, environment or {})
+    return _in_memory(service, Clock(now), environment or {})
 
 
 @asynccontextmanager
-async def _publishing(
+async def _in_memory(
     service: Service, clock: Clock, environment: Mapping[str, str]
 ) -> AsyncIterator[InMemory]:
-    given, faults = {**_NOWHERE, **_unnamed(_names(service)), **environment}, Faults()
+    given, faults = {**_NOWHERE, **_unnamed(service), **environment}, Faults()
+    publisher: dict[str, Mapping[str, Any]] = {}
     with account(clock) as stored:
         given["COSMOS"] = stored.connection_string
-        await stored.make(containers.of_service(service, given))
-        of_calls = service.settings(given).cosmos_container
+        declared, of_calls = service, ""
+        if service.publishes:
+            await stored.make(containers.of_service(service, given))
+            of_calls = service.settings(given).cosmos_container
+        else:
+            declared = replace(service, store=_Store(stored))
+            declared.subscribers.extend(_over(each, publisher) for each in service.subscribers)
+            await stored.make(containers.of_subscriber(declared, _DATABASE.names(given)))
 
         def container(client: Any, database: str, name: str, **options: Any) -> Container:
             kind = partial(FaultyContainer, faults) if name == of_calls else Container
             return kind(client, database, name, **options)
 
-        wired = service.wire(given, Clients(stored.client, container, _no_broker, _no_broker))
+        wired = declared.wire(given, Clients(stored.client, container, _no_broker, _no_broker))
         async with wired.resources:
             with service.taken_from(wired), _time_of(clock):
-                memory = InMemory(wired, stored, faults, clock)
+                memory = InMemory(wired, stored, clock, faults, publisher)
                 try:
                     yield memory
                 finally:
                     memory._keep()  # noqa: SLF001 - this module's own
 
 
-@asynccontextmanager
-async def _subscribing(
-    service: SubscriberService, clock: Clock, environment: Mapping[str, str]
-) -> AsyncIterator[InMemorySubscriber]:
-    names = [Named("SERVICEBUS_TOPIC", service.topic), *(each.subscription for each in service.subscribers)]
-    given = {**_NOWHERE, **_unnamed(names), **environment}
-    publisher: dict[str, Mapping[str, Any]] = {}
-    with account(clock) as stored:
-        given["COSMOS"] = stored.connection_string
-        declared = replace(service, store=_Store(stored))
-        declared.subscribers.extend(
-            replace(each, source=api_in_memory(each.source, publisher))
-            if isinstance(each, ForeignReadModel)
-            else each
-            for each in service.subscribers
-        )
-        await stored.make(containers.of_subscriber(declared, _DATABASE.names(given)))
-        wired = declared.wire(given)
-        async with wired.resources:
-            with service.taken_from(wired), _time_of(clock):
-                yield InMemorySubscriber(wired, publisher, clock)
+def _over(of: Subscriber, publisher: Mapping[str, Mapping[str, Any]]) -> Subscriber:
+    """The same, over what the publisher's API answers here."""
+    if isinstance(of, ReadModelOf) and isinstance(of.source, HttpApi):
+        return replace(of, source=api_in_memory(of.source, publisher))
+    return of
 
 
 _DATABASE = CosmosDatabase("memory", "set-aside")
@@ -265,16 +231,7 @@ def _time_of(clock: Clock) -> Iterator[None]:
         use(before)
 
 
-def _names(service: Service) -> Iterator[Named]:
-    yield from service.names.all.values()
-    for each in service.subscribers:
-        yield each.subscription
-        if each.container is not None:
-            yield each.container
-        if isinstance(each, ReactionOf) and each.topic is not None:
-            yield each.topic
-
-
-def _unnamed(names: Sequence[Named] | Iterator[Named]) -> dict[str, str]:
-    """Returns a value for each name that the service leaves to the environment."""
-    return {each.setting: each.setting.lower().replace("_", "-") for each in names if each.declared is None}
+def _unnamed(service: Service) -> dict[str, str]:
+    """A name for each that the service leaves to the environment."""
+    named = [*service.names.all.values(), *service.named()]
+    return {each.setting: each.setting.lower().replace("_", "-") for each in named if each.declared is None}

@@ -1,13 +1,12 @@
 """A publisher's API in memory; its answers are read by the same code as those over HTTP."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from cosmos_outbox.inbox.entry import Found
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.sources.http import HttpApi, HttpSource
-from cosmos_outbox.sources.nowhere import NoSource
 
 S = TypeVar("S")
 Answers = Mapping[str, Mapping[str, Any]]
@@ -26,22 +25,15 @@ class _Source(HttpSource[S]):
 
 
 @dataclass(frozen=True)
-class _Api(HttpApi[S]):
+class _Api(HttpApi):
     answers: Answers = field(default_factory=dict)
 
-    def made(self, environment: Mapping[str, str]) -> HttpSource[S]:
-        return _Source(self, "memory", {}, answers=self.answers)
+    def made(
+        self, environment: Mapping[str, str], state_of: Callable[[Mapping[str, Any]], S]
+    ) -> HttpSource[S]:
+        return _Source(self, state_of, "memory", {}, answers=self.answers)
 
 
-def api_in_memory(source: HttpApi[S] | NoSource[S], answers: Answers) -> HttpApi[S] | NoSource[S]:
-    """Returns the declared source with these answers; a declaration without a source is returned unchanged."""
-    if isinstance(source, NoSource):
-        return source
-    return _Api(
-        source.address,
-        source.state_of,
-        source.sequence,
-        source.answers_newest,
-        first=source.first,
-        answers=answers,
-    )
+def api_in_memory(source: HttpApi, answers: Answers) -> HttpApi:
+    """The same declaration over these answers."""
+    return _Api(source.address, source.sequence, source.answers_newest, answers=answers)

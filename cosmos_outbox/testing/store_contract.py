@@ -19,11 +19,10 @@ from cosmos_outbox.inbox.effect import EffectRecord, EffectState
 from cosmos_outbox.inbox.entry import Entry, Stamp, VersionedEntry
 from cosmos_outbox.inbox.errors import EntryChanged, NotSetAside, RecordChanged
 from cosmos_outbox.inbox.form import Condition, EntryForm
-from cosmos_outbox.inbox.ports import Entries
+from cosmos_outbox.inbox.ports import Entries, Store
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import UnknownContinuation
-from cosmos_outbox.wiring.subscribing import Store
 
 TTL_SECONDS = 600
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

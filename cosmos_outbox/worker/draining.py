@@ -15,9 +15,9 @@ from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.operations.relay_status import Holding, RelayStatus
 from cosmos_outbox.outbox.errors import OutboxError
+from cosmos_outbox.service import Wired
 from cosmos_outbox.settings import relay_feed
 from cosmos_outbox.settings.errors import InfraError, Misconfigured
-from cosmos_outbox.wiring.per_process import HasOutbox
 from cosmos_outbox.worker import probes
 from cosmos_outbox.worker.probes import Address
 from cosmos_outbox.worker.relay import RelayHealth, health_of, work
@@ -65,10 +65,10 @@ class Drained:
         return f"{told}; {', '.join(parts)}"
 
 
-async def drain(service: HasOutbox, stop: asyncio.Event, address: Address | None, task: Task) -> Drained:
-    """Relays until the task is done, or ``stop`` is set. Raises Misconfigured."""
-    health = health_of(service.outbox, asyncio.Event())
-    async with service.outbox.resources, probes.answered(address, health):
+async def drain(service: Wired, stop: asyncio.Event, address: Address | None, task: Task) -> Drained:
+    """Relay until the task is done, or ``stop`` is set. Raises Misconfigured."""
+    health = health_of(service, asyncio.Event())
+    async with service.resources, probes.answered(address, health):
         return await _Run(health, task, stop).drain()
 
 
@@ -85,8 +85,8 @@ class _Run:
 
     @property
     def patience_seconds(self) -> float:
-        """The longest time without progress: within half of it a dead relay's leases expire and a page is sent."""
-        return 2 * max(relay_feed.LEASE_EXPIRATION_MS / 1000, self.health.outbox.relay.reading_seconds)
+        """In half of it a dead relay's leases expire, and a page has its time."""
+        return 2 * max(relay_feed.LEASE_EXPIRATION_MS / 1000, self.health.wired.relay.relay.reading_seconds)
 
     async def drain(self) -> Drained:
         """Relays until the task is done. Raises the error that ends the work."""
@@ -95,7 +95,7 @@ class _Run:
         try:
             ended = await self.until_done(working)
             if self.whole:
-                await _try("parked events wait", health.outbox.parking.upkeep)
+                await _try("parked events wait", health.wired.operator.parking.upkeep)
             own, status = health.processor.owned_leases, await self.status()
         finally:
             health.stop.set()
@@ -128,13 +128,13 @@ class _Run:
         """Checks whether all is forwarded."""
         if self.whole or not self.health.started:
             return
-        outbox = self.health.outbox
+        wired = self.health.wired
         try:
             if self.token is None:
-                if outbox.deadlines is not None:
-                    await _try("deadlines wait", outbox.deadlines.meet)
-                self.token = await fence_everywhere(outbox.container(outbox.feed.id), outbox.feed)
-            passed = await outbox.observer.has_forwarded(self.token)
+                if wired.relay.deadlines is not None:
+                    await _try("deadlines wait", wired.relay.deadlines.meet)
+                self.token = await fence_everywhere(wired.outbox.stored, wired.outbox.feed)
+            passed = await wired.operator.observer.has_forwarded(self.token)
         except (OutboxError, InfraError) as error:
             self.trouble = str(error)
             return
@@ -159,7 +159,7 @@ class _Run:
     async def status(self) -> RelayStatus | None:
         """Returns the relay's status; None: the store does not answer."""
         try:
-            return await self.health.outbox.observer.status()
+            return await self.health.wired.operator.observer.status()
         except (OutboxError, InfraError):
             return None
 

@@ -20,10 +20,9 @@ from cosmos_outbox.kernel.loops import OnceAMinute
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.errors import NotDelivered, OutboxError
 from cosmos_outbox.outbox.relay import Committed
+from cosmos_outbox.service import Wired
 from cosmos_outbox.settings import relay_feed
 from cosmos_outbox.settings.errors import InfraError, Misconfigured
-from cosmos_outbox.wiring.outbox import Outbox
-from cosmos_outbox.wiring.per_process import HasOutbox
 from cosmos_outbox.worker import probes
 from cosmos_outbox.worker.probes import DRAIN_SECONDS, Address, every
 
@@ -73,7 +72,7 @@ class ForwardingLog:
 class RelayHealth:
     """The relay's state: the last round of each loop, and whether the store answers."""
 
-    outbox: Outbox
+    wired: Wired
     processor: "changefeed.ChangeFeedProcessor"
     forwarding: ForwardingLog
     stop: asyncio.Event
@@ -89,8 +88,8 @@ class RelayHealth:
 
     @property
     def longest_round_seconds(self) -> float:
-        """A page is sent for ``RELAY_SEND_SECONDS``, and several times as long if others park and replay."""
-        return _SENDS_OF_A_PAGE * self.outbox.relay.reading_seconds
+        """A page is sent for ``RELAY_SEND_SECONDS``, and where others park and replay meanwhile, some times over."""
+        return _SENDS_OF_A_PAGE * self.wired.relay.relay.reading_seconds
 
     async def trouble(self) -> str | None:
         """Returns why the relay does not forward; None also for a worker without a lease, which is on standby."""
@@ -103,7 +102,7 @@ class RelayHealth:
         if any(pulse.failed for pulse in self.processor.pulses):
             return "events wait: the log says why"
         try:
-            await self.outbox.check()
+            await self.wired.check()
         except (OutboxError, InfraError) as error:
             if self.saying.due():
                 _log.error("the store cannot be used: %s", error)
@@ -124,43 +123,45 @@ class RelayHealth:
         return f"events wait: {self.forwarding.reason(self.processor.owned_leases)}"
 
 
-async def run(service: HasOutbox, stop: asyncio.Event, address: Address | None = None) -> None:
-    """Relays until ``stop`` is set, and answers probes at ``address``.
+async def run(service: Wired, stop: asyncio.Event, address: Address | None = None) -> None:
+    """Relay until ``stop`` is set, answering probes at ``address``.
 
     Returns when leases are released and clients are closed. Raises Misconfigured.
     """
-    health = health_of(service.outbox, stop)
-    async with service.outbox.resources, probes.answered(address, health):
+    health = health_of(service, stop)
+    async with service.resources, probes.answered(address, health):
         await work(health)
     _log.info("stopped: %d event(s) forwarded", health.forwarding.forwarded)
 
 
-def health_of(outbox: Outbox, stop: asyncio.Event, tried: asyncio.Event | None = None) -> RelayHealth:
-    """Returns the state of a new relay, for one :func:`work`. ``tried`` is set when it has tried to start."""
+def health_of(wired: Wired, stop: asyncio.Event, tried: asyncio.Event | None = None) -> RelayHealth:
+    """A relay that is to begin: for :func:`work`, once. ``tried`` is set when it has tried to start."""
     forwarding = ForwardingLog()
-    return RelayHealth(outbox, _processor(outbox, forwarding), forwarding, stop, tried or asyncio.Event())
+    return RelayHealth(wired, _processor(wired, forwarding), forwarding, stop, tried or asyncio.Event())
 
 
 async def work(health: RelayHealth) -> None:
-    """Relays until a stop is requested, and releases the leases. Raises Misconfigured."""
-    outbox, processor, stop = health.outbox, health.processor, health.stop
+    """Relay until it is told to stop, and give the leases back. Raises Misconfigured."""
+    wired, processor, stop = health.wired, health.processor, health.stop
     if not await _start(health):
         return
     health.started = True
     _log.info("the relay works")
     # The app's timers do the same: the worker may run without the app.
     upkeep = [
-        asyncio.create_task(every(UPKEEP_PAUSE_SECONDS, stop, "parked events wait", outbox.parking.upkeep)),
         asyncio.create_task(
-            every(UPKEEP_PAUSE_SECONDS, stop, "no metrics of the relay", outbox.observer.measure)
+            every(UPKEEP_PAUSE_SECONDS, stop, "parked events wait", wired.operator.parking.upkeep)
+        ),
+        asyncio.create_task(
+            every(UPKEEP_PAUSE_SECONDS, stop, "no metrics of the relay", wired.operator.observer.measure)
         ),
     ]
-    if (deadlines := outbox.deadlines) is not None:
-        first = BEAT_SECONDS * randomness().random()  # spreads the checks of workers that begin together
+    if (deadlines := wired.relay.deadlines) is not None:
+        first = BEAT_SECONDS * randomness().random()  # workers that begin at once look at other times
         looking = every(BEAT_SECONDS, stop, "deadlines wait", deadlines.meet, first=first)
         upkeep.append(asyncio.create_task(looking))
     try:
-        with outbox.on_commit.listening(processor.wake):
+        with wired.outbox.on_commit.listening(processor.wake):
             await probes.tell_health(health, stop)
     finally:
         for task in upkeep:
@@ -169,20 +170,22 @@ async def work(health: RelayHealth) -> None:
         await _stop(processor)
 
 
-def _processor(outbox: Outbox, forwarding: ForwardingLog) -> "changefeed.ChangeFeedProcessor":
+def _processor(wired: Wired, forwarding: ForwardingLog) -> "changefeed.ChangeFeedProcessor":
+    relaying, feed = wired.relay, wired.outbox.settings.feed
+
     async def forward(page: Committed, context: "changefeed.ChangeFeedContext") -> None:
-        forwarding.sent(context.lease_token, (await outbox.forwarding.forward_committed(page)).sent)
+        forwarding.sent(context.lease_token, (await relaying.forwarding.forward_committed(page)).sent)
 
     return changefeed.ChangeFeedProcessor(
-        outbox.feed,
-        outbox.leases,
-        changefeed.TwoSteps(outbox.forwarding.compare, forward),
+        wired.outbox.feed,
+        relaying.leases,
+        changefeed.TwoSteps(relaying.forwarding.compare, forward),
         instance_name=f"{machine()}-{new_id().hex[:8]}",
-        lease_prefix=outbox.reading.lease_prefix,
+        lease_prefix=feed.lease_prefix,
         clock=changefeed.Clock(utc_now, monotonic),
         options=changefeed.ProcessorOptions(
-            poll_interval=outbox.reading.poll_delay_ms / 1000,
-            max_items=outbox.reading.max_items,
+            poll_interval=feed.poll_delay_ms / 1000,
+            max_items=feed.max_items,
             start=changefeed.StartFrom.beginning(),
             acquire_interval=relay_feed.LEASE_ACQUIRE_MS / 1000,
             renew_interval=relay_feed.LEASE_RENEW_MS / 1000,
@@ -198,7 +201,7 @@ async def _start(health: RelayHealth) -> bool:
     pause = _FIRST_PAUSE_SECONDS
     while not health.stop.is_set():
         try:
-            await health.outbox.check()
+            await health.wired.check()
             await health.processor.start()
         except (OutboxError, *SDK_ERRORS) as error:
             health.forwarding.failed(None, error)

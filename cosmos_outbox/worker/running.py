@@ -13,24 +13,19 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.kernel.own_failures import own_failures
-from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.service import Service, Wired
+from cosmos_outbox.settings.errors import Misconfigured, needed
 from cosmos_outbox.telemetry.correlation import tag_log_lines
-from cosmos_outbox.wiring.service import Wired
-from cosmos_outbox.wiring.transports import needed_over
 from cosmos_outbox.worker import probes
 from cosmos_outbox.worker import relay as relay_worker
 from cosmos_outbox.worker import subscriber as subscriber_worker
 from cosmos_outbox.worker.probes import DRAIN_SECONDS, STUCK_SECONDS
-from cosmos_outbox.worker.subscriber import Subscribed
-
-W = TypeVar("W", bound=Subscribed)
-W_co = TypeVar("W_co", bound=Subscribed, covariant=True)
 
 END_SECONDS = DRAIN_SECONDS + 5.0
 """The longest time of the block's end: the workers end their current work, then release what they hold."""
@@ -116,33 +111,23 @@ class RunningHealth:
 
 
 @dataclass(frozen=True)
-class Running(Generic[W]):
-    """A service in this process, with its relay and its subscribers running."""
+class Running:
+    """A service in this process, with its relay and its subscribers at work."""
 
-    wired: W
+    wired: Wired
     health: RunningHealth
-
-
-class DeclaredService(Protocol[W_co]):
-    """The declaration of a service, whether it publishes or only subscribes."""
-
-    def wire(self, environment: Mapping[str, str]) -> W_co:
-        """Builds the service from settings. Opens no connection. Raises Misconfigured."""
-
-    def taken_from(self, wired: Any) -> AbstractContextManager[None]:
-        """Makes ``service()`` in this loop return this one until the block ends."""
 
 
 @asynccontextmanager
 async def running(
-    service: DeclaredService[W],
+    service: Service,
     *,
     relay: bool = True,
     subscribers: bool = True,
     environment: Mapping[str, str] | None = None,
     slots: int = subscriber_worker.SLOTS,
-) -> AsyncIterator[Running[W]]:
-    """Wires a service in this loop and runs its relay and its subscribers until the block ends.
+) -> AsyncIterator[Running]:
+    """Wire a service in this loop, with its relay and its subscribers at work until the block ends.
 
     Inside the block ``service()`` is this same service, whose commits wake the relay. ``relay`` and ``subscribers``
     select which of the two run here. ``environment``: the settings; None: the process's own. ``slots``: how many
@@ -170,14 +155,13 @@ async def running(
 
 
 def _parts(
-    wired: Subscribed, stop: asyncio.Event, *, relay: bool, subscribers: bool, slots: int
+    wired: Wired, stop: asyncio.Event, *, relay: bool, subscribers: bool, slots: int
 ) -> Iterator[_Part]:
-    if relay and isinstance(wired, Wired):
-        needed_over(wired.settings.transport.name)
-        outbox = wired.outbox
+    if relay and wired.service.publishes:
+        needed(wired.settings.transport.name)
 
         def relaying(part: _Part) -> tuple[probes.Health, Awaitable[None]]:
-            health = relay_worker.health_of(outbox, stop, part.tried)
+            health = relay_worker.health_of(wired, stop, part.tried)
             return health, relay_worker.work(health)
 
         yield _Part("relay", relaying, stop)

@@ -9,18 +9,18 @@ then leaves them to the next worker.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from cosmos_outbox.inbox.errors import InboxError
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
 from cosmos_outbox.kernel.loops import OnceAMinute
+from cosmos_outbox.operations.subscriber import Subscription
 from cosmos_outbox.outbox.errors import OutboxError
+from cosmos_outbox.service import Wired
 from cosmos_outbox.settings.errors import InfraError
-from cosmos_outbox.wiring.subscription import Subscription
 from cosmos_outbox.worker import probes
 from cosmos_outbox.worker.probes import DRAIN_SECONDS, Address, every
 
@@ -39,28 +39,11 @@ WALK_EVERY_SECONDS, WALK_SECONDS = 600.0, 200.0
 _log = logging.getLogger(__name__)
 
 
-class Checked(Protocol):
-    """The store of a subscriber."""
-
-    @property
-    def check(self) -> Callable[[], Awaitable[None]]:
-        """Returns if the store answers; otherwise raises the errors of the outbox, or of the inbox."""
-
-
-class Subscribed(Checked, Protocol):
-    """A service that has subscribers; it need not publish anything."""
-
-    @property
-    def subscriptions(self) -> Mapping[str, Subscription]: ...
-    @property
-    def resources(self) -> AsyncExitStack: ...
-
-
 @dataclass(frozen=True)
 class SubscriberHealth:
     """The subscribers' state: the last result of each slot, and whether the store answers."""
 
-    store: Checked
+    wired: Wired
     works: "Sequence[Work]"
     """The work of each subscription, apart, so that a healthy one does not hide another that fails."""
     stop: asyncio.Event
@@ -83,7 +66,7 @@ class SubscriberHealth:
         if self._waiting_for:
             return "messages wait: the log says why"
         try:
-            await self.store.check()
+            await self.wired.check()
         except (OutboxError, InfraError, InboxError) as error:
             if self.saying.due():
                 _log.error("the store cannot be used: %s", error)
@@ -107,7 +90,7 @@ class SubscriberHealth:
 
 
 async def run(
-    service: Subscribed, stop: asyncio.Event, address: Address | None = None, *, slots: int = SLOTS
+    service: Wired, stop: asyncio.Event, address: Address | None = None, *, slots: int = SLOTS
 ) -> None:
     """Receives until ``stop`` is set, answering probes at ``address``. Returns when the clients are closed.
 
@@ -119,17 +102,15 @@ async def run(
     _log.info("stopped: %d message(s) received", health.received)
 
 
-def health_of(service: Subscribed, stop: asyncio.Event) -> SubscriberHealth:
-    """Returns the state of new subscribers, for one :func:`serve`."""
-    from cosmos_outbox.telemetry.work import Work  # noqa: PLC0415 - only needed for receiving
+def health_of(service: Wired, stop: asyncio.Event) -> SubscriberHealth:
+    """Of subscribers that are to begin: for :func:`serve`, once."""
+    from cosmos_outbox.telemetry.work import Work  # noqa: PLC0415 - not where nothing is received
 
     return SubscriberHealth(service, [Work() for _ in service.subscriptions], stop)
 
 
-async def serve(
-    service: Subscribed, stop: asyncio.Event, health: SubscriberHealth, *, slots: int = SLOTS
-) -> None:
-    """Serves the sessions and runs the other work beside them. Raises the error that ended the serving."""
+async def serve(service: Wired, stop: asyncio.Event, health: SubscriberHealth, *, slots: int = SLOTS) -> None:
+    """Serve the sessions, with the other work beside it. Raises what ended the serving."""
     tending, others = set[asyncio.Task[None]](), [asyncio.create_task(probes.tell_health(health, stop))]
     for each in service.subscriptions.values():
         watch = every(WATCH_SECONDS, stop, "what was set aside waits", each.subscriber.watch)

@@ -37,7 +37,7 @@ def upload(req: Request) -> Asked:
         raise InvalidRequest(FieldError("body", f"must be the file, of 1 to {MAX_BYTES} bytes"))
     key = request.idempotency_key(req)
     if key is not None:  # that it is the same file is known by the file's own digest
-        key = request.keyed(replace(req, body=b"null"), service().settings, key).key_digest
+        key = request.keyed(replace(req, body=b"null"), service().outbox.settings, key).key_digest
     return Asked(name, req.body, request.origin(req), key)
 
 

@@ -15,8 +15,9 @@ from cosmos_outbox import (
     Event,
     HttpApi,
     Named,
+    Names,
     NoSource,
-    SubscriberService,
+    Service,
     TolerantReader,
 )
 from examples.subscriber.sqlite_store import SqliteFile
@@ -58,12 +59,14 @@ def project(entry: Recipient, event: Event) -> After[Recipient]:
 
 
 STORE = SqliteFile(Named("MAILING_DATABASE", "mailing-list.db"))
-PEOPLE = HttpApi(
-    Named("PEOPLE_API", "http://127.0.0.1:8000/people"), recipient, answers_newest=True, first=first
+PEOPLE = HttpApi(Named("PEOPLE_API", "http://127.0.0.1:8000/people"), answers_newest=True)
+
+service = Service("mailing", publishes=False, store=STORE, names=Names(topic="people-events"))
+LIST = service.read_model(
+    "mailing-list", of="person", form=FORM, project=project, state_of=recipient, first=first, source=PEOPLE
 )
 
-service = SubscriberService("mailing", STORE, topic="people-events")
-LIST = service.read_model("mailing-list", of="person", form=FORM, project=project, source=PEOPLE)
-
-blind = SubscriberService("mailing", STORE, topic="people-events")
-BLIND_LIST = blind.read_model("mailing-list", of="person", form=FORM, project=project, source=NoSource(first))
+blind = Service("mailing", publishes=False, store=STORE, names=Names(topic="people-events"))
+BLIND_LIST = blind.read_model(
+    "mailing-list", of="person", form=FORM, project=project, first=first, source=NoSource()
+)

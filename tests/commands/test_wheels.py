@@ -162,7 +162,7 @@ async def main():
         found = await wired.aggregates.read(Person, person.aggregate_id, Origin(correlation_id="2"))
         print(found.aggregate.state.name)
         try:
-            await wired.outbox.observer.status()
+            await wired.operator.observer.status()
         except Exception as error:
             print(type(error).__name__, error)
 

@@ -25,14 +25,14 @@ WIRED = """
 import asyncio, logging, os, sys, threading
 logging.basicConfig(level=logging.INFO)
 import function_app
-from infra.bootstrap import wire
 from cosmos_outbox.telemetry import gauges, tracing
 from cosmos_outbox.telemetry.messaging import sending
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.unit_of_work import Origin
+from infra.bootstrap import service
 
 async def main():
-    application = wire(os.environ)
+    application = service.wire(os.environ)
     async with application.outbox.resources:
         work()
 
@@ -140,7 +140,7 @@ def test_an_endpoint_that_is_away_costs_a_line_a_minute_and_no_end_waits_for_it(
         ended = run(
             "export = 'telemetry'\n"
             "async def long():\n"
-            "    application = wire(os.environ)\n"
+            "    application = service.wire(os.environ)\n"
             "    async with application.outbox.resources:\n"
             "        for _ in range(30):\n"
             "            work(); await asyncio.sleep(0.1)\n"
@@ -166,7 +166,7 @@ def test_an_endpoint_that_never_answers_holds_up_no_work_and_the_end_for_no_long
         ended = run(
             "import time\n"
             "async def long():\n"
-            "    application = wire(os.environ)\n"
+            "    application = service.wire(os.environ)\n"
             "    slowest = 0.0\n"
             "    async with application.outbox.resources:\n"
             "        work()\n"
@@ -213,7 +213,7 @@ def test_the_sdk_is_set_up_once_a_process_and_survives_the_end_of_a_loop() -> No
 
 
 def test_what_is_no_connection_string_is_said_in_a_line_that_names_the_setting() -> None:
-    program = "try:\n    wire(os.environ)\nexcept Exception as error:\n    print(type(error).__name__, error)"
+    program = "try:\n    service.wire(os.environ)\nexcept Exception as error:\n    print(type(error).__name__, error)"
     ended = run(program, APPLICATIONINSIGHTS_CONNECTION_STRING="InstrumentationKey=secret-no-uuid")
     assert ended.out.startswith("Misconfigured APPLICATIONINSIGHTS_CONNECTION_STRING is no connection string")
     assert "secret" not in ended.out + ended.err
@@ -250,6 +250,7 @@ def test_an_exporter_that_cannot_be_loaded_is_no_reason_not_to_work() -> None:
 SCRAPED = """
 from cosmos_outbox.worker import probes
 from cosmos_outbox.worker.relay import health_of
+from tests.support.use_cases import wire
 
 async def asked(port, path):
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -263,11 +264,11 @@ class Told(logging.Handler):
         self.port = record.args[1]
 
 async def scraped():
-    application = wire(os.environ)
+    application = service.wire(os.environ)
     async with application.outbox.resources:
         work()
         gauges.relay(backlog=3, oldest_waiting_seconds=61, average_waiting_seconds=20.5, ttl_used=0.1)
-        health = health_of(application.outbox, asyncio.Event())
+        health = health_of(application, asyncio.Event())
         told = Told()
         logging.getLogger("cosmos_outbox.worker.probes").addHandler(told)
         async with probes.answered(probes.Address("127.0.0.1", 0), health):

@@ -80,8 +80,8 @@ async def fenced(publisher: Publisher) -> AsyncIterator[HttpSource[State]]:
 
 
 async def made(publisher: Publisher, **declared: Any) -> AsyncIterator[HttpSource[State]]:
-    api = HttpApi(ADDRESS, state_of, **declared)
-    found = api.made({ADDRESS.setting: publisher.address, "THINGS_KEY": "secret"})
+    api = HttpApi(ADDRESS, **declared)
+    found = api.made({ADDRESS.setting: publisher.address, "THINGS_KEY": "secret"}, state_of)
     yield found
     await found.close()
 
@@ -174,7 +174,7 @@ async def test_what_hits_every_aggregate_is_waited_for(
 
 
 async def test_a_publisher_that_is_not_there_is_waited_for() -> None:
-    nobody = HttpApi(ADDRESS, state_of).made({ADDRESS.setting: "http://127.0.0.1:9/things"})
+    nobody = HttpApi(ADDRESS).made({ADDRESS.setting: "http://127.0.0.1:9/things"}, state_of)
     with pytest.raises(StoreAway, match="does not answer"):
         await nobody.newest(KEY)
     await nobody.close()
@@ -216,7 +216,7 @@ async def test_a_key_is_sent_and_never_shown(publisher: Publisher) -> None:
         assert publisher.asked[0][1]["x-functions-key"] == "secret"
         assert "secret" not in repr(found)
     with pytest.raises(Misconfigured, match="THINGS_API is not set"):
-        HttpApi(ADDRESS, state_of).made({})
+        HttpApi(ADDRESS).made({}, state_of)
 
 
 async def test_healing_needs_a_source_that_has_reached_the_event(

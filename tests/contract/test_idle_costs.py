@@ -36,6 +36,7 @@ from cosmos_outbox.inbox.set_aside import Collected
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.walk import Counts
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.service import Wired
 from cosmos_outbox.servicebus.sessions import SILENCE_SECONDS, DeadLetters
 from devstack import provision
 from devstack.cosmos import server
@@ -47,7 +48,7 @@ from devstack.settings import read_settings
 from devstack.testing import Service, eventually
 from domain.values import ContactDetails
 from function_app import app
-from infra.bootstrap import Application, service, wire
+from infra.bootstrap import service
 from tests.support.azure import Topic
 from tests.support.contacts import DETAILS, ORIGIN
 from tests.support.functions import functions
@@ -55,7 +56,7 @@ from tests.support.inbox import delivery, read
 from tests.support.paths import ROOT
 from tests.support.reactions import Heap, Heaps
 from tests.support.reactions import told as marking
-from tests.support.use_cases import contacts_of
+from tests.support.use_cases import contacts_of, healing_of, read_model_of, subscriber_of, wire
 
 pytestmark = pytest.mark.needs_a_socket("a proxy that counts")
 
@@ -142,7 +143,7 @@ def simulation(monkeypatch: pytest.MonkeyPatch) -> Simulation:
     monkeypatch.setattr(server, "_response", dated)
     monkeypatch.setattr(server, "Service", partial(Cosmos, clock=world.clock))
     monkeypatch.setattr(
-        "cosmos_outbox.wiring.read_model.StateInbox", partial(StateInbox, clock=lambda: world.now)
+        "cosmos_outbox.composition.subscriptions.StateInbox", partial(StateInbox, clock=lambda: world.now)
     )
     return world
 
@@ -150,7 +151,7 @@ def simulation(monkeypatch: pytest.MonkeyPatch) -> Simulation:
 @pytest.fixture
 async def application(
     simulation: Simulation, servicebus_server: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Application]:
+) -> AsyncIterator[Wired]:
     topic = Topic(servicebus_server)
     await topic.create()
     async with server.serving(0, tmp_path / "data", Options(), Authorizer()) as address:
@@ -164,13 +165,13 @@ async def application(
         await provision.cosmos(environment["COSMOS"], read_settings(environment, ROOT).app.cosmos)
         made = wire(environment)
         async with made.outbox.resources:
-            with service.taken_from(made.wired):
+            with service.taken_from(made):
                 yield made
     await topic.delete()
 
 
 @pytest.fixture
-async def another(application: Application, simulation: Simulation) -> AsyncIterator[Application]:
+async def another(application: Wired, simulation: Simulation) -> AsyncIterator[Wired]:
     """Another process of the same deployment."""
     made = wire(simulation.environment)
     async with made.outbox.resources:
@@ -178,7 +179,7 @@ async def another(application: Application, simulation: Simulation) -> AsyncIter
         yield made
 
 
-async def filled(application: Application, simulation: Simulation, contacts: int) -> None:
+async def filled(application: Wired, simulation: Simulation, contacts: int) -> None:
     """Contacts of a day ago, all in the directory, and a relay that has forwarded everything."""
     first = (await contacts_of(application).create(DETAILS, ORIGIN)).aggregate.id
     stored: ContainerProxy = application.outbox.feed
@@ -193,19 +194,24 @@ async def filled(application: Application, simulation: Simulation, contacts: int
     async def forwarded(*_: object) -> None:
         return
 
-    prefix = outbox.reading.lease_prefix
+    prefix = outbox.settings.feed.lease_prefix
     options = ProcessorOptions(start=StartFrom.beginning(), poll_interval=0.05)
     async with ChangeFeedProcessor(
-        outbox.feed, outbox.leases, forwarded, instance_name="relay", lease_prefix=prefix, options=options
+        outbox.feed,
+        application.relay.leases,
+        forwarded,
+        instance_name="relay",
+        lease_prefix=prefix,
+        options=options,
     ):
 
         async def at_rest() -> bool:
-            lag = await estimate_lag(outbox.feed, outbox.leases, lease_prefix=prefix)
+            lag = await estimate_lag(outbox.feed, application.relay.leases, lease_prefix=prefix)
             return bool(lag.leases) and not any(lease.lag for lease in lag.leases)
 
         await eventually(at_rest)
-    await application.healing.run(seconds=60)
-    progress = await application.healing.progress()
+    await healing_of(application).run(seconds=60)
+    progress = await healing_of(application).progress()
     assert progress is not None
     assert progress.last_counts is not None
     assert (progress.last_counts.sources, progress.last_counts.failed) == (contacts, 0)
@@ -234,7 +240,7 @@ async def nothing_collected(*_: object, **__: object) -> Collected:
 
 
 async def rested(
-    application: Application, simulation: Simulation, monkeypatch: pytest.MonkeyPatch, hours: int
+    application: Wired, simulation: Simulation, monkeypatch: pytest.MonkeyPatch, hours: int
 ) -> Mapping[str, Operations]:
     """What each timer asked for in so many hours in which nothing happens."""
 
@@ -265,7 +271,7 @@ def runs_of(timer: str, hours: int) -> int:
     ],
 )
 async def test_at_rest_the_timers_cost_what_the_page_says_whatever_the_number_of_contacts(
-    application: Application,
+    application: Wired,
     simulation: Simulation,
     monkeypatch: pytest.MonkeyPatch,
     contacts: int,
@@ -284,7 +290,7 @@ def assert_timers_told(asked: Mapping[str, Operations], hours: int) -> None:
 
 @pytest.mark.long  # the others have the parts of the sum
 async def test_all_that_is_done_at_rest_costs_less_than_a_dollar_a_month(
-    application: Application, simulation: Simulation, monkeypatch: pytest.MonkeyPatch
+    application: Wired, simulation: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await filled(application, simulation, 2 * LISTED)
     asked = await rested(application, simulation, monkeypatch, 1)
@@ -303,10 +309,10 @@ async def test_all_that_is_done_at_rest_costs_less_than_a_dollar_a_month(
         assert usd < 1
 
 
-async def of_one_contact(application: Application, simulation: Simulation) -> Operations:
+async def of_one_contact(application: Wired, simulation: Simulation) -> Operations:
     """What a walk over all asks for each contact: what it asks for twice as many is linear in them."""
     simulation.taken()
-    progress = await application.healing.rebuild(lambda _: None)
+    progress = await healing_of(application).rebuild(lambda _: None)
     assert progress.last_counts == Counts(entries=2 * LISTED, sources=2 * LISTED)
     once = Counter({"read": 1, "write": 1})  # of a run: the progress, a claim
     return Counter(
@@ -315,7 +321,7 @@ async def of_one_contact(application: Application, simulation: Simulation) -> Op
 
 
 async def test_what_an_applied_event_costs_is_told(
-    application: Application, another: Application, simulation: Simulation
+    application: Wired, another: Wired, simulation: Simulation
 ) -> None:
     """In one process and in another, whose clients share nothing."""
     await filled(application, simulation, 1)
@@ -336,18 +342,18 @@ async def test_what_an_applied_event_costs_is_told(
     )
     simulation.taken()
     for inbox, event, what in [
-        (application.read_model.inbox, first, "the first of a contact"),
-        (application.read_model.inbox, second, "the next, in a process that applied the one before"),
-        (another.read_model.inbox, third, "the next, in another process"),
-        (another.read_model.inbox, third, "the same once more"),
-        (another.read_model.inbox, fifth, "after a gap"),
+        (read_model_of(application).inbox, first, "the first of a contact"),
+        (read_model_of(application).inbox, second, "the next, in a process that applied the one before"),
+        (read_model_of(another).inbox, third, "the next, in another process"),
+        (read_model_of(another).inbox, third, "the same once more"),
+        (read_model_of(another).inbox, fifth, "after a gap"),
     ]:
         await inbox.handle(event)
         asked = simulation.taken()
         told(f"| {what} | {shown(asked)} | {charge(asked):.2f} |")
 
 
-async def test_what_an_effect_costs_is_told(application: Application, simulation: Simulation) -> None:
+async def test_what_an_effect_costs_is_told(application: Wired, simulation: Simulation) -> None:
     await filled(application, simulation, 1)
     outbox, key = application.outbox, AggregateKey("contact", "7")
     names = ["ContactCreatedEvent", "ContactEmailUpdatedEvent"]
@@ -362,7 +368,7 @@ async def test_what_an_effect_costs_is_told(application: Application, simulation
 
     records = CosmosEffects(outbox.container("directory"), "mails", 3_628_800)
     aside = CosmosSetAside(
-        outbox.container(application.settings.cosmos_set_aside_container), "mails", "t", closed_ttl_seconds=60
+        outbox.container(outbox.settings.cosmos_set_aside_container), "mails", "t", closed_ttl_seconds=60
     )
 
     def receiving(rules: EffectRules) -> Receiver:
@@ -391,10 +397,10 @@ async def test_what_an_effect_costs_is_told(application: Application, simulation
     [(InOrder.ANY, "changes an aggregate"), (InOrder.NEWEST, "changes one, newest or each in order")],
 )
 async def test_what_a_reaction_costs_is_told(
-    application: Application, simulation: Simulation, order: InOrder, what: str
+    application: Wired, simulation: Simulation, order: InOrder, what: str
 ) -> None:
     client = application.outbox.container("contacts")._client
-    heaps = Heaps(client, (application.settings.cosmos_database, "contacts"), order)
+    heaps = Heaps(client, (application.outbox.settings.cosmos_database, "contacts"), order)
     name, inbox = await heaps.made(), heaps.instance()
     await inbox.handle(marking(name, "before", 1))
     first = marking(name, "first", 2)
@@ -415,7 +421,7 @@ async def test_what_a_reaction_costs_is_told(
             told(f"| {row} | {shown(asked)} | {charge(asked):.2f} |")
 
 
-async def test_what_a_read_costs_is_told(application: Application, simulation: Simulation) -> None:
+async def test_what_a_read_costs_is_told(application: Wired, simulation: Simulation) -> None:
     await filled(application, simulation, 3)
     contact_id = (await contacts_of(application).create(DETAILS, ORIGIN)).aggregate.id
     for number in range(4):
@@ -438,24 +444,23 @@ async def test_what_a_read_costs_is_told(application: Application, simulation: S
 
 
 async def test_what_the_workers_do_beside_is_told(
-    application: Application, simulation: Simulation, monkeypatch: pytest.MonkeyPatch
+    application: Wired, simulation: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each has no timers, and does what they do itself; of a walk the workers share the progress."""
     await filled(application, simulation, 3)
-    outbox = application.outbox
-    await outbox.observer.measure()
+    await application.operator.observer.measure()
     simulation.taken()
     for _ in range(3):
-        await outbox.parking.upkeep()
-        await outbox.observer.measure()
+        await application.operator.parking.upkeep()
+        await application.operator.observer.measure()
     minutes = timedelta(minutes=3)
     assert_told("each relay worker, every minute", simulation.taken(), 3, minutes)
     monkeypatch.setattr(DeadLetters, "collect", nothing_collected)
     for _ in range(3):
-        await application.subscriber.watch()
+        await subscriber_of(application).watch()
     assert_told("each subscriber worker, every minute", simulation.taken(), 3, minutes)
     for _ in range(3):
-        await outbox.check()
+        await application.check()
     assert charge(simulation.taken()) == 0, "a probe reads the container's properties, which is not billed"
 
 

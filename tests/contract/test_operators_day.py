@@ -12,11 +12,10 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION
 
 from cosmos_outbox.functions.function_app import app as function_app
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.service import Service, Wired
 from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.names import Names
-from cosmos_outbox.wiring.outbox import Outbox
-from cosmos_outbox.wiring.service import Service, Wired
 from devstack.testing import Service as Server
 from examples.fastapi.directory import FORM, entry_of, project
 from examples.fastapi.person import Person
@@ -65,9 +64,11 @@ class Day:
                 await receiver.dead_letter_message(message, reason="a test")
 
 
-def prompt(outbox: Outbox) -> Outbox:
+def make_prompt(wired: Wired) -> None:
     """A lease that is missing is made again at once."""
-    return replace(outbox, observer=replace(outbox.observer, mending_patience_seconds=0.1))
+    operator = wired.operator
+    prompt = replace(operator, observer=replace(operator.observer, mending_patience_seconds=0.1))
+    vars(wired)["operator"] = prompt  # in the place of what was made
 
 
 @pytest.fixture
@@ -93,7 +94,7 @@ async def day(
     service = Service("people", [Person], Names(container="people"))
     service.read_model("directory", of=Person, form=FORM, state_of=entry_of, project=project)
     wired = service.wire(settings)
-    wired = replace(wired, outbox=prompt(wired.outbox))
+    make_prompt(wired)
     async with wired.resources:
         with service.taken_from(wired):
             yield Day(wired, function_app(service), topic)

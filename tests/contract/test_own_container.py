@@ -50,9 +50,9 @@ async def refusing(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
         raise AssertionError("something was sent")
 
     monkeypatch.setattr(Container, "execute", sent)
-    outbox = TENANT.wire(NOWHERE).outbox
-    async with outbox.resources:
-        yield World(TENANT, outbox, outbox.feed, NOWHERE)
+    wired = TENANT.wire(NOWHERE)
+    async with wired.resources:
+        yield World(TENANT, wired, wired.outbox.feed, NOWHERE)
 
 
 async def sequences(world: World) -> list[int]:

@@ -46,9 +46,9 @@ async def refusing(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
         raise AssertionError("something was sent")
 
     monkeypatch.setattr(Container, "execute", sent)
-    outbox = NESTED.wire(NOWHERE).outbox
-    async with outbox.resources:
-        yield World(NESTED, outbox, outbox.feed, NOWHERE)
+    wired = NESTED.wire(NOWHERE)
+    async with wired.resources:
+        yield World(NESTED, wired, wired.outbox.feed, NOWHERE)
 
 
 async def test_a_patch_is_stored_with_the_events_and_documents_beside_it(world: World) -> None:

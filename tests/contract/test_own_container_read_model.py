@@ -9,6 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from cosmos_outbox.cli.rebuild import rebuild
+from cosmos_outbox.composition.declarations import ReadModelOf
 from cosmos_outbox.inbox.decision import Because, Complete, Done, First, Put
 from cosmos_outbox.inbox.entry import After, Entry, Stamp
 from cosmos_outbox.inbox.errors import SourceBehind
@@ -17,9 +18,8 @@ from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.walk import Counts, WalkProgress
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.service import Service
 from cosmos_outbox.settings.own_container import OwnDocuments
-from cosmos_outbox.wiring.declared import ReadModelOf
-from cosmos_outbox.wiring.service import Service, Wired
 from cosmos_outbox.worker.running import running as running_service
 from devstack.testing import Service as Server
 from devstack.testing import eventually
@@ -60,7 +60,6 @@ class Desk(World):
     """A world with a read model. It knows how a hierarchical key of any depth is made."""
 
     board: ReadModelOf[Seats]
-    wired: Wired
 
     def key(self, tenant: Any = "acme", booking: str = "b-1") -> Any:
         return {1: tenant, 2: [tenant, booking], 3: [7, tenant, booking]}[len(self.service.paths.paths)]
@@ -111,8 +110,8 @@ def service_of(
 async def desk(request: pytest.FixtureRequest, cosmos: Server) -> AsyncIterator[Desk]:
     service, board = service_of(request.param)
     async with world_of(service, cosmos) as world:
-        desk = Desk(world.service, world.outbox, world.proxy, world.environment)
-        desk.board, desk.wired = board, service.wire(world.environment)
+        desk = Desk(service, service.wire(world.environment), world.proxy, world.environment)
+        desk.board = board
         async with desk.wired.resources:
             yield desk
 
@@ -122,8 +121,8 @@ async def quick(cosmos: Server) -> AsyncIterator[Desk]:
     """Where an aggregate's first event makes its entry."""
     service, board = service_of("one path", first=lambda event: Seats(seats=event.data["seats"]))
     async with world_of(service, cosmos) as world:
-        desk = Desk(world.service, world.outbox, world.proxy, world.environment)
-        desk.board, desk.wired = board, service.wire(world.environment)
+        desk = Desk(service, service.wire(world.environment), world.proxy, world.environment)
+        desk.board = board
         async with desk.wired.resources:
             yield desk
 

@@ -71,13 +71,13 @@ class Place(World):
 
     @property
     def leases(self) -> ContainerProxy:
-        return self.outbox.leases
+        return self.wired.relay.leases
 
     async def forward(self) -> None:
         """Let a relay forward all that is stored, and end."""
 
         async def handle(items: Any, _: object) -> None:
-            await self.outbox.forwarding.forward(items)
+            await self.wired.relay.forwarding.forward(items)
 
         async with self.processor(handle):
             await eventually(self.nothing_waits)
@@ -89,12 +89,12 @@ class Place(World):
             self.leases,
             handle,
             instance_name="r",
-            lease_prefix=self.outbox.reading.lease_prefix,
+            lease_prefix=self.outbox.settings.feed.lease_prefix,
             options=ALL,
         )
 
     async def nothing_waits(self) -> bool:
-        status = await self.outbox.observer.status()
+        status = await self.wired.operator.observer.status()
         return bool(status.leases) and all(
             lease.oldest_waiting_seconds is None and lease.position is not None for lease in status.leases
         )
@@ -108,7 +108,7 @@ class Place(World):
         ]
 
     async def parked(self, *, discarded: bool = False) -> list[ParkedEvent]:
-        return list((await self.outbox.parking.page(100, None, discarded=discarded)).items)
+        return list((await self.wired.operator.parking.page(100, None, discarded=discarded)).items)
 
     async def note(self, action: str, tenant: Any) -> None:
         """An event of note n-1."""
@@ -146,7 +146,7 @@ async def place_of(kind: str, cosmos: Server, servicebus: Server) -> AsyncIterat
     topic = Topic(servicebus)
     await topic.create()
     async with world_of(KINDS[kind], cosmos, servicebus.connection_string, topic.name) as world:
-        place = Place(world.service, world.outbox, world.proxy, world.environment)
+        place = Place(world.service, world.wired, world.proxy, world.environment)
         place.topic = topic
         yield place
     await topic.delete()
@@ -193,7 +193,7 @@ async def test_an_event_whose_texts_the_host_has_rewritten_is_published_as_it_wa
         event_id = tx.event("NoteTaken", of=("note", "b-1"), data={"at": "2024-05-01T10:00:00.000+02:00"})
     stored = await place.read(event_id, tenant)
     delivered = stored | {"_lsn": 5, "data": stored["data"] | {"at": "2024-05-01T08:00:00+00:00"}}
-    [event] = await place.outbox.relay.originals.verify(place.outbox.events.events([delivered]))
+    [event] = await place.wired.relay.relay.originals.verify(place.outbox.events.events([delivered]))
     assert isinstance(event, OutboxEvent)
     assert event.data["at"] == "2024-05-01T10:00:00.000+02:00"
 
@@ -228,7 +228,7 @@ async def test_what_cannot_be_sent_is_parked_and_replayed(place: Place) -> None:
     item["document"]["data"]["text"] = "short"
     item["document"]["digest"] = digest(item["document"], place.service.paths)
     await parked_events.execute(PARTITION, [Write.upsert(item)])
-    assert (await place.outbox.parking.replay(AggregateKey("booking", "b-1"))).done
+    assert (await place.wired.operator.parking.replay(AggregateKey("booking", "b-1"))).done
     assert await place.received("b-1", 2) == [("TooLarge", 2), ("Behind", 3)]
     assert await place.parked() == []
 
@@ -240,7 +240,7 @@ async def test_a_discarded_event_leaves_a_notice_in_its_place(place: Place) -> N
     in_the_way, _ = await place.parked()
 
     later = Later()
-    parking = replace(place.outbox.parking, clock=later, pause=later.pause)
+    parking = replace(place.wired.operator.parking, clock=later, pause=later.pause)
     await parking.discard(in_the_way.id, "too large")
     assert (await parking.replay(AggregateKey("booking", "b-1"))).done
     assert await place.received("b-1", 3) == [("BookingMade", 1), ("EventDiscarded", 2), ("Behind", 3)]
@@ -280,16 +280,16 @@ async def test_the_events_of_a_booking_are_listed(place: Place) -> None:
 
     await eventually(another_second)  # up to the second the lease tells how far the relay is
     await place.move("BookingMoved", "BookingPaid", tenant=17)
-    past = await place.outbox.event_list.page(key, 2, None)
+    past = await place.wired.operator.event_list.page(key, 2, None)
     assert [(event.sequence, event.action) for event in past.items] == [
         (3, "BookingPaid"),
         (2, "BookingMoved"),
     ]
     assert past.items[0].state is EventState.WAITING
-    [first] = (await place.outbox.event_list.page(key, 2, past.before)).items
+    [first] = (await place.wired.operator.event_list.page(key, 2, past.before)).items
     assert (first.sequence, first.state) == (1, EventState.SENT)
     with pytest.raises(AggregateNotFound):
-        await place.outbox.event_list.page(AggregateKey("booking", "never"), 2, None)
+        await place.wired.operator.event_list.page(AggregateKey("booking", "never"), 2, None)
 
 
 async def test_events_are_published_again(place: Place) -> None:
@@ -298,9 +298,9 @@ async def test_events_are_published_again(place: Place) -> None:
     await place.forward()
     for number, _ in enumerate(TENANTS):
         assert await place.received(f"b-{number}", 1) == [("BookingMade", 1)]
-    outbox, relay = place.outbox, place.outbox.relay
+    outbox, relay = place.outbox, place.wired.relay.relay
     token = await fence_everywhere(place.container, outbox.feed)
-    history = outbox.history(token)
+    history = place.wired.operator.history(token)
     work = Republishing(history, relay.parking, relay.originals, relay.publisher, uuid4(), 60.0, 20.0)
     times = [event["_ts"] for event in await place.events()]
     progress = RepublishingProgress()
@@ -349,10 +349,12 @@ async def test_several_physical_partitions_are_fenced_and_looked_through(kind: s
             token = await fence_everywhere(world.container, world.outbox.feed)
             assert len(token.split(",")) == 3
             times = [event["_ts"] for event in await world.events()]
-            window = await world.outbox.history(token).window(Span(min(times), max(times) + 1))
+            window = await world.wired.operator.history(token).window(Span(min(times), max(times) + 1))
             found = {event.aggregate.id for event in window.events if event.aggregate}
             assert found <= {f"b-{number}" for number in range(9)}
             assert found
             for number in (0, 8):
-                past = await world.outbox.event_list.page(AggregateKey("booking", f"b-{number}"), 2, None)
+                past = await world.wired.operator.event_list.page(
+                    AggregateKey("booking", f"b-{number}"), 2, None
+                )
                 assert [event.sequence for event in past.items] == [1]

@@ -8,28 +8,31 @@ import asyncio
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from azure.cosmos.aio import DatabaseProxy
 
+from cosmos_outbox.composition.transports import Clients
 from cosmos_outbox.http import KeyedRequest
 from cosmos_outbox.inbox.set_aside import Collected, Delivery
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.feed import OutboxEvent
+from cosmos_outbox.service import Wired
 from cosmos_outbox.servicebus.sessions import DeadLetters
 from cosmos_outbox.testing.messages import message_of
 from domain.contact import Contact
 from domain.values import Company, ContactDetails, Name
-from infra.bootstrap import Application, service, wire
+from infra.bootstrap import service
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.contract.in_memory import CosmosInMemory, MemoryLoop, cosmos_in_memory
 from tests.support.azure import contacts_database
 from tests.support.contacts import ORIGIN
 from tests.support.feed import EVENTS
 from tests.support.functions import functions
+from tests.support.use_cases import subscriber_of
 
 SECRETS = ("Xanthippe", "Quirinalis", "xq@contoso.example", "Hemlockstraat", "likes hemlock")
 DETAILS = ContactDetails(
@@ -63,10 +66,11 @@ def test_a_month_after_the_deletion_nothing_personal_is_left(monkeypatch: pytest
 async def _a_month(cosmos: CosmosInMemory) -> None:
     server: Any = cosmos
     async with contacts_database(server) as database:
-        made = wire(_settings(cosmos, database))
-        async with made.outbox.resources:
-            world = World.of(made, database)
-            with service.taken_from(world.application.wired):
+        bus = BusPublisher(limit=740)
+        made = service.wire(_settings(cosmos, database), Clients(publisher=lambda *_: bus))
+        async with made.resources:
+            world = World(made, database, bus)
+            with service.taken_from(world.application):
                 await world.live_and_die()
 
 
@@ -79,21 +83,10 @@ def _settings(cosmos: CosmosInMemory, database: DatabaseProxy) -> Mapping[str, s
 class World:
     """The contact service, whose broker refuses long messages."""
 
-    application: Application
+    application: Wired
     database: DatabaseProxy
     bus: BusPublisher
     delivered: set[str] = field(default_factory=set)
-
-    @classmethod
-    def of(cls, made: Application, database: DatabaseProxy) -> "World":
-        bus, outbox = BusPublisher(limit=740), made.outbox
-        outbox = replace(
-            outbox,
-            relay=replace(outbox.relay, publisher=bus),
-            parking=replace(outbox.parking, publisher=bus),
-            forwarding=replace(outbox.forwarding, relay=replace(outbox.relay, publisher=bus)),
-        )
-        return cls(Application(replace(made.wired, outbox=outbox)), database, bus)
 
     async def live_and_die(self) -> None:
         sent, parked, late, unheard, aside = [await self.create() for _ in range(5)]
@@ -137,13 +130,13 @@ class World:
         def make(new_id: UUID) -> Contact:
             return Contact.create(DETAILS, at=at, id=new_id)
 
-        receipt, _ = await self.application.wired.aggregates.create_once(make, key, ORIGIN)
+        receipt, _ = await self.application.aggregates.create_once(make, key, ORIGIN)
         return receipt.aggregate.id
 
     async def lengthen(self, contact: UUID) -> None:
         """So that the event cannot be sent."""
         text = f"{SECRETS[4]} " * 33
-        await self.application.wired.aggregates.change(
+        await self.application.aggregates.change(
             Contact, str(contact), lambda each: each.describe(text, at=utc_now()), ORIGIN
         )
 
@@ -151,17 +144,17 @@ class World:
         """With a key, and twice: the first answer is lost."""
         key = KeyedRequest("a caller", uuid4().hex, "")
         for _ in range(2):
-            await self.application.wired.aggregates.change_once(
+            await self.application.aggregates.change_once(
                 Contact, str(contact), lambda each: each.delete(at=utc_now()), key, ORIGIN
             )
 
     async def forward(self, *contacts: UUID) -> None:
         """What a relay does with a page."""
         items = [await self.items("contacts", str(each)) for each in contacts]
-        await self.application.outbox.relay.forward(EVENTS.events([item for each in items for item in each]))
+        await self.application.relay.relay.forward(EVENTS.events([item for each in items for item in each]))
 
     async def deliver(self, *contacts: UUID) -> None:
-        receiver = self.application.subscriber.receiver
+        receiver = subscriber_of(self.application).receiver
         for contact in contacts:
             for event in EVENTS.events(await self.items("contacts", str(contact))):
                 assert isinstance(event, OutboxEvent)
@@ -176,7 +169,7 @@ class World:
     async def set_aside(self, contact: UUID) -> None:
         """A message that nobody can read, with all that it holds."""
         body = json.dumps({"contactId": str(contact), "text": SECRETS}).encode()
-        receiver = self.application.subscriber.receiver
+        receiver = subscriber_of(self.application).receiver
         await receiver.receive(Delivery("contact-directory", "m", 99, body, {"aggregateType": "contact"}))
 
     async def pass_days(self, days: int) -> None:

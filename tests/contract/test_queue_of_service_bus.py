@@ -13,9 +13,9 @@ from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.preflight import servicebus
 from cosmos_outbox.preflight.plan import plan_for
 from cosmos_outbox.preflight.report import Status
+from cosmos_outbox.service import Service
 from cosmos_outbox.settings.names import Names
 from cosmos_outbox.settings.transports import servicebus_of
-from cosmos_outbox.wiring.service import Service
 from cosmos_outbox.worker.running import running
 from devstack.administration import administration_client
 from devstack.testing import Service as Server
@@ -74,7 +74,7 @@ async def test_changes_are_in_the_read_model_and_no_dead_letter_is_left(settings
         queues = at_work.wired.subscriptions["directory"].subscriber.queues()
         found = await queues.dead_letters.collect(keep, seconds=10)
         assert (found.emptied, dead) == (True, [])
-        [_, broker] = at_work.wired.outbox.dependencies
+        [_, broker] = at_work.wired.operator.dependencies
         assert (await broker.health()).ok
 
 

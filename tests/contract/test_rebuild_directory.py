@@ -12,12 +12,12 @@ from azure.cosmos.aio import CosmosClient
 
 from application.directory import DirectoryEntry, entry_of
 from cosmos_outbox.cli.rebuild import in_a_line, main, rebuild
+from cosmos_outbox.composition.declarations import ReadModelOf
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
 from cosmos_outbox.inbox.errors import EntryChanged
 from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.walk import Counts, Side, WalkProgress
 from cosmos_outbox.kernel.clock import utc_now
-from cosmos_outbox.wiring.declared import ReadModelOf
 from devstack import provision
 from devstack.settings import read_settings
 from devstack.testing import Service

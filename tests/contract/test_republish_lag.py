@@ -23,6 +23,7 @@ from cosmos_changefeed import (
 )
 from cosmos_outbox.cli import publish_again as command
 from cosmos_outbox.cli.publish_again import RepublishingPlan
+from cosmos_outbox.composition.writer import Outbox
 from cosmos_outbox.cosmos.relay.history import CosmosEventHistory
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
@@ -30,8 +31,8 @@ from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.outbox.feed import FeedEvent
 from cosmos_outbox.outbox.republish import RepublishingProgress, Span
+from cosmos_outbox.service import Wired
 from cosmos_outbox.settings.errors import Misconfigured, NotForwardedYet
-from cosmos_outbox.wiring.outbox import Outbox, wire_outbox
 from devstack.testing import Service, eventually
 from infra.bootstrap import service as contact_service
 from tests.changefeed.support import FAST
@@ -50,7 +51,11 @@ class World:
 
     cosmos: Service
     database: DatabaseProxy
-    outbox: Outbox
+    wired: Wired
+
+    @property
+    def outbox(self) -> Outbox:
+        return self.wired.outbox
 
     @property
     def container(self) -> Container:
@@ -91,9 +96,9 @@ async def world(cosmos: Service) -> AsyncIterator[World]:
             "COSMOS_LEASE_CONTAINER": LEASES,
             "SERVICEBUS": "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=AA==",
         }
-        outbox = wire_outbox(contact_service.settings(settings), contact_service.wire_names)
-        async with outbox.resources:
-            yield World(cosmos, database, outbox)
+        wired = contact_service.wire(settings)
+        async with wired.resources:
+            yield World(cosmos, database, wired)
         await cosmos.faults.clear()
 
 
@@ -207,19 +212,18 @@ def relay(world: World) -> ChangeFeedProcessor:
     async def forward(*_: object) -> None:
         """All of it."""
 
-    outbox = world.outbox
     return ChangeFeedProcessor(
-        outbox.feed,
-        outbox.leases,
+        world.outbox.feed,
+        world.wired.relay.leases,
         forward,
         instance_name="relay",
-        lease_prefix=outbox.observer.lease_prefix,
+        lease_prefix=world.wired.operator.observer.lease_prefix,
         options=FAST,
     )
 
 
 async def nothing_waits(world: World) -> bool:
-    leases = (await world.outbox.observer.status()).leases
+    leases = (await world.wired.operator.observer.status()).leases
     return len(leases) == PARTITIONS and all(lease.lag == 0 for lease in leases)
 
 
@@ -232,7 +236,7 @@ async def test_an_event_that_no_replica_shows_yet_is_not_taken_for_forwarded(
         await eventually(lambda: nothing_waits(world))
     over, later = int(utc_now().timestamp()) + 60, utc_now() + timedelta(seconds=120)
     plan = RepublishingPlan(Span(0, over), uuid4(), dry_run=True)
-    republish = partial(command.republish, world.outbox, plan, clock=lambda: later)
+    republish = partial(command.republish, world.wired, plan, clock=lambda: later)
     progress = RepublishingProgress()
     await republish(progress)
     assert progress.published == len(SOME)
@@ -268,10 +272,10 @@ async def test_what_waits_behind_a_clock_that_was_turned_back_is_not_taken_for_f
     with monkeypatch.context() as impatient:
         impatient.setattr(command, "PATIENCE_SECONDS", 0.0)
         with pytest.raises(NotForwardedYet):
-            await command.republish(outbox, plan, progress)
+            await command.republish(world.wired, plan, progress)
     assert progress.published == 0
     async with relay(world):
-        await command.republish(outbox, plan, progress)
+        await command.republish(world.wired, plan, progress)
     assert progress.published == 1, "the one that the clock has put into that time"
 
 
@@ -279,4 +283,4 @@ async def test_a_time_that_may_go_on_by_another_clock_is_refused(world: World) -
     now = utc_now()
     plan = RepublishingPlan(Span(0, int(now.timestamp())), uuid4(), dry_run=True)
     with pytest.raises(NotForwardedYet, match="is not over"):
-        await command.republish(world.outbox, plan, RepublishingProgress(), clock=lambda: now)
+        await command.republish(world.wired, plan, RepublishingProgress(), clock=lambda: now)

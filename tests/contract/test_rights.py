@@ -14,12 +14,11 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.idempotency import KeyedRequest
 from cosmos_outbox.worker import subscriber as subscriber_worker
 from devstack.testing import Service, eventually
-from infra.bootstrap import wire
 from tests.contract.test_idle_costs import kind_of
 from tests.deploy.bicep import MAIN
 from tests.support.contacts import DETAILS, ORIGIN
 from tests.support.deployed import Deployed, deployed, relaying
-from tests.support.use_cases import contacts_of
+from tests.support.use_cases import contacts_of, directory_of, healing_of, read_model_of, subscriber_of, wire
 
 pytestmark = pytest.mark.needs_a_socket("requests are looked at on their way")
 
@@ -77,9 +76,9 @@ async def test_each_writes_only_where_its_identity_may(service: Deployed, writte
     await contacts.revise_once(contact, lambda now: now, ORIGIN, request())
     await contacts.read(contact, ORIGIN, newest=True)
     await contacts.page(10, None, ORIGIN)
-    await application.directory.search(Search({}), 10, None)
-    await application.read_model.shows(AggregateKey("contact", str(contact)), 0)
-    await outbox.observer.oldest_waiting_seconds()
+    await directory_of(application).search(Search({}), 10, None)
+    await read_model_of(application).shows(AggregateKey("contact", str(contact)), 0)
+    await application.operator.observer.oldest_waiting_seconds()
     other = (await contacts.create(DETAILS, ORIGIN)).aggregate.id
     await contacts.delete_once(other, ORIGIN, request())
     await outbox.check()
@@ -91,19 +90,19 @@ async def test_each_writes_only_where_its_identity_may(service: Deployed, writte
     async with relaying(service.environment):
 
         async def parked() -> bool:
-            return bool((await outbox.parking.page(10, None, discarded=False)).items)
+            return bool((await application.operator.parking.page(10, None, discarded=False)).items)
 
         await eventually(parked)
         await eventually(lambda: service.topic.receive(str(other), 1))
-        await outbox.parking.upkeep()
-        await outbox.observer.watch()
+        await application.operator.parking.upkeep()
+        await application.operator.observer.watch()
     assert written.taken() <= allowed("relay")
 
     stop = asyncio.Event()
     subscribing = asyncio.create_task(subscriber_worker.run(wire(service.environment), stop))
-    await eventually(lambda: application.read_model.shows(AggregateKey("contact", str(other)), 2))
-    await application.healing.run(seconds=10)
-    await application.subscriber.watch()
+    await eventually(lambda: read_model_of(application).shows(AggregateKey("contact", str(other)), 2))
+    await healing_of(application).run(seconds=10)
+    await subscriber_of(application).watch()
     stop.set()
     await subscribing
     assert written.taken() <= allowed("subscriber")

@@ -11,14 +11,14 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
+from cosmos_outbox.composition.declarations import ReadModelOf
 from cosmos_outbox.inbox.decision import Because
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.unit_of_work import Origin
+from cosmos_outbox.service import Service, Wired
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Names
-from cosmos_outbox.wiring.declared import ReadModelOf
-from cosmos_outbox.wiring.service import Service, Wired
 from cosmos_outbox.worker import relay as relay_worker
 from cosmos_outbox.worker import running as running_module
 from cosmos_outbox.worker.draining import Task, drain
@@ -223,7 +223,7 @@ async def test_the_end_lets_what_is_in_hand_end_and_gives_back_what_is_held(
     wired = world.service.wire(world.settings)
     async with wired.resources:
         assert await world.entry(wired, person) == ("Ada", 1)
-        owners = [each["Owner"] async for each in wired.outbox.leases.read_all_items() if "Owner" in each]
+        owners = [each["Owner"] async for each in wired.relay.leases.read_all_items() if "Owner" in each]
     assert owners == [None], "the next relay need not wait until the lease expires"
 
 

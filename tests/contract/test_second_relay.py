@@ -9,8 +9,7 @@ import pytest
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import NotParked
-from cosmos_outbox.wiring.outbox import Outbox
-from cosmos_outbox.wiring.service import Wired
+from cosmos_outbox.service import Wired
 from cosmos_outbox.worker.running import running
 from devstack.testing import Service as Server
 from devstack.testing import eventually
@@ -27,11 +26,11 @@ class Two:
     world: World
     wired: Wired
     """Of the worker whose relay sends to the topic."""
-    partner: Outbox
+    partner: Wired
     """Of the other one."""
 
-    async def parked(self, outbox: Outbox) -> list[int | None]:
-        return [each.sequence for each in (await outbox.parking.page(10, None)).items]
+    async def parked(self, wired: Wired) -> list[int | None]:
+        return [each.sequence for each in (await wired.operator.parking.page(10, None)).items]
 
 
 @asynccontextmanager
@@ -40,7 +39,7 @@ async def two(world: World) -> AsyncIterator[Two]:
         running(declared(), environment=world.settings, subscribers=False) as topic,
         running(declared(), environment=world.partner, subscribers=False) as partner,
     ):
-        yield Two(world, topic.wired, partner.wired.outbox)
+        yield Two(world, topic.wired, partner.wired)
 
 
 @pytest.fixture
@@ -57,8 +56,8 @@ async def test_a_destination_that_is_away_holds_up_no_other(world: World) -> Non
 
         async def known() -> bool:
             own, partner = (
-                await at_work.wired.outbox.observer.status(),
-                await at_work.partner.observer.status(),
+                await at_work.wired.operator.observer.status(),
+                await at_work.partner.operator.observer.status(),
             )
             lags = [sum(lease.lag for lease in status.leases) for status in (own, partner)]
             return lags[0] == 0 < lags[1] and not own.failures and bool(partner.failures)
@@ -73,7 +72,7 @@ async def test_a_destination_that_is_away_holds_up_no_other(world: World) -> Non
 async def test_what_one_relay_parks_is_parked_and_operated_there_alone(world: World) -> None:
     await world.comes()
     async with two(world) as at_work:
-        own, partner = at_work.wired.outbox, at_work.partner
+        own, partner = at_work.wired, at_work.partner
         sick = await added(at_work.wired)
         world.refused.add((sick, 2))
         for name in ("Ada", "Augusta"):
@@ -87,14 +86,14 @@ async def test_what_one_relay_parks_is_parked_and_operated_there_alone(world: Wo
 
         await eventually(both_parked)
         assert await at_work.parked(own) == []
-        [first, _] = (await partner.parking.page(10, None)).items
+        [first, _] = (await partner.operator.parking.page(10, None)).items
         assert "no such" in first.reason
         with pytest.raises(NotParked):
-            await own.parking.show(first.id)
+            await own.operator.parking.show(first.id)
         with pytest.raises(NotParked):
-            await own.parking.replay(AggregateKey("person", sick))
-        assert (await own.observer.status()).parked_events == 0
-        assert (await partner.observer.status()).parked == {"person": 1}
+            await own.operator.parking.replay(AggregateKey("person", sick))
+        assert (await own.operator.observer.status()).parked_events == 0
+        assert (await partner.operator.observer.status()).parked == {"person": 1}
 
         def command(*arguments: str, of: dict[str, str]) -> int:
             environment = {**of, "PATH": "/usr/bin:/bin", "OUTBOX_SERVICE": "tests.support.partner"}

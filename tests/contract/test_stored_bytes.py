@@ -31,9 +31,9 @@ from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.idempotency import KeyedRequest
 from cosmos_outbox.outbox.publisher import CloudEvents
 from cosmos_outbox.outbox.unit_of_work import OnCommit
+from cosmos_outbox.service import Service
 from cosmos_outbox.servicebus.message import message_from_event
 from cosmos_outbox.testing import in_memory
-from cosmos_outbox.wiring.service import Service
 from domain.contact import Contact
 from domain.values import Name
 from tests.support.contacts import DETAILS, LATER, NOON, ORIGIN
@@ -109,8 +109,7 @@ def key_of(key: str) -> KeyedRequest:
 async def own(service: Service) -> Any:
     """A team's own documents, in each way in which they are written."""
     async with in_memory(service) as memory:
-        outbox: Any = memory.wired.outbox
-        world = World(service, outbox, outbox.feed, {})
+        world = World(service, memory.wired, memory.wired.outbox.feed, {})
         with pinned():
             async with world.transaction() as tx:
                 tx.create(world.booking(seats=1.5, text="\u00e9\u2028"))

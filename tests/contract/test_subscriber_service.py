@@ -18,24 +18,26 @@ from azure.servicebus import ServiceBusMessage
 from pydantic import ValidationError
 
 from cosmos_outbox.cli.main import PARTS
+from cosmos_outbox.composition.declarations import ReadModelOf
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.inbox.effect import OLD
 from cosmos_outbox.inbox.entry import After
 from cosmos_outbox.inbox.errors import EffectAway, EffectNotDone
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.inbox.ports import StoreOf
 from cosmos_outbox.inbox.reading import TolerantReader
 from cosmos_outbox.inbox.set_aside import RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using, utc_now
 from cosmos_outbox.preflight.plan import needed_by_subscriber
+from cosmos_outbox.service import Service, Wired
 from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.settings.names import Named
+from cosmos_outbox.settings.names import Named, Names
 from cosmos_outbox.sources.http import HttpApi
 from cosmos_outbox.sources.nowhere import NoSource
-from cosmos_outbox.wiring.subscribing import ForeignReadModel, StoreOf, SubscriberService, WiredSubscriber
 from cosmos_outbox.worker import subscriber as worker
 from cosmos_outbox.worker.running import running
 from devstack.testing import Service as Server
@@ -105,8 +107,8 @@ class Publisher:
 class World:
     """A subscriber of a topic of its own; its letters are what its effect asked for."""
 
-    service: SubscriberService
-    guests: ForeignReadModel[Guest]
+    service: Service
+    guests: ReadModelOf[Guest]
     settings: dict[str, str]
     topic: Topic
     publisher: Publisher
@@ -137,7 +139,7 @@ class World:
     def at_work(self) -> Any:
         return running(self.service, environment=self.settings, slots=2)
 
-    async def listed(self, wired: WiredSubscriber) -> list[tuple[str, str, int]]:
+    async def listed(self, wired: Wired) -> list[tuple[str, str, int]]:
         page = await wired.read_model(self.guests).listing.page([], "name", 50, None)
         return [(each.id, each.state.name, each.sequence) for each in page.items]
 
@@ -173,9 +175,9 @@ async def world(
         settings |= {"COSMOS": cosmos_server.connection_string, "COSMOS_DATABASE": topic.name}
     made = await _served(publisher)
     settings["GUESTS_API"] = publisher.address
-    service = SubscriberService("hotel", store)
+    service = Service("hotel", publishes=False, store=store)
     guests = service.read_model(
-        "guests", of="guest", form=FORM, project=project, source=HttpApi(Named("GUESTS_API"), guest)
+        "guests", of="guest", form=FORM, project=project, state_of=guest, source=HttpApi(Named("GUESTS_API"))
     )
     world = World(service, guests, settings, topic, publisher)
     service.effect("letters", of="guest", repeatable=False)(world.letter)
@@ -201,7 +203,7 @@ async def _served(publisher: Publisher) -> web.AppRunner:
 
 
 async def _deployed(
-    store: CosmosDatabase, service: SubscriberService, server: Server, settings: Mapping[str, str]
+    store: CosmosDatabase, service: Service, server: Server, settings: Mapping[str, str]
 ) -> None:
     """The containers that preflight asks for, and no others."""
     async with CosmosClient.from_connection_string(server.connection_string) as client:
@@ -237,7 +239,7 @@ async def test_a_read_model_and_an_effect_are_kept_in_a_store_of_its_own(world: 
         await eventually(lambda: world.letters[3:] == [("g2", 1)])
 
 
-async def _is(world: World, wired: WiredSubscriber, wanted: Sequence[tuple[str, str, int]]) -> bool:
+async def _is(world: World, wired: Wired, wanted: Sequence[tuple[str, str, int]]) -> bool:
     return await world.listed(wired) == wanted
 
 
@@ -341,7 +343,7 @@ async def _waits(retrier: Any, count: int) -> bool:
 
 
 async def test_a_team_that_comes_late_begins_where_it_is_told_to(world: World) -> None:
-    late = SubscriberService("late", world.service.store)
+    late = Service("late", publishes=False, store=world.service.store)
     seen: list[int | None] = []
 
     @late.effect("letters", of="guest", on=["GuestNamed"], begin=utc_now())
@@ -382,8 +384,8 @@ async def test_an_entry_is_rebuilt_from_the_publishers_api(
 async def test_without_a_source_there_is_nothing_to_rebuild_from(
     world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blind = SubscriberService("blind", world.service.store)
-    blind.read_model("guests", of="guest", form=FORM, project=project, source=NoSource(first))
+    blind = Service("blind", publishes=False, store=world.service.store)
+    blind.read_model("guests", of="guest", form=FORM, project=project, first=first, source=NoSource())
     monkeypatch.setattr(sys.modules[PLACE], "service", blind)
     code, _, err = await world.command(capsys, "rebuild")
     assert (code, err) == (
@@ -430,7 +432,7 @@ async def _without_subscription(world: World, capsys: pytest.CaptureFixture[str]
 def test_a_database_that_nobody_names_is_told_by_its_setting() -> None:
     connection = "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5"
     settings = {"COSMOS": connection, "SERVICEBUS": "Endpoint=sb://b"}
-    service = SubscriberService("hotel", CosmosDatabase(), topic="t")
+    service = Service("hotel", publishes=False, store=CosmosDatabase(), names=Names(topic="t"))
     with pytest.raises(Misconfigured, match="COSMOS_DATABASE is not set"):
         service.wire(settings)
     with pytest.raises(Misconfigured, match="COSMOS_SET_ASIDE_CONTAINER is not set"):
@@ -441,9 +443,9 @@ def test_a_database_that_nobody_names_is_told_by_its_setting() -> None:
 
 @pytest.mark.parametrize("name", ["GUESTS_CONTAINER", "OTHER_GUESTS_CONTAINER", "LETTERS_CONTAINER"])
 async def test_what_would_mix_in_one_container_is_refused(name: str) -> None:
-    service = SubscriberService("hotel", CosmosDatabase("hotel", "kept"), topic="t")
+    service = Service("hotel", publishes=False, store=CosmosDatabase("hotel", "kept"), names=Names(topic="t"))
     for model in ("guests", "other-guests"):
-        service.read_model(model, of="guest", form=FORM, project=project, source=NoSource(first))
+        service.read_model(model, of="guest", form=FORM, project=project, first=first, source=NoSource())
     for effect in ("letters", "calls"):
         service.effect(effect, of="guest")(_nothing)
     settings = {
@@ -463,7 +465,9 @@ async def test_what_would_mix_in_one_container_is_refused(name: str) -> None:
 
 
 async def test_the_store_may_be_reached_with_a_managed_identity() -> None:
-    service = SubscriberService("hotel", CosmosDatabase("hotel", "hotel-set-aside"), topic="t")
+    service = Service(
+        "hotel", publishes=False, store=CosmosDatabase("hotel", "hotel-set-aside"), names=Names(topic="t")
+    )
     service.effect("letters", of="guest")(_nothing)
     wired = service.wire(
         {
@@ -475,7 +479,8 @@ async def test_the_store_may_be_reached_with_a_managed_identity() -> None:
         }
     )
     async with wired.resources:
-        names = service.store.names(wired.environment)  # type: ignore[attr-defined]  # it is a CosmosDatabase
+        assert isinstance(service.store, CosmosDatabase)
+        names = service.store.names(wired.environment)
         assert (names.container("letters"), names.container("guests")) == ("post", "guests")
         assert wired.subscriptions["letters"].subscriber.receiver.in_order
 
@@ -485,7 +490,7 @@ async def _nothing(event: Event) -> None:
 
 
 def test_two_subscribers_of_one_name_are_refused() -> None:
-    service = SubscriberService("hotel", CosmosDatabase())
+    service = Service("hotel", publishes=False, store=CosmosDatabase())
     service.effect("letters", of="guest")(_nothing)
     with pytest.raises(ValueError, match="hotel has two subscribers named letters"):
         service.effect("letters", of="guest")(_nothing)

@@ -4,8 +4,9 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -198,10 +199,14 @@ async def api() -> AsyncIterator[Api]:
         await runner.cleanup()
 
 
+def name_of(body: Mapping[str, Any]) -> str:
+    return str(body["name"])
+
+
 async def test_the_key_goes_to_no_other_host_and_a_login_page_is_no_answer(api: Api) -> None:
     """An API behind a sign-in sends every caller there: that hits every aggregate, and is waited for."""
-    declared = HttpApi(Named("THINGS_API"), lambda body: body["name"], key=Named("THINGS_KEY"))
-    source = declared.made({"THINGS_API": api.address, "THINGS_KEY": "secret"})
+    declared = HttpApi(Named("THINGS_API"), key=Named("THINGS_KEY"))
+    source = declared.made({"THINGS_API": api.address, "THINGS_KEY": "secret"}, name_of)
     for status in (301, 302, 303, 307, 308):
         api.status = status
         for read in (source.read, source.newest):
@@ -217,7 +222,7 @@ async def test_the_key_goes_to_no_other_host_and_a_login_page_is_no_answer(api: 
 async def test_a_publisher_that_throttles_is_waited_for_as_long_as_it_says(
     api: Api, retry_after: str, pause: float
 ) -> None:
-    source = HttpApi(Named("THINGS_API"), lambda body: body["name"]).made({"THINGS_API": api.address})
+    source = HttpApi(Named("THINGS_API")).made({"THINGS_API": api.address}, name_of)
     api.status, api.headers = 429, {"Retry-After": retry_after}
     with pytest.raises(StoreAway) as raised:
         await source.newest(KEY)

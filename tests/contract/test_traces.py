@@ -19,12 +19,11 @@ from cosmos_outbox.telemetry.messaging import MOST_LINKS, processing, sending
 from cosmos_outbox.worker import relay as relay_worker
 from cosmos_outbox.worker import subscriber as subscriber_worker
 from devstack.testing import Service, eventually
-from infra.bootstrap import wire
 from tests.support.azure import Topic, contacts_database
 from tests.support.contacts import DETAILS_JSON
 from tests.support.functions import functions
 from tests.support.telemetry import Recorded, recording
-from tests.support.use_cases import contacts_of
+from tests.support.use_cases import contacts_of, wire
 
 TRACE, CALLERS, HOSTS = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "00f067aa0ba902b7"
 GIVEN = f"00-{TRACE}-{CALLERS}-01"
@@ -182,7 +181,7 @@ async def test_a_commit_that_stores_nothing_makes_no_span(recorded: Recorded, to
         app = wire(os.environ)
         async with app.outbox.resources:
             contact = (await contacts_of(app).page(1, None, Origin("c"))).items[0]
-            uow = app.outbox.open_unit_of_work(Origin("c"))
+            uow = app.aggregates.open_unit_of_work(Origin("c"))
             await uow.get(type(contact), contact.aggregate_id)
             await uow.commit()
     assert recorded.spans() == []

@@ -18,8 +18,8 @@ from cosmos_outbox.inbox.effect import EffectInbox, EffectState
 from cosmos_outbox.inbox.set_aside import Delivery, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
-from cosmos_outbox.wiring.service import Wired
-from cosmos_outbox.wiring.subscription import Subscription
+from cosmos_outbox.operations.subscriber import Subscription
+from cosmos_outbox.service import Wired
 from cosmos_outbox.worker import subscriber as subscriber_worker
 from devstack.testing import Service, eventually
 from examples.orders.events import Line

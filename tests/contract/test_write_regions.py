@@ -6,19 +6,20 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from cosmos_outbox.service import Wired
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.telemetry.work import Work
 from cosmos_outbox.worker import relay as relay_worker
 from cosmos_outbox.worker.subscriber import SubscriberHealth
 from devstack.testing import Service, eventually
-from infra.bootstrap import Application, wire
 from tests.support.azure import contacts_database
+from tests.support.use_cases import wire
 
 BROKER = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=n;SharedAccessKey=a2V5;UseDevelopmentEmulator=true;"
 
 
 @pytest.fixture
-async def application(cosmos: Service) -> AsyncIterator[Application]:
+async def application(cosmos: Service) -> AsyncIterator[Wired]:
     async with contacts_database(cosmos) as database:
         settings = {
             "COSMOS": cosmos.connection_string,
@@ -30,7 +31,7 @@ async def application(cosmos: Service) -> AsyncIterator[Application]:
 
 
 async def test_it_is_no_store_that_can_be_used_until_it_writes_in_one_region(
-    application: Application, cosmos: Service
+    application: Wired, cosmos: Service
 ) -> None:
     store = application.outbox.container("contacts")
     async with application.outbox.resources:
@@ -42,29 +43,29 @@ async def test_it_is_no_store_that_can_be_used_until_it_writes_in_one_region(
         await store.check()
 
 
-async def test_a_worker_does_not_begin_on_it(application: Application, cosmos: Service) -> None:
+async def test_a_worker_does_not_begin_on_it(application: Wired, cosmos: Service) -> None:
     await cosmos.faults.allow_multiple_writes(allowed=True)
     with pytest.raises(Misconfigured, match="several regions"):
         await asyncio.wait_for(relay_worker.run(application, asyncio.Event()), 20)
 
 
 async def test_a_relay_says_it_whenever_it_is_measured_and_goes_on_measuring(
-    application: Application, cosmos: Service, caplog: pytest.LogCaptureFixture
+    application: Wired, cosmos: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with application.outbox.resources:
-        await application.outbox.observer.measure()
+        await application.operator.observer.measure()
         assert "several regions" not in caplog.text
         await cosmos.faults.allow_multiple_writes(allowed=True)
-        status = await application.outbox.observer.measure()
+        status = await application.operator.observer.measure()
     assert status.missing == ["0"]
     [line] = [record for record in caplog.records if "several regions" in record.getMessage()]
     assert line.levelno == logging.ERROR
 
 
 async def test_a_subscriber_that_runs_on_it_is_not_ready_and_the_log_says_why(
-    application: Application, cosmos: Service, caplog: pytest.LogCaptureFixture
+    application: Wired, cosmos: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
-    health = SubscriberHealth(application.outbox, [Work()], asyncio.Event())
+    health = SubscriberHealth(application, [Work()], asyncio.Event())
     async with application.outbox.resources:
 
         async def ready() -> bool:

@@ -11,7 +11,7 @@ from cosmos_outbox.cosmos.aggregates.documents import EventReader, is_as_committ
 from cosmos_outbox.cosmos.store.partition_key import PartitionKeyPaths
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.feed import OutboxEvent
-from cosmos_outbox.wiring.service import Service
+from cosmos_outbox.service import Service
 from devstack.testing import Service as Server
 from tests.support.own import World, world_of
 from tests.support.paths import ROOT

@@ -1,6 +1,6 @@
 """The reading routes name every file that a request, an event and a message pass, in this order: runs are traced.
 
-What is left out is left out by its room: ``wiring`` builds the service once, telemetry watches,
+What is left out is left out by its room: ``composition`` builds the service once, telemetry watches,
 and all ask the clock.
 """
 
@@ -23,7 +23,9 @@ from tests.support.functions import functions
 from tests.support.paths import ROOT
 
 OURS = ("function_app.py", "infra/", "application/", "domain/", "cosmos_outbox/", "cosmos_changefeed/")
-LEFT_OUT = re.compile(r"cosmos_outbox/(wiring|telemetry|testing)/|/telemetry\.py$|kernel/clock\.py$")
+LEFT_OUT = re.compile(
+    r"cosmos_outbox/((composition|telemetry|testing)/|service\.py$)|/telemetry\.py$|kernel/clock\.py$"
+)
 SUBSCRIPTION = "directory"
 
 

@@ -10,12 +10,12 @@ import sys
 from cosmos_outbox.inbox.entry import Entry, Stamp
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.worker import subscriber
-from infra.bootstrap import wire
+from tests.support.use_cases import read_model_of, wire
 
 
 async def _main(log: int) -> None:
     application = wire(os.environ)
-    entries = application.read_model.inbox.entries
+    entries = read_model_of(application).inbox.entries
     put = entries.put
 
     async def logged(key: AggregateKey, entry: Entry[object], stamp: Stamp, *, over: str | None) -> str:

@@ -15,12 +15,13 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import CloudEvents
+from cosmos_outbox.service import Wired
 from cosmos_outbox.servicebus.message import message_from_event
 from devstack.testing import Process, Service, eventually
-from infra.bootstrap import Application, wire
 from tests.support.azure import Topic, contacts_database
 from tests.support.contacts import DETAILS
 from tests.support.paths import ROOT
+from tests.support.use_cases import read_model_of, wire
 
 CONTACTS, EACH = 40, 10
 WORKERS = 2
@@ -62,9 +63,10 @@ def worker(settings: dict[str, str], folder: Path) -> Process:
     return Process("worker", folder / f"worker-{uuid4()}.log", command, settings, ROOT).start()
 
 
-async def left(application: Application, contacts: list[str], last: int) -> int:
+async def left(application: Wired, contacts: list[str], last: int) -> int:
     found = [
-        await application.read_model.inbox.entries.newest(AggregateKey("contact", each)) for each in contacts
+        await read_model_of(application).inbox.entries.newest(AggregateKey("contact", each))
+        for each in contacts
     ]
     return sum(each is None or each.entry.last_sequence < last for each in found)
 
@@ -108,7 +110,7 @@ async def test_two_workers_that_are_killed_again_and_again_apply_each_event_once
             for each in working:
                 each.terminate()
             found = [
-                await application.read_model.inbox.entries.newest(AggregateKey("contact", each))
+                await read_model_of(application).inbox.entries.newest(AggregateKey("contact", each))
                 for each in contacts
             ]
     await topic.delete()
@@ -121,5 +123,5 @@ async def test_two_workers_that_are_killed_again_and_again_apply_each_event_once
         )
 
 
-async def _none_left(application: Application, contacts: list[str]) -> bool:
+async def _none_left(application: Wired, contacts: list[str]) -> bool:
     return await left(application, contacts, EACH) == 0

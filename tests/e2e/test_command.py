@@ -17,7 +17,7 @@ from devstack.testing import Service, eventually
 from tests.support.command import Ended, run_command
 from tests.support.contacts import DETAILS, ORIGIN
 from tests.support.deployed import SUBSCRIPTION, Deployed, deployed, relaying
-from tests.support.use_cases import contacts_of
+from tests.support.use_cases import contacts_of, subscriber_of
 
 SECRET = "johndoe@contoso.com"
 
@@ -30,8 +30,7 @@ class World(Deployed):
 
     @property
     def stuck(self) -> StuckList:
-        app = self.application
-        return StuckList(app.outbox.parking, {"contact-directory": app.subscriber.retrier})
+        return self.application.stuck
 
     async def create(self) -> UUID:
         return (await contacts_of(self.application).create(DETAILS, ORIGIN)).aggregate.id
@@ -48,7 +47,7 @@ class World(Deployed):
         return event_id
 
     async def set_aside(self, body: dict[str, Any]) -> None:
-        await self.application.subscriber.receiver.receive(
+        await subscriber_of(self.application).receiver.receive(
             Delivery(SUBSCRIPTION, f"m-{uuid4()}", 1, json.dumps(body).encode(), {})
         )
 
@@ -60,7 +59,7 @@ async def world(cosmos_server: Service, servicebus_server: Service) -> AsyncIter
 
 
 async def caught_up(world: World) -> bool:
-    status = await world.application.outbox.observer.status()
+    status = await world.application.operator.observer.status()
     return bool(status.leases) and not any(lease.lag for lease in status.leases)
 
 
@@ -104,7 +103,7 @@ async def test_parked_events_are_counted_listed_shown_replayed_and_given_up(worl
     told = json.loads(status.out)
     assert (status.code, told["relay"]["parkedEvents"]) == (1, 2)
     assert told["relay"]["parkedAggregates"] == {"contact": 1}
-    answer = views.relay_status(await world.application.outbox.observer.status())
+    answer = views.relay_status(await world.application.operator.observer.status())
     assert told["relay"].keys() == answer.keys(), "as the call over HTTP tells it"
     assert any("2 event(s) are parked, of 1 contact" in each for each in told["attention"])
 
@@ -143,7 +142,9 @@ async def test_parked_events_are_counted_listed_shown_replayed_and_given_up(worl
     poisoned, deleted, *_ = events.out.splitlines()
     assert (poisoned, deleted.partition(" at ")[0]) == ("-: unreadable: discarded", "2: ContactDeletedEvent")
     assert SECRET not in events.out
-    page = await world.application.outbox.event_list.page(AggregateKey("contact", str(contact_id)), 100, None)
+    page = await world.application.operator.event_list.page(
+        AggregateKey("contact", str(contact_id)), 100, None
+    )
     same = json.loads((await world.run("events", "contact", str(contact_id), "--json")).out)
     assert same == views.event_list(page)
 

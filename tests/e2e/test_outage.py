@@ -16,11 +16,10 @@ from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from domain.values import ContactDetails, Name
-from infra.bootstrap import wire
 from tests.e2e.conftest import Stack, stack
 from tests.e2e.test_relay_worker import settings
 from tests.support.contacts import DETAILS, ORIGIN
-from tests.support.use_cases import contacts_of
+from tests.support.use_cases import contacts_of, wire
 
 pytestmark = pytest.mark.own_stack
 

@@ -19,15 +19,15 @@ from azure.cosmos.aio import ContainerProxy, DatabaseProxy
 from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedState
+from cosmos_outbox.service import Wired
 from cosmos_outbox.worker import relay as relay_worker
 from cosmos_outbox.worker import subscriber as subscriber_worker
 from devstack.testing import Service, eventually
 from domain.values import ContactDetails
-from infra.bootstrap import Application, wire
 from tests.support.azure import CONTACTS, DIRECTORY, Topic, contacts_database
 from tests.support.contacts import DETAILS, ORIGIN
 from tests.support.paths import ROOT
-from tests.support.use_cases import contacts_of
+from tests.support.use_cases import contacts_of, read_model_of, subscriber_of, wire
 
 SUBSCRIPTION = "directory"
 RECIPES = {
@@ -63,7 +63,7 @@ class Shell:
 class World:
     shell: Shell
     database: DatabaseProxy
-    application: Application
+    application: Wired
 
     @property
     def contacts(self) -> ContainerProxy:
@@ -81,7 +81,7 @@ class World:
     async def entry(self, contact_id: UUID) -> tuple[int, str | None] | None:
         """Sequence and email of the directory's entry."""
         key = AggregateKey("contact", str(contact_id))
-        found = await self.application.read_model.inbox.entries.newest(key)
+        found = await read_model_of(self.application).inbox.entries.newest(key)
         if found is None:
             return None
         return found.entry.last_sequence, found.entry.state.email if found.entry.state else None
@@ -134,7 +134,7 @@ async def parked(world: World, number: int) -> dict[ParkedState, str]:
     """The ids of the parked events by their states, once there are so many."""
 
     async def all_there() -> Sequence[ParkedEvent] | None:
-        page = await world.application.outbox.parking.page(100, None)
+        page = await world.application.operator.parking.page(100, None)
         return page.items if len(page.items) == number else None
 
     found = await eventually(all_there)
@@ -258,7 +258,9 @@ async def test_a_message_that_cannot_be_applied_is_applied_once_its_entry_is_del
 @pytest.mark.long
 async def test_a_message_that_is_no_event_is_given_up(world: World) -> None:
     find, _, discard = RECIPES["A message that cannot be applied"]
-    await world.application.subscriber.receiver.receive(Delivery(SUBSCRIPTION, f"m-{uuid4()}", 1, b"{}", {}))
+    await subscriber_of(world.application).receiver.receive(
+        Delivery(SUBSCRIPTION, f"m-{uuid4()}", 1, b"{}", {})
+    )
     listed, _ = find.splitlines()
     code, said = await world.shell.run(listed)
     assert (code, "refused" in said) == (1, True)

@@ -12,12 +12,11 @@ import pytest
 from azure.cosmos.aio import CosmosClient, DatabaseProxy
 
 from devstack.testing import Process, eventually
-from infra.bootstrap import wire
 from tests.e2e.conftest import Stack, stack
 from tests.support import command
 from tests.support.azure import LEASES
 from tests.support.contacts import DETAILS, ORIGIN
-from tests.support.use_cases import Contacts, contacts_of
+from tests.support.use_cases import Contacts, contacts_of, wire
 
 pytestmark = pytest.mark.own_stack
 

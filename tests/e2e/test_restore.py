@@ -15,15 +15,15 @@ from azure.cosmos.aio import DatabaseProxy
 from cosmos_outbox.cli import rebuild as rebuild_directory
 from cosmos_outbox.cli.publish_again import CLOCKS_DIFFER_SECONDS
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.service import Wired
 from cosmos_outbox.worker import relay as relay_worker
 from cosmos_outbox.worker import subscriber as subscriber_worker
 from devstack.testing import Service, eventually
 from domain.values import ContactDetails
-from infra.bootstrap import Application, wire
 from tests.support.azure import CONTACTS, DIRECTORY, PARKED, Topic, contacts_database, set_ttl
 from tests.support.command import run_command
 from tests.support.contacts import DETAILS, ORIGIN
-from tests.support.use_cases import contacts_of
+from tests.support.use_cases import contacts_of, read_model_of, wire
 
 SUBSCRIPTION = "directory"
 Documents = list[dict[str, Any]]
@@ -49,7 +49,7 @@ def environment(cosmos: Service, database: DatabaseProxy, topic: Topic) -> dict[
 
 
 @asynccontextmanager
-async def at_work(settings: dict[str, str], *workers: Any) -> AsyncIterator[Application]:
+async def at_work(settings: dict[str, str], *workers: Any) -> AsyncIterator[Wired]:
     """The service's use cases, with these workers beside them."""
     stop = asyncio.Event()
     running = [asyncio.create_task(worker(wire(settings), stop)) for worker in workers]
@@ -74,23 +74,23 @@ async def put(database: DatabaseProxy, name: str, documents: Documents) -> None:
         await container.create_item(document)
 
 
-async def describe(application: Application, contact_id: UUID, description: str) -> None:
+async def describe(application: Wired, contact_id: UUID, description: str) -> None:
     def revised(before: ContactDetails) -> ContactDetails:
         return before.model_copy(update={"description": description})
 
     await contacts_of(application).revise(contact_id, revised, ORIGIN)
 
 
-async def rename_mail(application: Application, contact_id: UUID, email: str) -> None:
+async def rename_mail(application: Wired, contact_id: UUID, email: str) -> None:
     def revised(before: ContactDetails) -> ContactDetails:
         return before.model_copy(update={"email": email})
 
     await contacts_of(application).revise(contact_id, revised, ORIGIN)
 
 
-async def entry(application: Application, contact_id: UUID) -> tuple[int, str | None] | None:
+async def entry(application: Wired, contact_id: UUID) -> tuple[int, str | None] | None:
     """Sequence and email of the directory's entry; the email None: it is a deleted one."""
-    found = await application.read_model.inbox.entries.newest(AggregateKey("contact", str(contact_id)))
+    found = await read_model_of(application).inbox.entries.newest(AggregateKey("contact", str(contact_id)))
     if found is None:
         return None
     return found.entry.last_sequence, found.entry.state.email if found.entry.state else None
@@ -164,8 +164,8 @@ def published_again(settings: dict[str, str]) -> int:
     return int(count)
 
 
-async def caught_up(service: Application) -> bool:
-    status = await service.outbox.observer.status()
+async def caught_up(service: Wired) -> bool:
+    status = await service.operator.observer.status()
     return (
         bool(status.leases)
         and not status.missing

@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from cosmos_outbox.wiring.outbox import HEALTH_SECONDS
+from cosmos_outbox.operations.health import HEALTH_SECONDS
 from tests.e2e.conftest import Stack, stack
 from tests.support.contacts import DETAILS_JSON
 

@@ -14,13 +14,13 @@ from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.service import Wired
 from devstack.testing import Process, Service, eventually
-from infra.bootstrap import Application, wire
 from tests.e2e.test_relay_worker import probe
 from tests.support import command
 from tests.support.azure import Topic, contacts_database
 from tests.support.contacts import DETAILS, ORIGIN
-from tests.support.use_cases import contacts_of
+from tests.support.use_cases import contacts_of, read_model_of, subscriber_of, wire
 
 SUBSCRIPTION = "directory"
 
@@ -50,14 +50,14 @@ async def settings(cosmos_server: Service, servicebus_server: Service) -> AsyncI
 
 
 @asynccontextmanager
-async def service(settings: dict[str, str]) -> AsyncIterator[Application]:
+async def service(settings: dict[str, str]) -> AsyncIterator[Wired]:
     application = wire(settings)
     async with application.outbox.resources:
         yield application
 
 
-async def sequence(application: Application, contact_id: UUID) -> int:
-    found = await application.read_model.inbox.entries.newest(AggregateKey("contact", str(contact_id)))
+async def sequence(application: Wired, contact_id: UUID) -> int:
+    found = await read_model_of(application).inbox.entries.newest(AggregateKey("contact", str(contact_id)))
     return 0 if found is None else found.entry.last_sequence
 
 
@@ -118,7 +118,7 @@ async def test_a_message_whose_body_is_an_amqp_value_is_read_by_the_worker_too(
             await send(settings, *(of_value(name, value) for name, value in values.items()))
 
             async def dealt_with() -> bool:
-                records = (await application.subscriber.retrier.page(10, None)).items
+                records = (await subscriber_of(application).retrier.page(10, None)).items
                 return {each.message_id for each in records} == {"number", "map"} and (
                     await sequence(application, contact_id) == 1
                 )

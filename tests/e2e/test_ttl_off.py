@@ -8,10 +8,9 @@ import pytest
 
 from cosmos_outbox.worker import relay as relay_worker
 from devstack.testing import Service, eventually
-from infra.bootstrap import wire
 from tests.support.azure import Topic, contacts_database, set_ttl
 from tests.support.contacts import DETAILS, ORIGIN
-from tests.support.use_cases import contacts_of
+from tests.support.use_cases import contacts_of, wire
 
 TTL_SECONDS = 2
 
@@ -43,7 +42,7 @@ async def test_nothing_expires_until_the_relay_has_forwarded_it(
             [at] = await stored()
             await eventually(lambda: time.time() > at + TTL_SECONDS + 1)
             assert await stored() == [at]
-            await replace(application.outbox.observer, mending_patience_seconds=0).watch()
+            await replace(application.operator.observer, mending_patience_seconds=0).watch()
         assert "nothing in the container expires, since its default TTL is off" in caplog.text
 
         stop = asyncio.Event()

@@ -18,11 +18,11 @@ from azure.servicebus.exceptions import OperationTimeoutError
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.preflight.plan import Needed, needed
+from cosmos_outbox.service import Service as Declared
 from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.servicebus.message import session_of
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.transports import SESSIONS
-from cosmos_outbox.wiring.service import Service as Declared
 from devstack.administration import administration_client
 from devstack.cosmos.in_memory import CosmosInMemory
 from devstack.testing import Service

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from azure.cosmos.aio import DatabaseProxy
 
+from cosmos_outbox.service import Wired
 from cosmos_outbox.worker import relay as relay_worker
 from devstack.testing import Service
-from infra.bootstrap import Application, wire
 from tests.support.azure import Topic, contacts_database
+from tests.support.use_cases import wire
 
 SUBSCRIPTION = "directory"
 
@@ -22,7 +23,7 @@ class Deployed:
     environment: dict[str, str]
     database: DatabaseProxy
     topic: Topic
-    application: Application
+    application: Wired
 
 
 @asynccontextmanager

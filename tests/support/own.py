@@ -7,14 +7,14 @@ from typing import Any
 
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
+from cosmos_outbox.composition.writer import Outbox
 from cosmos_outbox.cosmos.own.transaction import Transaction
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import Item
 from cosmos_outbox.outbox.unit_of_work import Origin
+from cosmos_outbox.service import Service, Wired
 from cosmos_outbox.settings.names import Names
 from cosmos_outbox.settings.own_container import OwnContainer
-from cosmos_outbox.wiring.outbox import Outbox
-from cosmos_outbox.wiring.service import Service
 from devstack.testing import Service as Server
 from tests.support.azure import database_of
 
@@ -50,9 +50,13 @@ class World:
     """A service over a real store. A booking's id is ``b-1``, unless a test says another."""
 
     service: Service
-    outbox: Outbox
+    wired: Wired
     proxy: ContainerProxy
     environment: Mapping[str, str]
+
+    @property
+    def outbox(self) -> Outbox:
+        return self.wired.outbox
 
     @property
     def container(self) -> Container:
@@ -123,7 +127,7 @@ async def world_of(
             "SERVICEBUS_TOPIC": topic,
             **({"SERVICEBUS": servicebus} if servicebus else {}),
         }
-        outbox = service.wire(environment).outbox
-        async with outbox.resources, CosmosClient.from_connection_string(cosmos.connection_string) as client:
+        wired = service.wire(environment)
+        async with wired.resources, CosmosClient.from_connection_string(cosmos.connection_string) as client:
             proxy = client.get_database_client(database.id).get_container_client(BOOKINGS)
-            yield World(service, outbox, proxy, environment)
+            yield World(service, wired, proxy, environment)

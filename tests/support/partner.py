@@ -11,8 +11,8 @@ from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.unit_of_work import Origin
+from cosmos_outbox.service import Service, Wired
 from cosmos_outbox.settings.names import Names
-from cosmos_outbox.wiring.service import Service, Wired
 from devstack.testing import Service as Server
 from examples.fastapi.person import Details, Person
 from tests.support.azure import Topic

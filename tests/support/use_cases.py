@@ -1,16 +1,21 @@
 """What tests ask of the contact service without HTTP: the same changes that its resource makes, through its outbox."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from application.directory import DirectoryEntry
 from cosmos_outbox import Aggregates, Origin, Page, Receipt, Versioned
 from cosmos_outbox.http import ChangeAnswer, KeyedRequest
+from cosmos_outbox.inbox.healing import Healing
 from cosmos_outbox.kernel.clock import new_id, utc_now
+from cosmos_outbox.operations.subscriber import ReadModel, Subscriber
+from cosmos_outbox.service import Wired
 from domain.contact import Contact
 from domain.values import ContactDetails
-from infra.bootstrap import Application
+from infra.bootstrap import DIRECTORY, service
+from infra.directory import CosmosDirectory
 
 Revision = Callable[[ContactDetails], ContactDetails]
 """Makes a contact's new details from its present ones. After a lost race the revision is called again."""
@@ -126,6 +131,33 @@ class Contacts:
         return await self.aggregates.change(Contact, str(contact_id), change, origin, if_match=if_match)
 
 
-def contacts_of(application: Application) -> Contacts:
+def wire(environment: Mapping[str, str]) -> Wired:
+    """The contact service in one process."""
+    return service.wire(environment)
+
+
+def contacts_of(wired: Wired) -> Contacts:
     """The contacts of a service that is wired."""
-    return Contacts(application.wired.aggregates, utc_now, new_id)
+    return Contacts(wired.aggregates, utc_now, new_id)
+
+
+def read_model_of(wired: Wired) -> ReadModel[DirectoryEntry]:
+    """What keeps its directory."""
+    return wired.read_model(DIRECTORY)
+
+
+def directory_of(wired: Wired) -> CosmosDirectory:
+    """The search."""
+    return CosmosDirectory(read_model_of(wired).listing)
+
+
+def subscriber_of(wired: Wired) -> Subscriber:
+    """What receives the events."""
+    return wired.subscriptions[DIRECTORY.name].subscriber
+
+
+def healing_of(wired: Wired) -> Healing[DirectoryEntry]:
+    """What finds the changes of which no event came."""
+    found = read_model_of(wired).healing
+    assert found is not None, "the contacts are its source"
+    return found

@@ -22,7 +22,6 @@ from tests.testing.test_memory_elsewhere import asked, asking
 
 NEED_DEVSTACK = [
     "InMemory",
-    "InMemorySubscriber",
     "LocalAzure",
     "NotInMemory",
     "Program",

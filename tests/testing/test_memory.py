@@ -245,12 +245,12 @@ async def test_two_blocks_do_not_meet(memory: InMemory) -> None:
 async def test_there_is_no_broker_in_memory_and_the_relay_says_so(memory: InMemory) -> None:
     await booked()
     with pytest.raises(NotInMemory, match="LocalAzure"):
-        await service().outbox.relay.forward(memory.events)
+        await service().relay.relay.forward(memory.events)
 
 
 async def test_operators_views_are_those_of_the_deployed_service(memory: InMemory) -> None:
     booking = (await booked()).aggregate
-    listed = await service().outbox.event_list.page(booking.key, 10, None)
+    listed = await service().operator.event_list.page(booking.key, 10, None)
     assert [(each.action, each.sequence) for each in listed.items] == [("BookingCreated", 1)]
 
 

@@ -17,7 +17,6 @@ from cosmos_outbox import (
     OwnContainer,
     OwnDocuments,
     Service,
-    SubscriberService,
     TolerantReader,
 )
 from cosmos_outbox.errors import AlreadyExists, PreconditionFailed, Throttled
@@ -122,9 +121,9 @@ async def test_a_read_model_of_documents_of_ones_own_is_healed_from_them(memory:
 
 FORM = EntryForm(Row, search={"title": lambda row: row.title}, sorted_by=["title"])
 STORE = SqliteFile(Named("BOARD_FILE"))
-api = HttpApi(Named("BOOKINGS_API"), row_of, answers_newest=True)
-asking = SubscriberService("asking", STORE)
-asked = asking.read_model("asked", of="booking", form=FORM, project=project, source=api)
+api = HttpApi(Named("BOOKINGS_API"), answers_newest=True)
+asking = Service("asking", publishes=False, store=STORE)
+asked = asking.read_model("asked", of="booking", form=FORM, project=project, state_of=row_of, source=api)
 
 
 def first(event: Event) -> Row:
@@ -135,8 +134,8 @@ def every(row: Row, event: Event) -> After[Row]:
     return project(row, event) or After(row)
 
 
-blind = SubscriberService("blind", STORE)
-alone = blind.read_model("alone", of="booking", form=FORM, project=every, source=NoSource(first))
+blind = Service("blind", publishes=False, store=STORE)
+alone = blind.read_model("alone", of="booking", form=FORM, project=every, first=first, source=NoSource())
 
 
 def moved(sequence: int, seats: int) -> Any:

@@ -38,10 +38,10 @@ PLANTED = (
     Planted(
         "feed-moves-on-before-the-broker-has-the-events",
         "cosmos_outbox/functions/relay.py",
-        "        await service().outbox.forwarding.forward(documents, context)\n",
+        "        await service().relay.forwarding.forward(documents, context)\n",
         "        import asyncio\n"
         "\n"
-        "        forwarding = service().outbox.forwarding\n"
+        "        forwarding = service().relay.forwarding\n"
         "        asyncio.get_running_loop().create_task(forwarding.forward(documents, context))\n",
         "floods",
         _GAP,
@@ -307,9 +307,9 @@ PLANTED = (
     ),
     Planted(
         "publishes-what-the-host-delivers",
-        "cosmos_outbox/wiring/outbox.py",
-        "    relay = Relay(publisher, lot, originals, send_seconds)\n",
-        "    relay = Relay(publisher, lot, reading_seconds=send_seconds)\n",
+        "cosmos_outbox/composition/relay.py",
+        "    relay = Relay(publisher, lot, originals, settings.relay_send_seconds)\n",
+        "    relay = Relay(publisher, lot, reading_seconds=settings.relay_send_seconds)\n",
         "nothing",
         ("wrong content",),
     ),
@@ -326,7 +326,7 @@ PLANTED = (
     ),
     Planted(
         "what-was-set-aside-is-never-tried",
-        "cosmos_outbox/wiring/subscription.py",
+        "cosmos_outbox/operations/subscriber.py",
         "            self.collect(), self.retrier.run(seconds=RETRY_SECONDS), return_exceptions=True\n",
         "            self.collect(), return_exceptions=True\n",
         "stolen-messages",

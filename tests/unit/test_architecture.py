@@ -28,7 +28,8 @@ FLOORS: Sequence[tuple[str, ...]] = (
     ("cosmos_outbox/testing",),
     ("cosmos_outbox/cli",),
     ("cosmos_outbox/worker", "cosmos_outbox/functions", "cosmos_outbox/preflight", "cosmos_outbox/contracts"),
-    ("cosmos_outbox/wiring",),
+    ("cosmos_outbox/service",),
+    ("cosmos_outbox/composition",),
     ("cosmos_outbox/operations",),
     (
         "cosmos_outbox/cosmos",
@@ -180,9 +181,10 @@ def imported(file: Path) -> frozenset[str]:
 
 
 def folder_of(file: Path) -> str:
-    """The folder that a module is in; a module on the top level is a folder of its own."""
+    """The folder that a module is in; a module on the top level, or in the library's, is a folder of its own."""
     relative = file.relative_to(ROOT)
-    return relative.parent.as_posix() if relative.parent.parts else relative.stem
+    own = relative.parent.as_posix() in (".", "cosmos_outbox") and relative.stem != "__init__"
+    return relative.with_suffix("").as_posix() if own else relative.parent.as_posix()
 
 
 def floor_of(file: Path) -> int:

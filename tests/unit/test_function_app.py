@@ -14,6 +14,7 @@ import azure.functions as func
 import pytest
 
 from cosmos_outbox import Names, Service
+from cosmos_outbox.cli.command import located
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.functions.edge.http_functions import http_function
 from cosmos_outbox.functions.function_app import App
@@ -28,8 +29,6 @@ from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.sources.http import HttpApi
 from cosmos_outbox.sources.nowhere import NoSource
-from cosmos_outbox.wiring.located import located
-from cosmos_outbox.wiring.subscribing import SubscriberService
 from tests.support.functions import functions
 from tests.support.tasks import Task, service, tasks
 
@@ -238,11 +237,13 @@ def test_only_health_and_what_holds_no_data_can_be_called_without_a_key(app: str
 WIRED = """
 import asyncio, sys
 import function_app
-from infra.bootstrap import wire
+from infra.bootstrap import service
 
 LATE = [
     "aiohttp", "azure.identity", "azure.servicebus", "email_validator", "opentelemetry.sdk", "azure.monitor",
-    "cosmos_outbox.wiring.effects", "cosmos_outbox.worker", "cosmos_outbox.cli", "cosmos_outbox.preflight",
+    "cosmos_outbox.composition.operator", "cosmos_outbox.composition.relay", "cosmos_outbox.composition.subscriptions",
+    "cosmos_outbox.outbox.relay", "cosmos_outbox.inbox.state", "cosmos_outbox.inbox.effect",
+    "cosmos_outbox.worker", "cosmos_outbox.cli", "cosmos_outbox.preflight",
 ]
 
 def loaded():
@@ -250,9 +251,9 @@ def loaded():
 
 async def main():
     print(loaded())
-    service = wire({"COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5", "SERVICEBUS": "Endpoint=sb://b"})
+    wired = service.wire({"COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5", "SERVICEBUS": "Endpoint=sb://b"})
     print(loaded())
-    await service.outbox.resources.aclose()
+    await wired.resources.aclose()
 
 asyncio.run(main())
 """
@@ -274,16 +275,18 @@ def test_the_app_of_a_service_that_only_subscribes_has_its_subscribers_and_their
         """Is never asked for."""
 
     monkeypatch.delenv("SERVICEBUS_TOPIC", raising=False)
-    service = SubscriberService("hotel", CosmosDatabase(), topic="guest-events")
+    service = Service("hotel", publishes=False, store=CosmosDatabase(), names=Names(topic="guest-events"))
     form = EntryForm(TolerantReader, search={}, sorted_by=[])
 
     def project(state: TolerantReader, event: Event) -> After[TolerantReader]:
         return After(state)
 
-    api = HttpApi(Named("GUESTS_API"), TolerantReader.model_validate)
-    service.read_model("guests", of="guest", form=form, project=project, source=api)
+    api = HttpApi(Named("GUESTS_API"))
     service.read_model(
-        "blind-guests", of="guest", form=form, project=project, source=NoSource(lambda event: None)
+        "guests", of="guest", form=form, project=project, state_of=TolerantReader.model_validate, source=api
+    )
+    service.read_model(
+        "blind-guests", of="guest", form=form, project=project, first=lambda event: None, source=NoSource()
     )
     service.effect("letters", of="guest", subscription="post")(nothing)
     listed = {
@@ -307,7 +310,7 @@ def test_the_app_of_a_service_that_only_subscribes_has_its_subscribers_and_their
 
 
 def test_resources_are_refused_by_a_service_that_does_not_keep_them() -> None:
-    hotel = SubscriberService("hotel", CosmosDatabase(), topic="guest-events")
+    hotel = Service("hotel", publishes=False, store=CosmosDatabase(), names=Names(topic="guest-events"))
     with pytest.raises(
         ValueError, match="hotel only subscribes: give the resources to the service that keeps"
     ):

@@ -26,8 +26,8 @@ from cosmos_outbox.http.resource import Resource
 from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState
 from cosmos_outbox.outbox.event import DomainEvent
 from cosmos_outbox.preflight.plan import needed
+from cosmos_outbox.service import Service as Declared
 from cosmos_outbox.settings.transports import StorageQueue, servicebus_of
-from cosmos_outbox.wiring.service import Service as Declared
 from devstack.settings import read_settings
 from infra.bootstrap import service as contact_service
 from tests.support.paths import ROOT

@@ -15,9 +15,9 @@ from cosmos_outbox.cosmos.store.partition_key import (
     put,
 )
 from cosmos_outbox.outbox.feed import Lifetime
+from cosmos_outbox.service import Service
 from cosmos_outbox.settings.names import Names
 from cosmos_outbox.settings.own_container import OwnContainer
-from cosmos_outbox.wiring.service import Service
 
 ONE, NESTED = PartitionKeyPaths(("/tenantId",)), PartitionKeyPaths(("/owner/tenant/id",))
 TWO = PartitionKeyPaths(("/tenantId", "/owner/id"))

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from cosmos_outbox.cli import command
+from cosmos_outbox.cli.command import located
 from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.service import Service
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named, Names
-from cosmos_outbox.wiring.located import located
-from cosmos_outbox.wiring.service import Service
 from domain.contact import Contact
 from examples.orders.service import service as orders
 from infra.bootstrap import service as contacts

@@ -17,12 +17,13 @@ from cosmos_outbox.inbox.errors import NotApplied, StoreAway
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordPage, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.relay_status import RelayStatus
+from cosmos_outbox.operations.stuck import StuckList
 from cosmos_outbox.outbox.errors import Hindrance, StillUnsendable
 from cosmos_outbox.outbox.parking_lot import Discarding, ParkedEvent, ParkedPage, ParkedState
 from cosmos_outbox.outbox.republish import RepublishingProgress
 from cosmos_outbox.preflight.report import wrong
+from cosmos_outbox.service import Wired
 from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.wiring.service import Wired
 from cosmos_outbox.worker import draining
 from infra.bootstrap import service
 from tests.support.contacts import NOON
@@ -49,7 +50,7 @@ def record() -> Record:
     )
 
 
-def outbox() -> Any:
+def operator() -> Any:
     parking = SimpleNamespace(
         page=AsyncMock(side_effect=lambda *_, discarded: ParkedPage([parked(discarded=discarded)], None)),
         show=AsyncMock(return_value=parked()),
@@ -64,13 +65,12 @@ def outbox() -> Any:
         parking=parking,
         observer=SimpleNamespace(status=AsyncMock(return_value=status)),
         event_list=SimpleNamespace(page=AsyncMock(return_value=EventPage(KEY, [listed], None))),
-        resources=AsyncExitStack(),
     )
 
 
 def wired() -> Any:
     made, retrier = Mock(spec=Wired), Mock()
-    made.service, made.outbox, made.resources = service, outbox(), AsyncExitStack()
+    made.service, made.operator, made.resources = service, operator(), AsyncExitStack()
     made.settings = SimpleNamespace(event_ttl_seconds=60, transport=SimpleNamespace(name="webhook"))
     retrier.page = AsyncMock(return_value=RecordPage([record()], None))
     retrier.show = AsyncMock(return_value=record())
@@ -86,6 +86,7 @@ def wired() -> Any:
     )
     [name] = [each.name for each in service.subscribers]
     made.subscriptions = {name: subscription}
+    made.stuck = StuckList(made.operator.parking, {"contact-directory": retrier})
     return made
 
 

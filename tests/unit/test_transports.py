@@ -8,6 +8,7 @@ import azure.functions as func
 import pytest
 
 from cosmos_outbox import Event, Names, Service
+from cosmos_outbox.composition.transports import KINDS
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.functions import app
 from cosmos_outbox.inbox.form import EntryForm
@@ -16,7 +17,6 @@ from cosmos_outbox.settings.environment import shown
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.transports import LOADERS, ServiceBus
 from cosmos_outbox.testing import in_memory
-from cosmos_outbox.wiring.transports import KINDS
 from tests.contract.test_entries import FORM, Thing
 from tests.support.functions import NO_CONTEXT, Calls
 

@@ -9,7 +9,8 @@ from cosmos_outbox import (
     EntryForm,
     Event,
     Named,
-    SubscriberService,
+    Names,
+    Service,
     TolerantReader,
 )
 from cosmos_outbox.inbox.errors import NotApplied
@@ -94,5 +95,7 @@ class Row(TolerantReader):
 FORM = EntryForm(Row, search={}, sorted_by=[])
 
 
-def dealer() -> SubscriberService:
-    return SubscriberService("dealer", SqliteFile(Named("DEALER", "dealer.db")), topic="cars")
+def dealer() -> Service:
+    return Service(
+        "dealer", publishes=False, store=SqliteFile(Named("DEALER", "dealer.db")), names=Names(topic="cars")
+    )

@@ -13,7 +13,7 @@ from cosmos_outbox.inbox.entry import After, Entry
 from cosmos_outbox.inbox.errors import SourceBehind
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.state import StateInbox
-from cosmos_outbox.sources.nowhere import Nowhere
+from cosmos_outbox.sources.nowhere import NoSource
 from tests.support.inbox import KEY, NOON, FakeEntries, Faults, event, notice, project
 
 State = tuple[int, ...]
@@ -25,7 +25,7 @@ def first(received: Event) -> State | None:
 
 
 def made(entries: FakeEntries[State]) -> StateInbox[State]:
-    return StateInbox(entries, Nowhere(), project, lambda: NOON, first=first)
+    return StateInbox(entries, NoSource(), project, lambda: NOON, first=first)
 
 
 async def delivered(inbox: StateInbox[State], received: Event) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from cosmos_changefeed import ChangeFeedProcessor, EpkRange, Pulse
 from cosmos_outbox.outbox.errors import Unavailable
-from cosmos_outbox.wiring.outbox import Outbox
+from cosmos_outbox.service import Wired
 from cosmos_outbox.worker import relay as relay_worker
 from cosmos_outbox.worker.running import RunningHealth
 
@@ -44,14 +44,14 @@ async def is_away() -> None:
     raise Unavailable("the store cannot be used at https://secret.example")
 
 
-def outbox(check: Callable[[], Awaitable[None]] = answers) -> Outbox:
-    return cast(Outbox, SimpleNamespace(check=check))
+def wired(check: Callable[[], Awaitable[None]] = answers) -> Wired:
+    return cast(Wired, SimpleNamespace(check=check))
 
 
 def relay(processor: Idle, **fields: Any) -> relay_worker.RelayHealth:
     started = {"started": True} | fields
     return relay_worker.RelayHealth(
-        outbox(), processor, relay_worker.ForwardingLog(), asyncio.Event(), **started
+        wired(), processor, relay_worker.ForwardingLog(), asyncio.Event(), **started
     )
 
 
@@ -71,7 +71,7 @@ async def test_a_relay_that_forwards_is_ready_and_one_that_does_not_says_why(
     assert await health.trouble() == "events wait: the log says why"
     processor.balancing.beat()
 
-    health.outbox = outbox(is_away)
+    health.wired = wired(is_away)
     for _ in range(3):
         assert await health.trouble() == "the store cannot be used: the log says why"
     assert caplog.text.count("the store cannot be used at https://secret.example") == 1, "once a minute"

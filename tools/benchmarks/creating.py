@@ -7,9 +7,8 @@ from typing import Any
 
 from cosmos_outbox.cosmos.aggregates.documents import aggregate_item, event_item
 from domain.contact import Contact
-from infra.bootstrap import wire
 from tests.support.contacts import DETAILS, NOON, ORIGIN
-from tests.support.use_cases import contacts_of
+from tests.support.use_cases import contacts_of, wire
 from tools.benchmarks.measured import Part, Row
 from tools.benchmarks.relaying import NewBed, Say
 

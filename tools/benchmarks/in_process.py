@@ -17,8 +17,8 @@ from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.unit_of_work import Origin
+from cosmos_outbox.service import Service, Wired
 from cosmos_outbox.settings.names import Names
-from cosmos_outbox.wiring.service import Service, Wired
 from cosmos_outbox.worker.running import running
 from devstack.testing import eventually
 from examples.fastapi.directory import FORM, entry_of, project
@@ -89,7 +89,7 @@ async def _measure(bed: Bed, *, is_open: bool) -> _Times:
     settings = bed.settings | {"RELAY_POLL_DELAY_MS": "60000", "COSMOS_DATABASE": bed.database}
     async with running(service, environment=settings, slots=4) as at_work:
         wired = at_work.wired
-        relay = wired.outbox.relay
+        relay = wired.relay.relay
         sent = _Noted(relay.publisher, "publish")
         object.__setattr__(relay, "publisher", sent)  # frozen, but a benchmark has to wrap it
         inbox = wired.read_model(board).inbox

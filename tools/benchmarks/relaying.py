@@ -12,7 +12,7 @@ from typing import Any
 from azure.servicebus.aio import ServiceBusClient
 
 from devstack.testing import Process, eventually
-from infra.bootstrap import wire
+from tests.support.use_cases import wire
 from tools.benchmarks import bare
 from tools.benchmarks.bed import ROOT, Arrivals, Bed, backlog
 from tools.benchmarks.cosmos import memory_mb
@@ -221,7 +221,7 @@ async def one_page(new_bed: NewBed, say: Say) -> Part:
     application = wire(bed.settings)
     async with application.outbox.resources:
         before = await bed.traffic()
-        forwarded = await application.outbox.forwarding.forward(page)
+        forwarded = await application.relay.forwarding.forward(page)
         after = await bed.traffic()
     assert forwarded.sent == len(page)
     sends = after["transfers"] - before["transfers"]

@@ -27,7 +27,7 @@ from cosmos_outbox.worker import subscriber
 from devstack.administration import administration_client
 from devstack.local_settings import read_values, sample_file
 from devstack.testing import Process, Service
-from infra.bootstrap import wire
+from tests.support.use_cases import wire
 from tools.benchmarks.bed import ROOT, Bed
 from tools.benchmarks.measured import Part, Row
 from tools.benchmarks.relaying import NewBed, Say

@@ -21,7 +21,7 @@ from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.token_key import token_key
 from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.lists.listing import EntryListing
-from cosmos_outbox.settings.connections import Connection, credential_for, resolve, usable
+from cosmos_outbox.settings.connections import Connection, connected, resolve
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named, named_after
 
@@ -40,12 +40,7 @@ class CosmosDatabase:
     def open(self, environment: Mapping[str, str], resources: AsyncExitStack) -> "CosmosStore":
         """Returns the store. Opens no connection. Raises Misconfigured, naming the setting that is missing or wrong."""
         names = self.names(environment)
-        credential = credential_for(names.connection)
-        with usable("COSMOS", "Cosmos DB"):
-            client = cosmos_client(names.connection, credential)
-        if credential:
-            resources.push_async_callback(credential.close)
-        resources.push_async_callback(client.close)
+        client = connected(resources, names.connection, ("COSMOS", "Cosmos DB"), cosmos_client)
         return CosmosStore(names, cache(lambda name: Container(client, names.database, name)))
 
     def names(self, environment: Mapping[str, str]) -> "CosmosNames":
@@ -54,7 +49,7 @@ class CosmosDatabase:
             resolve(environment, "COSMOS", "accountEndpoint"),
             Named("COSMOS_DATABASE", self.name).resolve(environment),
             Named("COSMOS_SET_ASIDE_CONTAINER", self.set_aside).resolve(environment),
-            environment,
+            lambda name: named_after(name, "CONTAINER").resolve(environment),
         )
 
 
@@ -65,11 +60,8 @@ class CosmosNames:
     connection: Connection
     database: str
     set_aside: str
-    environment: Mapping[str, str] = field(repr=False)
-
-    def container(self, name: str) -> str:
-        """Returns the container of the read model or effect of this name."""
-        return named_after(name, "CONTAINER").resolve(self.environment)
+    container: Callable[[str], str] = field(repr=False)
+    """The container of the read model or effect of this name."""
 
     def scope(self, container: str) -> str:
         """Returns a container's name in tokens."""
@@ -78,7 +70,7 @@ class CosmosNames:
 
 @dataclass(frozen=True)
 class CosmosStore:
-    """See :class:`cosmos_outbox.wiring.subscribing.Store`."""
+    """See :class:`cosmos_outbox.inbox.ports.Store`."""
 
     names: CosmosNames
     container: Callable[[str], Container]

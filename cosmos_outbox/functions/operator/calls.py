@@ -25,8 +25,7 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations import views
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.event import WireModel
-from cosmos_outbox.wiring.located import AnyService, aggregate_types, stuck_list
-from cosmos_outbox.wiring.service import Service
+from cosmos_outbox.service import Service
 
 if TYPE_CHECKING:
     from cosmos_outbox.cosmos.relay.forwarding import Instance
@@ -46,7 +45,7 @@ class Discard(WireModel):
     reason: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
 
 
-def operator_functions(service: AnyService) -> func.Blueprint:
+def operator_functions(service: Service) -> func.Blueprint:
     """The operator's functions; the service is wired at the first request. One that only subscribes has no relay."""
     app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
 
@@ -58,7 +57,7 @@ def operator_functions(service: AnyService) -> func.Blueprint:
         return json_response(200, {"status": "healthy"})
 
     _add_stuck(app, service)
-    if isinstance(service, Service):
+    if service.publishes:
         _add_relay(app, service)
     return app
 
@@ -70,28 +69,28 @@ def _admin(app: func.Blueprint, route: str, methods: Sequence[str] = READING) ->
     )
 
 
-def _add_stuck(app: func.Blueprint, service: AnyService) -> None:
+def _add_stuck(app: func.Blueprint, service: Service) -> None:
     @_admin(app, "stuck")
     async def list_stuck(req: Request) -> Answer:
         """GET /stuck?pageSize=&continuationToken=&state=: events that cannot be sent, messages that were set aside."""
         (size, token), discarded = request.page_request(req, "state"), wants_discarded(req)
-        return json_response(200, (await stuck_list(service()).page(size, token, discarded=discarded)).view())
+        return json_response(200, (await service().stuck.page(size, token, discarded=discarded)).view())
 
     @_admin(app, "stuck/{id}")
     async def get_stuck(req: Request) -> Answer:
         """GET /stuck/{id}: one of them, with the event's document or the message."""
-        return json_response(200, (await stuck_list(service()).show(req.route["id"])).whole_view())
+        return json_response(200, (await service().stuck.show(req.route["id"])).whole_view())
 
     @_admin(app, "stuck/{id}/retry", ["POST"])
     async def retry_stuck(req: Request) -> Answer:
         """POST /stuck/{id}/retry: send or apply it now, with those of its aggregate that come before it."""
-        return json_response(200, (await stuck_list(service()).retry(req.route["id"])).view())
+        return json_response(200, (await service().stuck.retry(req.route["id"])).view())
 
     @_admin(app, "stuck/{id}/discard", ["POST"])
     async def discard_stuck(req: Request) -> Answer:
         """POST /stuck/{id}/discard {"reason": ...}: give it up for good."""
         reason = validated(Discard, request.json_object(req, "application/json")).reason
-        await stuck_list(service()).discard(req.route["id"], reason)
+        await service().stuck.discard(req.route["id"], reason)
         return no_content()
 
     @_admin(app, "subscribers")
@@ -112,7 +111,7 @@ def _add_stuck(app: func.Blueprint, service: AnyService) -> None:
 
 
 def _add_relay(app: func.Blueprint, service: Service) -> None:
-    types = aggregate_types(service)
+    types = service.aggregate_types
 
     @app.route(route="operations", methods=READING, auth_level=func.AuthLevel.ANONYMOUS)
     @answering_anybody.honouring("If-None-Match")
@@ -123,25 +122,25 @@ def _add_relay(app: func.Blueprint, service: Service) -> None:
     @_admin(app, "dependencies")
     async def get_dependencies(req: Request) -> Answer:
         """GET /dependencies: whether the store and the broker can be used; 200 also when one cannot."""
-        looks = await asyncio.gather(*(each.health() for each in service().outbox.dependencies))
+        looks = await asyncio.gather(*(each.health() for each in service().operator.dependencies))
         return json_response(200, {"items": [asdict(each) for each in looks]})
 
     @_admin(app, "instance")
     async def get_instance(req: Request) -> Answer:
         """GET /instance: what the process that answers has forwarded, its settings, and the service's aggregates."""
-        return json_response(200, instance(service().outbox.instance, types))
+        return json_response(200, instance(service().relay.instance, types))
 
     @_admin(app, "events/{type}/{id}")
     async def list_events(req: Request) -> Answer:
         """GET /events/{type}/{id}?pageSize=&before=: the stored and the parked events of one aggregate."""
         aggregate, (size, before) = named_aggregate(req, types), events_request(req)
-        page = await service().outbox.event_list.page(aggregate, size, before)
+        page = await service().operator.event_list.page(aggregate, size, before)
         return json_response(200, views.event_list(page))
 
     @_admin(app, "relay")
     async def get_relay(req: Request) -> Answer:
         """GET /relay: how far behind the relay is, and how many aggregates are parked."""
-        return json_response(200, views.relay_status(await service().outbox.observer.status()))
+        return json_response(200, views.relay_status(await service().operator.observer.status()))
 
 
 def named_aggregate(req: Request, types: Sequence[str]) -> AggregateKey:

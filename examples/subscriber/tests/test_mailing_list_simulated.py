@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from cosmos_outbox import SubscriberService
+from cosmos_outbox import Service
 from examples.subscriber.service import blind, service
 from outbox_simulation import Publishes, simulate
 
@@ -27,5 +27,5 @@ PEOPLE = Publishes(
 
 
 @pytest.mark.parametrize("subscriber", [service, blind], ids=["with the API", "blind"])
-def test_whatever_befalls_the_messages_the_list_is_right(subscriber: SubscriberService) -> None:
+def test_whatever_befalls_the_messages_the_list_is_right(subscriber: Service) -> None:
     simulate(subscriber, PEOPLE)

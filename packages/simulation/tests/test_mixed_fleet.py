@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from cosmos_outbox.composition.declarations import ReactionOf, ReadModelOf
 from cosmos_outbox.cosmos.aggregates.documents import event_item
 from cosmos_outbox.inbox.upcasting import Upcasting
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.unit_of_work import Origin
-from cosmos_outbox.wiring.declared import ReadModelOf
-from cosmos_outbox.wiring.reactions import ReactionOf
-from cosmos_outbox.wiring.service import Service
+from cosmos_outbox.service import Service
 from outbox_simulation import simulate
 from outbox_simulation.deriving.derived import subject
 from outbox_simulation.deriving.forms import Form, unread, write

@@ -13,7 +13,6 @@ from cosmos_outbox import (
     OwnContainer,
     OwnDocuments,
     Service,
-    SubscriberService,
     TolerantReader,
 )
 from cosmos_outbox.cosmos.store.container import StoreFailed
@@ -108,4 +107,4 @@ def test_what_does_not_fit_the_service_is_refused() -> None:
     with pytest.raises(ValueError, match="say what the users of own do"):
         simulate(declared(), publishes)
     with pytest.raises(ValueError, match="guests only subscribes"):
-        simulate(SubscriberService("guests", SqliteFile(Named("GUESTS", "guests.db"))), commands)
+        simulate(Service("guests", publishes=False, store=SqliteFile(Named("GUESTS", "guests.db"))), commands)

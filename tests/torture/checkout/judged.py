@@ -7,15 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from cosmos_outbox.composition.declarations import EffectOf, ReactionOf
 from cosmos_outbox.cosmos.aggregates.deadlines import CAUSE
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregate import STORED, Aggregate
+from cosmos_outbox.service import Service
 from cosmos_outbox.testing import Message
-from cosmos_outbox.wiring.declared import EffectOf
-from cosmos_outbox.wiring.reactions import ReactionOf
-from cosmos_outbox.wiring.service import Service
 from examples.checkout.tests.at_rest import agree
 from outbox_simulation.deriving.found import Document, LeftBehind, StoredChange, TakenMessage
 from outbox_simulation.deriving.reactions import reaction
@@ -48,7 +47,7 @@ def left_behind(
         if isinstance(declared, ReactionOf):
             found.reactions.append(reaction(declared, f"/{service.name}", found, stored))
         elif isinstance(declared, EffectOf):
-            found.effects[declared.name] = (declared.aggregate_type, [*letters], declared.chosen.kinds)
+            found.effects[declared.name] = (declared.aggregate_type, [*letters], declared.kinds)
     return found
 
 

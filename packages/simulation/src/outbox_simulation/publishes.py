@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from cosmos_outbox.composition.declarations import EffectOf, ReadModelOf
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.service import Service
 from cosmos_outbox.sources.http import HttpApi
-from cosmos_outbox.testing.memory import InMemorySubscriber, in_memory
+from cosmos_outbox.testing.memory import InMemory, in_memory
 from cosmos_outbox.testing.messages import Message, message
-from cosmos_outbox.wiring.subscribing import ForeignEffect, ForeignReadModel, SubscriberService
 from outbox_simulation.deriving.derived import Asked
 from outbox_simulation.deriving.found import (
     AggregateFound,
@@ -76,8 +77,8 @@ class Publishes:
 class _Run:
     """The run of one seed."""
 
-    memory: InMemorySubscriber
-    service: SubscriberService
+    memory: InMemory
+    service: Service
     luck: Random
     histories: dict[AggregateKey, list[tuple[Message, Mapping[str, Any] | None]]] = field(
         default_factory=dict
@@ -117,9 +118,9 @@ class _Run:
     async def left_behind(self, asked: Mapping[str, Asked]) -> LeftBehind:
         found = LeftBehind(
             effects={
-                each.name: (each.aggregate_type, asked[each.name].events, each.chosen.kinds)
+                each.name: (each.aggregate_type, asked[each.name].events, each.kinds)
                 for each in self.service.subscribers
-                if isinstance(each, ForeignEffect)
+                if isinstance(each, EffectOf)
             },
             in_order=False,
         )
@@ -128,11 +129,11 @@ class _Run:
                 found.changes.append(StoredChange(shown or {"deleted": True}, [_event(key, told)]))
         found.taken = []
         for each in self.service.subscribers:
-            if isinstance(each, ForeignReadModel):
+            if isinstance(each, ReadModelOf):
                 found.read_models.append(await self._read_model(each))
         return found
 
-    async def _read_model(self, of: ForeignReadModel[Any]) -> ReadModelFound:
+    async def _read_model(self, of: ReadModelOf[Any]) -> ReadModelFound:
         entries: dict[str, Mapping[str, Any]] = {}
         sources: dict[str, AggregateFound] = {}
         for key, history in self.histories.items():
@@ -145,19 +146,24 @@ class _Run:
                 entries[key.id] = {
                     "deleted": entry.deleted, "lastSequence": entry.last_sequence, "state": entry.state,
                 }  # fmt: skip
-        state_of = of.source.state_of if isinstance(of.source, HttpApi) else of.form.model.model_validate
         return ReadModelFound(
-            of.name, of.aggregate_type, state_of, of.project, lambda entry: entry["state"], sources, entries
+            of.name,
+            of.aggregate_type,
+            of.state_of,
+            of.project,
+            lambda entry: entry["state"],
+            sources,
+            entries,
         )
 
 
-async def violations(service: SubscriberService, told: Sequence[Publishes], seed: int) -> list[Violation]:
-    """Returns the violations of one seed."""
+async def violations(service: Service, told: Sequence[Publishes], seed: int) -> list[Violation]:
+    """What one seed finds."""
     luck = Random(f"{seed}:messages")  # noqa: S311 - no secret
-    asked = {each.name: Asked(each.run) for each in service.subscribers if isinstance(each, ForeignEffect)}
+    asked = {each.name: Asked(each.run) for each in service.subscribers if isinstance(each, EffectOf)}
     copy = replace(service)
     copy.subscribers.extend(
-        each.running(asked[each.name]) if isinstance(each, ForeignEffect) else each
+        replace(each, run=asked[each.name]) if isinstance(each, EffectOf) else each
         for each in service.subscribers
     )
     # The user's code must get this service from its own object.

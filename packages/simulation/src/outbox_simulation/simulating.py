@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cosmos_outbox.wiring.service import Service
-from cosmos_outbox.wiring.subscribing import SubscriberService
+from cosmos_outbox.service import Service
 from outbox_simulation import plugin
 from outbox_simulation.deriving.commands import Call, Calls, Commands, Release
 from outbox_simulation.deriving.derived import DerivedSubject, subject
@@ -38,7 +37,7 @@ class PromiseBroken(AssertionError):
 
 
 def simulate(
-    service: Service | SubscriberService,
+    service: Service,
     *commands: Commands[Any] | Call | Publishes,
     seeds: int = 20,
     forms: Path | None = None,
@@ -75,7 +74,7 @@ def simulate(
         for each in commands
         if not isinstance(each, Publishes)
     ]
-    if isinstance(service, SubscriberService):
+    if not service.publishes:
         if given or not told or forms is not None or before is not None:
             raise ValueError(
                 f"{service.name} only subscribes: say what others publish, in Publishes(...) alone"
@@ -97,7 +96,7 @@ def simulate(
             write(forms, made.forms)
 
 
-def _subscribing(service: SubscriberService, told: list[Publishes], seeds: int) -> None:
+def _subscribing(service: Service, told: list[Publishes], seeds: int) -> None:
     for seed in _seeds(seeds):
         with ids_by_luck():
             found = asyncio.run(violations(service, told, seed))

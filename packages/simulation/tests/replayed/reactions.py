@@ -22,7 +22,7 @@ from cosmos_outbox.cosmos.aggregates.documents import (
 )
 from cosmos_outbox.inbox.reaction_decision import InOrder, ReactionOutcome
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
-from cosmos_outbox.wiring.service import Service
+from cosmos_outbox.service import Service
 from replayed.commits import Commit, Document, NotAllowed
 from replayed.messages import Messages, Recorded
 from tests.models.reactions import Model, Process, State, Story, Thing

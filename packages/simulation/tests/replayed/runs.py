@@ -11,7 +11,7 @@ import pytest
 
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.reaction import ReactionInbox
-from cosmos_outbox.wiring.service import Service
+from cosmos_outbox.service import Service
 from devstack.http_in_memory import SentRequest, StoreResponse
 from outbox_simulation import simulating
 from outbox_simulation.deriving.commands import Commands

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from cosmos_outbox.cosmos.aggregates.documents import REACTION_TYPE
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.reaction import by_id
-from cosmos_outbox.wiring.service import Service
+from cosmos_outbox.service import Service
 from replayed.commits import Commit, Document, Ended
 from replayed.messages import Messages
 from tests.models.reaction_targets import Model, State

@@ -13,11 +13,11 @@ from application.directory import Search
 from cosmos_outbox import Origin, Service
 from cosmos_outbox.http import KeyedRequest
 from cosmos_outbox.outbox.unit_of_work import Receipt
-from cosmos_outbox.wiring.service import Wired
+from cosmos_outbox.service import Wired
 from domain.contact import Contact
 from domain.errors import ContactDeleted
 from domain.values import ContactDetails
-from infra.bootstrap import Application, service
+from infra.bootstrap import service
 from infra.directory import FORM
 from outbox_simulation.engine.subject import Others, SimulatedClient, SimulatedService, Told, Wish
 from outbox_simulation.judging.records import (
@@ -30,7 +30,7 @@ from outbox_simulation.judging.records import (
 )
 from simulated.receiver import SimulatedReceiver, read
 from tests.support.contacts_http import revised, view
-from tests.support.use_cases import contacts_of
+from tests.support.use_cases import contacts_of, directory_of
 from tests.torture.contacts import UPDATED, Contacts, expected, value_of
 from tests.torture.other_version import UNSEQUENCED_ACTION, event, now, operations
 
@@ -63,7 +63,7 @@ def _creation(name: str, *, key: str | None = None, reuses_key: bool = False) ->
 
     async def create(wired: Wired, origin: Origin) -> Told:
         details = ContactDetails.model_validate(values)
-        contacts = contacts_of(Application(wired))
+        contacts = contacts_of(wired)
         if key is None:
             return _told(await contacts.create(details, origin), status=201)
         keyed = KeyedRequest("simulation", key, fingerprint=str(values))
@@ -85,7 +85,7 @@ def _change(
         return revised(details, values)
 
     async def change(wired: Wired, origin: Origin) -> Told:
-        contacts = contacts_of(Application(wired))
+        contacts = contacts_of(wired)
         if key is None:
             return _told(await contacts.revise(UUID(contact), revision, origin, if_match=versions))
         keyed = KeyedRequest("simulation", key, fingerprint=str(values))
@@ -100,7 +100,7 @@ def _change(
 
 def _read(name: str, contact: str, *, newest: bool) -> Wish:
     async def read(wired: Wired, origin: Origin) -> Told:
-        found = await contacts_of(Application(wired)).read(UUID(contact), origin, newest=newest)
+        found = await contacts_of(wired).read(UUID(contact), origin, newest=newest)
         body = view(found.aggregate)
         return Told(200, body["id"], body["sequence"], body, found.etag)
 
@@ -109,7 +109,7 @@ def _read(name: str, contact: str, *, newest: bool) -> Wish:
 
 def _deletion(name: str, contact: str, key: str | None = None) -> Wish:
     async def delete(wired: Wired, origin: Origin) -> Told:
-        contacts = contacts_of(Application(wired))
+        contacts = contacts_of(wired)
         if key is None:
             await contacts.delete(UUID(contact), origin)
             return Told(204)
@@ -246,7 +246,7 @@ async def listed(wired: Wired, now: float) -> list[FinallyListed]:
     found: list[FinallyListed] = []
     token: str | None = None
     while True:
-        page = await contacts_of(Application(wired)).page(100, token, Origin("judge"))
+        page = await contacts_of(wired).page(100, token, Origin("judge"))
         for contact in page.items:
             body = view(contact)
             found.append(FinallyListed(at=now, aggregate=body["id"], sequence=body["sequence"], body=body))
@@ -261,7 +261,7 @@ async def shown(wired: Wired, now: float) -> list[SeenEntry]:
     token: str | None = None
     size, sort = _PAGES[int(now * 100) % len(_PAGES)], FORM.orders[int(now * 1000) % len(FORM.orders)]
     while True:
-        page = await Application(wired).directory.search(Search({}, sort), size, token)
+        page = await directory_of(wired).search(Search({}, sort), size, token)
         for entry in page.items:
             data = entry.state.model_dump(mode="json", by_alias=True)
             found.append(

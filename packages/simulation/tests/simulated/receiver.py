@@ -12,11 +12,10 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 from cosmos_outbox import Origin
 from cosmos_outbox.outbox.errors import AggregateNotFound
-from cosmos_outbox.wiring.service import Wired
+from cosmos_outbox.service import Wired
 from examples.receiver import inbox as copied
 from examples.receiver.app import event_of, is_signed, status_of
 from examples.receiver.inbox import Inbox, Taken
-from infra.bootstrap import Application
 from outbox_simulation.engine.posts import SECRET, Current
 from outbox_simulation.judging.records import FinallyListed, SeenEntry
 from tests.support.contacts_http import view
@@ -31,7 +30,7 @@ _LAST = 2**62
 async def read(wired: Wired, contact: str) -> FinallyListed | None:
     """A contact, as GET with ``Cache-Control: no-cache`` shows it."""
     try:
-        found = await contacts_of(Application(wired)).read(UUID(contact), Origin("receiver"), newest=True)
+        found = await contacts_of(wired).read(UUID(contact), Origin("receiver"), newest=True)
     except AggregateNotFound:
         return None
     body = view(found.aggregate)

@@ -11,7 +11,7 @@ import azure.functions as func
 from cosmos_outbox.functions.edge.http_functions import http_function
 from cosmos_outbox.http import request
 from cosmos_outbox.http.message import Answer, Request
-from infra.bootstrap import application
+from infra.bootstrap import service
 from tests.support import contacts_http as contacts
 from tests.support.use_cases import contacts_of
 
@@ -24,7 +24,7 @@ _failures_left = int(os.environ["RELAY_FAILURES"])
 async def create_contact(req: Request) -> Answer:
     """As deployed."""
     details = contacts.contact_details(req)
-    return contacts.shown.created(req, await contacts_of(application()).create(details, request.origin(req)))
+    return contacts.shown.created(req, await contacts_of(service()).create(details, request.origin(req)))
 
 
 @app.route(route="contacts/{id}", methods=["PATCH"])
@@ -33,7 +33,7 @@ async def patch_contact(req: Request) -> Answer:
     """As deployed."""
     contact_id, revision = UUID(req.route["id"]), contacts.revision(req)
     return contacts.shown.changed(
-        await contacts_of(application()).revise(contact_id, revision, request.origin(req))
+        await contacts_of(service()).revise(contact_id, revision, request.origin(req))
     )
 
 
@@ -50,11 +50,11 @@ async def patch_contact(req: Request) -> Answer:
 async def relay(documents: func.DocumentList) -> None:
     """As deployed, but for the failures."""
     global _failures_left  # noqa: PLW0603 - a fault, injected
-    outbox = application().outbox
+    outbox, sender = service().outbox, service().relay.relay
     # In the order in which the relay sends: the feed has none inside a transaction, so any half would hold gaps.
     events = sorted(outbox.events.events(documents), key=lambda event: (event.lsn, event.sequence or 0))
     if events and _failures_left:
         _failures_left -= 1
-        await outbox.relay.forward(events[: len(events) // 2])
+        await sender.forward(events[: len(events) // 2])
         raise RuntimeError("injected: died after half of the batch")
-    await outbox.relay.forward(events)
+    await sender.forward(events)

@@ -9,9 +9,9 @@ from cosmos_outbox.inbox.entry import After
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.reading import TolerantReader
+from cosmos_outbox.service import Service
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.sources.nowhere import NoSource
-from cosmos_outbox.wiring.subscribing import SubscriberService
 from examples.subscriber.sqlite_store import SqliteFile
 
 
@@ -31,13 +31,14 @@ def project(state: Guest, event: Event) -> After[Guest]:
     return After(guest(event))
 
 
-service = SubscriberService("hotel", SqliteFile(Named("HOTEL_DATABASE")))
+service = Service("hotel", publishes=False, store=SqliteFile(Named("HOTEL_DATABASE")))
 service.read_model(
     "guests",
     of="guest",
     form=EntryForm(Guest, search={}, sorted_by=[]),
     project=project,
-    source=NoSource(guest),
+    first=guest,
+    source=NoSource(),
 )
 
 

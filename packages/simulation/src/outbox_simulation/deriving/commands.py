@@ -14,7 +14,7 @@ from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.idempotency import KeyedRequest
 from cosmos_outbox.outbox.unit_of_work import Origin, Receipt
-from cosmos_outbox.wiring.service import Service, Wired
+from cosmos_outbox.service import Service, Wired
 from outbox_simulation.engine.subject import SimulatedClient, Told, Wish
 from outbox_simulation.judging.records import Answered
 

@@ -4,12 +4,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cosmos_outbox.composition.declarations import EffectOf
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
 from cosmos_outbox.inbox.effect import Effect
 from cosmos_outbox.inbox.errors import EffectAway, EffectNotDone
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.wiring.declared import EffectOf
-from cosmos_outbox.wiring.service import Service, Wired
+from cosmos_outbox.service import Service, Wired
 from outbox_simulation.deriving.commands import Calls, Commands, Release
 from outbox_simulation.deriving.forms import Form
 from outbox_simulation.engine.subject import SimulatedClient
@@ -97,7 +97,7 @@ def _writes_down(service: Service, asked: dict[str, Asked]) -> Service:
     for each in service.subscribers:
         if isinstance(each, EffectOf):
             known = asked.setdefault(each.name, Asked(each.run))
-            copy.subscribers.append(each.running(replace(known, run=each.run)))
+            copy.subscribers.append(replace(each, run=replace(known, run=each.run)))
         else:
             copy.subscribers.append(each)
     # The user's code must get the process's service from its own object.

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cosmos_outbox.composition.declarations import ReadModelOf
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE, EventReader, aggregate_from_item
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.cosmos.inbox.entries import TYPE as ENTRY_TYPE
 from cosmos_outbox.cosmos.store.partition_key import at
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.outbox.feed import OutboxEvent
-from cosmos_outbox.wiring.declared import ReadModelOf
-from cosmos_outbox.wiring.service import Service
+from cosmos_outbox.service import Service
 from outbox_simulation.judging.violation import Violation
 
 RULE = "stored form"

@@ -6,14 +6,13 @@ from typing import Any
 from uuid import UUID
 
 from cosmos_outbox.cli.publish_again import CLOCKS_DIFFER_SECONDS, RepublishingPlan, republish
+from cosmos_outbox.composition.declarations import EffectOf, ReactionOf, ReadModelOf
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE, REACTION_TYPE, SCHEMA_VERSION
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments, last
 from cosmos_outbox.cosmos.inbox.entries import TYPE as ENTRY_TYPE
 from cosmos_outbox.cosmos.store.partition_key import at as value_at
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.republish import RepublishingProgress, Span
-from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf
-from cosmos_outbox.wiring.reactions import ReactionOf
 from devstack.http_in_memory import SentRequest, StoreResponse
 from outbox_simulation.deriving.derived import DerivedSubject
 from outbox_simulation.deriving.forms import Form
@@ -97,7 +96,7 @@ class ServiceWorld(World):
             if not any(isinstance(each, ReactionOf | EffectOf) for each in self._of.service.subscribers):
                 self._is_whole = True
                 return waits
-            await self.loop.begin(self.desk.instance, republish(self.desk.wired.outbox, plan, progress))
+            await self.loop.begin(self.desk.instance, republish(self.desk.wired, plan, progress))
         except PASSING as error:
             return replace(waits, about=repr(error))
         self._is_whole = progress.whole
@@ -124,7 +123,7 @@ class ServiceWorld(World):
             changes=self._changes.changes,
             taken=self._changes.messages,
             effects={
-                each.name: (each.aggregate_type, self._of.asked[each.name].events, each.chosen.kinds)
+                each.name: (each.aggregate_type, self._of.asked[each.name].events, each.kinds)
                 for each in service.subscribers
                 if isinstance(each, EffectOf)
             },

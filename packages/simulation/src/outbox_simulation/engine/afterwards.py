@@ -13,7 +13,7 @@ from uuid import UUID
 from cosmos_outbox.cli.publish_again import CLOCKS_DIFFER_SECONDS, RepublishingPlan, republish
 from cosmos_outbox.outbox.republish import RepublishingProgress, Span
 from cosmos_outbox.preflight.plan import Needed, needed
-from cosmos_outbox.wiring.service import Wired
+from cosmos_outbox.service import Wired
 from outbox_simulation.engine.backup import Backup
 from outbox_simulation.engine.deployment import Deployment
 from outbox_simulation.engine.expiry import expire
@@ -126,7 +126,7 @@ class Afterwards:
         while True:
             progress = RepublishingProgress()
             try:
-                await loop.begin(desk.instance, republish(desk.wired.outbox, plan, progress))
+                await loop.begin(desk.instance, republish(desk.wired, plan, progress))
                 break
             except PASSING as error:
                 if loop.time() > until:
@@ -237,7 +237,7 @@ class Afterwards:
         return await walk_all(wired.subscriptions, source_wins=True)
 
     async def _nothing_waits(self, wired: Wired) -> bool:
-        status = await wired.outbox.observer.status()
+        status = await wired.operator.observer.status()
         return bool(status.leases) and not (
             status.missing or any(each.oldest_waiting_seconds is not None for each in status.leases)
         )

@@ -21,8 +21,8 @@ from azure.servicebus.exceptions import (
     ServiceBusServerBusyError,
 )
 
+from cosmos_outbox.operations.subscriber import Queues
 from cosmos_outbox.servicebus.sessions import DeadLetters, Sessions
-from cosmos_outbox.wiring.transports import Queues
 from outbox_simulation.engine.bus import Bus
 from outbox_simulation.engine.bus_queue import Lock, Queue, Queued
 

@@ -16,9 +16,9 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.preflight.plan import Needed, needed
+from cosmos_outbox.service import Wired
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.environment import Settings
-from cosmos_outbox.wiring.service import Wired
 from outbox_simulation.engine.host import RelayHost
 from outbox_simulation.engine.plan import SimulationPlan
 from outbox_simulation.engine.processes import (

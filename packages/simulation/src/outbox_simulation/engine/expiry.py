@@ -79,7 +79,7 @@ async def _told(deployment: Deployment, *, wanted: bool, share: float) -> list[V
     until = loop.time() + _TOLD_WITHIN_SECONDS
     while True:
         try:
-            status = await loop.begin(desk.instance, desk.wired.outbox.observer.status())
+            status = await loop.begin(desk.instance, desk.wired.operator.observer.status())
         except PASSING as error:
             if loop.time() > until:
                 return [Violation("expires in silence", f"how far the relay is, nobody can tell: {error!r}")]

@@ -14,7 +14,7 @@ from typing import Any
 
 from cosmos_changefeed import ChangeFeedContext, ChangeFeedProcessor, Clock, ProcessorOptions, StartFrom
 from cosmos_outbox.kernel.clock import monotonic, new_id, utc_now
-from cosmos_outbox.wiring.service import Service, Wired
+from cosmos_outbox.service import Service, Wired
 from outbox_simulation.engine.trace import RunTrace
 
 FUNCTION_TIMEOUT_SECONDS = 300.0
@@ -128,14 +128,14 @@ class RelayHost(Host):
 
         return ChangeFeedProcessor(
             outbox.feed,
-            outbox.leases,
+            self.wired.relay.leases,
             handle,
             instance_name=str(new_id()),
-            lease_prefix=outbox.reading.lease_prefix,
+            lease_prefix=outbox.settings.feed.lease_prefix,
             clock=Clock(utc_now, monotonic),
             options=ProcessorOptions(
-                poll_interval=outbox.reading.poll_delay_ms / 1000,
-                max_items=outbox.reading.max_items,
+                poll_interval=outbox.settings.feed.poll_delay_ms / 1000,
+                max_items=outbox.settings.feed.max_items,
                 start=StartFrom.beginning() if trigger["startFromBeginning"] else StartFrom.now(),
                 acquire_interval=trigger["leaseAcquireInterval"] / 1000,
                 renew_interval=trigger["leaseRenewInterval"] / 1000,

@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cosmos_outbox.composition.declarations import ReadModelOf
 from cosmos_outbox.cosmos.relay.parked_documents import EVENT
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.outbox.errors import Throttled, Unavailable
-from cosmos_outbox.wiring.declared import ReadModelOf
-from cosmos_outbox.wiring.service import Wired
+from cosmos_outbox.service import Wired
 from devstack.http_in_memory import SentRequest, StoreResponse
 from outbox_simulation.engine.deployment import Deployment
 from outbox_simulation.engine.plan import SimulationPlan
@@ -119,7 +119,7 @@ class ListReader:
         while not over():
             await asyncio.sleep(self._chance.uniform(*_WAITS_SECONDS))
             desk = self._deployment.desks[0]
-            lists: list[tuple[ListedDocuments, Page]] = [(self._parked, desk.wired.outbox.parking.page)]
+            lists: list[tuple[ListedDocuments, Page]] = [(self._parked, desk.wired.operator.parking.page)]
             lists += [
                 (self._aside, each.subscriber.retrier.page) for each in desk.wired.subscriptions.values()
             ]
@@ -201,7 +201,7 @@ class _Walk:
 async def _status(wired: Wired) -> list[Violation]:
     """Checks that the relay's status is returned, or fails as unavailable."""
     try:
-        await wired.outbox.observer.status()
+        await wired.operator.observer.status()
     except _PASSES:
         return []
     except Exception as error:  # noqa: BLE001 - a call may raise anything

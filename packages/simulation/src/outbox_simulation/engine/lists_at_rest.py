@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from cosmos_outbox.composition.declarations import ReadModelOf
 from cosmos_outbox.cosmos.relay.parked_documents import EVENT
 from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.set_aside import Delivery, RecordState
 from cosmos_outbox.lists.listing import Sorted
-from cosmos_outbox.wiring.declared import ReadModelOf
-from cosmos_outbox.wiring.service import Wired
+from cosmos_outbox.service import Wired
 from outbox_simulation.engine.deployment import Deployment
 from outbox_simulation.engine.lists import RULE
 from outbox_simulation.engine.plan import SimulationPlan
@@ -128,7 +128,7 @@ class ListsAtRest:
 
 
 async def _list_parked(wired: Wired, size: int, token: str | None) -> Any:
-    return await wired.outbox.parking.page(size, token)
+    return await wired.operator.parking.page(size, token)
 
 
 async def _list_set_aside(name: str, wired: Wired, size: int, token: str | None) -> Any:

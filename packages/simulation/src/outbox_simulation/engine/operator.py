@@ -10,8 +10,8 @@ from cosmos_outbox.inbox.set_aside import Record
 from cosmos_outbox.kernel.clock import Clock
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.outbox.parking_lot import ParkedEvent
+from cosmos_outbox.service import Wired
 from cosmos_outbox.settings.errors import InfraError
-from cosmos_outbox.wiring.service import Wired
 from outbox_simulation.engine.trace import RunTrace
 from outbox_simulation.judging.history import History
 from outbox_simulation.judging.records import DiscardAsked, Discarded, Free, SeenParked
@@ -62,7 +62,7 @@ class SimulatedOperator:
                 await self.discard(wired, each)
         for aggregate in {each.aggregate: None for each in parked if each.aggregate}:
             try:
-                result = await wired.outbox.parking.replay(aggregate)
+                result = await wired.operator.parking.replay(aggregate)
             except PASSING as error:
                 self._trace.note("replay fails", aggregate.id, repr(error))
             else:
@@ -97,7 +97,7 @@ class SimulatedOperator:
         loop = asyncio.get_running_loop()
         self._history.add([DiscardAsked(at=loop.time(), document=parked.event_id)])
         try:
-            await wired.outbox.parking.discard(parked.id, "the simulation broke it")
+            await wired.operator.parking.discard(parked.id, "the simulation broke it")
         except PASSING as error:
             self._trace.note("discard fails", parked.event_id, repr(error))
         else:
@@ -111,7 +111,7 @@ class SimulatedOperator:
         found: list[ParkedEvent] = []
         token: str | None = None
         while True:
-            page = await wired.outbox.parking.page(100, token)
+            page = await wired.operator.parking.page(100, token)
             found.extend(page.items)
             token = page.continuation_token
             if token is None:

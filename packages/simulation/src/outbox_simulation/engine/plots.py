@@ -108,7 +108,7 @@ class Plots:
         bus, before = self._ground.bus, self._ground.bus.befalls
         bus.befalls = replace(before, longest_way_seconds=_SLOW_SECONDS)
         one, other = self._desk(0), self._desk(-1)
-        replay = self._ground.loop.begin(one.instance, one.wired.outbox.parking.replay(parked.aggregate))
+        replay = self._ground.loop.begin(one.instance, one.wired.operator.parking.replay(parked.aggregate))
         await asyncio.sleep(self._chance.uniform(0.05, 0.5))
         discarding = asyncio.create_task(self._discard(other, parked))
         await asyncio.wait({replay, discarding})

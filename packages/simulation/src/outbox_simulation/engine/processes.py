@@ -12,10 +12,10 @@ from functools import partial
 from itertools import count
 from uuid import UUID
 
+from cosmos_outbox.composition.transports import Clients
 from cosmos_outbox.cosmos.store.client import CosmosClient, cosmos_client
 from cosmos_outbox.kernel import clock
-from cosmos_outbox.wiring.outbox import Clients
-from cosmos_outbox.wiring.service import Service, Wired
+from cosmos_outbox.service import Service, Wired
 from outbox_simulation.engine.befallen import Befallen
 from outbox_simulation.engine.instance import SimulatedInstance, current
 from outbox_simulation.engine.loop import Loop

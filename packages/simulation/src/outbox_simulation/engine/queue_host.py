@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from azure.functions.decorators.function_app import Function
 
-from cosmos_outbox.wiring.subscription import Subscription
+from cosmos_outbox.operations.subscriber import Subscription
 from devstack.functions.connections import Clients
 from devstack.functions.host_json import QueuesOptions
 from devstack.functions.indexing import FunctionInfo

@@ -5,12 +5,12 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
+from cosmos_outbox.composition import transports
+from cosmos_outbox.composition.transports import Clients
+from cosmos_outbox.operations.subscriber import Queues
 from cosmos_outbox.outbox.publisher import CloudEvents, Publisher
 from cosmos_outbox.settings.environment import Settings, SubscriberSettings
 from cosmos_outbox.settings.transports import Name, StorageQueue, Webhook, servicebus_of
-from cosmos_outbox.wiring import transports
-from cosmos_outbox.wiring.outbox import Clients
-from cosmos_outbox.wiring.transports import Queues
 from devstack.settings import SERVICEBUS_CONNECTION
 from outbox_simulation.engine import posts, storage_queues
 from outbox_simulation.engine.befallen import Befallen

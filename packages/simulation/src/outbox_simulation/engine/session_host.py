@@ -16,9 +16,9 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION
 from azure.servicebus.aio import ServiceBusReceiver
 from azure.servicebus.exceptions import OperationTimeoutError
 
+from cosmos_outbox.operations.subscriber import Subscription
 from cosmos_outbox.servicebus.errors import SDK_ERRORS
 from cosmos_outbox.servicebus.sessions import Sessions, body_of, renewed
-from cosmos_outbox.wiring.subscription import Subscription
 from outbox_simulation.engine.host import Call, InvocationContext
 from outbox_simulation.engine.subscriber_host import SubscriberHost
 

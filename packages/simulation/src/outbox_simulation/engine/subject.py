@@ -17,8 +17,8 @@ from azure.cosmos.aio import ContainerProxy
 from cosmos_outbox.http.answering import STATUS_OF
 from cosmos_outbox.outbox.errors import RefusedBefore
 from cosmos_outbox.outbox.unit_of_work import Origin
+from cosmos_outbox.service import Service, Wired
 from cosmos_outbox.settings.transports import Name
-from cosmos_outbox.wiring.service import Service, Wired
 from outbox_simulation.engine.instance import SimulatedInstance
 from outbox_simulation.engine.loop import Loop
 from outbox_simulation.engine.posts import TakesPosts

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from cosmos_outbox.wiring.service import Wired
-from cosmos_outbox.wiring.subscription import Subscription
+from cosmos_outbox.operations.subscriber import Subscription
+from cosmos_outbox.service import Wired
 from outbox_simulation.engine.host import STOP_SECONDS, Host
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from cosmos_outbox.inbox.walk import WalkProgress
-from cosmos_outbox.wiring.subscription import Subscription
+from cosmos_outbox.operations.subscriber import Subscription
 
 
 async def walk_all(subscriptions: Mapping[str, Subscription], *, source_wins: bool = False) -> bool:

@@ -5,53 +5,37 @@ The row is found by the name of the settings' transport; nothing else chooses by
 slow to import, so it is imported where something is first needed of it.
 """
 
-import asyncio
 import gc
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any
 
-from cosmos_outbox.inbox.set_aside import Collected, Keep, Receive
+from cosmos_outbox.cosmos.store.client import CosmosClient, cosmos_client
+from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.operations.health import LOOK_SECONDS
 from cosmos_outbox.outbox.publisher import AggregateEvents, CloudEvents, Guarantees, Outcome, Publisher
 from cosmos_outbox.settings.connections import Connection, Credential, connected, credential_for
 from cosmos_outbox.settings.environment import Settings, SubscriberSettings
-from cosmos_outbox.settings.errors import Misconfigured, needed
-from cosmos_outbox.settings.transports import Name, ServiceBus, StorageQueue, Transport, Webhook
-from cosmos_outbox.telemetry.work import Work
+from cosmos_outbox.settings.errors import needed
+from cosmos_outbox.settings.transports import (
+    Name,
+    ServiceBus,
+    StorageQueue,
+    Transport,
+    Webhook,
+    not_received,
+)
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
 
+    from cosmos_outbox.operations.subscriber import Queues
     from cosmos_outbox.storagequeue.client import Http, QueueServiceClient
 
 _log = logging.getLogger(__name__)
-
-
-class DeadLettered(Protocol):
-    """The messages of a subscription that the broker has given up."""
-
-    async def collect(self, keep: Keep, *, seconds: float) -> Collected:
-        """Move what is there into records; receives nothing more after so many seconds. Raises StoreAway."""
-
-
-class Arriving(Protocol):
-    """The messages of a subscription."""
-
-    async def serve(self, receive: Receive, stop: asyncio.Event, work: Work, *, slots: int) -> None:
-        """Handle messages until ``stop`` is set; then return as soon as the messages in hand are handled."""
-
-
-@dataclass(frozen=True)
-class Queues:
-    """What the broker holds for one subscription."""
-
-    dead_letters: DeadLettered
-    sessions: Arriving
-    """For a subscriber outside Functions, which has no trigger."""
 
 
 def servicebus_publisher(
@@ -71,8 +55,9 @@ def servicebus_publisher(
     return made
 
 
-def servicebus_queues(of: ServiceBus, resources: AsyncExitStack, subscription: str) -> Queues:
+def servicebus_queues(of: ServiceBus, resources: AsyncExitStack, subscription: str) -> "Queues":
     """See :class:`TransportKind`."""
+    from cosmos_outbox.operations.subscriber import Queues  # noqa: PLC0415
     from cosmos_outbox.servicebus.client import servicebus_client  # noqa: PLC0415
     from cosmos_outbox.servicebus.sessions import DeadLetters, Sessions  # noqa: PLC0415
 
@@ -114,8 +99,9 @@ def storagequeue_publisher(
 
 def storagequeue_queues(
     of: StorageQueue, resources: AsyncExitStack, subscription: str, http: "Http | None" = None
-) -> Queues:
+) -> "Queues":
     """See :class:`TransportKind`: the subscription is the name of a queue."""
+    from cosmos_outbox.operations.subscriber import Queues  # noqa: PLC0415
     from cosmos_outbox.storagequeue.messages import POISON, Messages, PoisonQueue  # noqa: PLC0415
 
     storage = _storage(of, resources, http)
@@ -152,18 +138,6 @@ def webhook_publisher(
     return made
 
 
-def _webhook_queues(_: Webhook, __: AsyncExitStack, subscription: str) -> NoReturn:
-    raise not_received(subscription)
-
-
-def not_received(subscription: str) -> Misconfigured:
-    """What a subscriber of the service itself is told: over a webhook nothing waits for it."""
-    return Misconfigured(
-        f"{subscription} cannot receive: the service's transport is webhook, which posts events. Receive "
-        "them by HTTP, as examples/receiver does, or set TRANSPORT=servicebus"
-    )
-
-
 async def _check_webhook(of: Webhook) -> float | None:
     from cosmos_outbox.webhook.session import reach  # noqa: PLC0415
 
@@ -186,24 +160,20 @@ class TransportKind:
 
     service: str
     """What operators call it."""
-    extra: str
-    """What has to be installed."""
     publisher: Callable[[Any, Settings, CloudEvents, AsyncExitStack], Publisher]
     """Opens nothing; ``resources`` closes what it makes."""
-    queues: Callable[[Any, AsyncExitStack, str], Queues]
-    """What receives the messages of a subscription. Opens nothing."""
+    queues: "Callable[[Any, AsyncExitStack, str], Queues] | None"
+    """What receives the messages of a subscription, and opens nothing; None: nothing waits there to be received."""
     check: Callable[[Any], Awaitable[float | None]]
     """As of :class:`cosmos_outbox.operations.health.Dependency`."""
 
 
 KINDS: Mapping[Name, TransportKind] = {
     "storagequeue": TransportKind(
-        "Storage queues", "storagequeue", storagequeue_publisher, storagequeue_queues, _check_storagequeue
+        "Storage queues", storagequeue_publisher, storagequeue_queues, _check_storagequeue
     ),
-    "servicebus": TransportKind(
-        "Service Bus", "servicebus", servicebus_publisher, servicebus_queues, _check_servicebus
-    ),
-    "webhook": TransportKind("The receiver", "webhook", webhook_publisher, _webhook_queues, _check_webhook),
+    "servicebus": TransportKind("Service Bus", servicebus_publisher, servicebus_queues, _check_servicebus),
+    "webhook": TransportKind("The receiver", webhook_publisher, None, _check_webhook),
 }
 
 
@@ -212,15 +182,10 @@ def kind_of(transport: Transport) -> TransportKind:
     return KINDS[transport.name]
 
 
-def needed_over(name: Name) -> None:
-    """Returns if the transport's packages are installed. Raises Misconfigured, which says what to install."""
-    needed(KINDS[name].extra)
-
-
 def publisher(settings: Settings, source: str, resources: AsyncExitStack) -> Publisher:
     """What sends the events of the service ``source``. Raises Misconfigured: a package is missing."""
     kind = kind_of(settings.transport)
-    needed(kind.extra)
+    needed(settings.transport.name)
     service = CloudEvents(source, settings.event_schemas)
     made = kind.publisher(settings.transport, settings, service, resources)
     for missing in made.guarantees.left_to_subscribers():
@@ -228,10 +193,12 @@ def publisher(settings: Settings, source: str, resources: AsyncExitStack) -> Pub
     return made
 
 
-def queues(settings: SubscriberSettings, resources: AsyncExitStack, subscription: str) -> Queues:
+def queues(settings: SubscriberSettings, resources: AsyncExitStack, subscription: str) -> "Queues":
     """What receives the messages of a subscription. Raises Misconfigured: a package is missing."""
     kind = kind_of(settings.transport)
-    needed(kind.extra)
+    needed(settings.transport.name)
+    if kind.queues is None:
+        raise not_received(subscription)
     return kind.queues(settings.transport, resources, subscription)
 
 
@@ -265,3 +232,13 @@ class LatePublisher:
         if gc.isenabled():
             gc.freeze()
         return made
+
+
+@dataclass(frozen=True)
+class Clients:
+    """How a service reaches the store and the broker. Each is called when it is first needed, and opens nothing."""
+
+    cosmos: Callable[[Connection, Credential | None], CosmosClient] = cosmos_client
+    container: Callable[..., Container] = Container
+    publisher: Callable[[Settings, str, AsyncExitStack], Publisher] = publisher
+    queues: "Callable[[SubscriberSettings, AsyncExitStack, str], Queues]" = queues

@@ -14,16 +14,8 @@ from contextvars import ContextVar
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from cosmos_outbox.telemetry.correlation import tag_log_lines
-from cosmos_outbox.wiring.outbox import Outbox
 
 _log = logging.getLogger(__name__)
-
-
-class HasOutbox(Protocol):
-    """A service that has an outbox."""
-
-    @property
-    def outbox(self) -> Outbox: ...
 
 
 class HasResources(Protocol):

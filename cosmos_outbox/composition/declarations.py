@@ -1,0 +1,97 @@
+"""Holds what a service subscribes to, as it is declared: data alone, until it is wired."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pydantic import BaseModel
+
+from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.inbox.reaction_decision import InOrder, React
+from cosmos_outbox.outbox.aggregate import Aggregate
+from cosmos_outbox.outbox.event import DomainEvent
+from cosmos_outbox.settings.names import Named
+from cosmos_outbox.sources.nowhere import NoSource
+
+if TYPE_CHECKING:
+    from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
+    from cosmos_outbox.inbox.decision import First, Projection
+    from cosmos_outbox.inbox.effect import Effect
+    from cosmos_outbox.inbox.reaction import Targets
+    from cosmos_outbox.sources.http import HttpApi
+
+On = Collection[type[DomainEvent] | str] | None
+"""Events, by class or by name; None: all."""
+
+S = TypeVar("S", bound=BaseModel)
+A = TypeVar("A", bound=Aggregate[Any])
+
+
+@dataclass(frozen=True)
+class ReadModelOf(Generic[S]):
+    """A read model as it is declared: one entry an aggregate, kept from the events, in order, each applied once."""
+
+    name: str
+    aggregate_type: str
+    subscription: Named
+    container: Named
+    """Of the entries."""
+    form: EntryForm[S]
+    project: "Projection[S]"
+    untyped: bool
+    state_of: Callable[[Mapping[str, Any]], S]
+    """The entry's state of an aggregate as the source has it."""
+    first: "First[S] | None" = None
+    """The entry's state of an aggregate's first event; None: the aggregate itself is read."""
+    documents: "SourceDocuments | None" = None
+    """Of the aggregates, in a container of the team's own; None: they are the library's."""
+    source: "HttpApi | NoSource | None" = None
+    """Where another team's aggregates are read; None: they are the service's own."""
+
+    @property
+    def has_source(self) -> bool:
+        """Whether an entry can be put right from the publisher's own state."""
+        return not isinstance(self.source, NoSource)
+
+
+@dataclass(frozen=True)
+class EffectOf:
+    """An effect as it is declared: something outside the store, asked for at least once, with the event's id as key."""
+
+    name: str
+    aggregate_type: str
+    subscription: Named
+    container: Named
+    """Of the records of the events."""
+    run: "Effect"
+    """What is run for each event."""
+    kinds: frozenset[str] | None
+    """The events that have an effect, by name; None: all."""
+    repeatable: bool
+    begin: datetime | None
+    untyped: bool
+    form: None = None
+
+
+@dataclass(frozen=True)
+class ReactionOf(Generic[A]):
+    """A reaction as it is declared: a message changes aggregates of this service, and raises their events, once."""
+
+    name: str
+    aggregate_type: str
+    """Of the messages."""
+    to: type[A]
+    subscription: Named
+    topic: Named | None
+    """Another team's; None: the service's own."""
+    targets: "Targets"
+    react: React[A]
+    order: InOrder
+    untyped: bool
+    container: None = None
+    """Its records are beside its targets."""
+    form: None = None
+
+
+Subscriber = ReadModelOf[Any] | EffectOf | ReactionOf[Any]

@@ -1,0 +1,59 @@
+"""Builds what an operator needs. Opens nothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cosmos_outbox.composition.relay import Relaying
+from cosmos_outbox.composition.transports import check, kind_of
+from cosmos_outbox.composition.writer import Outbox
+from cosmos_outbox.cosmos.relay.history import CosmosEventHistory
+from cosmos_outbox.cosmos.upkeep.event_list import EventList
+from cosmos_outbox.operations.health import Dependency
+from cosmos_outbox.operations.relay_status import RelayObserver
+from cosmos_outbox.outbox.parking import Parking
+
+
+@dataclass(frozen=True)
+class Operator:
+    """What an operator needs: how the relay is, and what is to be done about parked events."""
+
+    outbox: Outbox
+    observer: RelayObserver
+    parking: Parking
+    event_list: EventList
+    """The stored and the parked events of one aggregate."""
+    dependencies: Sequence[Dependency]
+    """The store and the broker."""
+
+    def history(self, token: str) -> CosmosEventHistory:
+        """The events that are still stored, read behind a session token of all physical partitions."""
+        return CosmosEventHistory(self.outbox.stored, self.outbox.events, token)
+
+
+def wire_operator(outbox: Outbox, relaying: Relaying) -> Operator:
+    """Build what an operator needs."""
+    settings, relay, lot = outbox.settings, relaying.relay, relaying.lot
+    observer = RelayObserver(
+        outbox.feed,
+        relaying.leases,
+        lot,
+        settings.feed.lease_prefix,
+        settings.event_ttl_seconds,
+        relaying.failures,
+    )
+    parking = Parking(
+        lot, relay.publisher, relay.originals, settings.relay_send_seconds, settings.parked_max_age_seconds
+    )
+    events = EventList(
+        outbox.stored,
+        outbox.feed,
+        lot,
+        observer.progress,
+        outbox.names.untyped,
+        own_documents=outbox.names.own is not None,
+    )
+    dependencies = (
+        Dependency("Cosmos DB", outbox.stored.check),
+        Dependency(kind_of(settings.transport).service, lambda: check(settings.transport)),
+    )
+    return Operator(outbox, observer, parking, events, dependencies)

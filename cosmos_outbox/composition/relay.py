@@ -1,0 +1,66 @@
+"""Builds what a relay needs. Opens nothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cosmos_outbox.composition.transports import Clients, LatePublisher
+from cosmos_outbox.composition.writer import Outbox
+from cosmos_outbox.cosmos.aggregates.deadlines import Deadlines, deadlines_of
+from cosmos_outbox.cosmos.relay.forwarding import Forwarding, Instance
+from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
+from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
+from cosmos_outbox.outbox.aggregate import Aggregate
+from cosmos_outbox.outbox.relay import Relay
+from cosmos_outbox.settings.environment import shown
+
+if TYPE_CHECKING:
+    from cosmos_outbox.cosmos.store.client import ContainerProxy
+
+
+@dataclass(frozen=True)
+class Relaying:
+    """What a relay needs: it forwards the stored events, and parks what cannot be sent."""
+
+    relay: Relay
+    forwarding: Forwarding
+    """What a reader of the feed gives its pages to."""
+    leases: "ContainerProxy"
+    lot: CosmosParkingLot
+    failures: RelayFailures
+    deadlines: Deadlines | None
+    """What happens by itself; None: nothing does, in this service."""
+    instance: Instance
+    """This process."""
+
+
+def wire_relay(outbox: Outbox, clients: Clients, kinds: Sequence[type[Aggregate[Any]]]) -> Relaying:
+    """Build what a relay needs; ``kinds``: the service's aggregates."""
+    settings = outbox.settings
+    leases = outbox.proxy(settings.cosmos_lease_container)
+    publisher = LatePublisher(lambda: clients.publisher(settings, outbox.names.source, outbox.resources))
+    lot = CosmosParkingLot(
+        outbox.container(settings.cosmos_parked_container),
+        f"{outbox.scope}/parked",
+        ParkedDocuments(outbox.events),
+        ttl_seconds=settings.event_ttl_seconds,
+    )
+    failures = RelayFailures(
+        leases,
+        f"{settings.feed.lease_prefix}failures.{settings.cosmos_database}.{settings.cosmos_container}",
+        settings.event_ttl_seconds,
+    )
+    originals = CosmosOriginals(outbox.stored, outbox.events)
+    relay = Relay(publisher, lot, originals, settings.relay_send_seconds)
+    instance = Instance(shown(settings))
+    return Relaying(
+        relay=relay,
+        forwarding=Forwarding(relay, outbox.events, instance, failures),
+        leases=leases,
+        lot=lot,
+        failures=failures,
+        deadlines=deadlines_of(kinds, outbox.stored, outbox.aggregates),
+        instance=instance,
+    )

@@ -1,0 +1,109 @@
+"""Collects the dead letters of a subscription, tries what was set aside, and measures what waits."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from pydantic import BaseModel
+
+from cosmos_outbox.inbox.form import Listing
+from cosmos_outbox.inbox.healing import Healing
+from cosmos_outbox.inbox.receiver import Receiver
+from cosmos_outbox.inbox.retrier import Retrier
+from cosmos_outbox.inbox.set_aside import Collected, Keep, Receive
+from cosmos_outbox.inbox.shows import shows
+from cosmos_outbox.inbox.state import StateInbox
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.telemetry import gauges
+from cosmos_outbox.telemetry.work import Work
+
+S = TypeVar("S", bound=BaseModel)
+
+RETRY_SECONDS, COLLECT_SECONDS = 40.0, 15.0
+"""What a run of the timer may take: it runs every minute."""
+
+
+class DeadLettered(Protocol):
+    """The messages of a subscription that the broker has given up."""
+
+    async def collect(self, keep: Keep, *, seconds: float) -> Collected:
+        """Move what is there into records; receives nothing more after so many seconds. Raises StoreAway."""
+
+
+class Arriving(Protocol):
+    """The messages of a subscription."""
+
+    async def serve(self, receive: Receive, stop: asyncio.Event, work: Work, *, slots: int) -> None:
+        """Handle messages until ``stop`` is set; then return as soon as the messages in hand are handled."""
+
+
+@dataclass(frozen=True)
+class Queues:
+    """What the broker holds for one subscription."""
+
+    dead_letters: DeadLettered
+    sessions: Arriving
+    """For a subscriber outside Functions, which has no trigger."""
+
+
+@dataclass(frozen=True)
+class ReadModel(Generic[S]):
+    """A read model of one service."""
+
+    inbox: StateInbox[S]
+    healing: Healing[S] | None
+    """None: it has no source that its entries could be compared with."""
+    listing: Listing[S]
+
+    async def shows(self, key: AggregateKey, sequence: int) -> bool:
+        """Whether it holds the aggregate's events up to this one, after a wait of two seconds at most."""
+        return await shows(self.inbox.entries, key, sequence)
+
+
+@dataclass(frozen=True)
+class Subscriber:
+    """One subscription and its records."""
+
+    topic: str
+    subscription: str
+    receiver: Receiver
+    retrier: Retrier
+    queues: Callable[[], Queues]
+    """Made when they are first needed: a process that answers HTTP alone starts without the broker's SDK."""
+
+    async def collect(self) -> Collected:
+        """Move the dead letters into records. Raises StoreAway."""
+        return await self.queues().dead_letters.collect(self.receiver.keep, seconds=COLLECT_SECONDS)
+
+    async def watch(self) -> None:
+        """Collect the dead letters, and try what waits. Raises StoreAway."""
+        results = await asyncio.gather(
+            self.collect(), self.retrier.run(seconds=RETRY_SECONDS), return_exceptions=True
+        )
+        await self._measure()
+        for result in results:  # one does not stop the other
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _measure(self) -> None:
+        """Raises StoreAway."""
+        oldest = (await self.retrier.page(1, None)).items
+        ages = [(self.retrier.now() - record.set_aside_at).total_seconds() for record in oldest]
+        counts = await self.retrier.counts() if oldest else {}
+        aside, age = sum(counts.values()), max(0.0, *ages) if ages else 0.0
+        gauges.set_aside(self.subscription, aside, age)
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """A subscriber, and what timers and operators do for it beside :meth:`Subscriber.watch`."""
+
+    subscriber: Subscriber
+    read_model: ReadModel[Any] | None = None
+    """None: it keeps no state."""
+
+    @property
+    def healing(self) -> Healing[Any] | None:
+        """What finds the changes of which no event came."""
+        return self.read_model.healing if self.read_model else None
