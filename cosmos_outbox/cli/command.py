@@ -111,7 +111,7 @@ def located(name: str) -> Service:
             if error.name is None or not f"{place}.".startswith(f"{error.name}."):
                 raise
             continue
-        if isinstance(found, Service | Service):
+        if isinstance(found, Service):
             return found
     raise Misconfigured(
         f"--service {name}: there is no Service there. Name the module that declares one as service, such as "
