@@ -284,7 +284,7 @@ async def test_what_failed_for_a_moment_does_not_wait_for_the_turns_of_many_that
         tried = Refusal(old.id, "500", 9, world.now, passing=True)
         await lot.park(replace(blocked, refusal=tried), [old])
     took = []
-    for seed in range(3):
+    for seed in range(8):
         name = f"new{seed}"
         with using(replace(sources(), random=Random(seed))):
             hanging.fails_at.add(event(1, name)["id"])
