@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cosmos_outbox.settings.names import Named, Names
     from cosmos_outbox.settings.own_container import OwnContainer, OwnDocuments
     from cosmos_outbox.sources.http import HttpApi
-    from cosmos_outbox.sources.nowhere import NoSource
+    from cosmos_outbox.sources.no_source import NoSource
     from cosmos_outbox.worker.running import running
 
 __version__ = "1.0.0rc1"
@@ -80,7 +80,7 @@ _HOME = {
     "Listing": "cosmos_outbox.inbox.form",
     "Named": "cosmos_outbox.settings.names",
     "Names": "cosmos_outbox.settings.names",
-    "NoSource": "cosmos_outbox.sources.nowhere",
+    "NoSource": "cosmos_outbox.sources.no_source",
     "Origin": "cosmos_outbox.outbox.unit_of_work",
     "Page": "cosmos_outbox.outbox.unit_of_work",
     "OwnContainer": "cosmos_outbox.settings.own_container",

@@ -33,7 +33,7 @@ from cosmos_outbox.settings.names import Named, Names, named_after
 from cosmos_outbox.settings.own_container import OwnContainer, OwnDocuments, WireNames
 from cosmos_outbox.settings.transports import Declared, Name
 from cosmos_outbox.sources.http import HttpApi
-from cosmos_outbox.sources.nowhere import NoSource
+from cosmos_outbox.sources.no_source import NoSource
 
 if TYPE_CHECKING:
     from cosmos_outbox.composition.operator import Operator

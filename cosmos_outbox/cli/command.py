@@ -93,11 +93,11 @@ def any_service(arguments: argparse.Namespace, environment: Mapping[str, str] = 
     folder = str(Path.cwd())
     if folder not in sys.path:  # an installed command does not look there by itself
         sys.path.insert(0, folder)
-    return located(name)
+    return load_service(name)
 
 
-def located(name: str) -> Service:
-    """The service that a command is told: a module that has one as ``service``, or MODULE.ATTRIBUTE.
+def load_service(name: str) -> Service:
+    """Imports the service that a command names: a module that has it as ``service``, or MODULE.ATTRIBUTE.
 
     Raises Misconfigured.
     """

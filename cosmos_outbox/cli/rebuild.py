@@ -32,7 +32,7 @@ async def rebuild(
 ) -> WalkProgress:
     """Rebuild to the end; ``report`` gets the progress after each page.
 
-    Another team's aggregates are listed nowhere here: of them the entries alone are looked at.
+    Another team's aggregates are not listed here, so only the entries are checked.
     Raises Misconfigured, StoreAway.
     """
     wired = service.wire(environment)

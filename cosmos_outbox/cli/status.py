@@ -59,15 +59,15 @@ async def status(wired: Wired) -> Mapping[str, Any]:
     }
 
 
-def attention_of_relay(told: Mapping[str, Any]) -> Iterator[str]:
-    """What is not well with a relay that is told of so, and what to do."""
-    if told["missingLeases"]:
+def attention_of_relay(view: Mapping[str, Any]) -> Iterator[str]:
+    """Describes what is wrong with a relay of this status, and what to do."""
+    if view["missingLeases"]:
         yield (
-            f"the relay has no lease for partition(s) {', '.join(told['missingLeases'])}: nothing of them is "
+            f"the relay has no lease for partition(s) {', '.join(view['missingLeases'])}: nothing of them is "
             "forwarded. Start the relay (the function app, or cosmos-outbox relay); it makes a deleted lease again"
         )
-    used = max((lease["ttlUsed"] for lease in told["leases"]), default=0.0)
-    oldest = max((lease["oldestWaitingSeconds"] or 0 for lease in told["leases"]), default=0)
+    used = max((lease["ttlUsed"] for lease in view["leases"]), default=0.0)
+    oldest = max((lease["oldestWaitingSeconds"] or 0 for lease in view["leases"]), default=0)
     if used >= SHARE:
         yield (
             f"events are at risk: one has waited for {used:.0%} of its lifetime, and at 100% it is lost. Stop the "
@@ -79,13 +79,13 @@ def attention_of_relay(told: Mapping[str, Any]) -> Iterator[str]:
             f"the relay is late: a change has waited for {in_words(oldest)}, {used:.0%} of an event's lifetime. "
             "Nothing is lost yet. Find out why the relay does not run or is refused: its log says it"
         )
-    for failure in told["failures"]:
+    for failure in view["failures"]:
         yield (
             f"while a change waits the relay failed ({failure['reason']}, last at {failure['at']}): "
             f"{failure['detail']}"
         )
-    if events := told["parkedEvents"]:
-        parked = told["parkedAggregates"]
+    if events := view["parkedEvents"]:
+        parked = view["parkedAggregates"]
         of = ", ".join(f"{count} {kind}" for kind, count in parked.items()) or "no aggregate"
         yield (
             f"{events} event(s) are parked, of {of}: they are not sent before somebody mends or discards what is in "

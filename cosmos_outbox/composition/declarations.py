@@ -12,7 +12,7 @@ from cosmos_outbox.inbox.reaction_decision import InOrder, React
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.event import DomainEvent
 from cosmos_outbox.settings.names import Named
-from cosmos_outbox.sources.nowhere import NoSource
+from cosmos_outbox.sources.no_source import NoSource
 
 if TYPE_CHECKING:
     from cosmos_outbox.cosmos.inbox.documents import SourceDocuments

@@ -25,7 +25,7 @@ from cosmos_outbox.operations import subscriber as operations
 from cosmos_outbox.operations.subscriber import ReadModel, Subscription
 from cosmos_outbox.settings.environment import TTL_MAX, SubscriberSettings
 from cosmos_outbox.sources.http import HttpApi
-from cosmos_outbox.sources.nowhere import NoSource
+from cosmos_outbox.sources.no_source import NoSource
 from cosmos_outbox.telemetry.correlation import correlated, current
 
 S = TypeVar("S", bound=BaseModel)
@@ -72,7 +72,7 @@ class Subscriptions:
             forgetful=forgetful and of.has_source,
         )
         healing = None
-        if of.has_source:  # another team's aggregates are listed nowhere here
+        if of.has_source:  # another team's aggregates are not listed here
             gone_after = timedelta(seconds=events if sources is not None else 0)
             healing = Healing(inbox, sources, of.form.version, self.list_blocked, gone_after)
         model = ReadModel(inbox, healing, self.store.listing(of.name, of.form))

@@ -39,7 +39,7 @@ _FIRST_PAUSE_SECONDS = 0.1
 TAKEN = frozenset({Kind.CONFLICT, Kind.STALE, Kind.MISSING})
 """A document is there, or not at the version that is wanted: another writer was faster."""
 _REFUSED = {Kind.INVALID, Kind.TOO_LARGE, Kind.DENIED, Kind.NO_CONTAINER}
-"""Trying again changes nothing. None of them tells what became of an earlier attempt whose answer was lost."""
+"""A repetition is refused too. After a lost answer, the outcome of the earlier attempt stays unknown."""
 _STORED = "SELECT * FROM c WHERE ARRAY_CONTAINS(@ids, c.id)"
 
 _log = logging.getLogger(__name__)
@@ -186,7 +186,7 @@ def latest(until: float) -> float:
 
 
 async def _wait(seconds: float, until: float) -> bool:
-    """Sleep, and tell whether there is still time; a process can be stopped in its sleep, for any time."""
+    """Sleeps. Returns whether there is still time: a process can be suspended in its sleep, for any time."""
     if monotonic() + seconds > until:
         return False
     await asyncio.sleep(seconds)

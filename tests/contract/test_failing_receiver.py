@@ -272,7 +272,7 @@ class Hanging(Faulty):
         return outcome
 
 
-async def test_what_failed_for_a_moment_does_not_wait_for_the_turns_of_many_that_hang(
+async def test_a_short_failure_does_not_wait_behind_many_that_hang(
     lot: CosmosParkingLot,
 ) -> None:
     """An upkeep has time for four of them, which were tried nine times and hang each time."""

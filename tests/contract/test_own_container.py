@@ -605,7 +605,7 @@ async def test_deletions_and_upserts_are_recognised_by_the_event(cosmos: Server,
 
 @pytest.mark.own_stack
 @pytest.mark.parametrize("kind", ["fail-before-commit", "drop-after-commit"])
-async def test_a_request_that_comes_again_while_its_transaction_is_repeated_is_done_once(
+async def test_a_duplicate_during_a_repeated_transaction_is_done_once(
     cosmos: Server, outside: World, kind: str
 ) -> None:
     """Its caller sends it again over another connection; both name the document of the request."""

@@ -37,7 +37,7 @@ from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named, Names
 from cosmos_outbox.sources.http import HttpApi
-from cosmos_outbox.sources.nowhere import NoSource
+from cosmos_outbox.sources.no_source import NoSource
 from cosmos_outbox.worker import subscriber as worker
 from cosmos_outbox.worker.running import running
 from devstack.testing import Service as Server

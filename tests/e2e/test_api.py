@@ -284,17 +284,23 @@ SETTINGS_MD = (ROOT / "docs" / "use" / "settings.md").read_text()
 
 
 @pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
-def test_the_readmes_curl_line_works_when_pasted(shared_stack: Stack) -> None:
+def test_the_readmes_curl_lines_work_when_pasted(shared_stack: Stack) -> None:
     section = (ROOT / "README.md").read_text().partition("\n## Try it\n")[2].partition("\n## ")[0]
-    [script] = re.findall(r"```sh\n(.*?)```", section, flags=re.DOTALL)
-    script = script.replace("http://127.0.0.1:7071", shared_stack.functions.address.rstrip("/"))
+    first, then = re.findall(r"```sh\n(.*?)```", section, flags=re.DOTALL)
+    made = _pasted(shared_stack, first)
+    [contact_id] = re.findall(r"^Location: /api/contacts/(\S+)", made, flags=re.MULTILINE | re.IGNORECASE)
+    changed = _pasted(shared_stack, f"id={contact_id}\n{then}")
 
-    pasted = subprocess.run(
+    assert re.findall(r"HTTP/1.1 (\d+) ", made + changed) == ["201", "200", "204"]
+    assert '"firstName": "Jane"' in changed
+    assert '"city": "Bergen"' in changed
+
+
+def _pasted(stack: Stack, script: str) -> str:
+    script = script.replace("http://127.0.0.1:7071", stack.functions.address.rstrip("/"))
+    return subprocess.run(
         ["bash", "-eu", "-c", script], capture_output=True, text=True, timeout=30, check=True
-    )
-
-    assert re.findall(r"HTTP/1.1 (\d+) ", pasted.stdout) == ["201"]
-    assert '"firstName": "John"' in pasted.stdout
+    ).stdout
 
 
 def test_every_setting_is_documented_and_in_the_sample() -> None:

@@ -81,7 +81,7 @@ async def test_what_is_there_is_the_batchs_own_or_another_writers(
     assert await stored(store, *before, THERE) == ["its own"]
 
 
-async def test_without_an_event_what_is_there_is_known_only_if_no_answer_was_lost(store: Store) -> None:
+async def test_without_an_event_a_lost_answer_leaves_the_outcome_unknown(store: Store) -> None:
     with pytest.raises(StoreFailed):
         await stored(store, AWAY, THERE, events=())
     with pytest.raises(OutcomeUnknown):

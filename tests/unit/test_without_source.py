@@ -13,7 +13,7 @@ from cosmos_outbox.inbox.entry import After, Entry
 from cosmos_outbox.inbox.errors import SourceBehind
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.state import StateInbox
-from cosmos_outbox.sources.nowhere import NoSource
+from cosmos_outbox.sources.no_source import NoSource
 from tests.support.inbox import KEY, NOON, FakeEntries, Faults, event, notice, project
 
 State = tuple[int, ...]

@@ -54,7 +54,7 @@ class Lifetimes:
 
     events: int
     requests: int
-    """Claims of idempotency keys, and what tells later that the answer to a request was erased."""
+    """Holds the reservations of idempotency keys, and the marks of answers that were erased."""
     reactions: int = 0
     """Records of messages; 0: the service has no reaction."""
 

@@ -11,7 +11,7 @@ from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.reading import TolerantReader
 from cosmos_outbox.service import Service
 from cosmos_outbox.settings.names import Named
-from cosmos_outbox.sources.nowhere import NoSource
+from cosmos_outbox.sources.no_source import NoSource
 from examples.subscriber.sqlite_store import SqliteFile
 
 
