@@ -14,7 +14,7 @@ import azure.functions as func
 import pytest
 
 from cosmos_outbox import Names, Service
-from cosmos_outbox.cli.command import located
+from cosmos_outbox.cli.command import load_service
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.functions.edge.http_functions import http_function
 from cosmos_outbox.functions.function_app import App
@@ -94,7 +94,7 @@ def test_a_trigger_has_the_services_own_name_unless_a_setting_gives_another(
 ) -> None:
     """The trigger and the app's own clients never use two containers or topics."""
     function, binding, setting, own = named
-    service = located({"function_app": "infra.bootstrap"}.get(app, "examples.orders.service"))
+    service = load_service({"function_app": "infra.bootstrap"}.get(app, "examples.orders.service"))
     for given, expected in ((None, own), ("another", "another")):
         monkeypatch.delenv(setting, raising=False)
         if given:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cosmos_outbox.cli import command
-from cosmos_outbox.cli.command import located
+from cosmos_outbox.cli.command import load_service
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.service import Service
 from cosmos_outbox.settings.errors import Misconfigured
@@ -58,13 +58,13 @@ def test_two_of_one_kind_with_one_name_are_refused() -> None:
 
 @pytest.mark.parametrize("name", ["infra.bootstrap", "infra.bootstrap.service"])
 def test_a_service_is_found_by_its_module_or_by_its_own_name(name: str) -> None:
-    assert located(name) is contacts
+    assert load_service(name) is contacts
 
 
 @pytest.mark.parametrize("name", ["nowhere", "infra.nowhere", "infra.bootstrap.wire", "json", "infra"])
 def test_where_there_is_no_service_the_command_says_what_to_name(name: str) -> None:
     with pytest.raises(Misconfigured, match=f"--service {name}: there is no Service there"):
-        located(name)
+        load_service(name)
 
 
 def chosen(*arguments: str, **environment: str) -> Service:
