@@ -233,7 +233,9 @@ class Service:
             PartitionKeyPaths.beside_events(self.own.paths)
             Numbering(self.own.aggregates)
         # A frozen object's own slot for the wired service of this process.
-        object.__setattr__(self, "_per_process", OnePerProcess(lambda: self.wire(os.environ)))
+        object.__setattr__(
+            self, "_per_process", OnePerProcess(lambda: self.wire(os.environ), lambda wired: wired.resources)
+        )
 
     @property
     def wire_names(self) -> WireNames:

@@ -14,9 +14,9 @@ import logging
 import os
 import sys
 import tomllib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from cosmos_outbox.inbox.errors import InboxError, StoreAway
 from cosmos_outbox.outbox.errors import OutboxError, Throttled, Unavailable
@@ -215,28 +215,6 @@ def say_error(line: str) -> None:
 def say_json(view: Mapping[str, Any]) -> None:
     """The command's output for programs: the JSON of the operators' calls, in which every such character is escaped."""
     print(json.dumps(view, indent=2), flush=True)
-
-
-class Paged(Protocol):
-    """A page of a list."""
-
-    @property
-    def continuation_token(self) -> str | None:
-        """Of the next page; None: this is the last."""
-
-
-P = TypeVar("P", bound=Paged)
-
-
-async def all_pages(page: Callable[[int, str | None], Awaitable[P]]) -> AsyncIterator[P]:
-    """Each page of a list, from the first to the last. ``page`` takes a size and the token of the page before."""
-    token: str | None = None
-    while True:
-        got = await page(AT_ONCE, token)
-        yield got
-        token = got.continuation_token
-        if token is None:
-            return
 
 
 def add_json(made: argparse.ArgumentParser) -> None:

@@ -9,12 +9,11 @@ cosmos-outbox discard ID --reason TEXT
 import argparse
 import os
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from cosmos_outbox.cli import command
 from cosmos_outbox.cli.command import ATTENTION, DONE, say, say_json
-from cosmos_outbox.operations.stuck import LONGEST_REASON, Stuck, StuckPage
+from cosmos_outbox.operations.stuck import LONGEST_REASON, Stuck, StuckList, StuckPage
 from cosmos_outbox.service import Wired
 
 
@@ -34,14 +33,23 @@ def stuck_main(argv: Sequence[str] | None = None, environment: Mapping[str, str]
     return command.run(parser, _show, argv, environment)
 
 
+async def _all(stuck: StuckList, *, discarded: bool) -> AsyncIterator[Stuck]:
+    token: str | None = None
+    while True:
+        page = await stuck.page(command.AT_ONCE, token, discarded=discarded)
+        for each in page.items:
+            yield each
+        token = page.continuation_token
+        if token is None:
+            return
+
+
 async def _show(wired: Wired, arguments: Namespace) -> int:
     stuck = wired.stuck
     if arguments.verb == "show":
         say_json((await stuck.show(arguments.id or "")).whole_view())
         return DONE
-    page = partial(stuck.page, discarded=arguments.discarded)
-    found = [each async for each in command.all_pages(page)]
-    items = [item for each in found for item in each.items]
+    items = [item async for item in _all(stuck, discarded=arguments.discarded)]
     if arguments.json:
         say_json(StuckPage(items, None).view())
     else:

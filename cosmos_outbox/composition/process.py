@@ -11,32 +11,24 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from contextvars import ContextVar
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from cosmos_outbox.telemetry.correlation import tag_log_lines
 
 _log = logging.getLogger(__name__)
 
 
-class HasResources(Protocol):
-    """A service that has clients to be closed."""
+W = TypeVar("W")
 
-    @property
-    def resources(self) -> AsyncExitStack: ...
-
-
-W = TypeVar("W", bound=HasResources)
-
-
-_here: ContextVar[Mapping["OnePerProcess[Any]", HasResources]] = ContextVar("here", default={})  # noqa: B039 - never changed
+_here: ContextVar[Mapping["OnePerProcess[Any]", Any]] = ContextVar("here", default={})  # noqa: B039 - never changed
 """Where several simulated processes share a loop: the service of the one whose code runs."""
 
 
 class OnePerProcess(Generic[W]):
     """Makes a service at the first call, and closes its clients when the loop ends."""
 
-    def __init__(self, make: Callable[[], W]) -> None:
-        self._make = make
+    def __init__(self, make: Callable[[], W], clients: Callable[[W], AsyncExitStack]) -> None:
+        self._make, self._clients = make, clients
         self._made: tuple[W, asyncio.AbstractEventLoop] | None = None
         self._closing: asyncio.Task[None] | None = (
             None  # kept here: a task without a reference may be collected
@@ -53,7 +45,7 @@ class OnePerProcess(Generic[W]):
             if gc.isenabled():
                 gc.freeze()  # what is loaded stays: no collection need look at it again
             self._made = service, loop
-            self._closing = loop.create_task(_close_when_the_loop_ends(service.resources))
+            self._closing = loop.create_task(_close_when_the_loop_ends(self._clients(service)))
         return self._made[0]
 
     def here(self, service: W) -> None:

@@ -9,13 +9,14 @@ from urllib.parse import quote
 
 from cosmos_outbox.http import openapi
 from cosmos_outbox.http.answering import Answering, kinds_of
-from cosmos_outbox.http.calls import Call, CallerOf, Serving, calls
+from cosmos_outbox.http.calls import Call, CallerOf, calls
 from cosmos_outbox.http.catch_all import Path, no_such_call
 from cosmos_outbox.http.documents import ROUTES, document_calls
 from cosmos_outbox.http.message import Answer, Handler, Request
 from cosmos_outbox.http.openapi import ToldCall
 from cosmos_outbox.http.request import HONOURED, MAX_BODY_BYTES
 from cosmos_outbox.http.resource import Resource
+from cosmos_outbox.service import Wired
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -25,7 +26,7 @@ _answering = Answering()
 
 
 def asgi_app(
-    service: Callable[[], Serving],
+    service: Callable[[], Wired],
     resources: Sequence[Resource[Any, Any]],
     *,
     caller_of: CallerOf | None = None,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel
@@ -20,11 +20,10 @@ from cosmos_outbox.http.responses import Shown
 from cosmos_outbox.http.validation import patched, replaced, validated
 from cosmos_outbox.kernel.clock import new_id, utc_now
 from cosmos_outbox.outbox.aggregate import Aggregate
-from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.idempotency import ChangeAnswer
 from cosmos_outbox.outbox.unit_of_work import ETag, Origin
-from cosmos_outbox.settings.environment import Settings
+from cosmos_outbox.service import Wired
 
 A = TypeVar("A", bound=Aggregate[Any])
 D = TypeVar("D", bound=BaseModel)
@@ -36,26 +35,6 @@ CallerOf = Callable[[Request], str | None]
 
 A change's events carry a digest of it (``causedBy``); the digest of an id that is easy to guess reveals the id.
 """
-
-
-class _Shedder(Protocol):
-    def check(self) -> None: ...
-
-
-class _Outbox(Protocol):
-    @property
-    def aggregates(self) -> Aggregates: ...
-    @property
-    def settings(self) -> Settings: ...
-    @property
-    def shedder(self) -> _Shedder: ...
-
-
-class Serving(Protocol):
-    """The parts of a service that the calls use; ``Wired`` implements it."""
-
-    @property
-    def outbox(self) -> _Outbox: ...
 
 
 @dataclass(frozen=True)
@@ -92,7 +71,7 @@ class Call:
 
 
 def calls(
-    service: Callable[[], Serving],
+    service: Callable[[], Wired],
     resources: Sequence[Resource[Any, Any]],
     *,
     caller_of: CallerOf | None = None,
@@ -103,7 +82,7 @@ def calls(
 
 class _Calls(Generic[A, D]):
     def __init__(
-        self, service: Callable[[], Serving], resource: Resource[A, D], caller_of: CallerOf | None
+        self, service: Callable[[], Wired], resource: Resource[A, D], caller_of: CallerOf | None
     ) -> None:
         self._service, self._resource, self._caller_of = service, resource, caller_of
         self._shown = Shown(resource.shown)

@@ -18,6 +18,7 @@ from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.store.client import ContainerProxy, read_account
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.cosmos.upkeep.event_list import KeyProgress
 from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailure, RelayFailures
 from cosmos_outbox.kernel.clock import Clock, monotonic, utc_now
 from cosmos_outbox.outbox.errors import Unavailable
@@ -120,40 +121,6 @@ SAMPLES = 8
 """So many changes of each lease tell the average age of all: it is off by a sixteenth of their span at most."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class KeyProgress:
-    """How far the relay is in that part of the feed that holds one partition key."""
-
-    lease: str | None
-    """None: no lease covers the key, or the lease does not tell its range: then nothing is known."""
-    waiting_since: datetime | None
-    """When the oldest change that is not forwarded was written, to the second; None: none waits."""
-    partition: "changefeed.PartitionLag | None" = None
-    """The physical partition that holds the key, as far as the replica knew that was asked; None: not known."""
-
-    def is_past(self, session_token: str | None) -> bool:
-        """Whether every change that the answer with this token knew of is forwarded or parked; False: or not known.
-
-        By the numbers of the transactions alone: the store's clock may be turned back.
-        """
-        if self.partition is None or session_token is None:
-            return False
-        return self.partition.is_past(changefeed.session_lsn(session_token))
-
-    def has_passed(self, written_at: datetime, session_token: str | None) -> bool | None:
-        """What a person is told of one change that was written then: forwarded or parked; None: not known.
-
-        Where others of that partition wait, by the store's clock: nothing is decided by it. A change of the same second
-        as the oldest one that waits counts as waiting. That none waits is believed only of a replica as new as the
-        answer with this token, by which the change is known.
-        """
-        if self.lease is None:
-            return None
-        if self.is_past(session_token):
-            return True
-        return None if self.waiting_since is None else written_at < self.waiting_since
 
 
 @dataclass(frozen=True)

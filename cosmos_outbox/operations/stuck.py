@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from cosmos_outbox.inbox.effect import EffectInbox
 from cosmos_outbox.inbox.errors import NotSetAside
@@ -117,18 +117,6 @@ class Retried:
         return {"retried": self.count, "remaining": not self.done}
 
 
-class _Source(Protocol):
-    """Where something may be stuck. A verb raises NotParked or NotSetAside for an id that is not there."""
-
-    async def page(self, size: int, token: str | None, *, discarded: bool) -> StuckPage: ...
-
-    async def show(self, stuck_id: str) -> Stuck: ...
-
-    async def retry(self, stuck_id: str, *, to_the_end: bool) -> Retried: ...
-
-    async def discard(self, stuck_id: str, reason: str) -> None: ...
-
-
 @dataclass(frozen=True)
 class _ParkedEvents:
     parking: Parking
@@ -186,6 +174,10 @@ class _SetAsideRecords:
             record.set_aside_at, record.attempts, record.state.value, record.event_id, record.action,
             record.sequence, self.subscriber, payload=message,
         )  # fmt: skip
+
+
+_Source = _ParkedEvents | _SetAsideRecords
+"""Where something may be stuck. A verb raises NotParked or NotSetAside for an id that is not there."""
 
 
 def _of_event(parked: ParkedEvent, document: View | None = None) -> Stuck:

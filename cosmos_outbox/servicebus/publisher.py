@@ -185,11 +185,11 @@ class ServiceBusPublisher:
             for chain in chains:
                 sending.create_task(self._send_chain(page, chain))
 
-    async def _send_chain(self, page: SendingPage, chain: Chain[SendingMessage]) -> None:
+    async def _send_chain(self, page: SendingPage, chain: Chain) -> None:
         for batch in chain:
             await self._send(page, batch)
 
-    async def _send(self, page: SendingPage, batch: Batch[SendingMessage]) -> None:
+    async def _send(self, page: SendingPage, batch: Batch) -> None:
         """Sends the part of a batch that may still be sent, in halves if the topic refuses it."""
         if not (batch := self._still_to_be_sent(page, batch)):
             return
@@ -207,7 +207,7 @@ class ServiceBusPublisher:
         if refusal is not None:
             await self._handle_refusal(page, batch, *refusal)
 
-    async def _refusal(self, sender: Sender, batch: Batch[SendingMessage]) -> tuple[Verdict, str] | None:
+    async def _refusal(self, sender: Sender, batch: Batch) -> tuple[Verdict, str] | None:
         """Sends the batch and returns why the topic refused it; None: it accepted it."""
         if len(batch) == 1 and not is_encodable(
             batch[0].message
@@ -234,7 +234,7 @@ class ServiceBusPublisher:
     def _verdict(self, error: BaseException) -> tuple[Verdict, str]:
         return verdict(error, f"topic {self._topic} (SERVICEBUS_TOPIC)")
 
-    def _still_to_be_sent(self, page: SendingPage, batch: Batch[SendingMessage]) -> Batch[SendingMessage]:
+    def _still_to_be_sent(self, page: SendingPage, batch: Batch) -> Batch:
         """Checked again once the batch has a sender: other sends may have failed during the wait for it."""
         if page.away is None and monotonic() >= page.until:
             page.away = _LATE  # the timeout's cancellation may not have arrived yet
@@ -246,9 +246,7 @@ class ServiceBusPublisher:
             return []
         return batch
 
-    async def _handle_refusal(
-        self, page: SendingPage, batch: Batch[SendingMessage], kind: Verdict, reason: str
-    ) -> None:
+    async def _handle_refusal(self, page: SendingPage, batch: Batch, kind: Verdict, reason: str) -> None:
         if kind is Verdict.NOT_TOGETHER and is_mixed(batch):
             self._mix_no_more()
             postpone(batch)

@@ -11,92 +11,12 @@ its own chain.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, Protocol, TypeVar
 
 from azure.servicebus import ServiceBusMessage
 
 from cosmos_outbox.outbox.publisher import Accepted, Outcome, Refused, Unknown
 from cosmos_outbox.servicebus.errors import TOO_LARGE
 from cosmos_outbox.servicebus.message import exact_size, is_encodable
-
-
-class Sized(Protocol):
-    """A message with a size."""
-
-    @property
-    def size(self) -> int:
-        """The number of bytes in a batch."""
-
-
-M = TypeVar("M", bound=Sized)
-
-Batch = list[M]
-Chain = list[Batch[M]]
-
-
-@dataclass(frozen=True)
-class Room:
-    """The limits of one batch. A message larger than ``bytes`` is a batch of its own."""
-
-    bytes: int
-    messages: int
-    mixes: bool
-    """Whether a batch may contain messages of several aggregates."""
-
-
-@dataclass
-class _Open(Generic[M]):
-    """A batch that is being filled."""
-
-    room: Room
-    messages: Batch[M] = field(default_factory=list)
-    bytes: int = 0
-
-    def has_room_for(self, messages: Sequence[M]) -> bool:
-        size = sum(message.size for message in messages)
-        return (
-            self.bytes + size <= self.room.bytes and len(self.messages) + len(messages) <= self.room.messages
-        )
-
-    def put(self, messages: Sequence[M]) -> None:
-        self.messages += messages
-        self.bytes += sum(message.size for message in messages)
-
-
-def pack(aggregates: Sequence[Sequence[M]], room: Room) -> list[Chain[M]]:
-    """Packs every message of every aggregate into exactly one batch."""
-    chains: list[list[_Open[M]]] = []
-    for messages in sorted(aggregates, key=_size, reverse=True):
-        batches = _cut(messages, room)
-        if room.mixes and len(batches) == 1 and (place := _first_with_room(chains, messages)):
-            place.put(messages)
-        elif batches:
-            chains.append(batches)
-    return [[batch.messages for batch in chain] for chain in chains]
-
-
-def halves(batch: Batch[M]) -> tuple[Batch[M], Batch[M]]:
-    """Splits a batch of at least two messages in two, to be sent one after the other."""
-    middle = len(batch) // 2
-    return batch[:middle], batch[middle:]
-
-
-def _size(messages: Sequence[Sized]) -> int:
-    return sum(message.size for message in messages)
-
-
-def _cut(messages: Sequence[M], room: Room) -> list[_Open[M]]:
-    """Splits one aggregate's messages into as few batches as their order allows."""
-    batches: list[_Open[M]] = []
-    for message in messages:
-        if not batches or not batches[-1].has_room_for([message]):
-            batches.append(_Open(room))
-        batches[-1].put([message])
-    return batches
-
-
-def _first_with_room(chains: Sequence[Sequence[_Open[M]]], messages: Sequence[M]) -> _Open[M] | None:
-    return next((batch for chain in chains for batch in chain if batch.has_room_for(messages)), None)
 
 
 @dataclass
@@ -131,6 +51,75 @@ class SendingMessage:
     aggregate: SendingAggregate
     message: ServiceBusMessage
     size: int
+
+
+Batch = list[SendingMessage]
+Chain = list[Batch]
+
+
+@dataclass(frozen=True)
+class Room:
+    """The limits of one batch. A message larger than ``bytes`` is a batch of its own."""
+
+    bytes: int
+    messages: int
+    mixes: bool
+    """Whether a batch may contain messages of several aggregates."""
+
+
+@dataclass
+class _Open:
+    """A batch that is being filled."""
+
+    room: Room
+    messages: Batch = field(default_factory=list)
+    bytes: int = 0
+
+    def has_room_for(self, messages: Sequence[SendingMessage]) -> bool:
+        size = sum(message.size for message in messages)
+        return (
+            self.bytes + size <= self.room.bytes and len(self.messages) + len(messages) <= self.room.messages
+        )
+
+    def put(self, messages: Sequence[SendingMessage]) -> None:
+        self.messages += messages
+        self.bytes += sum(message.size for message in messages)
+
+
+def pack(aggregates: Sequence[Sequence[SendingMessage]], room: Room) -> list[Chain]:
+    """Packs every message of every aggregate into exactly one batch."""
+    chains: list[list[_Open]] = []
+    for messages in sorted(aggregates, key=_size, reverse=True):
+        batches = _cut(messages, room)
+        if room.mixes and len(batches) == 1 and (place := _first_with_room(chains, messages)):
+            place.put(messages)
+        elif batches:
+            chains.append(batches)
+    return [[batch.messages for batch in chain] for chain in chains]
+
+
+def halves(batch: Batch) -> tuple[Batch, Batch]:
+    """Splits a batch of at least two messages in two, to be sent one after the other."""
+    middle = len(batch) // 2
+    return batch[:middle], batch[middle:]
+
+
+def _size(messages: Sequence[SendingMessage]) -> int:
+    return sum(message.size for message in messages)
+
+
+def _cut(messages: Sequence[SendingMessage], room: Room) -> list[_Open]:
+    """Splits one aggregate's messages into as few batches as their order allows."""
+    batches: list[_Open] = []
+    for message in messages:
+        if not batches or not batches[-1].has_room_for([message]):
+            batches.append(_Open(room))
+        batches[-1].put([message])
+    return batches
+
+
+def _first_with_room(chains: Sequence[Sequence[_Open]], messages: Sequence[SendingMessage]) -> _Open | None:
+    return next((batch for chain in chains for batch in chain if batch.has_room_for(messages)), None)
 
 
 @dataclass
@@ -174,12 +163,12 @@ def _exceeds(message: ServiceBusMessage, limit: int) -> bool:
     return is_encodable(message) and exact_size(message) > limit
 
 
-def is_mixed(batch: Batch[SendingMessage]) -> bool:
+def is_mixed(batch: Batch) -> bool:
     """Whether the batch has messages of several aggregates, and so of several sessions."""
     return len({id(one.aggregate) for one in batch}) > 1
 
 
-def postpone(batch: Batch[SendingMessage]) -> None:
+def postpone(batch: Batch) -> None:
     """Postpones the batch and all later messages of its aggregates, which must not overtake it."""
     for one in batch:
         one.aggregate.postponed = True

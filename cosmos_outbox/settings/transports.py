@@ -10,7 +10,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, Protocol, Self
+from typing import ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from cosmos_outbox.settings.connections import Connection, resolve
@@ -219,20 +219,11 @@ class StorageQueue:
 Transport = ServiceBus | StorageQueue | Webhook
 
 
-class HasTransport(Protocol):
-    """The settings of a service."""
-
-    @property
-    def transport(self) -> Transport: ...
-
-
-def servicebus_of(settings: HasTransport) -> ServiceBus:
+def servicebus_of(transport: Transport) -> ServiceBus:
     """Returns the settings of Service Bus for code that requires it. Raises Misconfigured."""
-    if not isinstance(settings.transport, ServiceBus):
-        raise Misconfigured(
-            f"the service's transport is {settings.transport.name}: this works over Service Bus alone"
-        )
-    return settings.transport
+    if not isinstance(transport, ServiceBus):
+        raise Misconfigured(f"the service's transport is {transport.name}: this works over Service Bus alone")
+    return transport
 
 
 def not_received(subscription: str) -> Misconfigured:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from opentelemetry import context as otel
 from opentelemetry.context import Context
@@ -51,22 +50,6 @@ class Trace:
     """The ``tracestate``: data that each tracing vendor adds for itself."""
 
 
-class Invocation(Protocol):
-    """The Functions host's description of a call: ``azure.functions.Context``."""
-
-    @property
-    def trace_context(self) -> "HostTrace": ...
-
-
-class HostTrace(Protocol):
-    """The host's own trace of a call."""
-
-    @property
-    def trace_parent(self) -> str | None: ...
-    @property
-    def trace_state(self) -> str | None: ...
-
-
 def valid_state(given: object) -> str | None:
     """Returns a ``tracestate`` as it is passed on; None if it is invalid or longer than ``LONGEST_STATE``."""
     text = given if isinstance(given, str) else ""
@@ -104,11 +87,14 @@ def nearest(given: Trace | None) -> Trace | None:
 
 
 @contextmanager
-def invoked(invocation: Invocation | None) -> Iterator[None]:
-    """Spans inside the context belong to the host's span of this call, unless the process has a current span."""
+def invoked(invocation: object | None) -> Iterator[None]:
+    """Spans inside the context belong to the host's span of this call, unless the process has a current span.
+
+    ``invocation``: the Functions host's description of the call, an ``azure.functions.Context``.
+    """
     found = None
     if invocation is not None and not get_current_span().get_span_context().is_valid:
-        hosts = invocation.trace_context
+        hosts = getattr(invocation, "trace_context", None)
         found = parent(getattr(hosts, "trace_parent", None), getattr(hosts, "trace_state", None))
     if found is None:
         yield

@@ -93,10 +93,10 @@ class FaultyContainer(Container):
         self._faults.meet_read()
         return await super().page(*arguments, **options)
 
-    async def select(self, *arguments: Any, **options: Any) -> list[Item]:
+    async def first(self, *arguments: Any, **options: Any) -> list[Item]:
         """As its base."""
         self._faults.meet_read()
-        return await super().select(*arguments, **options)
+        return await super().first(*arguments, **options)
 
     async def check(self) -> None:
         """As its base."""

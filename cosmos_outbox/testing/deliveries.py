@@ -4,11 +4,11 @@ A wait for a store, or a pause between two attempts, moves the test's clock ahea
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel
 
-from cosmos_outbox.composition.declarations import ReadModelOf
+from cosmos_outbox.composition.declarations import ReadModelOf, Subscriber
 from cosmos_outbox.inbox.entry import Entry
 from cosmos_outbox.inbox.set_aside import Delivery, Record
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -24,13 +24,6 @@ _UPKEEP_SECONDS = 60.0
 _MOST_RECORDS = 1000
 
 
-class Subscribing(Protocol):
-    """A declared read model or effect."""
-
-    @property
-    def name(self) -> str: ...
-
-
 class Deliveries:
     """The subscribers of one service, and the messages that were delivered to them."""
 
@@ -42,7 +35,7 @@ class Deliveries:
         self._known: set[str] | None = None
         """The records that were open after the last delivery; None: read them again."""
 
-    async def deliver(self, *given: OutboxEvent | Message, to: Subscribing | None = None) -> Sequence[Record]:
+    async def deliver(self, *given: OutboxEvent | Message, to: Subscriber | None = None) -> Sequence[Record]:
         """Deliver these events and messages, in this order; without any, the stored events not delivered yet.
 
         ``to``: one read model or effect; by default all of them. Returns the records of those that could not be
@@ -83,7 +76,7 @@ class Deliveries:
         found = await model.inbox.entries.newest(AggregateKey(of.aggregate_type, aggregate_id))
         return None if found is None else found.entry
 
-    async def set_aside(self, of: Subscribing | None = None) -> Sequence[Record]:
+    async def set_aside(self, of: Subscriber | None = None) -> Sequence[Record]:
         """Returns the records of messages that one subscriber, or any, could not apply: waiting or refused."""
         return [
             record
@@ -91,7 +84,7 @@ class Deliveries:
             for record in (await subscription.subscriber.retrier.page(_MOST_RECORDS, None)).items
         ]
 
-    def _of(self, one: Subscribing | None) -> Iterator[Subscription]:
+    def _of(self, one: Subscriber | None) -> Iterator[Subscription]:
         if one is None:
             yield from self.subscriptions.values()
         else:

@@ -234,10 +234,10 @@ class LocalAzure(Stack):
 def _subscribed(service: Service, environment: Mapping[str, str]) -> Iterator[tuple[str, set[str]]]:
     """The topic of a service, then each subscription with its topic. Raises Misconfigured."""
     settings = service.subscriber_settings(environment)
-    yield servicebus_of(settings).topic, set()
+    yield servicebus_of(settings.transport).topic, set()
     for each in service.subscribers:
         topic = settings.name(each.topic) if isinstance(each, ReactionOf) and each.topic else None
-        yield topic or servicebus_of(settings).topic, {settings.name(each.subscription)}
+        yield topic or servicebus_of(settings.transport).topic, {settings.name(each.subscription)}
 
 
 def _made_topic(name: str, subscriptions: Sequence[str]) -> app_file.Topic:

@@ -29,7 +29,7 @@ from cosmos_outbox.telemetry.export import scraped
 ANSWER_SECONDS = 5.0
 MOST_CONNECTIONS = 16
 STUCK_SECONDS = 300.0
-"""A loop without a round for this time counts as stuck, unless ``Vitals.longest_round_seconds`` is longer."""
+"""A loop without a round for this time counts as stuck, unless ``Health.longest_round_seconds`` is longer."""
 
 _LONGEST_HEAD = 8 * 1024
 _LOOPBACK = "127.0.0.1"
@@ -54,8 +54,8 @@ class Address:
         return cls((match["host"] or _LOOPBACK).strip("[]"), int(match["port"]))
 
 
-class Vitals(Protocol):
-    """The state of a worker, for probes."""
+class Health(Protocol):
+    """The state of a worker, for probes and for the log."""
 
     @property
     def silent_seconds(self) -> float:
@@ -68,14 +68,17 @@ class Vitals(Protocol):
     async def trouble(self) -> str | None:
         """Returns why the worker does not do its work now, without names or addresses; None: it does."""
 
+    def line(self) -> str:
+        """Returns one line about the work done and the current problem."""
+
 
 @asynccontextmanager
-async def answered(address: Address | None, vitals: Vitals) -> AsyncIterator[None]:
+async def answered(address: Address | None, health: Health) -> AsyncIterator[None]:
     """Answers probes until the body ends; None: answers none. Raises Misconfigured if the address cannot be used."""
     if address is None:
         yield
         return
-    probes = _Probes(vitals)
+    probes = _Probes(health)
     try:
         server = await asyncio.start_server(
             probes.answer_connection, address.host, address.port, limit=_LONGEST_HEAD
@@ -94,8 +97,8 @@ async def answered(address: Address | None, vitals: Vitals) -> AsyncIterator[Non
 
 
 class _Probes:
-    def __init__(self, vitals: Vitals) -> None:
-        self._vitals = vitals
+    def __init__(self, health: Health) -> None:
+        self._health = health
         self._open: dict[asyncio.Task[None], None] = {}
         """The tasks that answer a connection, the oldest first."""
 
@@ -139,14 +142,14 @@ class _Probes:
         return HTTPStatus.NOT_FOUND, {"status": "no such probe: ask /healthz, /readyz or /metrics"}
 
     def _alive(self) -> tuple[HTTPStatus, dict[str, Any]]:
-        silent = self._vitals.silent_seconds
-        if silent > max(STUCK_SECONDS, self._vitals.longest_round_seconds):
+        silent = self._health.silent_seconds
+        if silent > max(STUCK_SECONDS, self._health.longest_round_seconds):
             _log.error("a loop has not come round for %.0f s: the liveness probe fails", silent)
             return HTTPStatus.SERVICE_UNAVAILABLE, {"status": "stuck"}
         return HTTPStatus.OK, {"status": "alive"}
 
     async def _ready(self) -> tuple[HTTPStatus, dict[str, Any]]:
-        reason = await self._vitals.trouble()
+        reason = await self._health.trouble()
         if reason is not None:
             return HTTPStatus.SERVICE_UNAVAILABLE, {"status": "not ready", "reason": reason}
         return HTTPStatus.OK, {"status": "ready"}
@@ -167,13 +170,6 @@ DRAIN_SECONDS = 20.0
 """The longest time that a stop waits for current work. Kubernetes kills 30 s after SIGTERM by default."""
 
 _log = logging.getLogger(__name__)
-
-
-class Health(Vitals, Protocol):
-    """The state of a worker, for probes and for the log."""
-
-    def line(self) -> str:
-        """Returns one line about the work done and the current problem."""
 
 
 async def tell_health(health: Health, stop: asyncio.Event) -> None:

@@ -77,7 +77,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class RunningHealth:
-    """The state of this process's workers, for the program's own probes. Can be served as ``Vitals``."""
+    """The state of this process's workers, for the program's own probes. Can be served as ``Health``."""
 
     parts: Sequence[_Part]
 

@@ -197,7 +197,9 @@ def test_the_local_azure_makes_what_the_service_needs(
         (need.name, need.partition_key) for need in needed(wired, service)
     }
     assert {each["database"] for each in declared["cosmos"]["containers"]} == {wired.cosmos_database}
-    assert [each["name"] for each in declared["servicebus"]["topics"]] == [servicebus_of(wired).topic]
+    assert [each["name"] for each in declared["servicebus"]["topics"]] == [
+        servicebus_of(wired.transport).topic
+    ]
     assert [kind.aggregate_type for kind in service.aggregates] == ["roomBooking"]
     for module in ("service", "room_booking"):
         sys.modules.pop(module, None)

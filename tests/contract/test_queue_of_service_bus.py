@@ -86,7 +86,7 @@ async def test_preflight_holds_a_queue_to_the_rules_of_a_topic_and_of_a_subscrip
     plan = plan_for(
         PEOPLE, settings, other_subscriptions=(), survive=timedelta(hours=1), as_app=True, emulator_port=port
     )
-    findings = await servicebus.check(plan, servicebus_of(plan.settings), None)
+    findings = await servicebus.check(plan, servicebus_of(plan.settings.transport), None)
     assert [each for each in findings if each.status is not Status.OK] == []
     name = settings["SERVICEBUS_QUEUE"]
     assert {f"queue {name}", f"subscription {name}"} <= {each.subject for each in findings}
@@ -94,5 +94,5 @@ async def test_preflight_holds_a_queue_to_the_rules_of_a_topic_and_of_a_subscrip
         PEOPLE, settings | {"SERVICEBUS_QUEUE": "no-such"}, other_subscriptions=(), survive=timedelta(hours=1),
         as_app=False, emulator_port=port,
     )  # fmt: skip
-    [finding] = await servicebus.check(missing, servicebus_of(missing.settings), None)
+    [finding] = await servicebus.check(missing, servicebus_of(missing.settings.transport), None)
     assert (finding.subject, finding.status) == ("queue no-such", Status.WRONG)

@@ -114,7 +114,7 @@ async def test_a_look_at_a_missing_topic_says_so_too(servicebus_server: Service)
         {"COSMOS": "AccountEndpoint=x;AccountKey=y;", "SERVICEBUS": servicebus_connection(servicebus_server)}
     )
     with pytest.raises(CannotCheck, match="topic no-such-topic does not exist"):
-        await try_sending(servicebus_of(settings).connection, None, "no-such-topic", seconds=20)
+        await try_sending(servicebus_of(settings.transport).connection, None, "no-such-topic", seconds=20)
 
 
 async def test_a_topic_that_is_deleted_while_links_are_open_is_told_as_what_it_is(
@@ -151,7 +151,9 @@ async def test_a_look_at_a_topic_tells_a_round_trip_without_the_opening(serviceb
 
     async def less_than_half() -> bool:
         began = time.monotonic()
-        seconds = await try_sending(servicebus_of(settings).connection, None, topic.name, seconds=20)
+        seconds = await try_sending(
+            servicebus_of(settings.transport).connection, None, topic.name, seconds=20
+        )
         return 0 < seconds < (time.monotonic() - began) / 2
 
     await eventually(less_than_half)  # not always the first time, on a busy machine

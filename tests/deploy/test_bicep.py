@@ -204,7 +204,7 @@ def test_preflight_finds_nothing_wrong_with_topic_and_subscription() -> None:
     assert (
         faults(
             judge_topic(
-                servicebus_of(SETTINGS),
+                servicebus_of(SETTINGS.transport),
                 timedelta(seconds=SETTINGS.event_ttl_seconds),
                 topic_state,
                 survive=window,
@@ -308,7 +308,7 @@ def test_the_partitioned_topic_and_the_setting_that_it_needs_are_one_parameter()
     setting = bicep.settings()["SERVICEBUS_TOPIC_PARTITIONED"]
     assert setting == "string(topicPartitioned)"
     environment = {"COSMOS": "x", "SERVICEBUS": "x", "SERVICEBUS_TOPIC_PARTITIONED": "True"}
-    assert servicebus_of(contact_service.settings(environment)).partitioned, (
+    assert servicebus_of(contact_service.settings(environment).transport).partitioned, (
         "string(true) is True in a template"
     )
 

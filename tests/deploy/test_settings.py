@@ -110,7 +110,10 @@ def test_every_sample_of_a_function_app_has_what_its_host_reads(tmp_path: Path) 
 
 def test_the_app_reads_the_settings_of_bicep_as_those_of_the_sample_with_an_identity() -> None:
     here, there = contact_service.settings(SAMPLE), contact_service.settings(bicep.evaluated(IN_AZURE))
-    for connection, name in ((there.cosmos, "COSMOS"), (servicebus_of(there).connection, "SERVICEBUS")):
+    for connection, name in (
+        (there.cosmos, "COSMOS"),
+        (servicebus_of(there.transport).connection, "SERVICEBUS"),
+    ):
         assert connection.connection_string is None
         assert connection.managed_identity_only
         assert connection.client_id == f"made-up-{name}__clientId"
@@ -125,8 +128,8 @@ def test_the_app_reads_the_settings_of_bicep_as_those_of_the_sample_with_an_iden
         "idempotency_ttl_seconds",
     ):
         assert getattr(there, name) == getattr(here, name), name
-    assert servicebus_of(there).topic == servicebus_of(here).topic
-    assert servicebus_of(there).partitioned is servicebus_of(here).partitioned
+    assert servicebus_of(there.transport).topic == servicebus_of(here.transport).topic
+    assert servicebus_of(there.transport).partitioned is servicebus_of(here.transport).partitioned
     for named in (DIRECTORY.subscription, DIRECTORY.container):
         assert there.name(named) == here.name(named), named.setting
 

@@ -45,7 +45,7 @@ def check_refusal(said: str, expected: Refused) -> None:
 
 def check_connection(settings: Settings, case: Case) -> None:
     assert isinstance(case.expected, Found)
-    found = settings.cosmos if case.service.name == "COSMOS" else servicebus_of(settings).connection
+    found = settings.cosmos if case.service.name == "COSMOS" else servicebus_of(settings.transport).connection
     assert found == Connection(
         case.expected.connection_string,
         case.expected.address,

@@ -315,7 +315,9 @@ def test_the_local_stack_makes_all_that_a_service_names(service: Service) -> Non
     if isinstance(needed_settings.transport, StorageQueue):
         assert {*needed_settings.transport.queues} <= {*app.storage.queues}, f"{service.home}/devstack.toml"
         return
-    [topic] = [each for each in app.servicebus.topics if each.name == servicebus_of(needed_settings).topic]
+    [topic] = [
+        each for each in app.servicebus.topics if each.name == servicebus_of(needed_settings.transport).topic
+    ]
     subscriptions = {each.name for each in topic.subscriptions}
     named = {needed_settings.name(each.subscription) for each in declared(service).subscribers}
     assert named <= subscriptions, f"{service.home}/devstack.toml: {sorted(named - subscriptions)}"

@@ -31,11 +31,14 @@ class Sick:
         await self.answers.wait()
         return self.reason
 
+    def line(self) -> str:
+        return "not logged here"
+
 
 @asynccontextmanager
-async def served(vitals: Sick, caplog: pytest.LogCaptureFixture) -> AsyncIterator[int]:
+async def served(health: Sick, caplog: pytest.LogCaptureFixture) -> AsyncIterator[int]:
     caplog.set_level(logging.INFO)
-    async with probes.answered(Address("127.0.0.1", 0), vitals):
+    async with probes.answered(Address("127.0.0.1", 0), health):
         yield port_in(caplog.text)
 
 

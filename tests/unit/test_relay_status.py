@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cosmos_changefeed import EpkRange, FeedLag, LeaseLag, PartitionLag
-from cosmos_outbox.operations.relay_status import KeyProgress
+from cosmos_outbox.cosmos.upkeep.event_list import KeyProgress
 
 WRITTEN = datetime.fromtimestamp(1000, UTC)
 ALL = EpkRange("", "FF")

@@ -20,8 +20,8 @@ def test_connection_strings_are_enough() -> None:
     settings = contact_service.settings(LOCAL)
     assert settings.cosmos == Connection(connection_string="AccountEndpoint=http://c/;AccountKey=k")
     assert (settings.cosmos_database, settings.cosmos_container) == ("contacts", "contacts")
-    assert servicebus_of(settings).topic == "contact-events"
-    assert servicebus_of(settings).partitioned is False
+    assert servicebus_of(settings.transport).topic == "contact-events"
+    assert servicebus_of(settings.transport).partitioned is False
     assert settings.event_ttl_seconds == 864_000
 
 
@@ -44,7 +44,7 @@ def test_an_address_is_used_with_an_identity() -> None:
         }
     )
     assert settings.cosmos == Connection(address="https://a.documents.azure.com")
-    assert servicebus_of(settings).connection == Connection(
+    assert servicebus_of(settings.transport).connection == Connection(
         address="n.servicebus.windows.net",
         client_id="11111111-2222-3333-4444-555555555555",
         managed_identity_only=True,
@@ -92,7 +92,7 @@ def test_a_missing_or_wrong_setting_is_named(environment: dict[str, str], named:
 @pytest.mark.parametrize(("given", "sessions"), [("", 32), ("8", 8), ("aggregate", None)])
 def test_events_are_sent_in_so_many_sessions(given: str, sessions: int | None) -> None:
     environment = LOCAL | ({"SERVICEBUS_SESSIONS": given} if given else {})
-    assert servicebus_of(contact_service.settings(environment)).sessions == sessions
+    assert servicebus_of(contact_service.settings(environment).transport).sessions == sessions
 
 
 def test_the_shortest_time_for_sending_is_longer_than_a_call_of_the_store_may_take() -> None:
@@ -105,7 +105,7 @@ def test_secrets_do_not_show() -> None:
 
 def test_the_sample_settings_can_be_loaded() -> None:
     values = json.loads((ROOT / "local.settings.sample.json").read_text())["Values"]
-    assert servicebus_of(contact_service.settings(values)).topic == "contact-events"
+    assert servicebus_of(contact_service.settings(values).transport).topic == "contact-events"
 
 
 async def test_a_connection_string_needs_no_credential_and_an_address_gets_one() -> None:

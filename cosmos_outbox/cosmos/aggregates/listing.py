@@ -6,12 +6,12 @@ Nothing of a request is in a query's text, only in its parameters.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from cosmos_outbox.cosmos.store.container import beyond, order_by
-from cosmos_outbox.cosmos.store.partition_key import LARGEST_INTEGER, Item, is_text
+from cosmos_outbox.cosmos.store.partition_key import LARGEST_INTEGER, is_text
 from cosmos_outbox.lists import continuation
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.selection import CREATED_AT, Order, Selection, orders
@@ -89,29 +89,9 @@ class ListQuery:
         """The token, without its seal, of the page after this item."""
         return json.dumps([self._key(item), item["id"]])
 
-    def among(self, items: Iterable[Item]) -> list[Item]:
-        """The items that the query finds, in its order: what a store in memory answers."""
-        chosen, after, down = self.selection, self._after(), self._order.is_descending
-        found = [
-            item
-            for item in items
-            if item.get("type") == self.kind.aggregate_type
-            and not item["data"].get("deleted")
-            and all(item["data"][_alias(self.kind, name)] == value for name, value in chosen.equal.items())
-            and (chosen.ids is None or item["id"] in chosen.ids)
-            and (chosen.changed_since is None or item[_WRITTEN] >= int(chosen.changed_since.timestamp()))
-        ]
-        found.sort(key=self._place, reverse=down)
-        if after is None:
-            return found
-        return [each for each in found if (self._place(each) < after if down else self._place(each) > after)]
-
     @property
     def _order(self) -> Order:
         return self.selection.order or orders(self.kind)[0]
-
-    def _place(self, item: Mapping[str, Any]) -> tuple[Any, str]:
-        return self._key(item), item["id"]
 
     def _key(self, item: Mapping[str, Any]) -> Any:
         found: Any = item

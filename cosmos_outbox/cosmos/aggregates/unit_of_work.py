@@ -189,7 +189,7 @@ class AggregateReader:
         if selection.ids is not None and not selection.ids:
             return Page([], None)
         try:
-            items = await self.container.select(query, size + 1)
+            items = await self.container.first(query.text(size + 1), query.parameters, size + 1)
         except StoreFailed as error:
             raise error.failure.error() from error
         found = [aggregate_from_item(kind, item) for item in items[:size]]

@@ -19,7 +19,7 @@ from cosmos_outbox.outbox.errors import Hindrance, NotDelivered, hindrance
 from cosmos_outbox.outbox.feed import FeedEvent
 from cosmos_outbox.outbox.relay import Committed, Forwarded, Relay
 from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.telemetry.tracing import Invocation, invoked
+from cosmos_outbox.telemetry.tracing import invoked
 
 WINDOW_SECONDS = 10
 """The number of whole seconds over which a rate is measured."""
@@ -87,7 +87,7 @@ class Forwarding:
     """Stores why a page was not forwarded."""
 
     async def forward(
-        self, items: Iterable[Mapping[str, Any]], invocation: Invocation | None = None
+        self, items: Iterable[Mapping[str, Any]], invocation: object | None = None
     ) -> Forwarded:
         """Forwards the events among the items of a feed. Raises NotDelivered, Misconfigured."""
         with invoked(invocation):

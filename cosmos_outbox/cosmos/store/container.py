@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Self
 
 from azure.core.async_paging import AsyncItemPaged
 from azure.cosmos.aio import ContainerProxy, CosmosClient
@@ -116,20 +116,6 @@ def age(item: dict[str, Any], date: str | None) -> float:
     except ValueError:
         answered_at = utc_now().timestamp()
     return float(answered_at - item["_ts"])
-
-
-class PageQuery(Protocol):
-    """A query over all partitions for the first of what it finds."""
-
-    def text(self, most: int) -> str:
-        """The query for so many."""
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """Its parameters."""
-
-    def among(self, items: Iterable[Item]) -> list[Item]:
-        """What it finds, in its order: for a store in memory."""
 
 
 async def one_page(
@@ -418,10 +404,6 @@ class Container:
                 if len(first) == most:
                     break
         return first
-
-    async def select(self, query: PageQuery, most: int, key: Key | None = None) -> list[Item]:
-        """As :meth:`first`, of the partition with this key. Raises StoreFailed."""
-        return await self.first(query.text(most), query.parameters, most, partition_key=key)
 
     @asynccontextmanager
     async def _queried(

@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
+from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.store.client import ContainerProxy
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
@@ -72,11 +73,38 @@ class EventPage:
     """The parameter of the next page; None: this page is the last."""
 
 
-class RelayProgress(Protocol):
-    """The relay's progress for one partition key."""
+@dataclass(frozen=True)
+class KeyProgress:
+    """How far the relay is in that part of the feed that holds one partition key."""
+
+    lease: str | None
+    """None: no lease covers the key, or the lease does not tell its range: then nothing is known."""
+    waiting_since: datetime | None
+    """When the oldest change that is not forwarded was written, to the second; None: none waits."""
+    partition: "changefeed.PartitionLag | None" = None
+    """The physical partition that holds the key, as far as the replica knew that was asked; None: not known."""
+
+    def is_past(self, session_token: str | None) -> bool:
+        """Whether every change that the answer with this token knew of is forwarded or parked; False: or not known.
+
+        By the numbers of the transactions alone: the store's clock may be turned back.
+        """
+        if self.partition is None or session_token is None:
+            return False
+        return self.partition.is_past(changefeed.session_lsn(session_token))
 
     def has_passed(self, written_at: datetime, session_token: str | None) -> bool | None:
-        """Returns whether a change that was written then is forwarded or parked; None: not known."""
+        """What a person is told of one change that was written then: forwarded or parked; None: not known.
+
+        Where others of that partition wait, by the store's clock: nothing is decided by it. A change of the same second
+        as the oldest one that waits counts as waiting. That none waits is believed only of a replica as new as the
+        answer with this token, by which the change is known.
+        """
+        if self.lease is None:
+            return None
+        if self.is_past(session_token):
+            return True
+        return None if self.waiting_since is None else written_at < self.waiting_since
 
 
 @dataclass(frozen=True)
@@ -87,7 +115,7 @@ class EventList:
     feed: ContainerProxy
     """The SDK's client of the same container."""
     lot: ParkingLot
-    progress: Callable[[Key], Awaitable[RelayProgress]]
+    progress: Callable[[Key], Awaitable[KeyProgress]]
     untyped: str | None = None
     """The aggregate type of events that were stored without one."""
     own_documents: bool = False

@@ -11,9 +11,10 @@ import azure.functions as func
 from pydantic import BaseModel
 
 from cosmos_outbox.http.answering import Answering, status_of
-from cosmos_outbox.http.calls import Call, Serving
+from cosmos_outbox.http.calls import Call
 from cosmos_outbox.http.catch_all import Path
 from cosmos_outbox.http.message import Answer, Handler, Request
+from cosmos_outbox.service import Wired
 from cosmos_outbox.telemetry.tracing import invoked
 
 HttpFunction = Callable[..., Awaitable[func.HttpResponse]]
@@ -61,7 +62,7 @@ class HttpFunctions:
 
 
 def answering(
-    service: Callable[[], Serving],
+    service: Callable[[], Wired],
     *,
     errors: Mapping[type[Exception], int] | None = None,
     gives: type[BaseModel] | None = None,

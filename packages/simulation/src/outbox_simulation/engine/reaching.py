@@ -60,7 +60,7 @@ def clients_of(bus: Befallen) -> Clients:
                 publisher=lambda settings, source, _: BusPublisher(
                     bus,
                     source=source,
-                    sessions=servicebus_of(settings).sessions,
+                    sessions=servicebus_of(settings.transport).sessions,
                 ),
                 queues=lambda _settings, _resources, subscription: bus_queues(bus, subscription),
             )
