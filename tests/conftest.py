@@ -47,7 +47,6 @@ _WAITING = (
 _FIRST = (
     "packages/devstack/tests/functions/test_servicebus_trigger",
     "tests/contract/test_subscriber_service",
-    "tests/e2e/test_erasing",
 )
 """Those that wait for longest: begun later, one of them would run alone at the end."""
 

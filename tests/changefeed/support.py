@@ -30,8 +30,9 @@ FAST = ProcessorOptions(
 )
 """Intervals for tests in which no lease is to expire, however slow the machine is; everything else as usual."""
 
-SHORT_LEASES = replace(FAST, expiration_interval=2.0)
-"""For tests in which a lease is to expire: on a slow machine those of the living do too."""
+CALM = replace(FAST, poll_interval=1.0, acquire_interval=2.0, renew_interval=17.0)
+"""The same in virtual time, where nobody waits, and each look costs."""
+
 
 USUAL = ProcessorOptions(start=StartFrom.beginning())
 """In virtual time: leases of 60 s are renewed after 17 s; a poll each 5 s, a look for leases each 13 s."""
@@ -125,7 +126,7 @@ class Recorder:
         *,
         name: str = "a",
         prefix: str = "",
-        options: ProcessorOptions = FAST,
+        options: ProcessorOptions | None = None,
         handler: TwoSteps[Changes] | None = None,
     ) -> ChangeFeedProcessor:
         """With another ``handler`` it calls this one itself."""
@@ -135,7 +136,7 @@ class Recorder:
             handler or self,
             instance_name=name,
             lease_prefix=prefix,
-            options=options,
+            options=options or (FAST if containers.clock is SYSTEM else CALM),
             on_error=self.on_error,
             clock=containers.clock,
         )

@@ -2,14 +2,10 @@
 
 import asyncio
 import contextlib
-import json
-import subprocess
-import sys
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,23 +15,14 @@ from cosmos_changefeed import ChangeFeedProcessor
 from cosmos_changefeed.balancing import leases_to_take
 from cosmos_changefeed.lease import Lease
 from cosmos_changefeed.lease_store import LeaseStore
-from devstack.testing import Service, eventually, running
+from devstack.testing import eventually
 from tests.changefeed.in_memory import InMemory
-from tests.changefeed.support import FAST, Containers, Recorder, containers_at
-from tests.support.paths import ROOT
+from tests.changefeed.support import FAST, Containers, Recorder
 
 PARTITIONS = 8
 KEYS = [f"key {number}" for number in range(12)]
 AFTER_SPLIT_OF_3 = {"0", "1", "2", "4", "5", "6", "7", "8", "9"}
 """While a split is followed the parent and one child may be owned: so many, but not these."""
-
-
-@pytest.fixture
-async def containers(tmp_path: Path) -> AsyncIterator[Containers]:
-    """Of eight physical partitions too, over sockets."""
-    with running(Service("cosmos", tmp_path / "data", f"--partitions={PARTITIONS}")) as service:
-        async with containers_at(service.address) as made:
-            yield made
 
 
 def shares(processors: list[ChangeFeedProcessor]) -> list[int]:
@@ -126,72 +113,8 @@ class Writer:
             await task
 
 
-@contextlib.contextmanager
-def instance(containers: Containers, name: str, file: Path) -> Iterator[subprocess.Popen[bytes]]:
-    command = [
-        sys.executable,
-        "-m",
-        "tests.changefeed.instance",
-        containers.endpoint,
-        containers.database,
-        name,
-    ]
-    with subprocess.Popen([*command, str(file)], cwd=ROOT) as process:
-        try:
-            yield process
-        finally:
-            process.terminate()
-            process.wait(10)
-
-
-def handled(file: Path) -> dict[str, list[int]]:
-    """The sequences of each key in the order in which they were handled, by whomever."""
-    found: dict[str, list[int]] = defaultdict(list)
-    if file.exists():
-        for line in file.read_text().splitlines():
-            entry = json.loads(line)
-            found[entry["key"]].append(entry["sequence"])
-    return found
-
-
 def without_repeats(sequences: list[int]) -> list[int]:
     return list(dict.fromkeys(sequences))
-
-
-def all_handled(file: Path, rounds: int) -> bool:
-    seen = handled(file)
-    return all(set(seen[key]) >= set(range(1, rounds + 1)) for key in KEYS)
-
-
-async def owners(containers: Containers) -> set[str]:
-    documents = await containers.lease_documents()
-    return {str(document["Owner"]) for name, document in documents.items() if name.startswith("..")}
-
-
-async def both_work(containers: Containers) -> bool:
-    return await owners(containers) == {"victim", "survivor"}
-
-
-async def survivor_has_all(containers: Containers) -> bool:
-    return await owners(containers) == {"survivor"}
-
-
-@pytest.mark.long  # seeds kill instances, and test_balancing has who takes over
-async def test_when_an_instance_is_killed_the_other_takes_over_with_nothing_lost_and_in_order(
-    containers: Containers, tmp_path: Path
-) -> None:
-    file = tmp_path / "handled"
-    with instance(containers, "survivor", file), instance(containers, "victim", file) as victim:
-        async with Writer(containers).writing() as writer:
-            await eventually(lambda: both_work(containers))
-            await eventually(lambda: len(handled(file)) == len(KEYS))
-            victim.kill()
-            await eventually(lambda: survivor_has_all(containers))
-            await writer.wait_for(2)
-        await eventually(lambda: all_handled(file, writer.rounds))
-
-    for key, sequences in handled(file).items():
-        assert without_repeats(sequences) == list(range(1, writer.rounds + 1)), key
 
 
 async def leave_all_leases_to(containers: Containers, owner: str, *, renewed: datetime) -> None:

@@ -122,7 +122,10 @@ async def test_a_split_is_followed_and_not_mended(memory: InMemory, caplog: pyte
     assert "missing" not in caplog.text
 
 
-@pytest.mark.parametrize("kind", ["lost_after", "lost_before", "retry_with"])
+@pytest.mark.parametrize(
+    "kind",
+    ["lost_after", *(pytest.param(each, marks=pytest.mark.long) for each in ("lost_before", "retry_with"))],
+)
 async def test_a_lease_is_made_again_although_the_first_attempts_fail(memory: InMemory, kind: str) -> None:
     recorder = Recorder()
     async with recorder.processor(memory, options=MENDING) as processor:

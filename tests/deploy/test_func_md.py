@@ -45,6 +45,7 @@ def cosmos(tmp_path: Path) -> Iterator[Service]:
         yield service
 
 
+@pytest.mark.long  # test_run and test_settings at every run
 async def test_the_app_runs_with_what_the_page_makes_and_sets(cosmos: Service, tmp_path: Path) -> None:
     """In place of the emulators and of func start, devstack's servers with the emulator's Config.json, and its host."""
     with running(Service("servicebus", tmp_path / "servicebus", f"--config={CONFIG}")) as servicebus:

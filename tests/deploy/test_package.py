@@ -221,6 +221,7 @@ def test_a_folder_that_is_no_package_is_left_alone(
     assert (mine / "thesis.txt").exists()
 
 
+@pytest.mark.long  # test_settings has what a package holds
 def test_the_package_of_a_service_of_its_own_has_all_that_its_function_app_imports(tmp_path: Path) -> None:
     """Made of the folders that docs/use/own-aggregate.md names, and of nothing else."""
     section = (

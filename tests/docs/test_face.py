@@ -49,6 +49,7 @@ def used(names: dict[str, Any]) -> Iterator[tuple[Any, str]]:
                 yield names.get(node.value.id), node.attr
 
 
+@pytest.mark.long  # tests/unit/test_face.py has the names
 async def test_each_public_name_is_used_in_a_block_that_ran(ran: dict[str, Any]) -> None:
     shown = {name if home is None else (id(home), name) for home, name in used(ran)}
     missing = []

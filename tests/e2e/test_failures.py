@@ -35,36 +35,6 @@ async def test_a_relay_that_dies_after_half_of_a_batch_loses_and_doubles_nothing
         assert all(await asyncio.gather(*(started.topic.is_empty(contact_id) for contact_id in ids)))
 
 
-@pytest.mark.long  # what the app above is spared: devstack's test_cosmos_trigger has it
-async def test_the_same_relay_with_a_finite_retry_loses_the_batch_as_in_azure(
-    tmp_path: Path, http: aiohttp.ClientSession
-) -> None:
-    with stack(tmp_path, app=FAILING_APP, RELAY_FAILURES="2", RELAY_RETRIES="1") as started:
-        lost = await started.create(http)
-        await eventually(lambda: started.log().count("injected: died") >= 2)
-        after = await started.create(http)
-        assert await started.sequences(after["id"], 1) == [1]
-        assert await started.topic.is_empty(lost["id"])
-
-
-@pytest.mark.long  # waits for a lease: devstack's test_cosmos_trigger kills the host, its test_durability each service
-async def test_an_event_committed_before_everything_was_killed_arrives(
-    own_stack: Stack, http: aiohttp.ClientSession
-) -> None:
-    own_stack.servicebus.kill()
-    contact = await own_stack.create(http)
-    own_stack.functions.kill()
-    own_stack.cosmos.kill()
-
-    for service in (own_stack.cosmos, own_stack.servicebus, own_stack.functions):
-        service.start()
-
-    # The killed host's lease has to expire first.
-    assert await own_stack.sequences(contact["id"], 1, within=40) == [1]
-    async with http.get(f"{own_stack.url}/contacts/{contact['id']}") as answer:
-        assert answer.status == 200
-
-
 async def test_without_the_broker_the_api_works_and_the_events_wait(
     own_stack: Stack, http: aiohttp.ClientSession
 ) -> None:

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 import aiohttp
 import pytest
 
-from cosmos_outbox.cli.preflight import main as preflight
 from devstack.testing import eventually
-from tests.e2e.conftest import SUBSCRIBER, Stack, stack
+from tests.e2e.conftest import Stack, stack
 
 pytestmark = pytest.mark.own_stack  # Microsoft's emulator has no partitioned entities
 
@@ -21,6 +20,7 @@ def partitioned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         yield started
 
 
+@pytest.mark.long  # tests/contract/test_publisher has the sends, test_path the rest
 async def test_the_events_of_many_contacts_arrive_in_order_and_reach_the_directory(
     partitioned: Stack, http: aiohttp.ClientSession
 ) -> None:
@@ -44,22 +44,3 @@ async def in_directory(started: Stack, http: aiohttp.ClientSession) -> dict[str,
     async with http.get(f"{started.url}/directory", params={"pageSize": 100}) as answer:
         found = {each["id"]: each["sequence"] for each in (await answer.json())["items"]}
     return found if list(found.values()) == [1 + CHANGES] * CONTACTS else None
-
-
-def test_preflight_finds_the_topic_as_the_settings_say(
-    partitioned: Stack, capsys: pytest.CaptureFixture[str]
-) -> None:
-    preflight(
-        ["--survive", "5m"],
-        {
-            "COSMOS": partitioned.cosmos.connection_string,
-            "COSMOS_DATABASE": partitioned.database,
-            "SERVICEBUS": partitioned.servicebus.connection_string,
-            "SERVICEBUS_ADMIN_PORT": partitioned.servicebus.addresses[1].rpartition(":")[2],
-            "SERVICEBUS_TOPIC": partitioned.topic.name,
-            "SERVICEBUS_TOPIC_PARTITIONED": "true",
-            "SERVICEBUS_SUBSCRIPTION": SUBSCRIBER,
-        },
-    )
-    lines = capsys.readouterr().out.splitlines()
-    assert f"ok       topic {partitioned.topic.name}: partitioned, as the settings say" in lines

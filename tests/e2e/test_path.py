@@ -17,10 +17,10 @@ from tests.support.azure import CONTACTS
 from tests.support.contacts import DETAILS_JSON
 from tests.support.emulators import Gap
 
-CONTACTS_AT_ONCE = 12
-CHANGES_EACH = 3
+CONTACTS_AT_ONCE = 6
+CHANGES_EACH = 2
 RECEIVED = re.compile(r"received \w+ [\w-]+ of contact ([\w-]+), sequence (\d+)")
-LOGGED, CHANGES, PROPERTIES = 4, 3, 2
+LOGGED, CHANGES, PROPERTIES = 3, 2, 2
 LINE = re.compile(r"[\d:.]+ (\w+)  (.*)")
 LONGEST_LINE = 400
 
@@ -258,57 +258,3 @@ async def _unless_behind(
     """The search waits two seconds each time; a stack that is busy may need more."""
     found = await page(written)
     return None if found["behind"] else found
-
-
-async def test_a_list_of_contacts_says_how_far_each_has_come(
-    shared_stack: Stack, http: aiohttp.ClientSession
-) -> None:
-    contact = await shared_stack.create(http)
-    assert contact["sequence"] == 1
-    assert (await shared_stack.patch(http, contact["id"], description=None))["sequence"] == 2
-    async with http.get(f"{shared_stack.url}/contacts?pageSize=100") as answer:
-        items = (await answer.json())["items"]
-    assert {item["sequence"] for item in items if item["id"] == contact["id"]} == {2}
-
-
-async def test_a_misspelled_search_is_refused(shared_stack: Stack, http: aiohttp.ClientSession) -> None:
-    async with http.get(f"{shared_stack.url}/directory?town=Oslo") as answer:
-        assert answer.status == 400
-        assert [error["field"] for error in (await answer.json())["errors"]] == ["town"]
-
-
-async def test_a_losing_writers_events_are_never_published(
-    shared_stack: Stack, http: aiohttp.ClientSession
-) -> None:
-    contact = await shared_stack.create(http)
-    url = f"{shared_stack.url}/contacts/{contact['id']}"
-    async with http.get(url) as answer:
-        etag = answer.headers["ETag"]
-
-    async def patch(name: str) -> int:
-        async with http.patch(url, json={"description": name}, headers={"If-Match": etag}) as answer:
-            return answer.status
-
-    statuses = await asyncio.gather(*(patch(f"writer {number}") for number in range(8)))
-
-    assert sorted(statuses) == [200] + [412] * 7
-    await shared_stack.patch(http, contact["id"], description="the end")
-    assert await shared_stack.sequences(contact["id"], 3) == [1, 2, 3]
-    assert await shared_stack.topic.is_empty(contact["id"])
-
-
-async def test_without_a_pinned_version_every_writer_gets_its_turn(
-    shared_stack: Stack, http: aiohttp.ClientSession
-) -> None:
-    contact = await shared_stack.create(http)
-    await asyncio.gather(
-        shared_stack.patch(http, contact["id"], name={"firstName": "Jane"}),
-        shared_stack.patch(http, contact["id"], email="jane@contoso.com"),
-        shared_stack.patch(http, contact["id"], description="all three"),
-    )
-    async with http.get(f"{shared_stack.url}/contacts/{contact['id']}") as answer:
-        final = await answer.json()
-    assert (final["name"]["firstName"], final["email"], final["description"]) == (
-        "Jane", "jane@contoso.com", "all three",
-    )  # fmt: skip
-    assert await shared_stack.sequences(contact["id"], 4) == [1, 2, 3, 4]

@@ -16,7 +16,6 @@ from uuid import UUID, uuid4
 import pytest
 from azure.cosmos.aio import ContainerProxy, DatabaseProxy
 
-from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedState
 from cosmos_outbox.service import Wired
@@ -27,7 +26,7 @@ from domain.values import ContactDetails
 from tests.support.azure import CONTACTS, DIRECTORY, Topic, contacts_database
 from tests.support.contacts import DETAILS, ORIGIN
 from tests.support.paths import ROOT
-from tests.support.use_cases import contacts_of, read_model_of, subscriber_of, wire
+from tests.support.use_cases import contacts_of, read_model_of, wire
 
 SUBSCRIPTION = "directory"
 RECIPES = {
@@ -209,23 +208,6 @@ async def test_a_poison_event_is_found_repaired_and_replayed(world: World) -> No
 
 
 @pytest.mark.long
-async def test_a_poison_event_is_given_up_and_those_behind_it_are_sent(world: World) -> None:
-    _, retry, discard, afterwards = RECIPES["A poison event"]
-    contact_id = await world.create()
-    async with at_work(world, relay_worker.run, subscriber_worker.run):
-        await eventually(becomes(world, contact_id, 1, DETAILS.email))
-        await poison(world, contact_id)
-        ids = await parked(world, 2)
-
-        code, said = await world.shell.run(discard, STUCK_ID=ids[ParkedState.IN_THE_WAY])
-        assert code == 0, said
-        await world.shell.run(retry, STUCK_ID=ids[ParkedState.WAITING])
-        await eventually(becomes(world, contact_id, 3, "three@contoso.com"))
-        code, said = await world.shell.run(afterwards, CONTACT_ID=str(contact_id))
-        assert (code, said.splitlines()[0], said.count(": discarded")) == (0, "nothing is stuck", 1), said
-
-
-@pytest.mark.long
 async def test_a_message_that_cannot_be_applied_is_applied_once_its_entry_is_deleted(world: World) -> None:
     find, retry, _ = RECIPES["A message that cannot be applied"]
     contact_id = await world.create()
@@ -256,20 +238,6 @@ async def test_a_message_that_cannot_be_applied_is_applied_once_its_entry_is_del
 
 
 @pytest.mark.long
-async def test_a_message_that_is_no_event_is_given_up(world: World) -> None:
-    find, _, discard = RECIPES["A message that cannot be applied"]
-    await subscriber_of(world.application).receiver.receive(
-        Delivery(SUBSCRIPTION, f"m-{uuid4()}", 1, b"{}", {})
-    )
-    listed, _ = find.splitlines()
-    code, said = await world.shell.run(listed)
-    assert (code, "refused" in said) == (1, True)
-    code, said = await world.shell.run(discard, STUCK_ID=said.split()[0])
-    assert code == 0, said
-    assert (await world.shell.run(listed))[1] == "nothing is stuck\n"
-
-
-@pytest.mark.long
 async def test_a_document_that_cannot_be_read_is_put_back_and_the_wanted_change_made_by_the_service(
     world: World,
 ) -> None:
@@ -295,29 +263,6 @@ async def test_a_document_that_cannot_be_read_is_put_back_and_the_wanted_change_
     async with at_work(world, relay_worker.run, subscriber_worker.run):
         await world.change(contact_id, "wanted@contoso.com")
         await eventually(becomes(world, contact_id, 2, "wanted@contoso.com"))
-
-
-@pytest.mark.long
-async def test_a_sequence_that_went_back_is_put_right_and_no_change_is_dropped_any_more(world: World) -> None:
-    get, put = RECIPES["Repairing a document"]
-    contact_id = await world.create()
-    async with at_work(world, relay_worker.run, subscriber_worker.run):
-        for email in ("two@contoso.com", "three@contoso.com"):
-            await world.change(contact_id, email)
-        await eventually(becomes(world, contact_id, 3, "three@contoso.com"))
-        stored = await world.contacts.read_item(str(contact_id), partition_key=str(contact_id))
-        stored["data"]["lastSequence"] = 1
-        await world.contacts.replace_item(str(contact_id), stored)
-        await world.change(contact_id, "dropped@contoso.com")
-
-        code, said = await world.shell.run(get, CONTACT_ID=str(contact_id))
-        assert (code, _shows(said, 3)) == (0, True), said  # beyond the document's last sequence
-        edit(world, email="three@contoso.com", lastSequence=3)
-        code, said = await world.shell.run(put, CONTACT_ID=str(contact_id))
-        assert code == 0, said
-        await world.change(contact_id, "wanted@contoso.com")
-        await eventually(becomes(world, contact_id, 4, "wanted@contoso.com"))
-        assert _shows((await world.shell.run(get, CONTACT_ID=str(contact_id)))[1], 4)
 
 
 def _shows(said: str, sequence: int) -> bool:

@@ -1,19 +1,17 @@
 """A relay that drains ends by itself, and its exit code says whether all is forwarded that was stored."""
 
 import asyncio
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from cosmos_outbox.cli.main import main
-from devstack.testing import Process, Service, eventually
+from devstack.testing import Service, eventually
 from tests.e2e.conftest import stack
 from tests.e2e.test_relay_worker import create, leases, leases_of, service, settings
 from tests.support import command
 from tests.support.deployed import deployed, relaying
-from tests.support.paths import ROOT
 from tests.support.use_cases import contacts_of
 
 pytestmark = pytest.mark.own_stack
@@ -46,10 +44,8 @@ async def test_it_ends_when_all_is_forwarded_whether_there_is_much_or_nothing(
         assert len(await there.topic.receive(str(ids[9]), 1)) == 1
         assert [lease["Owner"] for lease in await leases_of(there.database)] == [None]
 
-        again = await once(there.environment)
-        assert (again.code, "0 event(s)" in again.out) == (0, True)
 
-
+@pytest.mark.long
 async def test_it_waits_for_what_another_relay_forwards(
     cosmos_server: Service, servicebus_server: Service
 ) -> None:
@@ -78,24 +74,6 @@ async def test_a_broker_that_is_away_ends_it_with_another_code_and_a_reason(tmp_
         assert "Service Bus cannot be reached" in done.out
         assert "Run the command again" in done.out
 
-        started.servicebus.start()
-        assert (await once(settings(started))).code == 0
-
-
-@pytest.mark.long  # tests/contract/test_running.py stops one without a process
-async def test_told_to_stop_it_says_that_events_wait_and_the_next_one_goes_on(tmp_path: Path) -> None:
-    with stack(tmp_path) as started:
-        assert started.functions.terminate() == 0
-        async with service(started) as contacts:
-            await create(contacts)
-        assert started.servicebus.terminate() == 0
-        log = tmp_path / "once.log"
-        process = Process(
-            "relay", log, [sys.executable, "-m", "cosmos_outbox", "relay", "--once"], settings(started), ROOT
-        ).start()
-        await eventually(lambda: "events wait" in log.read_text() or "event(s) wait" in log.read_text())
-        assert process.terminate() == 1
-        assert "the relay was told to stop" in log.read_text()
         started.servicebus.start()
         assert (await once(settings(started))).code == 0
 

@@ -151,29 +151,3 @@ async def test_a_worker_is_not_ready_while_the_broker_is_away_and_ready_again_by
                 started.servicebus.start()
                 assert await started.sequences(str(contact), 1, within=60) == [1]
                 await eventually(lambda: is_ready(log))
-
-
-@pytest.mark.long  # a missing lease is made again after a wait only
-async def test_a_worker_makes_deleted_leases_again_and_the_topic_drops_what_it_has(tmp_path: Path) -> None:
-    with stack(tmp_path) as started:
-        started.functions.kill()
-        log = tmp_path / "worker.log"
-        async with service(started) as contacts:
-            with worker(started, log) as process:
-                first = await create(contacts)
-                assert await started.sequences(str(first), 1) == [1]
-                await delete_leases(started)
-                await eventually(lambda: "its document was deleted" in log.read_text())
-                second = await create(contacts)
-                assert await started.sequences(str(second), 1, within=50) == [1]
-                assert process.terminate() == 0
-        assert await started.topic.is_empty(str(first))
-        assert "ERROR lease 0 was missing" in log.read_text()
-
-
-async def delete_leases(started: Stack) -> None:
-    async with CosmosClient.from_connection_string(started.cosmos.connection_string) as client:
-        container = client.get_database_client(started.database).get_container_client(LEASES)
-        async for item in container.read_all_items():
-            if "LeaseToken" in item:
-                await container.delete_item(item["id"], item["id"])

@@ -13,8 +13,7 @@ import pytest
 from cosmos_outbox.cli import publish_again
 from devstack.testing import eventually
 from tests.e2e.conftest import Stack, stack
-from tests.e2e.test_parking import insert, parked, poison
-from tests.e2e.test_relay_worker import create, delete_leases, service
+from tests.e2e.test_stuck import insert, poison, stuck
 from tests.support.azure import LEASES
 
 pytestmark = pytest.mark.own_stack
@@ -83,57 +82,9 @@ async def test_a_time_is_published_again_and_a_contact_that_is_parked_is_listed(
 
     bad = poison(contact["id"], secret="Xanthippe")
     await insert(started, bad)
-    await eventually(lambda: parked(started, http, eventId=bad["id"]), what="the poison is parked")
+    await eventually(lambda: stuck(started, http, eventId=bad["id"]), what="the poison is parked")
     assert await command(*when) == publish_again.NOT_ALL
     told = capsys.readouterr()
     assert f"publish-again: skipped contact {contact['id']}: it is parked" in told.out
     assert "0 event(s) published, 1 aggregate(s) skipped" in told.out
     assert await started.topic.is_empty(contact["id"])
-
-
-@pytest.mark.long
-async def test_a_broker_that_is_away_ends_in_one_line_and_the_run_goes_on_later(
-    started: Stack,
-    http: aiohttp.ClientSession,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    contact, when = await published(started, http)
-    await forwarded(when, capsys)
-    started.servicebus.kill()
-    monkeypatch.setattr(publish_again, "PATIENCE_SECONDS", 0.0)
-    assert await command(*when) == publish_again.CUT_OFF
-    [line] = capsys.readouterr().err.splitlines()
-    [run] = re.findall(r"--run ([0-9a-f-]{36})", line)
-    assert line.startswith("publish-again: cut off after 0 event(s) published: ")
-    started.servicebus.start()
-    assert await command(*when, "--run", run) == publish_again.ALL
-    assert await started.sequences(contact["id"], 2) == [1, 2]
-
-
-@pytest.mark.long
-async def test_what_the_relay_has_not_forwarded_is_not_published_again(
-    started: Stack,
-    http: aiohttp.ClientSession,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    contact, when = await published(started, http)
-    await forwarded(when, capsys)
-    monkeypatch.setattr(publish_again, "PATIENCE_SECONDS", 0.0)
-    started.functions.kill()
-    clearly_later = time.time() + 3
-    await eventually(lambda: time.time() > clearly_later)
-    async with service(started) as contacts:
-        waits = await create(contacts)
-    over = int(time.time()) + 2
-    await eventually(lambda: time.time() > over + publish_again.CLOCKS_DIFFER_SECONDS)
-    assert await command(*times(0, over)) == publish_again.CUT_OFF
-    [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("publish-again: cut off after 0 event(s) published: the relay has not forwarded")
-    assert await started.topic.is_empty(contact["id"])
-    assert await started.topic.is_empty(str(waits))
-
-    await delete_leases(started)
-    assert await command(*when) == publish_again.CUT_OFF
-    assert "no lease" in capsys.readouterr().err

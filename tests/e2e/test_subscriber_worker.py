@@ -5,13 +5,12 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
-from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
+from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.service import Wired
@@ -20,7 +19,7 @@ from tests.e2e.test_relay_worker import probe
 from tests.support import command
 from tests.support.azure import Topic, contacts_database
 from tests.support.contacts import DETAILS, ORIGIN
-from tests.support.use_cases import contacts_of, read_model_of, subscriber_of, wire
+from tests.support.use_cases import contacts_of, read_model_of, wire
 
 SUBSCRIPTION = "directory"
 
@@ -80,6 +79,7 @@ def described(contact_id: UUID, number: int) -> ServiceBusMessage:
     )
 
 
+@pytest.mark.long  # test_subscriber_app has a worker, tests/contract/test_running each stop
 async def test_workers_apply_events_in_order_stop_at_once_and_take_over(
     settings: dict[str, str], tmp_path: Path
 ) -> None:
@@ -104,30 +104,3 @@ async def test_workers_apply_events_in_order_stop_at_once_and_take_over(
             assert await asyncio.to_thread(last.terminate) == 0
     assert "stopped: 0 message(s) received" in stopped.read_text()
     assert "Traceback" not in log.read_text() + stopped.read_text()
-
-
-async def test_a_message_whose_body_is_an_amqp_value_is_read_by_the_worker_too(
-    settings: dict[str, str], tmp_path: Path
-) -> None:
-    """As a JMS client sends a text, and what no event can be: neither ends the worker."""
-    async with service(settings) as application:
-        contact_id = (await contacts_of(application).create(DETAILS, ORIGIN)).aggregate.id
-        text = b"".join(described(contact_id, 1).body).decode()
-        values: dict[str, Any] = {"text": text, "number": 7, "map": {"a": b"1"}}
-        with worker(settings, tmp_path / "worker.log") as running_worker:
-            await send(settings, *(of_value(name, value) for name, value in values.items()))
-
-            async def dealt_with() -> bool:
-                records = (await subscriber_of(application).retrier.page(10, None)).items
-                return {each.message_id for each in records} == {"number", "map"} and (
-                    await sequence(application, contact_id) == 1
-                )
-
-            await eventually(dealt_with)
-            assert running_worker.is_running
-
-
-def of_value(name: str, value: Any) -> AmqpAnnotatedMessage:
-    return AmqpAnnotatedMessage(
-        value_body=value, properties=AmqpMessageProperties(message_id=name, group_id=name)
-    )

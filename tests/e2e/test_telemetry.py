@@ -88,6 +88,7 @@ async def test_one_trace_and_the_metrics_of_a_request_reach_the_collector(
     assert "order-4711" not in of_metrics
 
 
+@pytest.mark.long  # the host's worker exports in the first one
 async def test_the_workers_export_the_same_and_what_is_left_when_they_end(
     traced: Stack, http: aiohttp.ClientSession, tmp_path: Path
 ) -> None:

@@ -138,13 +138,19 @@ def judged(api: Api, case: Case[Any], mode: GenerationMode) -> None:
         assert all(excused(case, each) for each in errors), answer.content
 
 
-def made_of(api: Api, operation: str, mode: GenerationMode, examples: int) -> None:
+@pytest.mark.long  # tests/e2e/test_api.py makes every call at every run, and judges it by the document too
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mode", [*GenerationMode])
+@pytest.mark.parametrize("operation", OF_CALLERS)
+def test_generated_requests_are_answered_as_the_document_tells(
+    api: Api, operation: str, mode: GenerationMode
+) -> None:
     schema = schemathesis.openapi.from_dict(document(), config=CONFIG)
     method, path = operation.split()
     cases = schema[path][method].as_strategy(generation_mode=mode)
 
     @settings(
-        max_examples=examples, database=None, deadline=timedelta(seconds=30), phases=[Phase.generate],
+        max_examples=60, database=None, deadline=timedelta(seconds=30), phases=[Phase.generate],
         suppress_health_check=[*HealthCheck],
     )  # fmt: skip
     @given(case=cases, there=st.booleans())
@@ -155,24 +161,6 @@ def made_of(api: Api, operation: str, mode: GenerationMode, examples: int) -> No
 
     one = api.contact()
     each()
-
-
-@pytest.mark.parametrize("mode", [*GenerationMode])
-@pytest.mark.parametrize("operation", OF_CALLERS)
-def test_a_generated_request_is_answered_as_the_document_tells(
-    api: Api, operation: str, mode: GenerationMode
-) -> None:
-    made_of(api, operation, mode, examples=3)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("mode", [*GenerationMode])
-@pytest.mark.parametrize("operation", OF_CALLERS)
-def test_many_generated_requests_are_answered_as_the_document_tells(
-    api: Api, operation: str, mode: GenerationMode
-) -> None:
-    made_of(api, operation, mode, examples=60)
 
 
 def test_without_a_key_or_with_a_wrong_one_the_document_tells_401(api: Api) -> None:

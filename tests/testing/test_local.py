@@ -37,6 +37,7 @@ async def test_what_a_service_declares_is_there_and_works(azure: LocalAzure) -> 
     assert told.properties["aggregateType"] == "booking"
 
 
+@pytest.mark.long
 async def test_a_relay_of_its_own_forwards_and_is_stopped_started_and_killed(azure: LocalAzure) -> None:
     relay = azure.command("relay", "--service", "tests.testing.bookings")
     wired = service.wire(azure.settings)
@@ -64,6 +65,7 @@ def test_a_program_that_does_not_get_ready_fails_with_its_log(azure: LocalAzure)
         azure.program(sys.executable, "-c", "raise SystemExit('no such thing')", ready="ready")
 
 
+@pytest.mark.long
 def test_two_services_that_share_a_topic_have_each_its_own(tmp_path: Path) -> None:
     other = Service("others", [], service.names)
 

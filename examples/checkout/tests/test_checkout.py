@@ -176,7 +176,7 @@ async def test_in_any_order_of_messages_deadlines_and_payments_all_agrees_in_the
     luck = Random(seed)
     article = await listed()
     orders = [await placed(article, luck.randint(1, 3)) for _ in range(4)]
-    for _ in range(60):
+    for _ in range(40):
         match luck.randint(1, 8):
             case 1:
                 memory.clock.pass_by(minutes=luck.randint(0, 12))

@@ -105,6 +105,7 @@ async def test_a_repeated_call_adds_nobody_twice_and_everybody_is_listed(api: ht
     assert {added[0].json()["id"], other.json()["id"]} <= seen
 
 
+@pytest.mark.long
 async def test_a_stop_gives_back_what_it_holds_and_a_start_waits_for_the_store(
     people: LocalAzure, program: Program
 ) -> None:

@@ -4,6 +4,8 @@ from datetime import datetime
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from examples.fastapi.app import service
 from examples.fastapi.person import Details, Person
 from outbox_simulation import Commands, simulate
@@ -13,6 +15,7 @@ def details(luck: Random) -> Details:
     return Details(name=luck.choice(["Ada", "Grace"]), email=luck.choice(["a@contoso.com", "g@contoso.com"]))
 
 
+@pytest.mark.long  # the orders are simulated at every run
 def test_whatever_fails_no_event_is_lost_and_the_directory_is_right() -> None:
     def add(luck: Random, at: datetime) -> Person:
         return Person.add(details(luck), at=at)

@@ -76,34 +76,6 @@ async def test_an_order_from_its_placing_to_its_shipping(
     assert (properties["aggregateType"], properties["cloudEvents_source"]) == ("order", "/orders")
 
 
-async def test_a_repeated_order_is_placed_once(api: aiohttp.ClientSession) -> None:
-    headers = {"Idempotency-Key": "order-once"}
-    ids, replayed = set(), []
-    for _ in range(2):
-        async with api.post("/api/orders", json=ORDER, headers=headers) as answer:
-            assert answer.status == 201
-            ids.add((await answer.json())["id"])
-            replayed.append(answer.headers.get("Idempotency-Replayed"))
-    assert len(ids) == 1
-    assert replayed == [None, "true"]
-    async with api.post("/api/orders", json=ORDER | {"customer": "X"}, headers=headers) as answer:
-        assert answer.status == 422
-
-
-async def test_orders_are_listed(api: aiohttp.ClientSession) -> None:
-    placed = {(await place(api))["id"] for _ in range(3)}
-    seen: set[str] = set()
-    query: dict[str, str] = {"pageSize": "2"}
-    while True:
-        async with api.get("/api/orders", params=query) as answer:
-            page = await answer.json()
-        seen |= {order["id"] for order in page["items"]}
-        if page["continuationToken"] is None:
-            break
-        query["continuationToken"] = page["continuationToken"]
-    assert placed <= seen
-
-
 IMPOSSIBLE: list[tuple[str, str, dict[str, Any] | None, int]] = [
     ("POST", "orders", {"customer": "Contoso", "lines": []}, 400),
     ("POST", "orders", ORDER | {"lines": [LINE | {"quantity": 0}]}, 400),
@@ -126,11 +98,6 @@ async def test_an_impossible_call_is_refused(api: aiohttp.ClientSession) -> None
             assert answer.content_type == "application/problem+json", (method, path)
             if status == 405:
                 assert answer.headers["Allow"] == "GET, HEAD", (method, path)
-
-
-async def test_the_relay_says_that_no_order_is_parked(api: aiohttp.ClientSession) -> None:
-    async with api.get("/api/relay") as answer:
-        assert (await answer.json())["parkedAggregates"] == {}
 
 
 async def board(api: aiohttp.ClientSession, **query: str) -> dict[str, dict[str, Any]]:
@@ -253,6 +220,7 @@ async def test_each_email_is_sent_once_though_its_message_comes_again(azure: Loc
         assert sent(event_id) == 1
 
 
+@pytest.mark.long
 async def test_the_operations_page_is_there_and_its_calls_speak_of_orders(api: aiohttp.ClientSession) -> None:
     async with api.get("/api/operations") as answer:
         assert (answer.status, answer.content_type) == (200, "text/html")

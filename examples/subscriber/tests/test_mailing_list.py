@@ -113,6 +113,7 @@ async def test_an_event_that_was_lost_is_healed_from_the_publishers_api(
         await eventually(healed)
 
 
+@pytest.mark.long  # test_mailing_list_in_memory has both lists
 async def test_without_a_source_a_gap_waits_until_the_event_is_published_again(
     azure: LocalAzure, people: httpx.AsyncClient, settings: dict[str, str]
 ) -> None:

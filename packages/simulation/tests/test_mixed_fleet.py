@@ -65,13 +65,14 @@ PLANTED = [
 
 @pytest.mark.timeout(300)
 def test_old_and_new_events_are_read_alike() -> None:
-    simulate(service, commands(), seeds=3, before=release(), at_rest=uncounted)
+    simulate(service, commands(), seeds=2, before=release(), at_rest=uncounted)
 
 
 TOO_NEW = 22
 """In this seed readers of both versions are there for long: in most others none is set aside in so short a time."""
 
 
+@pytest.mark.long  # test_upcasting of tests/unit has the rule
 def test_what_is_too_new_for_the_version_before_waits_for_the_new_one() -> None:
     drawn = SimulationPlan.drawn(TOO_NEW)
     plan = replace(drawn, faults=frozenset({"rollout"}), seconds=6.0, aggregates=2)

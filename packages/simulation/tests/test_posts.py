@@ -40,6 +40,7 @@ RESTORED = replace(
 )  # fmt: skip
 
 
+@pytest.mark.long
 def test_after_a_restore_the_receiver_begins_anew() -> None:
     told = run(RESTORED, CONTACTS)
     assert [step.detail for step in told.trace if step.what == "afterwards"] == ["then.restore"]

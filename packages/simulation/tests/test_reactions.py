@@ -58,7 +58,7 @@ PLANTED = [
 
 @pytest.mark.timeout(300)
 def test_each_reaction_happens_once() -> None:
-    simulate(service, commands(), seeds=3)
+    simulate(service, commands(), seeds=2)
 
 
 ORDERS = {

@@ -52,6 +52,7 @@ def test_another_version_comes_process_by_process_and_both_number_the_sessions()
     assert "several sessions" in {each.rule for each in check(told.history, CONTACTS.language)}
 
 
+@pytest.mark.long
 def test_where_no_relay_runs_until_nothing_waits_another_number_heals_nothing() -> None:
     plan, healed = next(each for each in _plans("sessions") if each.no_relay_meanwhile), _Healed()
     told = run(plan, CONTACTS, saw=healed)
