@@ -6,9 +6,9 @@ processor, so that a .NET processor or an Azure Functions deployment can take th
 
 from cosmos_changefeed.clock import Clock
 from cosmos_changefeed.errors import (
+    CallCancelled,
     ChangeFeedError,
     FeedRangeGone,
-    HandlerCancelled,
     LeaseLost,
     LeasesUnusable,
 )
@@ -22,6 +22,7 @@ from cosmos_changefeed.processor import ChangeFeedProcessor
 from cosmos_changefeed.pulse import Pulse
 
 __all__ = [
+    "CallCancelled",
     "ChangeFeedContext",
     "ChangeFeedError",
     "ChangeFeedProcessor",
@@ -31,7 +32,6 @@ __all__ = [
     "FeedLag",
     "FeedRangeGone",
     "Handler",
-    "HandlerCancelled",
     "LeaseLag",
     "LeaseLost",
     "LeasesUnusable",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cosmos_changefeed.clock import Clock
-from cosmos_changefeed.errors import FeedRangeGone, HandlerCancelled, LeaseLost
+from cosmos_changefeed.errors import FeedRangeGone, LeaseLost, failure_of
 from cosmos_changefeed.feed import FeedPage, FeedReader, SdkStart
 from cosmos_changefeed.handling import ChangeFeedContext, OnError, TwoSteps, Work
 from cosmos_changefeed.lease import EpkRange, Lease
@@ -120,7 +120,7 @@ class PartitionWorker:
             except (LeaseLost, FeedRangeGone):
                 raise
             except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - whatever the handler or the SDK raises is reported and retried
-                error = _failure(raised)
+                error = failure_of(raised)
                 await self._drop_ahead()
                 self.pulse.beat(failed=True)
                 self._shared.on_error(self.lease.token, error)
@@ -204,7 +204,8 @@ class PartitionWorker:
                     await self._write(self._shared.store.renew)
             except LeaseLost:
                 raise
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - any failure is reported, until the lease has expired
+                error = failure_of(raised)
                 self._shared.on_error(self.lease.token, error)
                 if self._remaining() <= 0:
                     # Another instance may own the lease now, and two must not work on one lease.
@@ -225,22 +226,6 @@ class PartitionWorker:
             asked = self._shared.clock.monotonic()
             self.lease = await write(self.lease)
             self._written_at = asked
-
-
-def _failure(raised: Exception | asyncio.CancelledError) -> Exception:
-    """Returns the error to report; a cancellation of this task itself is raised again.
-
-    Otherwise a handler that awaits a cancelled task would end the worker, and its lease would be neither renewed nor
-    reported.
-    """
-    if isinstance(raised, Exception):
-        return raised
-    task = asyncio.current_task()
-    if task is None or task.cancelling():
-        raise raised
-    failure = HandlerCancelled()
-    failure.__cause__ = raised
-    return failure
 
 
 async def _set_within(event: asyncio.Event, seconds: float) -> None:

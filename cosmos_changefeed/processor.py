@@ -17,7 +17,7 @@ from azure.cosmos.aio import ContainerProxy
 
 from cosmos_changefeed.balancing import leases_to_take
 from cosmos_changefeed.clock import SYSTEM, Clock
-from cosmos_changefeed.errors import ChangeFeedError, FeedRangeGone, LeaseLost, LeasesUnusable
+from cosmos_changefeed.errors import ChangeFeedError, FeedRangeGone, LeaseLost, LeasesUnusable, failure_of
 from cosmos_changefeed.feed import FeedReader, PartitionKeyValue, effective_key
 from cosmos_changefeed.handling import Handler, OnError, TwoSteps, as_they_are
 from cosmos_changefeed.lease import INCREMENTAL_FEED, EpkRange, Lease
@@ -224,7 +224,8 @@ class ChangeFeedProcessor:
         while not self._stopping.is_set():
             try:
                 await self._take_share()
-            except Exception as error:  # noqa: BLE001 - any failure is reported; the next round tries again
+            except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - any failure is reported; the next round tries again
+                error = failure_of(raised)
                 self._balancing.beat(failed=True)
                 self._on_error(None, error)
             else:

@@ -13,6 +13,7 @@ from typing import Any
 import azure.functions as func
 
 from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.kernel.own_failures import own_failures
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.service import Service
 from cosmos_outbox.settings import relay_feed
@@ -92,6 +93,7 @@ _log = logging.getLogger(__name__)
 def told_in_a_line(waits: str) -> Iterator[None]:
     """Logs an outage in one line, without a traceback. ``waits``: the work that the outage delays."""
     try:
-        yield
+        with own_failures():
+            yield
     except (StoreAway, OutboxError) as error:
         _log.error("%s: %s", waits, error)

@@ -17,6 +17,7 @@ from cosmos_outbox.http.problems import (
 from cosmos_outbox.http.responses import packed, problem
 from cosmos_outbox.inbox import errors as of_inbox
 from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.kernel.own_failures import own_failures
 from cosmos_outbox.outbox import errors as of_outbox
 from cosmos_outbox.settings.errors import Misconfigured, Overloaded
 from cosmos_outbox.telemetry.correlation import correlated
@@ -120,7 +121,8 @@ class Answering:
                     request.refuse_unless(honoured, req)
                     if self._check_load is not None and req.method not in READING:
                         self._check_load()
-                    answer = await handler(req)
+                    with own_failures():
+                        answer = await handler(req)
                 except Exception as error:  # noqa: BLE001 - the edge: the caller gets a response to any error
                     answer = self.answer(error)
             told = Headers(UNLESS_TOLD, answer.headers)

@@ -28,6 +28,7 @@ from typing import Generic, Protocol, TypeVar
 from cosmos_outbox.inbox.decision import Look
 from cosmos_outbox.inbox.errors import NotInTurn, ReactionRefused
 from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.kernel.own_failures import own_failures
 
 
 class ReactionOutcome(StrEnum):
@@ -185,7 +186,8 @@ def decide(  # noqa: PLR0913 - the declaration, and the reads
         Exception: any that the reaction raises on a consistently read target.
     """
     try:
-        found = _found(seen, event, react, order, asked=refused is not None)
+        with own_failures():
+            found = _found(seen, event, react, order, asked=refused is not None)
     except Exception:
         if fenced:
             raise

@@ -141,7 +141,8 @@ class Receiver:
         while True:
             try:
                 async with asyncio.timeout(longest):
-                    return await self._once(delivery, read)
+                    with own_failures():
+                        return await self._once(delivery, read)
             except TimeoutError:
                 failure = StoreAway("the store answers so slowly that no event is applied in time")
             except StoreAway as error:
@@ -244,8 +245,9 @@ class Receiver:
             return False
         try:
             async with asyncio.timeout(CHECK_SECONDS):
-                await self.check()
-                await self._put_aside(delivery, event, failure, RecordState.WAITING)
+                with own_failures():
+                    await self.check()
+                    await self._put_aside(delivery, event, failure, RecordState.WAITING)
         except Exception as error:  # noqa: BLE001 - any failure of the check counts as an outage
             _log.debug("what hits %s hits all: %s", event.aggregate, told(error))
             return False

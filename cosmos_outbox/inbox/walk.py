@@ -23,6 +23,7 @@ from cosmos_outbox.inbox.ports import Entries
 from cosmos_outbox.inbox.receiver import told
 from cosmos_outbox.inbox.stored import text_or_none, time_or_none
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.own_failures import own_failures
 
 T = TypeVar("T")
 
@@ -212,7 +213,8 @@ class Walk:
         async def one(key: AggregateKey, listed: Any) -> Result | StoreAway:
             async with slots:
                 try:
-                    return await compare(key, listed)
+                    with own_failures():
+                        return await compare(key, listed)
                 except StoreAway as error:
                     _log.error("the walk leaves %s to the next one: %s", key, error)
                     return error

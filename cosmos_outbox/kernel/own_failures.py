@@ -21,15 +21,15 @@ class CallEnded(Exception):
 
 @contextmanager
 def own_failures() -> Iterator[None]:
-    """Wrap one call. A cancellation of the task itself passes; anything else that is raised becomes an Exception.
+    """Wrap one call. A cancellation of the task itself passes; what else is raised becomes an Exception.
 
     Raises CallEnded instead of the call's own CancelledError, SystemExit, KeyboardInterrupt and groups of them.
     """
     try:
         yield
-    except (Exception, GeneratorExit):
+    except Exception:  # an ExceptionGroup too
         raise
-    except BaseException as raised:
+    except (asyncio.CancelledError, SystemExit, KeyboardInterrupt, BaseExceptionGroup) as raised:
         task = asyncio.current_task()
         if isinstance(raised, asyncio.CancelledError) and (task is None or task.cancelling()):
             raise

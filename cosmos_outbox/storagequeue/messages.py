@@ -18,6 +18,7 @@ from azure.storage.queue.aio import QueueClient
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.inbox.set_aside import Collected, Keep, Receive
 from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.kernel.own_failures import CallEnded, own_failures
 from cosmos_outbox.storagequeue.client import SDK_ERRORS, error_code, reason
 from cosmos_outbox.storagequeue.message import arrived
 from cosmos_outbox.storagequeue.publisher import FOR_EVER
@@ -86,8 +87,9 @@ class Messages:
     async def _next(self, most: int, stop: asyncio.Event, work: Work) -> list[QueueMessage]:
         """Receives messages; after a failure pauses and returns none."""
         try:
-            found = await _page(self.queue, most, self.hidden_seconds)
-        except SDK_ERRORS as error:
+            with own_failures():
+                found = await _page(self.queue, most, self.hidden_seconds)
+        except (CallEnded, *SDK_ERRORS) as error:
             pause = work.failed(reason(error, f"the queue {self.subscription}"), opening=True)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
@@ -100,7 +102,7 @@ class Messages:
         """Handles one message, then deletes it. After a failure the message becomes visible again."""
         work.sessions += 1
         try:
-            with work.slot():
+            with work.slot(), own_failures():
                 async with self._held(message) as held:
                     if (message.dequeue_count or 0) > self.most_deliveries:
                         await self._give_up(message)
@@ -111,7 +113,7 @@ class Messages:
                     await _delete(self.queue, message, held.receipt)
         except StoreAway as error:
             _log.info("a message of %s comes back: %s", self.subscription, error)
-        except SDK_ERRORS as error:
+        except (CallEnded, *SDK_ERRORS) as error:
             work.failed(reason(error, f"the queue {self.subscription}"), opening=False)
         finally:
             work.sessions -= 1

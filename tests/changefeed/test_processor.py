@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from cosmos_changefeed import ChangeFeedContext, Changes, HandlerCancelled, StartFrom, TwoSteps
+from cosmos_changefeed import CallCancelled, ChangeFeedContext, Changes, StartFrom, TwoSteps
 from cosmos_changefeed.handling import as_they_are
+from cosmos_changefeed.lease import Lease
+from cosmos_changefeed.lease_store import LeaseStore
 from devstack.testing import eventually
 from tests.changefeed.in_memory import InMemory
 from tests.changefeed.support import FAST, Containers, Recorder
@@ -132,7 +134,26 @@ async def test_a_handler_that_awaits_a_cancelled_task_is_called_again(memory: In
     await memory.write("a", 1)
     async with recorder.processor(memory, handler=TwoSteps(as_they_are, handle)):
         await eventually(lambda: recorder.has(1))
-    assert [type(error) for _, error in recorder.errors] == [HandlerCancelled]
+    assert [type(error) for _, error in recorder.errors] == [CallCancelled]
+
+
+async def test_a_look_for_leases_that_is_cancelled_elsewhere_is_made_again(
+    memory: InMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a credential, for example, whose calls share one task."""
+    recorder, cancelled, read = Recorder(), [True], LeaseStore.all
+
+    async def all_leases(self: LeaseStore) -> list[Lease]:
+        if cancelled and not recorder.errors:
+            cancelled.clear()
+            raise asyncio.CancelledError
+        return await read(self)
+
+    await memory.write("a", 1)
+    async with recorder.processor(memory):
+        monkeypatch.setattr(LeaseStore, "all", all_leases)
+        await eventually(lambda: recorder.has(1))
+    assert [(token, type(error)) for token, error in recorder.errors] == [(None, CallCancelled)]
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -10,6 +10,7 @@ from cosmos_outbox.cosmos.relay import forwarding
 from cosmos_outbox.cosmos.relay.forwarding import Forwarding, Instance
 from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.own_failures import CallEnded
 from cosmos_outbox.outbox.errors import Hindrance, NotDelivered
 from cosmos_outbox.outbox.feed import FeedEvent, TtlGuard
 from cosmos_outbox.outbox.marker import Marker
@@ -99,3 +100,15 @@ async def test_a_round_that_the_broker_holds_up_is_counted_and_kept_by_its_kind(
         assert recorded.points("outbox.relay.failed_rounds") == [({"outbox.reason": why.value}, 2)]
     assert [reason for reason, _ in kept.kept] == [why, why]
     assert "the topic is full" in kept.kept[0][1]
+
+
+async def test_a_call_that_is_cancelled_elsewhere_is_a_failed_round() -> None:
+    class Cancelled(BusPublisher):
+        async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
+            raise asyncio.CancelledError
+
+    kept = NothingKept()
+    relay = Relay(Cancelled(), FakeParkingLot(), guard=TtlGuard(clock=lambda: NOON))
+    with pytest.raises(CallEnded):
+        await Forwarding(relay, EVENTS, Instance({}), kept).forward([event_document("a", 1)])
+    assert kept.kept == [(Hindrance.BUG, "CallEnded")]

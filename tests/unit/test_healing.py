@@ -1,6 +1,7 @@
 """What a walk heals, what it leaves, when it is due, and that it goes on where a run has ended."""
 
 import logging
+import sys
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -35,6 +36,8 @@ class World:
     now: datetime = NOON
     away: set[AggregateKey] = field(default_factory=set)
     """Of which the source does not answer."""
+    exits: set[AggregateKey] = field(default_factory=set)
+    """At which the source's code ends the process."""
 
     def __post_init__(self) -> None:
         self.inbox = StateInbox(self.entries, self.source, project, lambda: self.now)
@@ -45,6 +48,8 @@ class World:
             self.asked.append(key)
             if key in self.away:
                 raise StoreAway("its partition is throttled")
+            if key in self.exits:
+                sys.exit("no such partition")
             return await newest(key)
 
         self.source.newest = answered  # type: ignore[method-assign]  # a fault
@@ -118,6 +123,15 @@ async def test_an_entry_whose_source_is_gone_or_deleted_becomes_a_deleted_one() 
         entry = world.entries.of(key)
         assert entry is not None
         assert entry.deleted
+
+
+async def test_a_source_that_exits_at_one_aggregate_ends_no_walk() -> None:
+    world = World()
+    bad, good = world.has("a", 1, 2), world.has("b", 1, 2)
+    world.exits.add(bad)
+    counts = await world.walked()
+    assert (counts.failed, counts.healed) == (1, 1)
+    assert [world.sequence(key) for key in (bad, good)] == [1, 2]
 
 
 async def test_a_walk_deletes_few_entries_and_a_rebuild_all(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,5 +1,6 @@
 """Each mistake in a request gets the status and the field that the API promises, before any use case is called."""
 
+import asyncio
 import json
 import re
 from typing import Any
@@ -70,6 +71,17 @@ async def refused(parse: Any) -> tuple[int, list[str], dict[str, Any]]:
     assert response.media_type == "application/problem+json"
     assert document["status"] == response.status
     return response.status, [error["field"] for error in document["errors"]], document
+
+
+@pytest.mark.parametrize("raised", [SystemExit("no mail server"), asyncio.CancelledError()])
+async def test_what_is_no_exception_is_answered_as_a_bug(raised: BaseException) -> None:
+    """Unanswered, the caller would wait until the host gives up."""
+
+    @http.answering
+    async def function(req: Request) -> Answer:
+        raise raised
+
+    assert (await function(request())).status == 500
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,13 @@ def now() -> float:
 class Account:
     there: StorageAccount = field(default_factory=StorageAccount)
     renewals: int = 0
+    cancelled: int = 0
+    """How many of the next requests end as if somebody had cancelled them."""
 
     async def _send(self, request: SentRequest) -> StoreResponse:
+        if self.cancelled:
+            self.cancelled -= 1
+            raise asyncio.CancelledError
         self.renewals += request.method == "PUT"
         await asyncio.sleep(0.02)
         return serve(self.there, request, now(), lambda at: EPOCH + timedelta(seconds=at), list)
@@ -125,6 +130,20 @@ def test_a_message_whose_store_is_away_comes_back_and_is_poison_in_the_end() -> 
         assert handler.at[-1] - handler.at[0] >= 5
         assert account.held() == []
         assert len(account.held("mails-poison")) == 1
+
+    run(story)
+
+
+def test_a_worker_goes_on_when_its_calls_are_cancelled_elsewhere() -> None:
+    async def story(account: Account) -> None:
+        account.put("a")
+        handler = Handler(seconds=1)
+        async with serving(account, handler) as work:
+            account.cancelled = 1
+            await asyncio.sleep(0.01)
+            assert work.waiting_for is not None
+            await asyncio.sleep(60)
+        assert (handler.got, account.held()) == (["a-1"], [])
 
     run(story)
 

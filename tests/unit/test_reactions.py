@@ -3,6 +3,7 @@
 ``tests/contract/test_reactions.py`` shows that the real store keeps these rules whatever is lost.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,6 +26,7 @@ from cosmos_outbox.inbox.reaction_decision import (
     TargetPlace,
     ToWrite,
 )
+from cosmos_outbox.kernel.own_failures import CallEnded
 from tests.support.reactions import LIVES, Heap, HeapState, put_mark, told
 
 
@@ -154,3 +156,16 @@ async def test_a_message_is_for_one_or_several_or_for_nobody(named: Any, changed
 
 async def nobody(kind: type[Any], aggregate_id: str, *, partition_key: str | None = None) -> Any:
     return None
+
+
+async def test_a_reaction_that_exits_at_one_target_reaches_the_others() -> None:
+    def exits_at_closed(heap: Heap | None, event: Event) -> Heap | None:
+        if heap is not None and heap.state.closed:
+            sys.exit("closed")
+        return put_mark(heap, event)
+
+    memory = Memory(targets=lambda _: ["closed", "h"])
+    rules = ReactionRules("marks", "heap", memory.targets, exits_at_closed, memory.order, LIVES)
+    with pytest.raises(CallEnded):
+        await ReactionInbox(memory, rules).handle(told("h", "a"))
+    assert memory.marks() == ("a",)

@@ -83,10 +83,16 @@ async def test_nothing_is_raised_without_having_waited() -> None:
     assert 30 <= clock.now <= 60
 
 
-async def test_a_bug_in_the_adapter_of_the_store_is_waited_for_too() -> None:
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(ZeroDivisionError, "ZeroDivisionError in run"), (asyncio.CancelledError, "CallEnded")],
+)
+async def test_a_bug_in_the_adapter_of_the_store_is_waited_for_too(
+    error: type[BaseException], reason: str
+) -> None:
     """Raised at once, the message would use up its deliveries, and a worker would end for it."""
-    clock, records = FakeTime(), FakeSetAside(Faults(dict.fromkeys(range(1_000), (ZeroDivisionError, False))))
-    with pytest.raises(StoreAway, match="a bug: ZeroDivisionError in run"):
+    clock, records = FakeTime(), FakeSetAside(Faults(dict.fromkeys(range(1_000), (error, False))))
+    with pytest.raises(StoreAway, match=f"a bug: {reason}"):
         await receiver(sick, records, clock).receive(delivery(event(1)))
     assert clock.now >= WAIT_SECONDS
 

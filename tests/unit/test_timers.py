@@ -1,11 +1,13 @@
 """An outage makes each timer write one line, without a traceback; a bug is raised to the host."""
 
+import asyncio
 from typing import Any, cast
 
 import azure.functions as func
 import pytest
 
 from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.kernel.own_failures import CallEnded
 from cosmos_outbox.outbox.errors import Throttled, Unavailable
 from infra.bootstrap import service
 from tests.support.functions import functions
@@ -20,7 +22,7 @@ TIMERS = sorted(
 class Failing:
     """Stands in for a wired service of which every call fails."""
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: BaseException) -> None:
         self.error = error
 
     def __getattr__(self, _name: str) -> "Failing":
@@ -54,4 +56,11 @@ async def test_an_outage_is_one_line_of_a_timer(
 @pytest.mark.parametrize("name", TIMERS)
 async def test_a_bug_in_a_timer_is_raised(name: str) -> None:
     with service.taken_from(cast(Any, Failing(TypeError("a bug")))), pytest.raises(TypeError, match="a bug"):
+        await functions()[name].get_user_function()(cast(func.TimerRequest, None))
+
+
+@pytest.mark.parametrize("name", TIMERS)
+async def test_what_is_no_exception_is_raised_as_a_bug(name: str) -> None:
+    """The host's worker answers no invocation that ends with a CancelledError, and ends itself at a SystemExit."""
+    with service.taken_from(cast(Any, Failing(asyncio.CancelledError()))), pytest.raises(CallEnded):
         await functions()[name].get_user_function()(cast(func.TimerRequest, None))

@@ -14,6 +14,7 @@ from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
 from cosmos_outbox.kernel.clock import monotonic, new_id, utc_now
 from cosmos_outbox.kernel.loops import pace
+from cosmos_outbox.kernel.own_failures import own_failures
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.errors import Hindrance, NotDelivered, hindrance
 from cosmos_outbox.outbox.feed import FeedEvent
@@ -114,7 +115,8 @@ class Forwarding:
         try:
             try:
                 async with asyncio.timeout(FORWARD_SECONDS):
-                    yield
+                    with own_failures():
+                        yield
             except TimeoutError:
                 reason = (
                     f"a page of the feed was not {done} within {FORWARD_SECONDS:.0f} s, and is tried again"
