@@ -6,9 +6,7 @@ from operator import attrgetter
 
 import pytest
 
-from cosmos_changefeed import LeaseLag, estimate_lag, physical_partitions
-from cosmos_changefeed.feed import FeedReader, identify
-from cosmos_changefeed.lease import EpkRange
+from cosmos_changefeed import LeaseLag, estimate_lag
 from devstack.testing import eventually
 from tests.changefeed.in_memory import InMemory
 from tests.changefeed.support import Containers, Recorder
@@ -108,30 +106,3 @@ async def test_a_split_range_is_measured_by_replicas_that_lag(memory: InMemory, 
 
 async def all_wait(containers: Containers) -> bool:
     return sum(each.lag for each in await lags(containers)) == len(KEYS)
-
-
-async def test_a_partition_that_is_split_while_the_partitions_are_asked_has_its_halves_told(
-    memory: InMemory,
-) -> None:
-    """A relay that starts at that moment would else end."""
-
-    class SplitMeanwhile(FeedReader):
-        splits = 2
-
-        async def ranges(self) -> list[EpkRange]:
-            found = await super().ranges()
-            if self.splits:
-                self.splits -= 1
-                [whole] = [
-                    each
-                    for each in await physical_partitions(memory.monitored)
-                    if each.feed_range == found[0]
-                ]
-                memory.split(whole.id)
-            return found
-
-    reader = SplitMeanwhile(memory.monitored, await identify(memory.monitored))
-    before = len(await physical_partitions(memory.monitored))
-    found = await reader.partitions()
-    assert len(found) == before + 2
-    assert found == await physical_partitions(memory.monitored)

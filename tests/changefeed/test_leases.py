@@ -12,7 +12,7 @@ from cosmos_changefeed.feed import identify
 from devstack.settings import COSMOS_KEY
 from devstack.testing import Service, eventually
 from tests.changefeed.in_memory import InMemory
-from tests.changefeed.support import USUAL, Containers, Recorder
+from tests.changefeed.support import Containers, Recorder
 
 
 async def checkpointed(containers: Containers) -> bool:
@@ -45,14 +45,6 @@ async def test_the_lease_container_holds_what_the_dotnet_processor_would_write(
     assert before <= datetime.fromisoformat(lease["timestamp"]) <= datetime.now(UTC)
 
 
-async def test_a_stop_gives_the_lease_back(memory: InMemory) -> None:
-    async with Recorder().processor(memory) as processor:
-        await eventually(lambda: processor.owned_leases == {"0"})
-        assert (await memory.lease_documents())["..0"]["Owner"] == "a"
-
-    assert (await memory.lease_documents())["..0"]["Owner"] is None
-
-
 async def test_a_lease_that_a_dotnet_processor_left_is_taken_over(containers: Containers) -> None:
     """Its documents are written by hand here; the first item is before its checkpoint."""
     probe = Recorder()
@@ -83,23 +75,6 @@ async def test_a_lease_that_a_dotnet_processor_left_is_taken_over(containers: Co
         await eventually(lambda: recorder.ids == ["a-2"])
 
 
-async def test_the_lease_is_renewed_while_a_handler_takes_long(memory: InMemory) -> None:
-    recorder, rival = Recorder(), Recorder()
-    recorder.go_on.clear()
-    await memory.write("a", 1)
-
-    async with (
-        recorder.processor(memory, options=USUAL),
-        rival.processor(memory, name="rival", options=USUAL),
-    ):
-        await eventually(lambda: recorder.batches)
-        await asyncio.sleep(2 * USUAL.expiration_interval)
-        recorder.go_on.set()
-        await eventually(lambda: recorder.ids == ["a-1"])
-
-    assert rival.batches == []
-
-
 async def test_a_lease_that_another_took_is_given_up_at_once(memory: InMemory) -> None:
     recorder = Recorder()
     recorder.go_on.clear()
@@ -115,16 +90,6 @@ async def test_a_lease_that_another_took_is_given_up_at_once(memory: InMemory) -
 
     stolen = (await memory.lease_documents())["..0"]
     assert (stolen["Owner"], stolen["ContinuationToken"]) == ("thief", None)
-
-
-async def test_a_lease_document_that_was_deleted_ends_its_worker(memory: InMemory) -> None:
-    recorder = Recorder()
-
-    async with recorder.processor(memory) as processor:
-        await eventually(lambda: processor.owned_leases)
-        lease = (await memory.lease_documents())["..0"]
-        await memory.leases.delete_item(lease["id"], lease["id"])
-        await eventually(lambda: not processor.owned_leases)
 
 
 async def test_a_lease_that_cannot_be_used_is_reported_and_keeps_no_other_from_being_taken(

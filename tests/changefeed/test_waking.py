@@ -107,23 +107,6 @@ async def test_a_commit_costs_reads_of_the_lease_that_has_its_key_alone(memory: 
             await eventually(lambda: reads.total() >= before + SPLIT, what=f"{number}")  # noqa: B023 - awaited here
 
 
-@of_many_partitions
-async def test_where_a_key_has_no_known_place_every_lease_is_looked_at(
-    memory: InMemory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def away(*_: object) -> str:
-        raise OSError("away")
-
-    monkeypatch.setattr("cosmos_changefeed.processor.effective_key", away)
-    recorder = Recorder()
-    async with recorder.processor(memory, options=SELDOM) as processor:
-        await eventually(lambda: len(processor.owned_leases) == SPLIT)
-        for number in range(3):
-            await memory.write(f"key-{number}", 0)
-            processor.wake(f"key-{number}")
-            await eventually(partial(recorder.has, number + 1))
-
-
 async def test_a_processor_that_was_not_started_or_has_no_lease_is_woken_for_nothing(
     memory: InMemory,
 ) -> None:

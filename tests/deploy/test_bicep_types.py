@@ -25,37 +25,10 @@ def test_every_property_and_value_of_a_resource_is_one_of_azures_types() -> None
             "site.properties: no property httpOnly",
         ),
         (
-            "functions.bicep",
-            "    httpsOnly: true\n",
-            "    httpsOnly: true\n    state: 'Running'\n",
-            "site.properties.state: can only be read",
-        ),
-        (
-            "servicebus.bicep",
-            "supportOrdering: true",
-            "supportOrdering: 'true'",
-            "topic.properties.supportOrdering: true is string, and bool is wanted",
-        ),
-        (
             "cosmos.bicep",
             "{ path: '/position/?' }",
             "{ paths: '/position/?' }",
             "parked.properties.resource.indexingPolicy.includedPaths[]: no property paths",
-        ),
-        (
-            "cosmos.bicep",
-            "defaultConsistencyLevel: 'Session'",
-            "defaultConsistencyLevel: 'Sessions'",
-            (
-                "account.properties.consistencyPolicy.defaultConsistencyLevel: Sessions is none of "
-                "Eventual, Session, BoundedStaleness, Strong, ConsistentPrefix"
-            ),
-        ),
-        (
-            "cosmos.bicep",
-            "    databaseAccountOfferType: 'Standard'\n",
-            "",
-            "account.properties: databaseAccountOfferType is missing",
         ),
         ("identity.bicep", "  tags: tags\n}", "  tags: tags\n", "is no Bicep"),
     ],

@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from tests.deploy import bicep
 from tests.deploy.bicep import MAIN
 from tests.deploy.test_bicep import parameters
@@ -71,22 +69,6 @@ def test_a_paused_relay_and_a_stopped_subscriber_stay_so() -> None:
     assert job["command"].startswith("paused ? ['true'] : ")
 
 
-@pytest.mark.parametrize(
-    ("module", "resource", "line"),
-    [
-        ("servicebus", "namespace", "capacity: messagingUnits"),
-        ("servicebus", "topic", "maxMessageSizeInKilobytes: premium ? largestMessageKB : null"),
-        ("servicebus", "queue", "maxMessageSizeInKilobytes: premium ? largestMessageKB : null"),
-        ("cosmos", "contacts", "defaultTtl: nothingExpires ? null : -1"),
-        ("cosmos", "account", "locations: [for index in range(0, length(regions)): {"),
-        ("cosmos", "account", "enableAutomaticFailover: automaticFailover"),
-        ("cosmos", "account", "enableMultipleWriteLocations: false"),
-    ],
-)
-def test_what_an_operator_changes_is_no_constant(module: str, resource: str, line: str) -> None:
-    assert line in bicep.read(f"modules/{module}.bicep").declaration("resource", resource).text
-
-
 def test_parameters_reach_the_modules_that_declare_what_they_change() -> None:
     cosmos, servicebus = (MAIN.declaration("module", name).properties() for name in ("cosmos", "serviceBus"))
     assert cosmos["nothingExpires"] == "emergencyBrake"
@@ -111,23 +93,6 @@ def test_parameters_reach_the_modules_that_declare_what_they_change() -> None:
         assert merged == f"union(hostSettings[{number})", "also over what the host reads"
 
 
-@pytest.mark.parametrize(
-    ("module", "locked", "logs"),
-    [
-        ("cosmos", "account", ("ControlPlaneRequests", "dataPlaneLogs ? ['DataPlaneRequests']")),
-        ("servicebus", "namespace", ("OperationalLogs", "dataPlaneLogs && premium ? ['RuntimeAuditLogs']")),
-    ],
-)
-def test_data_has_a_delete_lock_and_logs_of_both_planes(
-    module: str, locked: str, logs: tuple[str, str]
-) -> None:
-    read = bicep.read(f"modules/{module}.bicep")
-    lock = read.declaration("resource", "lock")
-    assert "= if (deleteLock) {" in lock.text
-    assert (lock.properties()["scope"], lock.properties()["level"]) == (locked, "CanNotDelete")
-    assert all(each in read.declaration("resource", "diagnostics").text for each in logs)
-
-
 def test_production_asks_who_gets_the_alerts_and_locks_its_data() -> None:
     """Who deploys it by hand is asked for what neither the file nor the template gives."""
     given = parameters("production.parameters.json")
@@ -136,32 +101,9 @@ def test_production_asks_who_gets_the_alerts_and_locks_its_data() -> None:
     assert given["deleteLocks"] is True
 
 
-def test_a_budget_is_made_once_for_the_resource_group() -> None:
-    alerts = bicep.read("modules/alerts.bicep")
-    budget = alerts.declaration("resource", "budget")
-    assert "= if (monthlyBudget > 0) {" in budget.text
-    assert budget.properties()["startDate"] == "budgetStart", "Azure refuses another start later"
-    assert "'Actual'" in budget.text
-    assert "'Forecasted'" in budget.text
-
-
 def test_each_nested_deployment_has_a_name_of_its_environment() -> None:
     """Two environments in one resource group are deployed at the same time."""
     names = re.findall(r"^module \w+ '[^']+' = .*\{\n  name: (.+)$", MAIN.text, re.MULTILINE)
     assert len(names) == len(MAIN.names("module"))
     assert [name for name in names if not name.endswith("-${resourceToken}'")] == []
     assert "uniqueString(resourceGroup().id, environmentName)" in MAIN.text
-
-
-def test_the_topics_size_and_messages_that_nobody_reads_are_watched() -> None:
-    text = bicep.read("modules/alerts.bicep").declaration("var", "metricAlerts").text
-    found = {
-        name: (metric, how, window)
-        for name, metric, how, window in re.findall(
-            r"name: '([\w-]+)'\n.*?metric: '(\w+)'\n +aggregation: '(\w+)'\n +window: '(\w+)'",
-            text,
-            re.DOTALL,
-        )
-    }
-    assert found["topic-size"] == ("Size", "Maximum", "PT5M")
-    assert found["unread"] == ("ActiveMessages", "Minimum", "PT1H"), "a backlog that is worked off is none"

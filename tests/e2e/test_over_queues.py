@@ -6,22 +6,15 @@ from typing import Any
 
 import aiohttp
 import pytest
-from azure.servicebus import ServiceBusMessage
-from azure.servicebus.aio import ServiceBusClient
 from azure.storage.queue.aio import QueueServiceClient
 
 from cosmos_outbox.testing import LocalAzure, eventually
-from devstack.administration import administration_client
 from devstack.testing import Service
 from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.own_stack, pytest.mark.long, pytest.mark.timeout(300)]
 
 ORDERS = ROOT / "examples" / "orders"
-CONTACT = {
-    "name": {"firstName": "John", "lastName": "Doe"}, "email": "johndoe@contoso.com", "description": "met in Oslo",
-    "company": {"companyName": "Contoso", "city": "Oslo", "country": "NO"},
-}  # fmt: skip
 QUEUES = ("order-board", "order-mails", "order-gifts")
 
 
@@ -66,41 +59,3 @@ async def test_functions_receive_from_queues(tmp_path: Path) -> None:
                     return sum(each.approximate_message_count or 0 for each in left) == 0
 
                 await eventually(is_empty, within=60)
-
-
-async def test_functions_receive_from_a_queue_of_service_bus(tmp_path: Path) -> None:
-    """The contact service: to its queue alone; what is no event of a contact is set aside, and holds up nothing."""
-    settings = {"PYTHONPATH": str(ROOT), "SERVICEBUS_QUEUE": "contact-queue"}
-    with LocalAzure(tmp_path, settings=settings) as azure:
-        azure.make(ROOT)
-        async with administration_client(azure.servicebus.admin_connection_string) as admin:
-            await admin.create_queue(
-                "contact-queue", requires_session=True, requires_duplicate_detection=True
-            )
-            azure.run(ROOT)
-            async with (
-                ServiceBusClient.from_connection_string(azure.servicebus.connection_string) as client,
-                client.get_queue_sender("contact-queue") as sender,
-            ):
-                await sender.send_messages(ServiceBusMessage(b"garbage", session_id="s", message_id="m"))
-            async with aiohttp.ClientSession(
-                azure.functions.address, timeout=aiohttp.ClientTimeout(30)
-            ) as api:
-                async with api.post("/api/contacts", json=CONTACT) as answer:
-                    assert answer.status == 201, await answer.text()
-                    made = (await answer.json())["id"]
-
-                async def is_listed() -> bool:
-                    async with api.get("/api/directory") as answer:
-                        items = (await answer.json())["items"] if answer.status == 200 else []
-                    return made in [each["id"] for each in items]
-
-                await eventually(is_listed, within=60)
-
-                async def is_set_aside() -> bool:
-                    async with api.get("/api/stuck") as answer:
-                        return answer.status == 200 and len((await answer.json())["items"]) == 1
-
-                await eventually(is_set_aside, within=60)
-            found = await admin.get_queue_runtime_properties("contact-queue")
-            assert (found.active_message_count, found.dead_letter_message_count) == (0, 0)

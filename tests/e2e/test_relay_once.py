@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from cosmos_outbox.cli.main import main
-from devstack.testing import Service, eventually
+from devstack.testing import Service
 from tests.e2e.conftest import stack
-from tests.e2e.test_relay_worker import create, leases, leases_of, service, settings
+from tests.e2e.test_relay_worker import create, leases_of, service, settings
 from tests.support import command
 from tests.support.deployed import deployed, relaying
 from tests.support.use_cases import contacts_of
@@ -76,22 +76,6 @@ async def test_a_broker_that_is_away_ends_it_with_another_code_and_a_reason(tmp_
 
         started.servicebus.start()
         assert (await once(settings(started))).code == 0
-
-
-@pytest.mark.long
-async def test_for_a_time_it_goes_on_until_the_time_is_over(tmp_path: Path) -> None:
-    with stack(tmp_path) as started:
-        assert started.functions.terminate() == 0
-        environment = settings(started) | {"PATH": "/usr/bin:/bin"}
-        running = asyncio.create_task(
-            asyncio.to_thread(command.run_command, "relay", "--for", "20", environment=environment)
-        )
-        async with service(started) as contacts:
-            await eventually(lambda: leases(started))
-            late = await create(contacts)
-            assert await started.sequences(str(late), 1) == [1]
-        done = await running
-    assert (done.code, done.out) == (0, f"relay: {ALL}; 1 event(s) forwarded by this relay\n")
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "soon", "nan", "999999"])

@@ -126,28 +126,3 @@ async def test_a_worker_that_starts_before_the_store_and_the_broker_comes_up_by_
 
 async def is_ready(log: Path) -> bool:
     return await probe(log, "/readyz") == (200, {"status": "ready"})
-
-
-@pytest.mark.long  # the relay's pauses between attempts
-async def test_a_worker_is_not_ready_while_the_broker_is_away_and_ready_again_by_itself(
-    tmp_path: Path,
-) -> None:
-    with stack(tmp_path) as started:
-        started.functions.kill()
-        log = tmp_path / "worker.log"
-        async with service(started) as contacts:
-            with worker(started, log):
-                await eventually(lambda: "the relay works" in log.read_text())
-                await eventually(lambda: is_ready(log))
-                started.servicebus.kill()
-                contact = await create(contacts)
-
-                async def events_wait() -> bool:
-                    reason = {"status": "not ready", "reason": "events wait: the log says why"}
-                    return await probe(log, "/readyz") == (503, reason)
-
-                await eventually(events_wait)
-                assert await probe(log, "/healthz") == (200, {"status": "alive"})
-                started.servicebus.start()
-                assert await started.sequences(str(contact), 1, within=60) == [1]
-                await eventually(lambda: is_ready(log))

@@ -325,7 +325,7 @@ class LagMachine(RuleBasedStateMachine):
 
 
 TestLagModel = LagMachine.TestCase
-TestLagModel.settings = settings(max_examples=settings().max_examples // 2, stateful_step_count=40)
+TestLagModel.settings = settings(max_examples=settings().max_examples // 4, stateful_step_count=40)
 
 
 @pytest.mark.parametrize("changed", [False, True])

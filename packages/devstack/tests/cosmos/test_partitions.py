@@ -122,6 +122,7 @@ async def test_who_holds_the_old_range_gets_410_1002(wide: ContainerProxy, fault
     assert again.status == 410
 
 
+@pytest.mark.long  # test_lag_model splits, and reads on
 async def test_a_split_loses_and_repeats_nothing(wide: ContainerProxy, faulty_raw: Raw) -> None:
     for number in range(40):
         await wide.create_item({"id": str(number), "pk": f"key-{number}"})

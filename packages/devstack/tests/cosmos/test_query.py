@@ -191,9 +191,9 @@ async def test_types_come_in_the_services_order(container: AsyncContainer) -> No
 
 
 @pytest.mark.parametrize("query", ["SELECT VALUE c.n FROM c", "SELECT VALUE c.n FROM c ORDER BY c.n DESC"])
-@pytest.mark.parametrize("key", ["a", None])
+@pytest.mark.parametrize("key", [pytest.param("a", marks=pytest.mark.long), None])
 async def test_pages_neither_skip_nor_repeat(wide: AsyncContainer, query: str, key: str | None) -> None:
-    for number in range(23):
+    for number in range(13):
         await wide.create_item({"id": str(number), "pk": key or f"key-{number}", "n": number % 7})
 
     options: dict[str, Any] = {"partition_key": key} if key else {}
@@ -204,11 +204,11 @@ async def test_pages_neither_skip_nor_repeat(wide: AsyncContainer, query: str, k
         lengths.append(len(part))
         found += part
 
-    assert sorted(found) == sorted(number % 7 for number in range(23))
+    assert sorted(found) == sorted(number % 7 for number in range(13))
     if "ORDER" in query:
         assert found == sorted(found, reverse=True)
     if key:
-        assert lengths == [4, 4, 4, 4, 4, 3]
+        assert lengths == [4, 4, 4, 1]
 
 
 @pytest.mark.parametrize("keys", [20, 1])

@@ -48,6 +48,7 @@ def test_precedence_is_the_services() -> None:
     assert isinstance(where.right.right, tree.Unary)
 
 
+@pytest.mark.long
 def test_thousands_of_conditions_are_no_problem() -> None:
     for word in ("OR", "AND"):
         condition = f" {word} ".join(f"c.p = {number}" for number in range(1100))

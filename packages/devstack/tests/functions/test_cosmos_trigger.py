@@ -95,6 +95,7 @@ async def test_a_function_gets_the_documents_with_their_system_properties(
     assert prefix.startswith("app-127.0.0.1_")
 
 
+@pytest.mark.long  # test_rewriting has every text
 @pytest.mark.parametrize(
     ("settings", "arrives"),
     [
@@ -162,6 +163,7 @@ async def test_without_a_retry_policy_a_failed_batch_is_lost(containers: Contain
     assert "is lost" in log
 
 
+@pytest.mark.long  # the two beside it have none, and an endless one
 async def test_with_a_finite_retry_policy_a_batch_that_keeps_failing_is_lost(
     containers: Containers, app: App
 ) -> None:
@@ -232,6 +234,7 @@ async def test_a_stop_cancels_what_does_not_end_and_delivers_it_again(
         await eventually(lambda: app.ids == ["a-1", "a-1"])
 
 
+@pytest.mark.long
 async def test_a_stop_that_is_no_drain_does_not_count_what_still_ends(
     containers: Containers, app: App
 ) -> None:
@@ -246,6 +249,7 @@ async def test_a_stop_that_is_no_drain_does_not_count_what_still_ends(
         await eventually(lambda: app.ids == ["a-1", "a-1"])
 
 
+@pytest.mark.long  # test_workers has the turns
 async def test_batches_of_one_lease_and_their_retries_go_to_different_processes(
     containers: Containers, app: App
 ) -> None:
@@ -261,6 +265,7 @@ async def test_batches_of_one_lease_and_their_retries_go_to_different_processes(
     assert app.ids == ["a-0", "a-1"] * 3 + ["a-2", "a-3", "a-4", "a-5"]
 
 
+@pytest.mark.long
 async def test_the_host_waits_for_a_cosmos_that_is_not_there_yet(tmp_path: Path) -> None:
     cosmos = Service("cosmos", tmp_path / "cosmos")
     with running(cosmos):

@@ -174,6 +174,7 @@ async def test_sessions_run_side_by_side_and_each_in_order(
     assert max(call["running"] for call in app.calls(prefix)) > 1
 
 
+@pytest.mark.long
 async def test_no_more_sessions_are_worked_on_than_allowed(
     bus: ServiceBusClient, app: App, prefix: str
 ) -> None:
@@ -316,6 +317,7 @@ async def test_a_message_of_a_session_comes_again_when_the_host_stopped_while_it
         await eventually(lambda: own_app.done(prefix) == ["0", "0", "1"])
 
 
+@pytest.mark.long
 async def test_a_retry_policy_is_applied_before_the_service_delivers_again(
     bus: ServiceBusClient, own_app: App, prefix: str
 ) -> None:
@@ -327,6 +329,7 @@ async def test_a_retry_policy_is_applied_before_the_service_delivers_again(
     assert "the retry policy of one is applied, and soon will not be" in service.log.read_text()
 
 
+@pytest.mark.long
 async def test_several_messages_of_a_session_at_once_when_host_json_says_so(
     bus: ServiceBusClient, own_app: App, prefix: str
 ) -> None:
@@ -338,6 +341,7 @@ async def test_several_messages_of_a_session_at_once_when_host_json_says_so(
     assert 1 < max(call["running"] for call in own_app.calls(prefix)) <= 3
 
 
+@pytest.mark.long
 async def test_what_is_cut_off_by_a_stop_or_a_crash_comes_again(
     bus: ServiceBusClient, own_app: App, prefix: str
 ) -> None:
@@ -356,6 +360,7 @@ async def test_what_is_cut_off_by_a_stop_or_a_crash_comes_again(
     assert [each for each, _ in own_app.received(prefix)] == ["0", "0", "0", "1"]
 
 
+@pytest.mark.long
 async def test_without_renewal_and_completion_a_lock_ends_and_the_message_comes_again(
     bus: ServiceBusClient, own_app: App, prefix: str
 ) -> None:
@@ -382,6 +387,7 @@ def told_outages(log: str) -> set[str]:
     return waited
 
 
+@pytest.mark.long
 async def test_the_host_waits_for_a_service_bus_that_is_away(tmp_path: Path, prefix: str) -> None:
     servicebus = Service("servicebus", tmp_path / "servicebus")
     with running(servicebus):

@@ -8,7 +8,6 @@ from devstack.servicebus.broker.deadlines import Deadlines
 from devstack.servicebus.broker.description import Description, default_rule
 from devstack.servicebus.broker.duplicates import DuplicateWindow
 from devstack.servicebus.broker.entity import Entity
-from devstack.servicebus.broker.message import State
 from devstack.servicebus.broker.namespace import Namespace
 from devstack.servicebus.broker.queue import Queue
 from devstack.servicebus.broker.ready import Ready, SequenceIndex
@@ -60,39 +59,6 @@ def dead(entity: Entity) -> Queue:
     return entity.queue.dead_letter
 
 
-def test_a_lock_that_runs_out_counts_as_a_delivery_and_gives_the_message_back() -> None:
-    namespace, entity = make(lock_ms=1000, max_delivery_count=2)
-    send(namespace, entity, message(b"first"), message(b"second"))
-    taken = entity.queue.take(NOW)
-    assert taken is not None
-    assert taken.token is not None
-
-    advance(namespace, entity, NOW + 1000)
-
-    with pytest.raises(AmqpError, match="message-lock-lost"):
-        entity.queue.settle(taken.token, Settlement.COMPLETE, NOW + 1000)
-    again = entity.queue.take(NOW + 1000)
-    assert again is taken
-    assert again.delivery_count == 1
-    advance(namespace, entity, NOW + 2000)
-    assert dead(entity).message_count == 1
-    assert reason(taken.parsed) == "MaxDeliveryCountExceeded"
-
-
-def test_a_renewed_lock_lasts_from_the_renewal() -> None:
-    namespace, entity = make(lock_ms=1000)
-    send(namespace, entity, message())
-    taken = entity.queue.take(NOW)
-    assert taken is not None
-    assert taken.token is not None
-
-    assert entity.queue.locks.renew([taken.token], NOW + 900, 1000) == [NOW + 1900]
-    advance(namespace, entity, NOW + 1000)
-
-    entity.queue.settle(taken.token, Settlement.COMPLETE, NOW + 1800)
-    assert entity.queue.message_count == 0
-
-
 @pytest.mark.parametrize("to_dead_letter", [True, False])
 def test_the_shorter_time_to_live_counts(to_dead_letter: bool) -> None:
     namespace, entity = make(default_ttl_ms=5000, dead_letter_on_expiration=to_dead_letter)
@@ -122,24 +88,6 @@ def test_a_locked_message_expires_when_it_is_given_back() -> None:
     assert entity.queue.active_count == 0
 
 
-def test_a_scheduled_message_comes_when_it_is_due_with_a_new_number() -> None:
-    namespace, entity = make()
-    due = e.timestamp(NOW + 1000)
-
-    (number,) = send(namespace, entity, with_annotation("x-opt-scheduled-enqueue-time", due))
-    send(namespace, entity, message(b"later"))
-
-    assert entity.queue.scheduled_count == 1
-    assert [m.state for m in entity.queue.browse(0)] == [State.SCHEDULED, State.ACTIVE]
-    assert entity.queue.active_count == 1
-    advance(namespace, entity, NOW + 1000)
-    assert entity.queue.scheduled_count == 0
-    assert [m.sequence for m in entity.queue.browse(0)] == [2, 3]
-    assert number == 1
-    with pytest.raises(AmqpError, match="message-not-found"):
-        entity.queue.cancel(number)
-
-
 @pytest.mark.parametrize("kind", ["queue", "topic"])
 def test_a_message_that_is_due_already_is_active_at_once_and_has_a_number(kind: str) -> None:
     namespace, entity = make(kind=kind)
@@ -149,25 +97,6 @@ def test_a_message_that_is_due_already_is_active_at_once_and_has_a_number(kind: 
 
     assert numbers == [1, 2]
     assert entity.queue.scheduled_count == 0
-
-
-def test_a_deferred_message_is_had_by_its_number_only() -> None:
-    namespace, entity = make()
-    send(namespace, entity, message())
-    taken = entity.queue.take(NOW)
-    assert taken is not None
-    assert taken.token is not None
-    entity.queue.settle(taken.token, Settlement.DEFER, NOW)
-
-    assert entity.queue.take(NOW) is None
-    with pytest.raises(AmqpError, match="message-not-found"):
-        entity.queue.take_deferred([1, 2], NOW)
-    (deferred,) = entity.queue.take_deferred([1], NOW)
-    assert deferred.token is not None
-    with pytest.raises(AmqpError, match="message-not-found"):
-        entity.queue.take_deferred([1], NOW)
-    entity.queue.settle(deferred.token, Settlement.COMPLETE, NOW)
-    assert entity.queue.message_count == 0
 
 
 def test_a_batch_is_accepted_whole_or_not_at_all() -> None:

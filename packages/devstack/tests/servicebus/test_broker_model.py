@@ -250,4 +250,4 @@ class SessionQueueMachine(RuleBasedStateMachine):
 
 
 TestSessionQueue = SessionQueueMachine.TestCase
-TestSessionQueue.settings = settings(stateful_step_count=40)
+TestSessionQueue.settings = settings(max_examples=settings().max_examples // 2, stateful_step_count=40)

@@ -73,36 +73,6 @@ async def test_every_abandon_counts_and_a_poison_message_becomes_a_dead_letter(
         )
 
 
-async def test_in_a_session_an_abandoned_message_comes_before_its_successors(
-    servicebus_server: Service, raw: RawClient
-) -> None:
-    async with new_queue(servicebus_server, requires_session=True) as queue:
-        await send(raw, queue, *(message(body, session_id="s") for body in (b"1", b"2", b"3")))
-        receiver = (await raw.attach_receiver(queue, session="s")).handle
-        raw.credit(receiver, 1)
-        await raw.settle(await raw.receive(), ABANDON)
-        raw.credit(receiver, 3, delivery_count=1)
-
-        again = [await raw.receive() for _ in range(3)]
-
-        assert [(delivery.body, delivery_count(delivery)) for delivery in again] == [
-            (b"1", 1),
-            (b"2", 0),
-            (b"3", 0),
-        ]
-
-
-async def test_a_release_does_not_count(servicebus_server: Service, raw: RawClient) -> None:
-    async with new_queue(servicebus_server) as queue:
-        await send(raw, queue, message())
-        receiver = (await raw.attach_receiver(queue)).handle
-        raw.credit(receiver, 1)
-        await raw.settle(await raw.receive(), p.Released())
-        raw.credit(receiver, 1, delivery_count=1)
-
-        assert delivery_count(await raw.receive()) == 0
-
-
 async def test_deferring_counts_and_abandoning_a_deferred_message_leaves_it_deferred(
     servicebus_server: Service, raw: RawClient
 ) -> None:

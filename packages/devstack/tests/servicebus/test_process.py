@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from devstack.testing import Service, eventually, running
 from devstack.testing.ended import run_module
 
@@ -18,6 +20,7 @@ def test_a_taken_port_is_one_line_that_says_what_to_do(servicebus_server: Servic
         assert refused.err.count("\n") == 1
 
 
+@pytest.mark.long
 async def test_the_end_of_standard_input_ends_it(tmp_path: Path) -> None:
     service = Service("servicebus", tmp_path / "data")
     service.log.parent.mkdir(parents=True, exist_ok=True)

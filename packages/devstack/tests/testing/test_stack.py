@@ -11,9 +11,8 @@ import aiohttp
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from devstack.testing import Process, Service, Stack, ended, eventually
+from devstack.testing import Process, Service, Stack, eventually
 from devstack.testing.ended import Ended, run_module
-from devstack.testing.process import Begun
 from devstack.testing.processes import alive_with, is_alive
 from supervisor.shop import SHOP
 
@@ -152,23 +151,6 @@ def test_what_a_command_said_is_told_with_its_exit_code(environment: dict[str, s
     assert told == Ended(3, "said" * 50_000 + "\n", "an error\n")
 
 
-@pytest.mark.parametrize("environment", [{}, STARTED], ids=["forked", "started"])
-def test_a_command_that_does_not_end_is_ended(
-    environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ended, "ENDS_WITHIN_SECONDS", 4.0)
-    (tmp_path / "goes_on.py").write_text(
-        "import os, pathlib, time\npathlib.Path('pid').write_text(str(os.getpid()))\ntime.sleep(600)\n"
-    )
-    with pytest.raises(subprocess.TimeoutExpired):
-        run_module("goes_on", environment={**os.environ, **environment}, folder=tmp_path)
-    pid = int((tmp_path / "pid").read_text())
-    deadline = time.monotonic() + 30
-    while is_alive(pid):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 @pytest.mark.long  # each service ends with its standard input: servicebus/test_process.py
 def test_services_end_with_the_process_that_began_them(tmp_path: Path) -> None:
     begun = subprocess.run(
@@ -186,20 +168,3 @@ def test_services_end_with_the_process_that_began_them(tmp_path: Path) -> None:
 def test_before_an_app_runs_there_is_no_host(stack: Stack) -> None:
     with pytest.raises(AssertionError, match="the stack runs no app: call run"):
         _ = stack.functions
-
-
-class NotToldYet(Service):
-    """Its end is known when it is waited for, and not before."""
-
-    def wait_until_ready(self, process: Begun) -> None:
-        process.wait()
-        process.poll = lambda: None  # type: ignore[method-assign]
-        super().wait_until_ready(process)
-
-
-def test_what_ends_while_it_is_being_ended_has_ended(tmp_path: Path) -> None:
-    """What was forked is collected by another process, which tells its end later: by then its id is nobody's."""
-    service = NotToldYet("cosmos", tmp_path / "cosmos", "--no-such-option")
-    with pytest.raises(AssertionError, match=r"cosmos did not become ready:\n(.*\n)*.*--no-such-option"):
-        service.start()
-    assert not service.is_running
