@@ -61,6 +61,7 @@ def found_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugin, "options", replace(plugin.options, seeds=None))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("an_index_that_lags", "found_soon")
 def test_without_state_decides_an_offer_that_was_accepted_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deadlines, "fall_due", lambda offer, at: offer.on_due(at=at))

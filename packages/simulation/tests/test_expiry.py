@@ -16,6 +16,7 @@ def _runs(first: int) -> Iterator[SimulatedRun]:
         yield run(SimulationPlan(seed, frozenset({"then.away"}), aggregates=3, seconds=10.0), CONTACTS)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_what_expires_unsent_leaves_a_gap_and_no_other_event_is_missing() -> None:
     told = next(each for each in _runs(10) if each.violations or each.history.expired)

@@ -86,7 +86,8 @@ def written(commits: Sequence[Any], kind: str) -> int:
     return sum(now is not None and now.get("type") == kind for _, now in changes)
 
 
-@pytest.mark.parametrize("over", ["servicebus", pytest.param("storagequeue", marks=pytest.mark.long)])
+@pytest.mark.long  # tests/models search the models; make test-all holds the code to them
+@pytest.mark.parametrize("over", ["servicebus", "storagequeue"])
 def test_every_write_of_a_run_is_a_step_of_its_model(over: Name) -> None:
     told = replayed(over)
     assert told.found == {"parking": [], "inbox": [], "claims": [], "keyed": []}
@@ -118,7 +119,7 @@ def commits_of(steps: Sequence[Commit | Ended]) -> list[Commit]:
     return [each for each in steps if isinstance(each, Commit)]
 
 
-@pytest.mark.long  # test_replayed_reactions and test_replayed_targets show the replay itself
+@pytest.mark.long
 def test_every_transaction_of_a_reaction_is_a_step_of_its_models() -> None:
     steps = reactions(OF_REACTIONS)
     assert not_allowed(steps) == {"reactions": [], "targets": []}
@@ -157,7 +158,7 @@ def test_code_that_breaks_a_rule_of_each_model_is_found(monkeypatch: pytest.Monk
     assert "no step without a record" in told["keyed"][0]
 
 
-@pytest.mark.long  # test_replayed_reactions shows that a cursor that stands still is seen
+@pytest.mark.long
 def test_a_reaction_whose_cursor_stays_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rule ``every_outcome_moves``: seen by what comes of it only where a message comes late."""
     beside = CosmosReactions._records
@@ -170,7 +171,7 @@ def test_a_reaction_whose_cursor_stays_is_found(monkeypatch: pytest.MonkeyPatch)
     assert any("no step leads from" in each for each in told)
 
 
-@pytest.mark.long  # test_replayed_targets shows that a call that leaves a target out is seen
+@pytest.mark.long
 def test_a_call_that_ends_before_its_last_target_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rule ``complete_after_all``."""
     places = ReactionInbox._places

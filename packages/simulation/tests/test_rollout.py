@@ -36,6 +36,7 @@ class _Healed:
                     self.times[each["id"]] = each["healed"]
 
 
+@pytest.mark.long  # test_mixed_fleet rolls out at every run, test_arriving changes the number
 def test_another_version_comes_process_by_process_and_both_number_the_sessions() -> None:
     plan = next(each for each in _plans("rollout", "sessions") if not each.no_relay_meanwhile)
     told = run(plan, CONTACTS)

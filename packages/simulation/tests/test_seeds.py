@@ -55,6 +55,7 @@ def test_a_seed_is_one_story_in_every_process(given: tuple[str, ...]) -> None:
     assert len(one.stdout.splitlines()) > 400
 
 
+@pytest.mark.long  # test_store has the same for the store
 def test_a_seed_is_the_same_story_whatever_ran_before_it() -> None:
     first = _calm()
     run(replace(CALM, seed=2, seconds=2.0), CONTACTS)
