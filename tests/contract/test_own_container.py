@@ -1,8 +1,7 @@
 """A team's own documents and the events of their change are stored together or not at all; the team learns which."""
 
 import asyncio
-import hashlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,11 +9,9 @@ from typing import Any
 import pytest
 
 from cosmos_outbox.cosmos.own.transaction import Transaction
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
+from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
-from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.kernel.clock import SYSTEM, using
-from cosmos_outbox.outbox.canonical import canonical
 from cosmos_outbox.outbox.errors import (
     AlreadyExists,
     ChangeTooLarge,
@@ -23,6 +20,7 @@ from cosmos_outbox.outbox.errors import (
     Unpublishable,
 )
 from devstack.testing import Service as Server
+from tests.contract.test_transactions import LOST, flaky
 from tests.support.own import BOOKINGS, HIERARCHICAL, NESTED, NOWHERE, TENANT, World, world_of
 
 KINDS = {"one path": TENANT, "hierarchical": HIERARCHICAL, "nested": NESTED}
@@ -55,6 +53,9 @@ async def refusing(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
         yield World(TENANT, wired, wired.outbox.feed, NOWHERE)
 
 
+Step = Callable[[Transaction], object]
+
+
 async def sequences(world: World) -> list[int]:
     return sorted(event["data"]["sequence"] for event in await world.events())
 
@@ -70,33 +71,8 @@ async def test_documents_and_events_are_stored_together(world: World) -> None:
     assert tx.etag("b-1") == stored["_etag"]
     assert tx.etag("note-1") == (await world.read("note-1"))["_etag"]
     event = await world.read(event_id)
-    created_at = event["data"].pop("createdAt")
-    assert {name: value for name, value in event.items() if not name.startswith("_")} == {
-        "id": event_id,
-        **world.service.paths.fields(world.key()),
-        "type": "domainEvent",
-        "aggregateType": "booking",
-        "aggregateId": "b-1",
-        "data": {
-            "id": event_id,
-            "action": "BookingMade",
-            "sequence": 1,
-            "seats": 1,
-            "correlationId": "request-1",
-        },
-        "digest": event["digest"],
-        "schemaVersion": 3,
-        "ttl": 864_000,
-    }
-    signed = {
-        "id": event_id,
-        "partitionKey": world.key(),
-        "type": "domainEvent",
-        "aggregateType": "booking",
-        "aggregateId": "b-1",
-        "data": event["data"] | {"createdAt": created_at},
-    }
-    assert event["digest"] == hashlib.sha256(canonical(signed)).hexdigest()
+    assert (event["schemaVersion"], event["data"]["seats"], event["data"]["sequence"]) == (3, 1, 1)
+    assert world.service.paths.fields(world.key()).items() <= event.items()
 
 
 async def test_the_events_of_one_booking_number_on(world: World) -> None:
@@ -115,18 +91,6 @@ async def test_the_events_of_one_booking_number_on(world: World) -> None:
     }
 
 
-async def test_an_event_without_a_sequence_needs_no_document(world: World) -> None:
-    async with world.transaction() as tx:
-        first = tx.event("NoteTaken", of=("note", "n-1"))
-        second = tx.event("NoteTaken", of=("note", "n-1"))
-    created = [(await world.read(event_id))["data"]["createdAt"] for event_id in (first, second)]
-    times = [
-        datetime.fromisoformat(each) for each in created
-    ]  # as texts they have no order: zeros are left out
-    assert "sequence" not in (await world.read(first))["data"]
-    assert times == sorted(set(times)), "by it their order within the transaction is known"
-
-
 async def test_events_of_one_transaction_are_in_the_order_of_their_times_whatever_the_clock_shows(
     tenants: World,
 ) -> None:
@@ -135,8 +99,9 @@ async def test_events_of_one_transaction_are_in_the_order_of_their_times_whateve
     async with tenants.transaction() as tx:
         with using(replace(SYSTEM, now=lambda: next(shown))):
             ids = [tx.event("NoteTaken", of=("note", "n-1")) for _ in range(3)]
-    created = [(await tenants.read(each))["data"]["createdAt"] for each in ids]
-    times = [datetime.fromisoformat(each) for each in created]
+    stored = [(await tenants.read(each))["data"] for each in ids]
+    assert not [each for each in stored if "sequence" in each]
+    times = [datetime.fromisoformat(each["createdAt"]) for each in stored]
     assert times == [now + timedelta(microseconds=number) for number in range(3)]
 
 
@@ -173,109 +138,57 @@ async def test_what_is_changed_after_it_was_given_is_not_stored(world: World) ->
     assert "meta" not in document, "the caller's own document stays as it is"
 
 
-@pytest.mark.parametrize("tenant", ["acme", "Zürich/ä", 17, 0, -1.5, True, False, 2**53 - 1])
-async def test_every_kind_of_partition_key_holds_a_transaction(world: World, tenant: Any) -> None:
-    await world.book(tenant=tenant)
-    etag = await world.move(tenant=tenant)
-    assert (await world.read("b-1", tenant))["_etag"] == etag
-    assert await sequences(world) == [1, 2]
-    for event in await world.events():
-        assert await world.read(event["id"], tenant) == event
+ODD = ["a\"b'c\\d", "\u00fc\U0001f600 /?#%2F", "line\nline\ttab", "\0" + "17", " x ", "[1]", "17"]
 
 
-@pytest.mark.parametrize(
-    "tenant", ["a\"b'c\\d", "\u00fc\U0001f600 /?#%2F", "line\nline\ttab", "\0" + "17", " x ", "[1]", "17"]
-)
-async def test_a_partition_key_of_odd_characters_holds_a_transaction_and_is_no_other_key(
-    world: World, tenant: str
-) -> None:
-    await world.book(tenant=tenant)
-    assert await world.move(tenant=tenant) == (await world.read("b-1", tenant))["_etag"]
-    for other in (17, True, tenant + "x"):
+async def test_a_partition_key_of_any_kind_holds_a_transaction(world: World) -> None:
+    tenants: list[Any] = ["acme", 17, 0, -1.5, True, False, 2**53 - 1, *ODD]
+    for tenant in tenants:
+        await world.book(tenant=tenant)
+        etag = await world.move(tenant=tenant)
+        assert (await world.read("b-1", tenant))["_etag"] == etag, tenant
         with pytest.raises(ValueError, match="not in the partition"):
-            await world.run(lambda tx: tx.create(world.document("a", tenant=tenant)), tenant=other)
+            await world.run(lambda tx: tx.create(world.document("a", tenant="acmex")), tenant=tenant)
+    assert await sequences(world) == sorted([1, 2] * len(tenants))
 
 
-@pytest.mark.parametrize(
-    "booking", ["a b", " ", "\u00fc\U0001f600", "a\"b'c", "%2e", "a;b=c&d,e:f@", "line\nline", "..."]
-)
-async def test_ids_of_odd_characters_are_stored_and_read(world: World, booking: str) -> None:
-    await world.book(booking)
-    etag = await world.move(item_id=booking)
-    found = await world.container.read(booking, world.service.paths.key(world.key("acme", booking)))
-    assert found is not None
-    assert found["_etag"] == etag
-    assert {event["aggregateId"] for event in await world.events()} == {booking}
-    flaky(world).after = [LOST]
-    assert await world.move(item_id=booking) is not None
+async def test_ids_of_odd_characters_are_stored_and_read(world: World) -> None:
+    for booking in ("a b", " ", "\u00fc\U0001f600", "a\"b'c", "%2e", "a;b=c&d,e:f@", "line\nline", "..."):
+        await world.book(booking)
+        etag = await world.move(item_id=booking)
+        found = await world.container.read(booking, world.service.paths.key(world.key("acme", booking)))
+        assert found is not None
+        assert found["_etag"] == etag
+        flaky(world).after = [LOST]
+        assert await world.move(item_id=booking) is not None
 
 
-async def test_a_partition_key_that_the_store_does_not_take_is_told(world: World) -> None:
-    with pytest.raises(Unpublishable):
-        await world.run(lambda tx: tx.event("Noted", of=("note", "n-1")), tenant="x" * 5000)
-
-
-async def test_a_stale_version_stores_nothing(world: World) -> None:
-    stale = await world.book()
+async def test_what_the_store_refuses_stores_nothing_and_is_told_by_its_id(world: World) -> None:
+    stale = str(await world.book())
     await world.move()
-    with pytest.raises(PreconditionFailed, match="document b-1 was changed"):
-        await world.run(
-            lambda tx: tx.replace(world.booking(last=1, seats=9), if_match=str(stale)),
-            lambda tx: tx.create(world.document("other")),
-            lambda tx: tx.event("BookingMoved", of=("booking", "b-1")),
-        )
-    assert "other" not in await world.ids()
-    assert await sequences(world) == [1, 2]
-
-
-async def test_a_document_that_is_there_is_told_by_its_id(world: World) -> None:
-    await world.book()
-    with pytest.raises(AlreadyExists, match="document b-1 is there already"):
-        await world.run(
-            lambda tx: tx.create(world.document("other")),
-            lambda tx: tx.create(world.booking()),
-            lambda tx: tx.event("BookingMade", of=("booking", "b-1")),
-        )
-    assert "other" not in await world.ids()
-    assert await sequences(world) == [1]
-
-
-async def test_a_document_that_is_gone_cannot_be_deleted_or_replaced(world: World) -> None:
-    with pytest.raises(PreconditionFailed, match="document gone was changed or removed"):
-        await world.run(lambda tx: tx.delete("gone"), lambda tx: tx.event("NoteRemoved", of=("note", "gone")))
-    with pytest.raises(PreconditionFailed):
-        await world.run(lambda tx: tx.replace(world.document("gone"), if_match='"a"'))
-    assert await world.all() == []
-
-
-async def test_a_deletion_at_its_version(world: World) -> None:
-    async with world.transaction() as tx:
-        tx.create(world.document("note-1"))
+    before = await world.ids()
+    refused: list[tuple[Step, type[Exception], str]] = [
+        (lambda tx: tx.replace(world.booking(last=1), if_match=stale), PreconditionFailed, "b-1 was changed"),
+        (lambda tx: tx.create(world.booking()), AlreadyExists, "document b-1 is there already"),
+        (lambda tx: tx.delete("gone"), PreconditionFailed, "document gone was changed or removed"),
+        (lambda tx: tx.delete("b-1", if_match=stale), PreconditionFailed, "document b-1"),
+    ]
+    for step, error, message in refused:
+        with pytest.raises(error, match=message):
+            await world.run(
+                lambda tx: tx.create(world.document("other")),
+                step,
+                lambda tx: tx.event("N", of=("note", "n-1")),
+            )
+    assert await world.ids() == before
+    tx = await world.run(lambda tx: tx.create(world.document("note-1")))
     etag = tx.etag("note-1")
-    with pytest.raises(PreconditionFailed):
-        await world.run(lambda tx: tx.delete("note-1", if_match='"another"'))
-    async with world.transaction() as tx:
-        tx.delete("note-1", if_match=etag)
-        tx.event("NoteRemoved", of=("note", "note-1"))
+    tx = await world.run(
+        lambda tx: tx.delete("note-1", if_match=etag),
+        lambda tx: tx.event("NoteRemoved", of=("note", "note-1")),
+    )
     assert tx.etag("note-1") is None
     assert "note-1" not in await world.ids()
-
-
-async def test_writers_at_once_leave_no_gap(world: World) -> None:
-    await world.book()
-
-    async def writer() -> None:
-        for _ in range(5):
-            while True:
-                try:
-                    await world.move()
-                    break
-                except PreconditionFailed:
-                    continue
-
-    await asyncio.gather(*(writer() for _ in range(4)))
-    assert await sequences(world) == [*range(1, 22)]
-    assert (await world.read("b-1"))["meta"] == {"lastSequence": 21}
 
 
 async def full(world: World, count: int) -> None:
@@ -294,23 +207,6 @@ async def test_a_transaction_holds_a_hundred_writes_and_no_more(world: World) ->
     assert len(await world.all()) == 100
 
 
-async def test_a_transaction_holds_two_megabytes_and_no_more(
-    tenants: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def store(size: int) -> None:
-        async with tenants.transaction() as tx:
-            tx.create(tenants.booking(text="x" * (size // 2)))
-            tx.create(tenants.document("other", text="x" * (size // 2)))
-            tx.event("BookingMade", of=("booking", "b-1"))
-
-    with pytest.raises(ChangeTooLarge, match="2097152 bytes"):
-        await store(2 * 1024 * 1024)
-    assert await tenants.all() == []
-    await store(1_000_000)  # of a larger body aiohttp says that it holds up the event loop
-    assert len(await tenants.all()) == 3
-
-
-Step = Callable[[Transaction], object]
 BOOKING = ("booking", "b-1")
 
 
@@ -318,63 +214,55 @@ def moved(tx: Transaction) -> None:
     tx.event("BookingMoved", of=BOOKING)
 
 
-def wrong(world: World) -> dict[str, list[Step]]:
-    def created(document: Item) -> Step:
-        return lambda tx: tx.create(document)
-
-    return {
-        "partition": [created(world.document("a", tenant="other"))],
-        "no partition key": [created({"id": "a"})],
-        "true is not 1": [created(world.document("a", tenant=True))],
-        "twice": [created(world.document("a")), lambda tx: tx.delete("a")],
-        "no type": [lambda tx: tx.event("BookingMade", of=("Booking", "b-1"))],
-        "its own field": [lambda tx: tx.event("Noted", of=("note", "n"), data={"sequence": 1})],
-        "no version": [lambda tx: tx.replace(world.document("a"), if_match="")],
-        "no document": [moved],
-        "upserted": [lambda tx: tx.upsert(world.booking(last=1)), moved],
-        "deleted": [lambda tx: tx.delete("b-1"), moved],
-        "field lost": [lambda tx: tx.replace(world.booking(), if_match='"a"'), moved],
-        "field no number": [created(world.booking(meta={"lastSequence": True})), moved],
-        "field negative": [created(world.booking(last=-1)), moved],
-        "field no object": [created(world.booking(meta=1)), moved],
-        "two documents": [
-            created(world.booking()),
-            created(world.document("c-1")),
-            moved,
-            lambda tx: tx.event("A", of=BOOKING, document="c-1"),
-        ],
-        "two owners": [
-            created(world.booking()),
-            moved,
-            lambda tx: tx.event("A", of=("booking", "b-2"), document="b-1"),
-        ],
-    }
+def created(**fields: Any) -> Step:
+    return lambda tx: tx.create({"id": "b-1", "tenantId": "acme"} | fields)
 
 
-@pytest.mark.parametrize(
-    ("what", "message"),
-    [
-        ("partition", "document a is not in the partition of this transaction: at /tenantId"),
-        ("no partition key", "not in the partition"),
-        ("true is not 1", "not in the partition"),
-        ("twice", "written twice"),
-        ("no type", "Booking is no aggregate of this service"),
-        ("its own field", "fills sequence"),
-        ("no version", "_etag"),
-        ("no document", "document b-1, which is not in this transaction: create"),
-        ("upserted", r"in this transaction with upsert\(\)"),
-        ("deleted", r"with delete\(\).* with a ttl"),
-        ("field lost", "/meta/lastSequence of the document of booking b-1 must be"),
-        ("field no number", "must be the number of its newest event"),
-        ("field negative", "must be the number of its newest event"),
-        ("field no object", "no object"),
-        ("two documents", "must have one document"),
-        ("two owners", "must have one document"),
-    ],
-)
-async def test_a_call_that_can_never_be_right_sends_nothing(refusing: World, what: str, message: str) -> None:
+WRONG: list[tuple[str, list[Step]]] = [
+    (
+        "document a is not in the partition of this transaction: at /tenantId",
+        [created(id="a", tenantId="other")],
+    ),
+    ("not in the partition", [lambda tx: tx.create({"id": "a"})]),
+    ("written twice", [created(id="a"), lambda tx: tx.delete("a")]),
+    ("Booking is no aggregate of this service", [lambda tx: tx.event("BookingMade", of=("Booking", "b-1"))]),
+    ("fills sequence", [lambda tx: tx.event("Noted", of=("note", "n"), data={"sequence": 1})]),
+    ("_etag", [lambda tx: tx.replace({"id": "a", "tenantId": "acme"}, if_match="")]),
+    ("document b-1, which is not in this transaction: create", [moved]),
+    (
+        r"in this transaction with upsert\(\)",
+        [lambda tx: tx.upsert({"id": "b-1", "tenantId": "acme", "meta": {"lastSequence": 1}}), moved],
+    ),
+    (r"with delete\(\).* with a ttl", [lambda tx: tx.delete("b-1"), moved]),
+    (
+        "/meta/lastSequence of the document of booking b-1 must be",
+        [lambda tx: tx.replace({"id": "b-1", "tenantId": "acme"}, if_match='"a"'), moved],
+    ),
+    ("must be the number of its newest event", [created(meta={"lastSequence": True}), moved]),
+    ("must be the number of its newest event", [created(meta={"lastSequence": -1}), moved]),
+    ("no object", [created(meta=1), moved]),
+    (
+        "must have one document",
+        [created(), created(id="c-1"), moved, lambda tx: tx.event("A", of=BOOKING, document="c-1")],
+    ),
+    (
+        "must have one document",
+        [created(), moved, lambda tx: tx.event("A", of=("booking", "b-2"), document="b-1")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("message", "steps"), WRONG)
+async def test_a_call_that_can_never_be_right_sends_nothing(
+    refusing: World, message: str, steps: list[Step]
+) -> None:
     with pytest.raises(ValueError, match=message):
-        await refusing.run(*wrong(refusing)[what], tenant=1 if what == "true is not 1" else "acme")
+        await refusing.run(*steps)
+
+
+async def test_a_key_of_another_type_is_another_key(refusing: World) -> None:
+    with pytest.raises(ValueError, match="not in the partition"):
+        await refusing.run(created(tenantId=True), tenant=1)
 
 
 @pytest.mark.parametrize(
@@ -383,17 +271,11 @@ async def test_a_call_that_can_never_be_right_sends_nothing(refusing: World, wha
         ({"id": "outbox-fence"}, "under the id outbox-fence"),
         ({"id": "outbox-fence-token"}, "under the id outbox-fence-token"),
         ({"id": ""}, "the id of a document must be"),
-        ({"id": None}, "the id of a document must be"),
         ({"id": "a/b"}, "without /"),
-        ({"id": "."}, "the id of a document must be"),
-        ({"id": ".."}, "the id of a document must be"),
         ({"id": "x" * 1024}, "1 to 1023 bytes"),
-        ({"id": "\ud800"}, "the id of a document must be"),
         ({"type": "domainEvent"}, "take it for an event"),
         ({"at": "9999-12-31T24:00:00Z"}, "outside the calendar"),
-        ({"n": 2**53 + 1}, "beyond 2\\^53"),
         ({"n": float("nan")}, "not finite"),
-        ({"n": {1, 2}}, "is no JSON"),
     ],
 )
 async def test_a_document_that_the_store_or_the_feed_cannot_take_is_refused(
@@ -403,7 +285,7 @@ async def test_a_document_that_the_store_or_the_feed_cannot_take_is_refused(
         await refusing.run(lambda tx: tx.create(refusing.document("a") | document))
 
 
-@pytest.mark.parametrize("item_id", ["", "a/b", "..", "outbox-fence", "outbox-fence-token", "x" * 1024])
+@pytest.mark.parametrize("item_id", ["", "a/b", "outbox-fence-token"])
 async def test_a_deletion_or_patch_by_an_id_that_no_document_can_have_is_refused(
     refusing: World, item_id: str
 ) -> None:
@@ -420,17 +302,12 @@ async def test_a_deletion_or_patch_by_an_id_that_no_document_can_have_is_refused
     ("event", "message"),
     [
         ({"action": ""}, "could not be read by the relay: .*action"),
-        ({"action": "x" * 129}, "could not be read by the relay: .*action"),
         ({"of": ("note", "")}, "no valid aggregate"),
-        ({"of": ("note", "x" * 129)}, "no valid aggregate"),
         ({"of": ("note", "a/b")}, "without /"),
-        ({"of": ("note", "..")}, "must be a text"),
         ({"of": ("note", 17)}, "must be a text"),
         ({"of": ("note", "2024-05-01T10:00:00Z")}, "aggregateId of a note looks like a date"),
         ({"data": {"noteId": "another"}}, "another event or aggregate"),
-        ({"data": {"n": 2**53 + 2}}, "beyond 2\\^53"),
         ({"data": {"text": "\ud800"}}, "lone surrogate"),
-        ({"data": {"at": "/Date(999999999999999)/"}}, "outside the calendar"),
         ({"data": {"at": object()}}, "is no JSON"),
     ],
 )
@@ -451,7 +328,7 @@ async def test_a_partition_key_that_the_host_would_rewrite_holds_no_event(world:
     assert await world.all() == []
 
 
-@pytest.mark.parametrize("key", [None, "", float("inf"), ["a", "b", "c"], ["a", None], {"a": 1}, b"a", 2**53])
+@pytest.mark.parametrize("key", [None, ["a", "b", "c"], {"a": 1}, b"a"])
 async def test_what_is_no_partition_key_is_refused(refusing: World, key: Any) -> None:
     with pytest.raises(ValueError, match="partition key"):
         refusing.outbox.transaction(key)
@@ -478,37 +355,6 @@ async def test_what_only_the_store_knows_to_be_wrong_is_told_of_the_document(wor
 # Lost answers
 
 
-class Flaky(Container):
-    """Fails as told, before the batch is sent or after it was stored."""
-
-    before: Sequence[Failure] = ()
-    after: Sequence[Failure] = ()
-    sent = 0
-
-    async def execute(self, partition_key: Key, writes: Sequence[Write]) -> list[str]:
-        self.sent += 1
-        if self.before:
-            failure, *self.before = self.before
-            raise StoreFailed(failure)
-        etags = await super().execute(partition_key, writes)
-        if self.after:
-            failure, *self.after = self.after
-            raise StoreFailed(failure)
-        return etags
-
-
-def flaky(world: World) -> Flaky:
-    container: Flaky = world.container  # type: ignore[assignment]  # it becomes one in the next line
-    container.__class__ = Flaky
-    return container
-
-
-LOST = Failure(Kind.PASSING, "lost", answer_lost=True)
-NOT_SENT = Failure(Kind.PASSING, "connection refused")
-THROTTLED = Failure(Kind.THROTTLED, "429")
-THROTTLED_AFTER_LOSS = Failure(Kind.THROTTLED, "429", answer_lost=True)
-
-
 @pytest.mark.parametrize("index", [None, 0, 3])
 async def test_where_the_store_does_not_tell_which_document_it_refuses_none_is_blamed(
     tenants: World, index: int | None
@@ -521,36 +367,6 @@ async def test_where_the_store_does_not_tell_which_document_it_refuses_none_is_b
             lambda tx: tx.create(tenants.document("b")),
             lambda tx: tx.event("Noted", of=("note", "n-1")),
         )
-
-
-@pytest.mark.parametrize("stored", [True, False])
-async def test_without_an_event_a_lost_answer_is_unknown_and_nothing_is_sent_again(
-    world: World, stored: bool
-) -> None:
-    container = flaky(world)
-    container.before, container.after = ([], [LOST]) if stored else ([LOST], [])
-    with pytest.raises(OutcomeUnknown):
-        await world.run(lambda tx: tx.upsert(world.document("a")))
-    assert container.sent == 1
-    assert await world.ids() == ({"a"} if stored else set())
-
-
-async def test_without_an_event_a_refusal_after_a_loss_is_unknown_and_one_without_is_known(
-    world: World,
-) -> None:
-    container = flaky(world)
-
-    async def create() -> None:
-        async with world.transaction() as tx:
-            tx.create(world.document("a"))
-
-    container.before = [Failure(Kind.CONFLICT, "409", answer_lost=True, index=0)]
-    with pytest.raises(OutcomeUnknown):
-        await create()
-    container.before = [NOT_SENT]
-    await create()
-    with pytest.raises(AlreadyExists, match="document a"):
-        await create()
 
 
 async def test_a_document_of_the_team_is_read_anew_after_the_transaction_by_the_token_of_its_answer(
@@ -604,10 +420,7 @@ async def test_deletions_and_upserts_are_recognised_by_the_event(cosmos: Server,
 
 
 @pytest.mark.own_stack
-@pytest.mark.parametrize("kind", ["fail-before-commit", "drop-after-commit"])
-async def test_a_duplicate_during_a_repeated_transaction_is_done_once(
-    cosmos: Server, outside: World, kind: str
-) -> None:
+async def test_a_duplicate_during_a_repeated_transaction_is_done_once(cosmos: Server, outside: World) -> None:
     """Its caller sends it again over another connection; both name the document of the request."""
     item = await outside.read("b-1")
 
@@ -622,7 +435,7 @@ async def test_a_duplicate_during_a_repeated_transaction_is_done_once(
             return "done before"
         return "done"
 
-    await cosmos.faults.add(kind, count=2, container=BOOKINGS, operation="batch")
+    await cosmos.faults.add("drop-after-commit", count=2, container=BOOKINGS, operation="batch")
     ends = await asyncio.gather(request(), request(), request())
     assert sorted(ends) == ["done", "done before", "done before"]
     assert await sequences(outside) == [1, 2]

@@ -31,7 +31,9 @@ def patched(*operations: dict[str, Any], **conditions: Any) -> Any:
     return step
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(
+    params=["hierarchical", *(pytest.param(each, marks=pytest.mark.long) for each in ("one path", "nested"))]
+)
 async def world(request: pytest.FixtureRequest, cosmos_server: Server) -> AsyncIterator[World]:
     async with world_of(KINDS[request.param], cosmos_server) as world:
         await world.run(lambda tx: tx.create(world.document("n-1", count=1, old=True)))
@@ -84,8 +86,8 @@ async def test_a_patch_whose_condition_or_version_does_not_hold_stores_nothing(w
             await world.run(step, noted)
     assert (await world.read("n-1"))["_etag"] == before
     assert await world.events() == []
-    await world.run(patched(add(), condition="from c where c.count = 1", if_match=before), noted)
-    assert (await world.read("n-1"))["count"] == 2
+    await world.run(patched(*[add()] * 10, condition="from c where c.count = 1", if_match=before), noted)
+    assert (await world.read("n-1"))["count"] == 11
 
 
 async def test_a_path_that_the_document_does_not_have_is_told_of_the_patch(world: World) -> None:
@@ -94,24 +96,14 @@ async def test_a_path_that_the_document_does_not_have_is_told_of_the_patch(world
     assert await world.events() == []
 
 
-async def test_a_patch_has_ten_operations_and_no_more(world: World) -> None:
-    with pytest.raises(ValueError, match="1 to 10 operations, not 11"):
-        await world.run(patched(*[add()] * 11), noted)
-    await world.run(patched(*[add()] * 10), noted)
-    assert (await world.read("n-1"))["count"] == 11
-
-
 @pytest.mark.parametrize(
     ("operations", "message"),
     [
         ([], "1 to 10 operations, not 0"),
+        ([add()] * 11, "1 to 10 operations, not 11"),
         ([{"op": "copy", "path": "/a", "from": "/b"}], "does not know: copy"),
         ([{"op": "set", "path": "/a"}], "does not know: set"),
-        ([{"op": "remove", "path": "/a", "value": 1}], "does not know: remove"),
-        ([{"op": ["set"], "path": "/a", "value": 1}], "does not know"),
         ([{"op": "set", "path": "a", "value": 1}], "is no path"),
-        ([{"op": "set", "path": 7, "value": 1}], "is no path"),
-        ([{"op": "set", "path": "/", "value": 1}], "is no path"),
         ([{"op": "set", "path": "/id", "value": "x"}], "/id cannot be patched"),
         ([{"op": "set", "path": "/_ts", "value": 1}], "/_ts cannot be patched"),
         ([{"op": "set", "path": "/owner", "value": {}}], "/owner cannot be patched"),
@@ -129,10 +121,9 @@ async def test_a_patch_that_can_never_be_right_sends_nothing(
         await refusing.run(patched(*operations), noted)
 
 
-@pytest.mark.parametrize("condition", ["", " "])
-async def test_a_condition_is_a_text(refusing: World, condition: str) -> None:
+async def test_a_condition_is_a_text(refusing: World) -> None:
     with pytest.raises(ValueError, match="from c where"):
-        await refusing.run(patched(add(), condition=condition))
+        await refusing.run(patched(add(), condition=" "))
 
 
 @pytest.mark.parametrize(
@@ -140,9 +131,7 @@ async def test_a_condition_is_a_text(refusing: World, condition: str) -> None:
     [
         ({"op": "set", "path": "/type", "value": "domainEvent"}, "take it for an event"),
         ({"op": "move", "from": "/a", "path": "/type"}, "take it for an event"),
-        ({"op": "set", "path": "/at", "value": "9999-12-31T24:00:00Z"}, "outside the calendar"),
         ({"op": "set", "path": "/n", "value": 2**53 + 1}, "beyond 2\\^53"),
-        ({"op": "set", "path": "/n", "value": {1, 2}}, "is no JSON"),
     ],
 )
 async def test_a_patch_that_the_store_or_the_feed_could_not_take_is_refused(

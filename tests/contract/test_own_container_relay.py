@@ -1,14 +1,10 @@
 """Events of a team's own container reach the topic, in order; parking, history, repetition and erasing work there."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from azure.cosmos.aio import ContainerProxy
@@ -17,21 +13,16 @@ from cosmos_changefeed import (
     ChangeFeedProcessor,
     ProcessorOptions,
     StartFrom,
-    effective_key,
-    physical_partitions,
 )
 from cosmos_outbox.cosmos.aggregates.documents import EventReader, digest, is_as_committed
 from cosmos_outbox.cosmos.relay.parked_documents import PARTITION, ParkedDocuments
 from cosmos_outbox.cosmos.store.container import Write
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
-from cosmos_outbox.cosmos.upkeep.event_list import EventState
 from cosmos_outbox.cosmos.upkeep.inspection import CosmosInspection
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.kernel.clock import utc_now
-from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.parking_lot import ParkedEvent
-from cosmos_outbox.outbox.republish import Republishing, RepublishingProgress, Span
+from cosmos_outbox.outbox.republish import Span
 from cosmos_outbox.preflight.cosmos import judge
 from cosmos_outbox.preflight.plan import needed
 from cosmos_outbox.settings.environment import Settings
@@ -45,23 +36,10 @@ from tests.support.own import BOOKINGS, HIERARCHICAL, NESTED, TENANT, World, wor
 pytestmark = pytest.mark.known_gap(Gap.CHANGE_FEED)
 
 KINDS = {"one path": TENANT, "hierarchical": HIERARCHICAL, "nested": NESTED}
-TENANTS: list[Any] = ["acme", 17]
 ALL = ProcessorOptions(start=StartFrom.beginning())
 """As the relay reads: what was stored before it began is not left out."""
 LARGE = "x" * 300_000
 """Over what a message may hold."""
-
-
-class Later:
-    """A clock that goes on when somebody waits."""
-
-    ahead = timedelta()
-
-    def __call__(self) -> datetime:
-        return utc_now() + self.ahead
-
-    async def pause(self, seconds: float) -> None:
-        self.ahead += timedelta(seconds=seconds)
 
 
 class Place(World):
@@ -110,28 +88,6 @@ class Place(World):
     async def parked(self, *, discarded: bool = False) -> list[ParkedEvent]:
         return list((await self.wired.operator.parking.page(100, None, discarded=discarded)).items)
 
-    async def note(self, action: str, tenant: Any) -> None:
-        """An event of note n-1."""
-        async with self.transaction(tenant) as tx:
-            tx.event(action, of=("note", "n-1"))
-
-    def tenant_of(self, item: Any) -> Any:
-        key = self.service.paths.raw(item)
-        return key[0] if isinstance(key, list) else key
-
-    async def tenants_apart(self) -> tuple[str, str]:
-        """Two tenants whose partitions are in two physical ones."""
-        partitions = await physical_partitions(self.outbox.feed)
-        found: dict[str, str] = {}
-        for number in range(1_000):
-            place = await effective_key(self.outbox.feed, self.service.paths.key(self.key(f"t-{number}")))
-            [partition] = [each.id for each in partitions if each.feed_range.holds(place)]
-            found.setdefault(partition, f"t-{number}")
-            if len(found) == 2:
-                break
-        one, other = found.values()
-        return one, other
-
     async def make_too_large(self, booking: str, tenant: Any = "acme") -> None:
         """An event that the broker never takes, and one behind it."""
         item = await self.read(booking, tenant, booking)
@@ -160,28 +116,6 @@ async def place(
 ) -> AsyncIterator[Place]:
     async with place_of(request.param, cosmos_server, servicebus_server) as place:
         yield place
-
-
-async def test_events_arrive_in_the_order_of_their_bookings_changes(place: Place) -> None:
-    for number, tenant in enumerate(TENANTS):
-        await place.book(f"b-{number}", tenant)
-        await place.move("BookingMoved", "BookingPaid", item_id=f"b-{number}", tenant=tenant)
-    await place.forward()
-    for number, _ in enumerate(TENANTS):
-        assert await place.received(f"b-{number}", 3) == [
-            ("BookingMade", 1),
-            ("BookingMoved", 2),
-            ("BookingPaid", 3),
-        ]
-    assert await place.parked() == []
-
-
-async def test_events_without_a_sequence_arrive_in_the_order_in_which_they_were_raised(place: Place) -> None:
-    async with place.transaction() as tx:
-        for action in "abcdefgh":
-            tx.event(action, of=("note", "n-1"))
-    await place.forward()
-    assert await place.received("n-1", 8, of="note") == [(action, None) for action in "abcdefgh"]
 
 
 async def test_an_event_whose_texts_the_host_has_rewritten_is_published_as_it_was_committed(
@@ -233,30 +167,6 @@ async def test_what_cannot_be_sent_is_parked_and_replayed(place: Place) -> None:
     assert await place.parked() == []
 
 
-async def test_a_discarded_event_leaves_a_notice_in_its_place(place: Place) -> None:
-    await place.book()
-    await place.make_too_large("b-1")
-    await place.forward()
-    in_the_way, _ = await place.parked()
-
-    later = Later()
-    parking = replace(place.wired.operator.parking, clock=later, pause=later.pause)
-    await parking.discard(in_the_way.id, "too large")
-    assert (await parking.replay(AggregateKey("booking", "b-1"))).done
-    assert await place.received("b-1", 3) == [("BookingMade", 1), ("EventDiscarded", 2), ("Behind", 3)]
-    [discarded] = await place.parked(discarded=True)
-    assert discarded.event_id == in_the_way.event_id
-
-
-async def test_a_document_that_is_no_valid_event_is_parked_alone_and_holds_up_nothing(place: Place) -> None:
-    await place.proxy.create_item(place.document("broken", type="domainEvent", data={"a": 1}))
-    await place.book()
-    await place.forward()
-    assert await place.received("b-1", 1) == [("BookingMade", 1)]
-    [broken] = await place.parked()
-    assert (broken.event_id, broken.aggregate) == ("broken", None)
-
-
 def test_of_a_document_that_is_not_kept_its_place_is() -> None:
     for service in KINDS.values():
         documents = ParkedDocuments(EventReader(paths=service.paths))
@@ -267,48 +177,6 @@ def test_of_a_document_that_is_not_kept_its_place_is() -> None:
         assert left["document"] == {"id": "a", **service.paths.fields(key)}
         assert documents.has_document(item)
         assert not documents.has_document(left)
-
-
-async def test_the_events_of_a_booking_are_listed(place: Place) -> None:
-    key = AggregateKey("booking", "b-1")
-    await place.book(tenant=17)
-    await place.forward()
-    [made] = await place.events()
-
-    async def another_second() -> bool:
-        return bool(time.time() >= made["_ts"] + 2)
-
-    await eventually(another_second)  # up to the second the lease tells how far the relay is
-    await place.move("BookingMoved", "BookingPaid", tenant=17)
-    past = await place.wired.operator.event_list.page(key, 2, None)
-    assert [(event.sequence, event.action) for event in past.items] == [
-        (3, "BookingPaid"),
-        (2, "BookingMoved"),
-    ]
-    assert past.items[0].state is EventState.WAITING
-    [first] = (await place.wired.operator.event_list.page(key, 2, past.before)).items
-    assert (first.sequence, first.state) == (1, EventState.SENT)
-    with pytest.raises(AggregateNotFound):
-        await place.wired.operator.event_list.page(AggregateKey("booking", "never"), 2, None)
-
-
-async def test_events_are_published_again(place: Place) -> None:
-    for number, tenant in enumerate(TENANTS):
-        await place.book(f"b-{number}", tenant)
-    await place.forward()
-    for number, _ in enumerate(TENANTS):
-        assert await place.received(f"b-{number}", 1) == [("BookingMade", 1)]
-    outbox, relay = place.outbox, place.wired.relay.relay
-    token = await fence_everywhere(place.container, outbox.feed)
-    history = place.wired.operator.history(token)
-    work = Republishing(history, relay.parking, relay.originals, relay.publisher, uuid4(), 60.0, 20.0)
-    times = [event["_ts"] for event in await place.events()]
-    progress = RepublishingProgress()
-    async for _ in work.publish(Span(min(times), max(times) + 1, AggregateKey("booking", "b-1")), progress):
-        pass
-    assert (progress.published, progress.whole) == (1, True)
-    assert await place.received("b-1", 1) == [("BookingMade", 1)]
-    assert await place.topic.is_empty("b-0", of="booking")
 
 
 async def test_preflight_may_try_what_the_app_does_in_the_container(place: Place) -> None:
@@ -326,20 +194,24 @@ def service_settings(place: Place) -> Settings:
     return place.service.settings(place.environment)
 
 
-async def test_a_relay_worker_serves_the_container(place: Place) -> None:
-    """As ``cosmos-outbox relay`` runs it."""
+async def test_a_relay_worker_sends_each_aggregates_events_in_order(place: Place) -> None:
+    """As ``cosmos-outbox relay`` runs it; of a note the order is that in which its events were raised."""
     stop = asyncio.Event()
     wired = place.service.wire(place.environment)
     relay = asyncio.create_task(relay_worker.run(wired, stop))
     await place.book(tenant=17)
     await place.move("BookingMoved", "BookingPaid", tenant=17)
+    async with place.transaction() as tx:
+        for action in "abcdefgh":
+            tx.event(action, of=("note", "n-1"))
     assert await place.received("b-1", 3) == [("BookingMade", 1), ("BookingMoved", 2), ("BookingPaid", 3)]
+    assert await place.received("n-1", 8, of="note") == [(action, None) for action in "abcdefgh"]
     stop.set()
     await relay
 
 
 @pytest.mark.own_stack
-@pytest.mark.parametrize("kind", ["one path", "hierarchical"])
+@pytest.mark.parametrize("kind", [pytest.param("one path", marks=pytest.mark.long), "hierarchical"])
 async def test_several_physical_partitions_are_fenced_and_looked_through(kind: str, tmp_path: Path) -> None:
     server = Server("cosmos", tmp_path / "data", "--partitions=3")
     with running(server):
