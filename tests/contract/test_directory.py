@@ -1,11 +1,10 @@
 """The directory in Cosmos DB: the inbox's rules over the real store, with lost answers and replicas that lag."""
 
 import asyncio
-import base64
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -23,7 +22,7 @@ from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.token_key import token_key
 from cosmos_outbox.inbox.decision import Because, Done
 from cosmos_outbox.inbox.entry import Entry, Stamp
-from cosmos_outbox.inbox.errors import EntryChanged, StoreAway, Unstorable
+from cosmos_outbox.inbox.errors import StoreAway, Unstorable
 from cosmos_outbox.inbox.event import NOTICE, Event
 from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.healing import Healing
@@ -36,13 +35,13 @@ from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.lists.listing import EntryListing
 from cosmos_outbox.lists.token_key import TokenKey
 from cosmos_outbox.outbox.aggregates import Aggregates
-from cosmos_outbox.outbox.errors import OutboxError, UnknownContinuation
+from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import CloudEvents
 from cosmos_outbox.servicebus.message import message_from_event
 from devstack.testing import Service
 from domain.contact import Contact
-from domain.values import Company, ContactDetails, Name
+from domain.values import ContactDetails, Name
 from infra.bootstrap import DIRECTORY as READ_MODEL
 from infra.directory import FORM, CosmosDirectory
 from tests.support.azure import CLAIMS, CONTACTS, DIRECTORY, contacts_database
@@ -147,34 +146,6 @@ async def there(place: Place) -> AsyncIterator[Process]:
         yield started(client, place.database)
 
 
-async def test_every_event_of_a_contact_is_applied(here: Process) -> None:
-    contact_id = await here.create()
-    for details in (
-        {"name": Name(first_name="Jane", last_name="Roe")},
-        {"email": "jane@contoso.com"},
-        {"description": "unseen"},
-        {"company": Company(company_name="Fabrikam", city="Oslo", country="NO")},
-    ):
-        await here.describe(contact_id, **details)
-    created, *changes = await here.events(contact_id)
-    await here.inbox.handle(created)
-    for change in changes:
-        await here.inbox.handle(change)
-    entry = await here.entry(contact_id)
-    assert entry is not None
-    assert entry.last_sequence == 5
-    assert entry.state == DirectoryEntry(
-        first_name="Jane",
-        last_name="Roe",
-        email="jane@contoso.com",
-        company="Fabrikam",
-        city="Oslo",
-        country="NO",
-        created_at=LATER,
-        modified_at=LATER,
-    )
-
-
 async def test_every_event_alone_leads_to_the_contact_as_it_is_stored(here: Process) -> None:
     """From the entry of the first version, so that no step is taken from the source."""
     contact_id = await here.create()
@@ -199,7 +170,7 @@ async def test_every_event_alone_leads_to_the_contact_as_it_is_stored(here: Proc
 async def test_who_waits_for_a_write_finds_it_in_the_list_though_replicas_lag(
     cosmos: Service, here: Process, there: Process
 ) -> None:
-    for number in range(6):
+    for number in range(3):
         contact_id = await here.create(email=f"number-{number}@contoso.com")
         assert not await shows(there.entries, key_of(contact_id), 1, seconds=0), "there is no entry"
         [event] = await here.events(contact_id)
@@ -238,14 +209,11 @@ async def test_two_processes_apply_one_event_once(here: Process, there: Process)
     assert (both[Because.NEW], both[None]) == (1, 1)
 
 
-@pytest.mark.parametrize("kind", ["fail-before-commit", "drop-after-commit", "unavailable", "throttle"])
-async def test_an_answer_that_is_lost_changes_nothing_in_the_end(
-    cosmos: Service, here: Process, kind: str
-) -> None:
+async def test_an_answer_that_is_lost_changes_nothing_in_the_end(cosmos: Service, here: Process) -> None:
     contact_id = await here.create()
     await here.describe(contact_id, email="jane@contoso.com")
     for event in await here.events(contact_id):
-        await cosmos.faults.add(kind, count=2, operation="batch", container=DIRECTORY)
+        await cosmos.faults.add("drop-after-commit", count=2, operation="batch", container=DIRECTORY)
         for _ in range(10):
             try:
                 await here.inbox.handle(event)
@@ -283,13 +251,6 @@ async def test_over_replicas_that_lag_nothing_is_lost_and_nothing_comes_back(
     assert Done.CONFLICT not in here.inbox.counts + there.inbox.counts
 
 
-async def test_a_contact_that_never_was_gets_no_entry(here: Process) -> None:
-    nobody = Event(str(uuid4()), key_of(uuid4()), "ContactDeletedEvent", 2, NOON, {})
-    await here.inbox.handle(nobody)
-    assert here.inbox.counts == {Done.GONE: 1}
-    assert await here.entry(UUID(nobody.aggregate.id)) is None
-
-
 async def test_a_deleted_entry_keeps_only_what_is_needed_and_expires(here: Process) -> None:
     contact_id = await here.create()
     await here.contacts.delete(contact_id, ORIGIN)
@@ -301,28 +262,11 @@ async def test_a_deleted_entry_keeps_only_what_is_needed_and_expires(here: Proce
     assert "contoso" not in str(item)
 
 
-async def test_an_entry_is_written_only_over_the_version_that_was_read(here: Process) -> None:
-    key, stamp = key_of(uuid4()), Stamp(NOON, 1.5)
-    state = DirectoryEntry(first_name="J", last_name="D", email="j@d.org", created_at=NOON)
-    await here.entries.put(key, Entry(1, None, state), stamp, over=None)
-    read = await here.entries.read(key)
-    assert read is not None
-    assert (read.entry, read.blocked_since) == (Entry(1, None, state), None)
-    with pytest.raises(EntryChanged):
-        await here.entries.put(key, Entry(2, None, state), stamp, over=None)
-    await here.entries.put(key, Entry(2, "two", state), stamp, over=read.version)
-    with pytest.raises(EntryChanged):
-        await here.entries.put(key, Entry(3, None, state), stamp, over=read.version)
-    with pytest.raises(EntryChanged):
-        await here.entries.put(key_of(uuid4()), Entry(3, None, state), stamp, over=read.version)
-
-
-@pytest.mark.parametrize("call", ["read", "execute"])
 @pytest.mark.parametrize(
     ("kind", "error"), [(Kind.INVALID, Unstorable), (Kind.TOO_LARGE, Unstorable), (Kind.DENIED, StoreAway)]
 )
 async def test_what_the_store_refuses_hits_one_contact_and_what_it_cannot_do_hits_all(
-    here: Process, monkeypatch: pytest.MonkeyPatch, call: str, kind: Kind, error: type[Exception]
+    here: Process, monkeypatch: pytest.MonkeyPatch, kind: Kind, error: type[Exception]
 ) -> None:
     contact_id = await here.create()
     [event] = await here.events(contact_id)
@@ -330,7 +274,7 @@ async def test_what_the_store_refuses_hits_one_contact_and_what_it_cannot_do_hit
     async def refused(*_: object, **__: object) -> None:
         raise StoreFailed(Failure(kind, "400/0"))
 
-    monkeypatch.setattr(here.entries.container, call, refused)
+    monkeypatch.setattr(here.entries.container, "execute", refused)
     with pytest.raises(error):
         await here.inbox.handle(event)
 
@@ -369,39 +313,16 @@ async def pages(here: Process, search: Search, size: int) -> list[list[tuple[str
 async def test_the_directory_is_paged_over_all_partitions_by_the_last_key_seen_in_each_order(
     here: Process,
 ) -> None:
-    await listed(here, 22)
-    for sort in FORM.sorted_by:
-        found = await pages(here, Search({}, sort), 5)
-        assert list(map(len, found)) == [5, 5, 5, 5, 2]
+    await listed(here, 7)
+    for sort in ("name", "changed"):
+        found = await pages(here, Search({}, sort), 3)
+        assert list(map(len, found)) == [3, 3, 1]
         flat = [each for page in found for each in page]
-        assert len({each_id for _, each_id in flat}) == 22
+        assert len({each_id for _, each_id in flat}) == 7
         whole = await here.directory.search(Search({}, sort), 100, None)
         assert flat == [(item.state.first_name, item.id) for item in whole.items]
-        back = [each for page in await pages(here, Search({}, f"-{sort}"), 5) for each in page]
+        back = [each for page in await pages(here, Search({}, f"-{sort}"), 3) for each in page]
         assert back == flat[::-1], f"-{sort}"
-
-
-async def test_the_directory_is_sorted_by_dates_as_times_and_not_as_texts(here: Process) -> None:
-    half, west = timedelta(seconds=0.5), timezone(timedelta(hours=-5))
-    times = {
-        "first": (NOON - half, None),
-        "second": (NOON.astimezone(west), NOON + timedelta(days=2)),
-        "third": (NOON + half, NOON + timedelta(days=1)),
-        "fourth": (NOON + timedelta(seconds=1), None),
-    }
-    for name, (created, modified) in times.items():
-        state = DirectoryEntry(
-            first_name=name, last_name="D", email="j@d.org", created_at=created, modified_at=modified
-        )
-        await here.entries.put(key_of(uuid4()), Entry(1, None, state), Stamp(NOON, None), over=None)
-
-    async def names(sort: str) -> list[str]:
-        return [name for page in await pages(here, Search({}, sort), 3) for name, _ in page]
-
-    assert await names("created") == ["first", "second", "third", "fourth"]
-    assert await names("-created") == ["fourth", "third", "second", "first"]
-    assert await names("changed") == ["first", "fourth", "third", "second"]
-    assert await names("-changed") == ["second", "third", "fourth", "first"]
 
 
 async def test_a_page_of_the_store_that_ends_early_is_not_the_end_of_the_directory(
@@ -412,53 +333,23 @@ async def test_a_page_of_the_store_that_ends_early_is_not_the_end_of_the_directo
     assert list(map(len, await pages(here, Search({}), 5))) == [5, 2]
 
 
-@pytest.mark.parametrize(
-    ("wanted", "first_names"),
-    [
-        ({Field.NAME: "ada"}, ["Ada", "ADA", "Bo"]),
-        ({Field.NAME: "ada b"}, ["Ada"]),
-        ({Field.NAME: "åse"}, ["ADA"]),
-        ({Field.EMAIL: "P1@Contoso.com"}, ["ADA"]),
-        ({Field.CITY: "OSLO"}, ["Ada", "ADA", "Cy"]),
-        ({Field.CITY: "oslo", Field.NAME: "c"}, ["Cy"]),
-        ({Field.COMPANY: "contoso", Field.COUNTRY: "no"}, ["Ada", "ADA", "Bo", "Cy"]),
-        ({Field.COUNTRY: "n"}, []),
-    ],
-)
-async def test_the_directory_is_searched(
-    here: Process, wanted: dict[Field, str], first_names: list[str]
-) -> None:
+WANTED: list[tuple[dict[Field, str], list[str]]] = [
+    ({Field.NAME: "ada"}, ["Ada", "ADA", "Bo"]),
+    ({Field.NAME: "ada b"}, ["Ada"]),
+    ({Field.NAME: "åse"}, ["ADA"]),
+    ({Field.EMAIL: "P1@Contoso.com"}, ["ADA"]),
+    ({Field.CITY: "OSLO"}, ["Ada", "ADA", "Cy"]),
+    ({Field.CITY: "oslo", Field.NAME: "c"}, ["Cy"]),
+    ({Field.COMPANY: "contoso", Field.COUNTRY: "no"}, ["Ada", "ADA", "Bo", "Cy"]),
+    ({Field.COUNTRY: "n"}, []),
+]
+
+
+async def test_the_directory_is_searched(here: Process) -> None:
     await listed(here, len(PEOPLE))
-    page = await here.directory.search(Search(wanted), 10, None)
-    assert [item.state.first_name for item in page.items] == first_names
-
-
-async def test_a_token_of_another_search_is_refused(here: Process) -> None:
-    await listed(here, 4)
-    token = (await here.directory.search(Search({Field.CITY: "oslo"}), 1, None)).continuation_token
-    assert token is not None
-    oslo = {Field.CITY: "oslo"}
-    for other in (Search({Field.CITY: "bergen"}), Search(oslo, "email"), Search(oslo, "-name"), Search({})):
-        with pytest.raises(UnknownContinuation):
-            await here.directory.search(other, 1, token)
-
-
-async def test_a_token_tells_nothing_and_is_taken_by_every_process(here: Process, there: Process) -> None:
-    """Its query stands in logs of servers that nobody here runs."""
-    await listed(here, 6)
-    for sort in FORM.orders:
-        page = await here.directory.search(Search({}, sort), 3, None)
-        token = page.continuation_token
-        assert token is not None
-        plain = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).lower()
-        for entry in page.items:
-            texts = [
-                text for text in entry.state.model_dump().values() if isinstance(text, str) and len(text) > 2
-            ]
-            assert not [text for text in texts if text.lower().encode() in plain]
-        rest = await there.directory.search(Search({}, sort), 10, token)
-        assert len(rest.items) == 3
-        assert not {item.id for item in rest.items} & {item.id for item in page.items}
+    for wanted, first_names in WANTED:
+        page = await here.directory.search(Search(wanted), 10, None)
+        assert [item.state.first_name for item in page.items] == first_names, wanted
 
 
 async def test_two_processes_that_make_the_key_at_once_have_one(here: Process, there: Process) -> None:
@@ -468,34 +359,14 @@ async def test_two_processes_that_make_the_key_at_once_have_one(here: Process, t
         assert {await process.key.open("s", token) for token in made} == {"p"}
 
 
-@pytest.mark.parametrize("kind", ["fail-before-commit", "drop-after-commit"])
 async def test_a_lost_answer_to_the_key_leaves_one_key(
-    cosmos: Service, here: Process, there: Process, kind: str
+    cosmos: Service, here: Process, there: Process
 ) -> None:
-    await cosmos.faults.add(kind, count=1, operation="create", container=DIRECTORY)
+    await cosmos.faults.add("drop-after-commit", count=1, operation="create", container=DIRECTORY)
     with contextlib.suppress(OutboxError):
         await here.key.close("s", "p")
     token = await there.key.close("s", "p")
     assert await here.key.open("s", token) == "p"
-
-
-async def test_a_token_that_was_changed_is_refused(here: Process) -> None:
-    key = here.key
-    token = await key.close("s", '["a", "b"]')
-    for forged in (
-        "",
-        "AAAA",
-        "A" * 20_000,
-        "é",
-        token[:-2],
-        token + "AAAA",
-        ("C" if token[0] == "B" else "B") + token[1:],
-        token[:20] + "AAAA" + token[24:],
-    ):
-        with pytest.raises(UnknownContinuation):
-            await key.open("s", forged)
-    with pytest.raises(UnknownContinuation):
-        await key.open("t", token)
 
 
 async def test_an_id_that_lives_again_after_its_tombstone_has_expired_is_in_no_list_until_a_rebuild_and_is_told(
@@ -633,14 +504,3 @@ async def test_an_entry_that_can_be_read_in_its_other_form_is_shown_and_never_bu
     again = await here.entries.read(key_of(contact_id))
     assert again is not None
     assert again.entry.other_form, "nor by an instance of the version before"
-
-
-async def test_a_contact_of_the_version_before_is_read_as_any_other(here: Process) -> None:
-    contact = Contact.create(DETAILS, at=NOON)
-    async with CosmosUnitOfWork(here.stored, "t", ORIGIN, Lifetimes(600, 600)) as work:
-        work.add(contact)
-        await work.commit()
-    await here.inbox.heal(key_of(contact.id))
-    entry = await here.entry(contact.id)
-    assert entry is not None
-    assert entry.state == entry_as_created(NOON)

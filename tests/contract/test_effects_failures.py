@@ -152,8 +152,16 @@ async def test_any_lost_write_leaves_the_effects_in_order(
     assert write > 7
 
 
-@pytest.mark.parametrize("repeatable", [True, False])
-@pytest.mark.parametrize("part", ["a message", "the timer"])
+@pytest.mark.parametrize(
+    ("part", "repeatable"),
+    [
+        ("a message", False),
+        *(
+            pytest.param(*each, marks=pytest.mark.long)
+            for each in (("a message", True), ("the timer", False), ("the timer", True))
+        ),
+    ],
+)
 async def test_a_process_that_dies_at_any_await_leaves_none_out(
     make: Callable[..., Story], part: str, repeatable: bool
 ) -> None:

@@ -75,6 +75,7 @@ async def events(store: CosmosStore, contact_id: UUID) -> list[int | None]:
     return [event.sequence for event in await store.events(aggregate)]
 
 
+@pytest.mark.long
 async def test_an_own_commit_is_recognized_after_a_region_failed_over(
     cosmos: Service, store: CosmosStore
 ) -> None:
@@ -120,7 +121,7 @@ async def test_while_no_region_takes_writes_the_caller_knows_what_may_be_stored(
     assert len(await events(store, contact_id)) == 2 + lost
 
 
-@pytest.mark.parametrize("lost", [0, 1, 2])
+@pytest.mark.parametrize("lost", [1, *(pytest.param(each, marks=pytest.mark.long) for each in (0, 2))])
 async def test_a_relay_parks_and_publishes_each_event_once_and_in_order(
     cosmos: Service, client: CosmosClient, store: CosmosStore, lost: int
 ) -> None:

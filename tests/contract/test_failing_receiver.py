@@ -225,7 +225,7 @@ async def hanging(receiver: Receiver) -> AsyncIterator[WebhookPublisher]:
     await publisher.close()
 
 
-@pytest.mark.parametrize("many", [2, 12])
+@pytest.mark.parametrize("many", [pytest.param(2, marks=pytest.mark.long), 12])
 async def test_however_many_hang_the_others_do_not_wait_for_them(
     lot: CosmosParkingLot, receiver: Receiver, hanging: WebhookPublisher, many: int
 ) -> None:
@@ -272,6 +272,7 @@ class Hanging(Faulty):
         return outcome
 
 
+@pytest.mark.long
 async def test_a_short_failure_does_not_wait_behind_many_that_hang(
     lot: CosmosParkingLot,
 ) -> None:

@@ -3,13 +3,12 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from cosmos_outbox.inbox.decision import Because, Complete, Done, Put
+from cosmos_outbox.inbox.decision import Because, Put
 from cosmos_outbox.inbox.entry import Entry, Found, Stamp
 from cosmos_outbox.inbox.errors import SourceBehind, StoreAway
 from cosmos_outbox.inbox.state import StateInbox
@@ -163,14 +162,32 @@ async def test_an_id_that_a_path_cannot_hold_is_not_asked_for(
     assert publisher.asked == []
 
 
-@pytest.mark.parametrize("status", [401, 403, 408, 429, 500, 503])
-async def test_what_hits_every_aggregate_is_waited_for(
-    publisher: Publisher, source: HttpSource[State], status: int
+@pytest.mark.parametrize(
+    ("status", "retry_after", "pause"),
+    [
+        *((each, "7", 7.0) for each in (401, 403, 408, 429, 500, 503)),
+        *((429, each, 1.0) for each in ("", "\u00b2", "Wed, 21 Oct 2026 07:28:00 GMT")),
+    ],
+)
+async def test_what_hits_every_aggregate_is_waited_for_as_long_as_it_says(
+    publisher: Publisher, source: HttpSource[State], status: int, retry_after: str, pause: float
 ) -> None:
-    publisher.answer, publisher.headers = (status, "{}"), {"Retry-After": "7"}
+    publisher.answer, publisher.headers = (status, "{}"), {"Retry-After": retry_after}
     with pytest.raises(StoreAway, match=f"answers {status}") as away:
         await source.read(KEY)
-    assert away.value.retry_after_seconds == 7
+    assert away.value.retry_after_seconds == pause
+
+
+async def test_the_key_goes_to_no_other_address_and_a_login_page_is_no_answer(publisher: Publisher) -> None:
+    """An API behind a sign-in sends every caller there: that hits every aggregate, and is waited for."""
+    publisher.headers = {"Location": f"{publisher.address}login"}
+    async for found in made(publisher, key=Named("THINGS_KEY")):
+        for status in (301, 302, 303, 307, 308):
+            publisher.answer = (status, "")
+            for read in (found.read, found.newest):
+                with pytest.raises(StoreAway, match=f"answers {status}"):
+                    await read(KEY)
+    assert {path for path, _ in publisher.asked} == {"/api/things/7"}
 
 
 async def test_a_publisher_that_is_not_there_is_waited_for() -> None:
@@ -233,45 +250,6 @@ async def test_healing_needs_a_source_that_has_reached_the_event(
     publisher.answer, publisher.newest = at(3), at(6)  # a replica that lags, and the newest
     await inbox.handle(event(5))
     assert entries.of(KEY) == Entry(6, None, (1, 2, 3, 4, 5, 6), healed=1)
-
-
-def with_first(entries: FakeEntries[State], source: HttpSource[State]) -> StateInbox[State]:
-    """As a read model is wired whose source has ``first``."""
-    return StateInbox(
-        entries, source, project, lambda: NOON,
-        first=lambda told: (told.sequence or 0,), tombstones=timedelta(days=20), forgetful=True,
-    )  # fmt: skip
-
-
-async def test_an_aggregate_that_is_proven_gone_has_no_entry_or_a_deleted_one(
-    publisher: Publisher, fenced: HttpSource[State]
-) -> None:
-    entries: FakeEntries[State] = FakeEntries()
-    inbox = StateInbox(entries, fenced, project, lambda: NOON)
-    assert await inbox.handle(event(1)) == Complete(Done.GONE)
-    await entries.put(KEY, Entry(1, "x", (1,)), Stamp(NOON, None), over=None)
-    await inbox.handle(event(4))
-    assert entries.of(KEY) == Entry(1, None, None)
-
-
-async def test_where_the_first_event_tells_all_the_publisher_is_not_asked_for_a_new_aggregate(
-    publisher: Publisher, fenced: HttpSource[State]
-) -> None:
-    entries: FakeEntries[State] = FakeEntries()
-    inbox = with_first(entries, fenced)
-    await inbox.handle(event(1))
-    await inbox.handle(event(2))
-    assert (entries.of(KEY), publisher.asked) == (Entry(2, event(2).id, (1, 2)), [])
-
-
-async def test_a_first_event_that_comes_after_the_deletion_revives_nothing(
-    publisher: Publisher, fenced: HttpSource[State]
-) -> None:
-    entries: FakeEntries[State] = FakeEntries()
-    inbox = with_first(entries, fenced)
-    publisher.answer = (404, NOT_FOUND)  # what was deleted is shown no more
-    assert await inbox.handle(event(2)) == Put(Entry(2, None, None), Because.NEW)
-    assert await inbox.handle(event(1)) == Complete(Done.DELETED)
 
 
 async def test_an_old_404_makes_no_living_entry_deleted(

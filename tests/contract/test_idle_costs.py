@@ -265,7 +265,7 @@ def runs_of(timer: str, hours: int) -> int:
 @pytest.mark.parametrize(
     ("contacts", "hours"),
     [
-        (3, 1),  # of 200 the hour is in the next test
+        pytest.param(3, 1, marks=pytest.mark.long),  # of 200 the hour is in the next test
         # Two timers work once a day: 20 days each, before a walk over all is due.
         *(pytest.param(each, 20, marks=[pytest.mark.deep, pytest.mark.timeout(600)]) for each in (3, 200)),
     ],
@@ -394,7 +394,10 @@ async def test_what_an_effect_costs_is_told(application: Wired, simulation: Simu
 
 @pytest.mark.parametrize(
     ("order", "what"),
-    [(InOrder.ANY, "changes an aggregate"), (InOrder.NEWEST, "changes one, newest or each in order")],
+    [
+        (InOrder.ANY, "changes an aggregate"),
+        pytest.param(InOrder.NEWEST, "changes one, newest or each in order", marks=pytest.mark.long),
+    ],
 )
 async def test_what_a_reaction_costs_is_told(
     application: Wired, simulation: Simulation, order: InOrder, what: str

@@ -154,12 +154,10 @@ async def test_who_is_denied_is_told_so_with_the_clock_that_may_be_why_and_nothi
         (TimeoutError(), CannotCheck, "does not answer within"),
     ],
 )
-@pytest.mark.parametrize("call", ["read_item", "replace_item"])
 async def test_access_to_items_is_tried_by_a_read_and_by_a_write(
     cosmos_server: Service,
     database: DatabaseProxy,
     monkeypatch: pytest.MonkeyPatch,
-    call: str,
     error: Exception,
     kind: type[Exception],
     message: str,
@@ -167,9 +165,11 @@ async def test_access_to_items_is_tried_by_a_read_and_by_a_write(
     async with inspecting(cosmos_server, database.id) as inspection:
         await inspection.try_access(CONTACTS, PARTITION_KEY)
         await inspection.try_access("no-such", PARTITION_KEY)
-        monkeypatch.setattr(ContainerProxy, call, raising(error))
-        with pytest.raises(kind, match=message):
-            await inspection.try_access(CONTACTS, PARTITION_KEY)
+        for call in ("read_item", "replace_item"):
+            with monkeypatch.context() as patch:
+                patch.setattr(ContainerProxy, call, raising(error))
+                with pytest.raises(kind, match=message):
+                    await inspection.try_access(CONTACTS, PARTITION_KEY)
     assert [item async for item in database.get_container_client(CONTACTS).read_all_items()] == []
 
 

@@ -42,6 +42,10 @@ pytestmark = pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
 ORIGIN = Origin("request-7")
 
 
+KINDS = ["changes", *(pytest.param(each, marks=pytest.mark.long) for each in ("deletes", "refused"))]
+"""What a request does; ``tests/models/keyed.py`` has all of them."""
+
+
 class HeapClosed(Exception):
     """A closed heap takes no mark."""
 
@@ -125,7 +129,7 @@ async def heaps(cosmos_server: Service) -> AsyncIterator[Instances]:
         yield Instances(client, (database.id, CONTACTS))
 
 
-@pytest.mark.parametrize("pinned", [False, True])
+@pytest.mark.parametrize("pinned", [pytest.param(False, marks=pytest.mark.long), True])
 @pytest.mark.parametrize("loss", EACH_LOSS)
 async def test_whatever_write_is_lost_a_change_happens_once_and_is_answered_alike(
     heaps: Instances, loss: Loss, pinned: bool
@@ -152,6 +156,7 @@ async def test_whatever_write_is_lost_a_change_happens_once_and_is_answered_alik
     assert write > 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loss", EACH_LOSS)
 async def test_whatever_write_is_lost_a_deletion_is_answered_alike(heaps: Instances, loss: Loss) -> None:
     """record_before_no: the repetition is no 404."""
@@ -170,6 +175,7 @@ async def test_whatever_write_is_lost_a_deletion_is_answered_alike(heaps: Instan
     assert write > 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loss", EACH_LOSS)
 async def test_whatever_write_is_lost_a_refusal_stays_one(heaps: Instances, loss: Loss) -> None:
     """refusal_recorded, and nothing is an answer too"""
@@ -212,7 +218,7 @@ async def test_a_refusal_stays_one_where_its_repetition_would_fail_otherwise(hea
     assert refusal.value.status == 409
 
 
-@pytest.mark.parametrize("kind", ["changes", "deletes", "refused"])
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_process_that_dies_at_any_await_changes_it_once(heaps: Instances, kind: str) -> None:
     at, died = 0, True
     while died:
@@ -246,7 +252,8 @@ async def test_the_same_request_at_once_is_one_change(heaps: Instances) -> None:
     assert [each.replayed for each in answers[:4]].count(False) <= 1
 
 
-@pytest.mark.parametrize("kind", ["changes", "deletes", "refused"])
+@pytest.mark.long  # the model has all of them, and test_the_same_request_at_once_is_one_change one
+@pytest.mark.parametrize("kind", KINDS)
 async def test_two_losses_while_its_duplicate_runs_and_another_writes_are_one_change_and_one_answer(
     heaps: Instances, kind: str
 ) -> None:

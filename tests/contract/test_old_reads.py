@@ -1,22 +1,18 @@
 """Reads may be old, as far as Session consistency allows: nothing is refused, and nothing doubled, because of one."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
-from cosmos_outbox.cosmos.inbox.entries import newest_item
 from cosmos_outbox.cosmos.relay.parked_documents import PARTITION, ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store.client import cosmos_client
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
-from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
-from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregates import Aggregates
-from cosmos_outbox.outbox.errors import AggregateNotFound, PreconditionFailed
+from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.unit_of_work import Receipt
 from cosmos_outbox.settings.connections import Connection
@@ -136,19 +132,6 @@ async def test_a_change_is_not_refused_because_of_an_old_state(
         await service(lagging).revise(contact_id, only_if_agreed, ORIGIN)
 
 
-async def test_an_old_etag_is_refused_on_a_lagging_replica_too(
-    store: CosmosStore, lagging: CosmosStore
-) -> None:
-    created = await create(store)
-    assert created.etag is not None
-    await remember(lagging, store, created.aggregate.id)
-    await service(store).revise(created.aggregate.id, described("one"), ORIGIN)
-    with pytest.raises(PreconditionFailed):
-        await service(lagging).revise(created.aggregate.id, described("two"), ORIGIN, if_match=[created.etag])
-    found = await service(store).read(created.aggregate.id, ORIGIN)
-    assert found.aggregate.state.description == "one"
-
-
 class LaggingLot(Lagging):
     """Another instance's view of the parking lot: without a session token a query sees nothing of what was parked."""
 
@@ -229,83 +212,6 @@ async def test_the_fence_of_a_parking_lot_costs_one_refused_write_a_page(cosmos_
         await Relay(BusPublisher(), lot).forward([read(event_document(name, 1)) for name in "abcdef"])
         assert container.fences == 1
         assert await container.page("SELECT * FROM c", {}, 10, None, partition_key=PARTITION) == ([], None)
-
-
-def without_tokens(container: Container, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether the real service's refusal of a batch carries a session token is not known: here none does."""
-    refused = container._provoke_refusal
-
-    async def without_token(partition_key: str) -> Failure:
-        failure = await refused(partition_key)
-        container._sessions._tokens.pop(partition_key, None)
-        return replace(failure, session_token=None)
-
-    monkeypatch.setattr(container, "_provoke_refusal", without_token)
-
-
-async def test_a_fence_holds_where_a_refusal_carries_no_session_token(
-    store: CosmosStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    container = store.container
-    without_tokens(container, monkeypatch)
-    await container.fence("p")
-    assert container._sessions.get("p") is not None
-    item = await container.read("outbox-fence-token", "p")
-    assert item is not None
-    assert item["ttl"] == 60
-
-
-async def test_what_is_there_is_read_at_its_newest_also_where_a_refusal_carries_no_session_token(
-    store: CosmosStore, lagging: CosmosStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    contact_id = (await create(store)).aggregate.id
-    await remember(lagging, store, contact_id)
-    await service(store).revise(contact_id, described("newest"), ORIGIN)
-    without_tokens(lagging.container, monkeypatch)
-    item = await newest_item(lagging.container, AggregateKey("contact", str(contact_id)))
-    assert item is not None
-    assert item["data"]["description"] == "newest"
-    never = AggregateKey("contact", "b5e2e7aa-4982-4735-9422-c39a7c4af5c2")
-    assert await newest_item(lagging.container, never) is None
-
-
-class BehindAProxy(Lagging):
-    """No refusal carries a session token. One batch's answer is lost, and the SDK repeats the batch."""
-
-    losses = 1
-    throttled_fences = 0
-
-    async def _execute(self, partition_key: Key, writes: Sequence[Write]) -> tuple[list[str], str | None]:
-        if writes[0].if_match == '"no-version"' and self.throttled_fences:
-            self.throttled_fences -= 1
-            raise StoreFailed(Failure(Kind.THROTTLED, "injected"))
-        lost = len(writes) > 1 and self.losses > 0
-        if lost:
-            self.losses -= 1
-            await super()._execute(partition_key, writes)
-            self._sessions._tokens.pop(self.paths.text(partition_key), None)
-        try:
-            return await super()._execute(partition_key, writes)
-        except StoreFailed as error:
-            self._sessions._tokens.pop(self.paths.text(partition_key), None)
-            raise StoreFailed(replace(error.failure, session_token=None, answer_lost=lost)) from error
-
-
-@pytest.mark.parametrize("throttled_fences", [0, 1])
-async def test_an_own_commit_is_recognized_on_a_lagging_replica_after_a_refusal_without_a_session_token(
-    store: CosmosStore, lagging: CosmosStore, throttled_fences: int
-) -> None:
-    contact_id = (await create(store)).aggregate.id
-    await remember(lagging, store, contact_id)
-    lagging.container.__class__ = BehindAProxy
-    assert isinstance(lagging.container, BehindAProxy)
-    lagging.container.throttled_fences = throttled_fences
-
-    receipt = await service(lagging).revise(contact_id, described("ours"), ORIGIN)
-
-    assert (receipt.aggregate.state.description, receipt.aggregate.state.last_sequence) == ("ours", 2)
-    events = await store.events(receipt.aggregate.key)
-    assert [event.sequence for event in events] == [1, 2]
 
 
 async def test_a_contact_that_never_was_is_not_found_and_that_is_proven(lagging: CosmosStore) -> None:

@@ -22,7 +22,6 @@ from examples.fastapi.person import Person
 from tests.support.azure import Topic
 from tests.support.functions import NO_CONTEXT, Calls
 from tests.support.partner import added, renamed
-from tests.support.telemetry import recording
 
 
 class Day:
@@ -148,14 +147,6 @@ async def test_an_operator_gives_up_what_is_in_the_way_and_sends_what_waits_behi
     assert (await call("get_relay"))["parkedAggregates"] == {}
 
 
-async def test_a_timer_reports_how_many_aggregates_are_parked(day: Day) -> None:
-    await day.store(await added(day.wired), "made-by-hand")
-    await day.read("relay")
-    with recording() as recorded:
-        await day.call.run("tend_parked", None)
-        assert recorded.gauge("outbox.parked.aggregates") == 1
-
-
 async def test_a_relay_is_watched_and_gets_back_the_leases_that_are_missing(
     day: Day, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -189,16 +180,3 @@ async def test_what_came_to_the_dead_letters_is_collected_and_applied(day: Day) 
     assert kept is not None
     entry = await kept.inbox.entries.read(AggregateKey("person", person))
     assert entry is not None, "the message was applied"
-
-
-async def test_the_timers_of_a_subscriber_collect_dead_letters_and_look_at_its_sources(day: Day) -> None:
-    person = await added(day.wired)
-    await day.read("relay")
-    await day.bury()
-    await day.call.run("watch_directory", None)
-    [aside] = (await day.call("list_stuck"))["items"]
-    assert (aside["aggregateId"], aside["reason"]) == (person, "dead letter: a test")
-
-    assert (await day.call("get_subscribers"))["items"][0]["lastWalk"] is None
-    await day.call.run("walk_directory", None)
-    assert (await day.call("get_subscribers"))["items"][0]["lastWalk"] is not None

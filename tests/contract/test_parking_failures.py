@@ -28,7 +28,7 @@ from tests.support.azure import PARKED, contacts_database, cosmos_connection
 from tests.support.contacts import NOON
 from tests.support.emulators import Gap
 from tests.support.feed import EVENTS, contact_key, event_document, read
-from tests.support.losses import Failing, Fate, Loss, ProcessDied
+from tests.support.losses import EACH_LOSS, Failing, Fate, Loss, ProcessDied
 
 _ATTEMPTS = 6
 _LATER = timedelta(minutes=5)
@@ -136,13 +136,7 @@ async def test_what_a_lost_answer_has_removed_is_not_counted_again(cosmos_server
 
 
 @pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
-@pytest.mark.parametrize(
-    "loss",
-    [
-        loss if loss in {Loss.NO_ANSWER, Loss.DIED_AFTER} else pytest.param(loss, marks=pytest.mark.long)
-        for loss in Loss
-    ],
-)
+@pytest.mark.parametrize("loss", EACH_LOSS)
 async def test_whatever_write_is_lost_the_contacts_events_arrive_once_in_order(
     cosmos_server: Service, loss: Loss
 ) -> None:

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -42,12 +43,14 @@ from cosmos_outbox.inbox.retrier import Retrier
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
+from cosmos_outbox.kernel.own_failures import CallEnded
 from cosmos_outbox.outbox.unit_of_work import Origin
 from devstack.testing import Service
 from tests.support.azure import CONTACTS, SET_ASIDE, contacts_database
 from tests.support.emulators import Gap
 from tests.support.losses import EACH_LOSS, Fate, Loss, ProcessDied
-from tests.support.reactions import LIVES, CutOff, Heap, Heaps, no_loss, told
+from tests.support.reactions import LIVES, CutOff, Heap, Heaps, no_loss, put_mark, told
+from tests.support.telemetry import recording
 
 pytestmark = pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
 
@@ -78,7 +81,13 @@ class Meets:
 
 
 @pytest.mark.parametrize("loss", EACH_LOSS)
-@pytest.mark.parametrize("order", InOrder)
+@pytest.mark.parametrize(
+    "order",
+    [
+        InOrder.EACH,
+        *(pytest.param(each, marks=pytest.mark.long) for each in InOrder if each is not InOrder.EACH),
+    ],
+)
 async def test_whatever_write_is_lost_each_message_is_applied_once(
     heaps: Heaps, loss: Loss, order: InOrder
 ) -> None:
@@ -210,8 +219,7 @@ async def test_a_message_for_several_targets_has_an_outcome_at_each(heaps: Heaps
     message = told("", "a")
 
     def instance() -> ReactionInbox[Heap]:
-        inbox = heaps.instance()
-        return replace(inbox, rules=replace(inbox.rules, targets=lambda _: [closed, first, second]))
+        return aimed(heaps.instance(), [closed, first, second])
 
     at, died = 0, True
     while died:
@@ -225,6 +233,62 @@ async def test_a_message_for_several_targets_has_an_outcome_at_each(heaps: Heaps
     with pytest.raises(ReactionRefused, match="the heap is closed"):
         await instance().handle(message)
     assert [await heaps.marks(each) for each in (closed, first, second)] == [[], ["a"], ["a"]]
+
+
+@pytest.mark.parametrize("order", [InOrder.NEWEST, InOrder.EACH])
+async def test_of_two_messages_in_one_place_the_second_one_changes_nothing(
+    heaps: Heaps, order: InOrder
+) -> None:
+    """Two publishers, or a store that was put back."""
+    heaps.order, name = order, await heaps.made()
+    for mark in ("a", "b"):
+        await heaps.until_done(told(name, mark, 1))
+    assert await heaps.marks(name) == ["a"]
+
+
+def aimed(inbox: ReactionInbox[Heap], named: Any) -> ReactionInbox[Heap]:
+    """With these targets, whatever a message says."""
+    return replace(inbox, rules=replace(inbox.rules, targets=lambda _: named))
+
+
+async def test_a_message_is_for_one_or_several_or_for_nobody(heaps: Heaps) -> None:
+    name, other = await heaps.made(), await heaps.made()
+    inbox = heaps.instance()
+    for named in (None, [], name, {name: name}, [name, other]):
+        message = told("", f"{named}")
+        to_them = aimed(inbox, named)
+        for _ in range(2):
+            await to_them.handle(message)
+        if not named:
+            await to_them.give_up(message, "for nobody")
+    assert (len(await heaps.marks(name)), len(await heaps.marks(other))) == (3, 1)
+
+
+async def test_a_reaction_that_exits_at_one_target_reaches_the_others(heaps: Heaps) -> None:
+    def exits_at_closed(heap: Heap | None, event: Event) -> Heap | None:
+        if heap is not None and heap.state.closed:
+            sys.exit("closed")
+        return put_mark(heap, event)
+
+    name, closed = await heaps.made(), await heaps.made()
+    await heaps.change(closed, Heap.close)
+    inbox = aimed(heaps.instance(), [closed, name])
+    with pytest.raises(CallEnded):
+        await replace(inbox, rules=replace(inbox.rules, react=exits_at_closed)).handle(told("", "a"))
+    assert await heaps.marks(name) == ["a"]
+
+
+async def test_what_became_of_messages_is_counted_and_a_refusal_is_no_duplicate(heaps: Heaps) -> None:
+    name, closed = await heaps.made(), await heaps.made()
+    await heaps.change(closed, Heap.close)
+    desk = Desk(heaps)
+    with recording() as recorded:
+        for message, times in ((told(name, "a"), 3), (told(closed, "b"), 2)):
+            for _ in range(times):
+                await desk.receive(message)
+        counted = {each["outbox.outcome"]: value for each, value in recorded.points("outbox.inbox.events")}
+        [(_, measured)] = recorded.points("outbox.commit_to_applied")
+    assert (counted, measured) == ({"applied": 1, "duplicate": 2, "refused": 2}, 1)
 
 
 async def test_newest_wins(heaps: Heaps) -> None:
@@ -334,24 +398,6 @@ async def test_a_message_of_which_it_is_not_known_whether_it_was_applied_is_not_
             await inbox.handle(message)
     await inbox.handle(message)
     assert await heaps.marks(name) == ["a"]
-
-
-async def test_a_message_whose_answer_is_lost_is_done_in_the_same_call(
-    heaps: Heaps, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name, inbox = await heaps.made(), heaps.instance()
-    assert isinstance(inbox.reactions, CosmosReactions)
-    execute, lost = inbox.reactions.container.execute, [Failure(Kind.PASSING, "lost", answer_lost=True)]
-
-    async def lose_once(partition_key: Key, writes: Sequence[Write]) -> list[str]:
-        stored = await execute(partition_key, writes)
-        if lost:
-            raise StoreFailed(lost.pop())
-        return stored
-
-    monkeypatch.setattr(inbox.reactions.container, "execute", lose_once)
-    await inbox.handle(told(name, "a"))
-    assert (lost, await heaps.marks(name)) == ([], ["a"])
 
 
 @pytest.mark.parametrize(

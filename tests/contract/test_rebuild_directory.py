@@ -72,6 +72,7 @@ async def test_the_directory_is_filled_from_the_contacts_and_the_command_says_ho
     assert capsys.readouterr().out.splitlines()[-1].endswith("3 entries compared, 0 written, 0 failed")
 
 
+@pytest.mark.long  # tests/unit/test_healing.py has what the source wins
 async def test_after_a_restore_the_source_wins(environment: dict[str, str], process: Process) -> None:
     contact_id, later = await process.create(), await process.create()
     before = await process.stored.read(str(contact_id), str(contact_id))
@@ -105,7 +106,7 @@ async def test_after_a_restore_the_source_wins(environment: dict[str, str], proc
     assert entry.state.email == "again@contoso.com"
 
 
-@pytest.mark.parametrize("source_wins", [False, True])
+@pytest.mark.parametrize("source_wins", [False, pytest.param(True, marks=pytest.mark.long)])
 async def test_after_a_new_form_of_the_entries_all_are_written_again(
     environment: dict[str, str],
     process: Process,

@@ -161,6 +161,7 @@ async def test_more_join_when_there_is_work_and_leave_when_it_is_done(worker: Wo
     )
 
 
+@pytest.mark.long
 async def test_some_still_wait_while_others_hold_their_sessions_for_long(worker: Worker) -> None:
     worker.go_on.clear()
     for number in range(1, 6):

@@ -1,11 +1,9 @@
 """The alarms see a relay that is stopped while its partitions are split, or whose lease documents are deleted."""
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import pytest
@@ -85,7 +83,7 @@ async def delete_leases(observer: RelayObserver, *endings: str) -> None:
             await observer.leases.delete_item(document["id"], partition_key=document["id"])
 
 
-@pytest.mark.parametrize("age", [400, 600])
+@pytest.mark.parametrize("age", [pytest.param(400, marks=pytest.mark.long), 600])
 async def test_a_split_while_the_relay_is_stopped_hides_no_waiting_event(
     cosmos: Service, database: DatabaseProxy, observer: RelayObserver, age: int
 ) -> None:
@@ -148,30 +146,6 @@ async def test_the_timer_makes_missing_leases_again_and_a_relay_without_mending_
     assert mended == logging.ERROR
 
 
-async def test_two_timers_make_each_lease_once(
-    observer: RelayObserver, caplog: pytest.LogCaptureFixture
-) -> None:
-    await delete_leases(observer)
-    await asyncio.gather(observer.watch(), observer.watch())
-
-    assert caplog.text.count("it is made again") == 2
-    assert len((await observer.status()).leases) == 2
-
-
-async def test_the_answer_to_a_new_lease_is_lost(
-    cosmos: Service, observer: RelayObserver, caplog: pytest.LogCaptureFixture
-) -> None:
-    await delete_leases(observer)
-    await cosmos.faults.add("drop-after-commit", operation="create", container=LEASES, count=1)
-
-    await observer.watch()
-
-    assert await cosmos.faults.pending() == []
-    assert (await observer.status()).missing == []
-    assert "lease 0 was missing" in caplog.text
-    assert "lease 1 was missing" in caplog.text
-
-
 async def test_a_timer_that_cannot_make_a_lease_says_so_and_the_next_makes_it(
     cosmos: Service, observer: RelayObserver
 ) -> None:
@@ -185,26 +159,6 @@ async def test_a_timer_that_cannot_make_a_lease_says_so_and_the_next_makes_it(
     await observer.watch()
 
     assert (await observer.status()).missing == []
-
-
-async def test_a_timer_that_dies_while_it_makes_the_first_lease_leaves_the_rest_to_the_next(
-    cosmos: Service, observer: RelayObserver
-) -> None:
-    await delete_leases(observer)
-    await cosmos.faults.add("slow", operation="create", container=LEASES, count=1, seconds=0.5)
-    dying = asyncio.create_task(observer.watch())
-    await eventually(partial(is_met, cosmos))
-    dying.cancel()
-    await asyncio.wait([dying])
-    assert "1" in (await observer.status()).missing
-
-    await observer.watch()
-
-    assert (await observer.status()).missing == []
-
-
-async def is_met(cosmos: Service) -> bool:
-    return await cosmos.faults.pending() == []
 
 
 async def test_a_lease_that_cannot_be_used_is_named(observer: RelayObserver) -> None:

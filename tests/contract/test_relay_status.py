@@ -15,7 +15,6 @@ from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.kernel.loops import OnceAMinute
 from cosmos_outbox.operations.relay_status import Holding, RelayObserver
 from cosmos_outbox.outbox.errors import Hindrance
-from cosmos_outbox.settings.errors import Misconfigured
 from devstack.testing import Service, eventually
 from tests.support.azure import CONTACTS, LEASES, contacts_database, cosmos_connection
 from tests.support.emulators import Gap
@@ -57,7 +56,8 @@ async def observer(cosmos_server: Service, lot: CosmosParkingLot) -> AsyncIterat
 
 @pytest.mark.known_gap(Gap.CHANGE_FEED)
 @pytest.mark.parametrize(
-    ("age", "late", "at_risk"), [(0, False, False), (400, True, False), (600, True, True)]
+    ("age", "late", "at_risk"),
+    [(0, False, False), (600, True, True), pytest.param(400, True, False, marks=pytest.mark.long)],
 )
 async def test_events_that_wait_too_long_are_an_error_though_no_relay_runs(
     observer: RelayObserver, caplog: pytest.LogCaptureFixture, age: int, late: bool, at_risk: bool
@@ -95,17 +95,6 @@ async def test_where_no_lease_is_left_all_is_late_and_at_risk(
     assert "no lease" in caplog.text
 
 
-async def test_a_container_that_is_not_there_is_told_by_its_name(
-    cosmos_server: Service, lot: CosmosParkingLot
-) -> None:
-    async with CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client:
-        missing = client.get_database_client("no-such").get_container_client("no-such")
-        with pytest.raises(Misconfigured, match="container no-such of database no-such does not exist"):
-            await RelayObserver(
-                missing, missing, lot, LEASE_PREFIX, 1000, RelayFailures(missing, "f", 1000)
-            ).status()
-
-
 @pytest.mark.known_gap(Gap.CHANGE_FEED)
 async def test_why_events_wait_is_told_from_what_relays_have_kept(observer: RelayObserver) -> None:
     """By whichever process: the reasons are beside the leases, each with its last time."""
@@ -134,13 +123,6 @@ async def test_failures_are_told_from_a_time_on(observer: RelayObserver) -> None
 
 
 @pytest.mark.known_gap(Gap.CHANGE_FEED)
-async def test_a_failure_from_before_the_oldest_change_is_no_reason(observer: RelayObserver) -> None:
-    earlier = replace(observer.failures, clock=lambda: utc_now() - timedelta(hours=1))
-    await earlier.note(Hindrance.BROKER_AWAY, "over since")
-    assert (await observer.status()).failures == []
-
-
-@pytest.mark.known_gap(Gap.CHANGE_FEED)
 async def test_a_lease_shows_whether_somebody_works_on_it(observer: RelayObserver) -> None:
     [lease] = (await observer.status()).leases
     assert lease.held is Holding.BY_NOBODY
@@ -156,7 +138,7 @@ async def test_a_lease_shows_whether_somebody_works_on_it(observer: RelayObserve
 @pytest.mark.known_gap(Gap.CHANGE_FEED)
 async def test_the_average_age_is_between_the_newest_and_the_oldest(observer: RelayObserver) -> None:
     await eventually(lambda: older_than(observer, 2))
-    for sequence in range(2, 40):
+    for sequence in range(2, 12):
         await observer.feed.create_item({**event_document("a", sequence), "ttl": 1000})
     [lease] = (await observer.status()).leases
     assert lease.oldest_waiting_seconds is not None

@@ -187,7 +187,7 @@ async def test_what_was_forwarded_is_published_again_in_order_under_new_ids(worl
     assert await world.received("b", 5) == again("b", 1, 2, 3, 4, 5)
 
 
-@pytest.mark.parametrize("at_once", [3, 15, 200])
+@pytest.mark.parametrize("at_once", [3, *(pytest.param(each, marks=pytest.mark.long) for each in (15, 200))])
 async def test_an_aggregate_keeps_its_order_over_windows_of_any_size(world: World, at_once: int) -> None:
     """Several windows, some of several seconds, some of a part of one: what is cut off belongs to the next one."""
     world.at_once = at_once
@@ -364,20 +364,6 @@ async def test_a_document_that_is_not_as_committed_stops_its_aggregate_and_no_ot
     assert await world.received("b", 1) == again("b", 1)
 
 
-async def test_a_document_of_an_earlier_version_is_published_as_it_is_stored(world: World) -> None:
-    await world.store(event_document("a", 1))
-    assert (await world.publish()).published == 1
-    assert await world.received("a", 1) == again("a", 1)
-
-
-async def test_a_dry_run_counts_and_sends_nothing(world: World) -> None:
-    await world.store(document("a", 1), document("b", 1))
-    progress = await world.publish(world.republishing(DryRun()))
-    assert progress.published == 2
-    for contact in "ab":
-        assert await world.broker.topic.is_empty(contact_id(contact))
-
-
 async def test_a_store_that_fails_for_a_moment_does_not_end_the_run(world: World) -> None:
     await world.store(document("a", 1))
     events = EVENTS.events([document("a", 1)])
@@ -403,8 +389,3 @@ async def test_an_event_without_a_sequence_has_its_place_by_the_time_of_its_writ
     [[group]] = published.pages
     assert [event.id for event in group.events] == [early["id"], late["id"]]
     assert all(isinstance(event, OutboxEvent) for event in window.events)
-
-
-def test_two_runs_have_different_ids_and_one_run_always_the_same(world: World) -> None:
-    one, same, other = world.republishing(), world.republishing(), world.republishing(run=uuid4())
-    assert one.message_id("x") == same.message_id("x") != other.message_id("x")

@@ -4,7 +4,6 @@ On a devstack of its own with several physical partitions, whose every read of i
 allows: only a session token of its own physical partition makes a read newer.
 """
 
-import itertools
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,12 +11,10 @@ from functools import partial
 from uuid import uuid4
 
 import pytest
-from azure.cosmos.aio import ContainerProxy, DatabaseProxy
+from azure.cosmos.aio import DatabaseProxy
 
 from cosmos_changefeed import (
     ChangeFeedProcessor,
-    FeedRangeGone,
-    PhysicalPartition,
     effective_key,
     physical_partitions,
 )
@@ -147,36 +144,7 @@ async def test_a_partition_that_is_split_between_two_fences_is_fenced_anew(
     assert await world.published(session_token) == stored
 
 
-async def test_a_store_that_goes_on_splitting_ends_the_fences_as_unavailable(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    places = itertools.count()
-
-    async def then_split(feed: ContainerProxy) -> list[PhysicalPartition]:
-        found = await physical_partitions(feed)
-        await world.split(found[next(places)].id)
-        return found
-
-    monkeypatch.setattr("cosmos_changefeed.physical_partitions", then_split)
-    with pytest.raises(Unavailable, match="split"):
-        await fenced(world)
-
-
-async def test_partitions_that_are_split_while_they_are_asked_who_they_are_are_asked_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = itertools.count(1)
-
-    async def split_meanwhile(feed: ContainerProxy) -> list[PhysicalPartition]:
-        if next(asked) == 1:
-            raise FeedRangeGone("split each time")
-        return await physical_partitions(feed)
-
-    monkeypatch.setattr("cosmos_changefeed.physical_partitions", split_meanwhile)
-    assert len((await fenced(world)).split(",")) == PARTITIONS
-
-
-@pytest.mark.parametrize("operation", ["feed", "batch"])
+@pytest.mark.parametrize("operation", [pytest.param("feed", marks=pytest.mark.long), "batch"])
 async def test_a_store_that_refuses_to_tell_its_partitions_or_to_fence_one_is_an_error_of_ours(
     world: World, operation: str
 ) -> None:
@@ -249,6 +217,7 @@ async def test_an_event_that_no_replica_shows_yet_is_not_taken_for_forwarded(
         await republish(RepublishingProgress())
 
 
+@pytest.mark.long
 async def test_what_waits_behind_a_clock_that_was_turned_back_is_not_taken_for_forwarded(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

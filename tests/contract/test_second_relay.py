@@ -107,6 +107,7 @@ async def test_what_one_relay_parks_is_parked_and_operated_there_alone(world: Wo
         assert await at_work.parked(partner) == []
 
 
+@pytest.mark.long
 async def test_a_second_relay_that_is_added_later_begins_with_what_is_stored(world: World) -> None:
     async with running(declared(), environment=world.settings, subscribers=False) as at_work:
         before = await added(at_work.wired, "Ada")

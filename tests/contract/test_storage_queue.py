@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
 import pytest
 
@@ -13,11 +14,16 @@ from cosmos_outbox.inbox.reading import MessageReader
 from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import Accepted, CloudEvents, Refused
+from cosmos_outbox.preflight.plan import plan_for
+from cosmos_outbox.preflight.report import Status
+from cosmos_outbox.preflight.storagequeue import check
+from cosmos_outbox.settings.transports import StorageQueue
 from cosmos_outbox.storagequeue import messages
 from cosmos_outbox.storagequeue.messages import Messages, PoisonQueue
 from cosmos_outbox.storagequeue.publisher import StorageQueuePublisher
 from cosmos_outbox.telemetry.work import Work
 from devstack.testing import eventually
+from examples.orders.service import service as order_service
 from tests.contract.conftest import StorageQueueBroker
 from tests.support.publishing import event, publish
 
@@ -113,60 +119,6 @@ async def test_what_is_handled_is_gone_and_a_stop_waits_for_what_is_in_hand(cons
     assert await consumed.left() == 0
 
 
-async def test_a_message_stays_hidden_for_as_long_as_it_is_handled(consumed: Consumed) -> None:
-    """Two workers, and a handling that takes four times as long as a message is hidden."""
-    consumed.hidden_seconds = 1
-    await publish(consumed.broker.publisher, [event("a", 1)])
-    slow, other = Subscriber(seconds=4), Subscriber()
-    async with consumed.serving(slow):
-        await until(lambda: slow.got == ["a-1"])
-        async with consumed.serving(other):
-            await until_left(consumed, 0)
-    assert other.got == []
-
-
-async def test_a_message_comes_back_after_an_outage_of_the_store(
-    consumed: Consumed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(messages, "AWAY_SECONDS", 1)
-    await publish(consumed.broker.publisher, [event("a", 1)])
-    failing = iter([True, True])
-
-    def fail(_: Delivery) -> None:
-        if next(failing, False):
-            raise StoreAway("the store is away")
-
-    subscriber = Subscriber(fail)
-    async with consumed.serving(subscriber) as work:
-        await until(lambda: work.received == 1)
-        await until_left(consumed, 0)
-    assert subscriber.got == ["a-1"] * 3
-
-
-async def test_a_worker_that_dies_gives_its_message_to_another_once(consumed: Consumed) -> None:
-    consumed.hidden_seconds = 2
-    await publish(consumed.broker.publisher, [event("a", 1)])
-    other = Subscriber()
-    held = [each async for each in consumed.messages.queue.receive_messages(visibility_timeout=2)]
-    assert [each.dequeue_count for each in held] == [1]
-    async with consumed.serving(other) as work:
-        await until(lambda: work.received == 1)
-        await until_left(consumed, 0)
-    assert other.got == ["a-1"]
-
-
-async def test_who_comes_late_deletes_nothing_that_somebody_else_holds(consumed: Consumed) -> None:
-    """His receipt is not the newest: the message is handled twice, and deleted by who holds it."""
-    await publish(consumed.broker.publisher, [event("a", 1)])
-    [first] = [each async for each in consumed.messages.queue.receive_messages(visibility_timeout=1)]
-    again: list[object] = []
-    async with asyncio.timeout(20):
-        while not again:
-            again = [each async for each in consumed.messages.queue.receive_messages(visibility_timeout=60)]
-    await messages._delete(consumed.messages.queue, first, first.pop_receipt)
-    assert await consumed.left() == 1
-
-
 async def test_a_message_that_came_too_often_is_collected_from_the_poison_queue(
     consumed: Consumed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,3 +173,29 @@ async def test_a_larger_event_is_refused_with_its_size_and_the_limit(consumed: C
     assert isinstance(outcome, Refused)
     assert outcome.shown_by_event
     assert re.fullmatch(r"the message has \d{5} bytes, and a Storage queue takes 65536", outcome.reason)
+
+
+async def test_preflight_names_the_queues_that_are_missing(consumed: Consumed) -> None:
+    queue = consumed.broker.queue
+    settings = {
+        "COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5;",
+        "TRANSPORT": "storagequeue",
+        "STORAGEQUEUE": consumed.broker.account,
+        "ORDER_BOARD_SUBSCRIPTION": queue,
+        "ORDER_MAILS_SUBSCRIPTION": f"{queue}-mails",
+        "ORDER_GIFTS_SUBSCRIPTION": f"{queue}-gifts",
+    }
+    await consumed.broker.client.create_queue(f"{queue}-mails")
+    plan = plan_for(
+        order_service,
+        settings,
+        other_subscriptions=(),
+        survive=timedelta(hours=1),
+        as_app=False,
+        emulator_port=1,
+    )
+    assert isinstance(plan.settings.transport, StorageQueue)
+    findings = await check(plan, plan.settings.transport, None)
+    statuses = {each.subject.removeprefix(f"queue {queue}"): each.status for each in findings}
+    assert (statuses[""], statuses["-poison"], statuses["-mails"]) == (Status.OK,) * 3
+    assert (statuses["-mails-poison"], statuses["-gifts"]) == (Status.WRONG,) * 2

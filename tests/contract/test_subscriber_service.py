@@ -22,13 +22,11 @@ from cosmos_outbox.composition.declarations import ReadModelOf
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.inbox.effect import OLD
 from cosmos_outbox.inbox.entry import After
-from cosmos_outbox.inbox.errors import EffectAway, EffectNotDone
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.ports import StoreOf
 from cosmos_outbox.inbox.reading import TolerantReader
 from cosmos_outbox.inbox.set_aside import RecordState
-from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using, utc_now
 from cosmos_outbox.preflight.plan import needed_by_subscriber
 from cosmos_outbox.service import Service, Wired
@@ -51,9 +49,6 @@ pytestmark = [
     pytest.mark.needs_a_socket("the publisher's HTTP API, and what takes turns with it"),
 ]
 """The SDK leaves the socket open of an opening that is cancelled, as a stop does."""
-
-EACH_STORE = pytest.mark.parametrize("world", ["sqlite", "cosmos"], indirect=True)
-"""The others run over SQLite; ``test_subscriber_stores`` holds both stores to one contract."""
 
 PLACE = "tests.contract.a_subscriber"
 """Where the command line finds the service of the running test."""
@@ -217,7 +212,6 @@ async def _deployed(
             )
 
 
-@EACH_STORE
 async def test_a_read_model_and_an_effect_are_kept_in_a_store_of_its_own(world: World) -> None:
     async with world.at_work() as at_work:
         wired = at_work.wired
@@ -241,55 +235,6 @@ async def test_a_read_model_and_an_effect_are_kept_in_a_store_of_its_own(world: 
 
 async def _is(world: World, wired: Wired, wanted: Sequence[tuple[str, str, int]]) -> bool:
     return await world.listed(wired) == wanted
-
-
-async def test_what_the_publishers_api_cannot_tell_now_is_waited_for_and_not_set_aside(world: World) -> None:
-    """A gap needs the API; the broker brings nothing again meanwhile, and no other subscriber waits."""
-    world.publisher.answers["g1"] = (503, None)
-    async with world.at_work() as at_work:
-        await world.send("g1", 2, name="Ada King")
-        await eventually(lambda: "g1" in world.publisher.asked)
-        await world.send("g1", 1, name="Ada")
-        await eventually(lambda: sorted(world.letters) == [("g1", 1), ("g1", 2)])
-        world.publisher.answers["g1"] = (429, None)
-        asked = len(world.publisher.asked)
-        await eventually(lambda: len(world.publisher.asked) > asked)
-        assert await world.listed(at_work.wired) == []
-        world.publisher.answers["g1"] = (200, {"name": "Ada King", "sequence": 2})
-        await eventually(lambda: _is(world, at_work.wired, [("g1", "Ada King", 2)]))
-        retrier = at_work.wired.subscriptions["guests"].subscriber.retrier
-        assert await _waits(retrier, 0)
-
-
-async def test_an_answer_older_than_the_event_is_no_proof_and_what_was_erased_comes_never_back(
-    world: World,
-) -> None:
-    world.publisher.answers["g1"] = (200, {"name": "Old", "sequence": 1})
-    async with world.at_work() as at_work:
-        await world.send("g1", 3, name="Ada King")
-        retrier = at_work.wired.subscriptions["guests"].subscriber.retrier
-        await eventually(lambda: _waits(retrier, 1))
-        assert await world.listed(at_work.wired) == []
-        world.publisher.answers["g1"] = (410, None)  # the publisher has erased the guest meanwhile
-        await eventually(lambda: _waits(retrier, 0))
-        await world.send("g1", 2, name="Ada")
-        await world.send("g2", 1, name="Bea")
-        world.publisher.answers["g2"] = (200, {"name": "Bea", "sequence": 1})
-        await eventually(lambda: _is(world, at_work.wired, [("g2", "Bea", 1)]))
-        assert await world.listed(at_work.wired) == [("g2", "Bea", 1)]
-        read = await at_work.wired.read_model(world.guests).inbox.entries.newest(AggregateKey("guest", "g1"))
-        assert read is None or read.entry.deleted
-
-
-async def test_effects_wait_for_their_turn_and_for_the_other_side(world: World) -> None:
-    world.raises = [EffectNotDone("no stamp")]
-    async with world.at_work():
-        await world.send("g1", 1, name="Ada")
-        await world.send("g1", 2, name="Ada King")
-        await eventually(lambda: world.letters == [("g1", 1), ("g1", 2)])
-        world.raises = [EffectAway("the post is closed")]
-        await world.send("g1", 3, name="Ada")
-        await eventually(lambda: world.letters[2:] == [("g1", 3)])
 
 
 async def test_an_operator_sees_and_settles_what_is_open(
@@ -342,21 +287,6 @@ async def _waits(retrier: Any, count: int) -> bool:
     return bool((await retrier.counts())[RecordState.WAITING] == count)
 
 
-async def test_a_team_that_comes_late_begins_where_it_is_told_to(world: World) -> None:
-    late = Service("late", publishes=False, store=world.service.store)
-    seen: list[int | None] = []
-
-    @late.effect("letters", of="guest", on=["GuestNamed"], begin=utc_now())
-    async def note(event: Event) -> None:
-        seen.append(event.sequence)
-
-    async with running(late, environment=world.settings, slots=2):
-        await world.send("g1", 7, name="Ada")
-        await world.send("g1", 8, action="GuestSeen")
-        await world.send("g1", 9, name="Ada King")
-        await eventually(lambda: seen == [7, 9])
-
-
 async def test_an_entry_is_rebuilt_from_the_publishers_api(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -403,7 +333,6 @@ async def test_what_only_a_publisher_can_do_is_said_in_one_line(
     assert err.count("\n") == 1
 
 
-@EACH_STORE
 async def test_preflight_looks_at_the_subscriptions_and_at_the_containers_of_its_own(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:

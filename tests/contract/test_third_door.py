@@ -1,15 +1,13 @@
-"""Attacks on a team that subscribes, with a file of its own and the publisher's API: nothing is lost or done twice."""
+"""Attacks on a team that subscribes, with a file of its own: nothing is lost or done twice."""
 
 import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from aiohttp import web
 
 from cosmos_outbox.inbox.entry import After, Entry, Found
 from cosmos_outbox.inbox.errors import StoreAway
@@ -18,8 +16,6 @@ from cosmos_outbox.inbox.receiver import Receiver
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
-from cosmos_outbox.settings.names import Named
-from cosmos_outbox.sources.http import HttpApi
 from examples.subscriber import sqlite_store
 from examples.subscriber.sqlite_store import File, SqliteEntries, SqliteSetAside
 from tests.contract.test_entries import FORM, STAMP, TTL, Thing
@@ -102,34 +98,9 @@ async def test_a_disk_that_is_full_is_waited_for_and_leaves_nothing_half(databas
     assert await adds(database) == (1, 2)
 
 
-PROCESS = """
-import asyncio, sys
-from pathlib import Path
-from cosmos_outbox.kernel.clock import utc_now
-from examples.subscriber.sqlite_store import File
-from tests.contract.test_third_door import inbox_over
-from tests.support.inbox import event
-
-async def main():
-    database = File(Path(sys.argv[1]), utc_now)
-    inbox = inbox_over(database)
-    for sequence in range(1, 21):
-        await asyncio.gather(*(inbox.handle(event(sequence)) for _ in range(2)))
-    await database.close()
-
-asyncio.run(main())
-"""
-
-
 async def run_program(text: str, database: File) -> Ended:
     arguments = ["tests.support.program", text, str(database.path)]
     return await asyncio.to_thread(run_module, *arguments, environment=os.environ)
-
-
-async def test_processes_that_share_a_file_apply_each_event_once(database: File) -> None:
-    ended = await asyncio.gather(*(run_program(PROCESS, database) for _ in range(3)))
-    assert [each.code for each in ended] == [0, 0, 0], "".join(each.err for each in ended)
-    assert await adds(database) == tuple(range(1, 21))
 
 
 DIES = """
@@ -163,68 +134,3 @@ async def test_a_process_that_dies_after_its_entry_and_before_its_message_is_don
     await inbox.handle(event(2))  # the broker brings it again
     await inbox.handle(event(3))
     assert await adds(database) == (1, 2, 3)
-
-
-class Api:
-    """A publisher's API, and another host to which it may send a caller."""
-
-    def __init__(self) -> None:
-        self.status = 302
-        self.headers: dict[str, str] = {}
-        self.elsewhere: list[dict[str, str]] = []
-        self.address = ""
-
-    async def get(self, request: web.Request) -> web.Response:
-        return web.Response(status=self.status, headers=self.headers)
-
-    async def other(self, request: web.Request) -> web.Response:
-        self.elsewhere.append(dict(request.headers))
-        return web.json_response({"name": "Eve", "sequence": 9})
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[Api]:
-    made, runners = Api(), []
-    for path, handler in (("/other", made.other), ("/things/{id}", made.get)):
-        app = web.Application()
-        app.router.add_get(path, handler)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        runners.append(runner)
-    other, own = (f"http://127.0.0.1:{each.addresses[0][1]}" for each in runners)
-    made.headers, made.address = {"Location": f"{other}/other"}, f"{own}/things"
-    yield made
-    for runner in runners:
-        await runner.cleanup()
-
-
-def name_of(body: Mapping[str, Any]) -> str:
-    return str(body["name"])
-
-
-async def test_the_key_goes_to_no_other_host_and_a_login_page_is_no_answer(api: Api) -> None:
-    """An API behind a sign-in sends every caller there: that hits every aggregate, and is waited for."""
-    declared = HttpApi(Named("THINGS_API"), key=Named("THINGS_KEY"))
-    source = declared.made({"THINGS_API": api.address, "THINGS_KEY": "secret"}, name_of)
-    for status in (301, 302, 303, 307, 308):
-        api.status = status
-        for read in (source.read, source.newest):
-            with pytest.raises(StoreAway, match=f"answers {status}"):
-                await read(KEY)
-    assert api.elsewhere == []
-    await source.close()
-
-
-@pytest.mark.parametrize(
-    ("retry_after", "pause"), [("7", 7.0), ("", 1.0), ("\u00b2", 1.0), ("Wed, 21 Oct 2026 07:28:00 GMT", 1.0)]
-)
-async def test_a_publisher_that_throttles_is_waited_for_as_long_as_it_says(
-    api: Api, retry_after: str, pause: float
-) -> None:
-    source = HttpApi(Named("THINGS_API")).made({"THINGS_API": api.address}, name_of)
-    api.status, api.headers = 429, {"Retry-After": retry_after}
-    with pytest.raises(StoreAway) as raised:
-        await source.newest(KEY)
-    assert raised.value.retry_after_seconds == pause
-    await source.close()

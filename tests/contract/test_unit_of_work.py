@@ -3,7 +3,6 @@
 ``test_transactions.py`` has what befalls a transaction, ``test_cosmos_unit_of_work.py`` what only a store can show.
 """
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID, uuid4
@@ -45,38 +44,6 @@ async def change(store: CosmosStore, contact_id: UUID, *changes: Callable[[Conta
         await work.commit()
 
 
-async def test_a_unit_of_work_that_is_over_stores_nothing(store: CosmosStore) -> None:
-    async with store.open() as work:
-        contact = Contact.create(DETAILS, at=NOON)
-        work.add(contact)
-    with pytest.raises(ValueError, match="nothing is tracked"):
-        await work.commit()
-    async with store.open() as work:
-        with pytest.raises(AggregateNotFound):
-            await work.get(Contact, str(contact.id))
-
-
-async def test_a_stored_aggregate_is_read_again(store: CosmosStore) -> None:
-    async with store.open() as work:
-        contact = Contact.create(DETAILS, at=NOON)
-        work.add(contact)
-        receipt = (await work.commit()).receipt(contact)
-
-    async with store.open() as work:
-        found = await work.get(Contact, str(contact.id))
-        again, etag = found.aggregate, found.etag
-
-    assert again.state == receipt.aggregate.state
-    assert etag == receipt.etag
-    assert receipt.events == 1
-    [event] = await store.events(contact.key)
-    assert (event.action, event.sequence, event.correlation_id) == (
-        "ContactCreatedEvent",
-        1,
-        ORIGIN.correlation_id,
-    )
-
-
 async def test_each_change_is_stored_with_its_event_and_has_a_new_version(store: CosmosStore) -> None:
     contact_id = await create(store)
     async with store.open() as work:
@@ -113,35 +80,6 @@ async def test_without_a_change_nothing_is_written(store: CosmosStore) -> None:
     assert len(await store.events(key(contact_id))) == 1
 
 
-@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
-async def test_two_writers_of_one_version_one_wins_and_the_other_leaves_no_trace(store: CosmosStore) -> None:
-    contact_id = await create(store)
-
-    async def rename(first_name: str) -> bool:
-        async with store.open() as work:
-            contact = (await work.get(Contact, str(contact_id))).aggregate
-            await both_have_read.wait()
-            contact.rename(Name(first_name=first_name, last_name="Doe"), at=LATER)
-            contact.describe(first_name, at=LATER)
-            try:
-                await work.commit()
-            except PreconditionFailed:
-                return False
-            return True
-
-    both_have_read = asyncio.Barrier(2)
-    won = await asyncio.gather(rename("Ada"), rename("Bob"))
-
-    assert sorted(won) == [False, True]
-    winner = "Ada" if won[0] else "Bob"
-    async with store.open() as work:
-        contact = (await work.get(Contact, str(contact_id))).aggregate
-    assert contact.state.name.first_name == contact.state.description == winner
-    events = await store.events(key(contact_id))
-    assert [event.sequence for event in events] == [1, 2, 3]
-    assert events[1].data["name"]["firstName"] == events[2].data["description"] == winner
-
-
 async def test_a_deleted_contact_is_not_found_and_its_events_are_there(store: CosmosStore) -> None:
     contact_id = await create(store)
     await change(store, contact_id, lambda contact: contact.delete(at=LATER))
@@ -154,27 +92,6 @@ async def test_a_deleted_contact_is_not_found_and_its_events_are_there(store: Co
         "ContactCreatedEvent",
         "ContactDeletedEvent",
     ]
-
-
-async def test_an_aggregate_that_never_existed_is_not_found(store: CosmosStore) -> None:
-    async with store.open() as work:
-        with pytest.raises(AggregateNotFound):
-            await work.get(Contact, str(uuid4()))
-
-
-async def test_a_unit_of_work_without_a_commit_stores_nothing(store: CosmosStore) -> None:
-    contact = Contact.create(DETAILS, at=NOON)
-
-    async def fail() -> None:
-        async with store.open() as work:
-            work.add(contact)
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        await fail()
-    async with store.open() as work:
-        with pytest.raises(AggregateNotFound):
-            await work.get(Contact, str(contact.id))
 
 
 async def test_a_document_that_another_program_has_replaced_is_not_numbered_anew(store: CosmosStore) -> None:
@@ -284,14 +201,6 @@ async def test_of_aggregates_stored_together_one_that_has_changed_stops_all(stor
             await work.commit()
     assert await told(store, second) == []
     assert len(await told(store, task)) == 3
-
-
-async def test_aggregates_of_two_partitions_are_refused(store: CosmosStore) -> None:
-    async with store.open() as work:
-        work.add(ImportFile.upload("a", at=NOON))
-        work.add(ImportFile.upload("b", at=NOON))
-        with pytest.raises(ValueError, match="partitions"):
-            await work.commit()
 
 
 async def test_an_id_of_an_aggregate_that_is_there_or_was_deleted_lately_is_refused_by_name(

@@ -106,7 +106,10 @@ async def create(store: CosmosStore, contact: Contact) -> Receipt[Contact]:
 
 
 @pytest.mark.known_gap(Gap.BATCH_NOT_ATOMIC)
-@pytest.mark.parametrize("unreadable", UNREADABLE)
+@pytest.mark.parametrize(
+    "unreadable",
+    ["half", *(pytest.param(each, marks=pytest.mark.long) for each in UNREADABLE if each != "half")],
+)
 async def test_a_throttle_after_an_answer_that_cannot_be_read_does_not_mean_that_nothing_was_written(
     store: CosmosStore, proxy: Proxy, unreadable: str
 ) -> None:

@@ -17,7 +17,6 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
 
-from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.errors import Hindrance
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import Accepted, CloudEvents, Failing, Outcome, Refused, Unknown
@@ -113,7 +112,7 @@ async def test_a_structured_request_is_a_cloud_event_signed_with_every_secret(re
         Verifier(SECRET).verify(got.body + b" ", got.headers)
 
 
-@pytest.mark.parametrize("status", [400, 413, 422, 431])
+@pytest.mark.parametrize("status", [400, 422])
 async def test_an_answer_about_the_event_parks_its_aggregate_alone(receiver: Receiver, status: int) -> None:
     said = b'{"title": "jane@example.com: the text Secret of contact 4711 is too odd"}'
     receiver.answer = lambda got: says(status, body=said) if got.id == "a-2" else OK
@@ -151,21 +150,15 @@ async def test_words_that_are_packed_stay_packed(receiver: Receiver) -> None:
     assert "long" not in outcome.detail
 
 
-async def test_a_connection_is_used_again_and_again(receiver: Receiver) -> None:
+async def test_a_trace_that_no_header_can_hold_is_in_the_body_alone(receiver: Receiver) -> None:
+    traces = {"a": "00-1", "b": "00-11\r\nx-other: 1", "c": "00-11\x00", "d": "ä"}
+    events = [[replace(event(name, 1), traceparent=text, tracestate="a=1")] for name, text in traces.items()]
     async with publishing(receiver.target()) as publisher:
-        await publish(publisher, [event("a", 1), event("a", 2), event("a", 3)])
-        await publish(publisher, [event("a", 4)])
-    assert (len(receiver.got), receiver.connections) == (4, 1)
-
-
-@pytest.mark.parametrize("text", ["00-11\r\nx-other: 1", "00-11\x00", "ä"])
-async def test_a_trace_that_no_header_can_hold_is_in_the_body_alone(receiver: Receiver, text: str) -> None:
-    good, odd = [replace(event(name, 1), traceparent="00-1", tracestate="a=1") for name in "ab"]
-    async with publishing(receiver.target()) as publisher:
-        assert await publish(publisher, [good], [replace(odd, traceparent=text)]) == [Accepted()] * 2
+        assert await publish(publisher, *events) == [Accepted()] * 4
     headers = {got.id: got.headers for got in receiver.got}
     assert (headers["a-1"]["traceparent"], headers["a-1"]["tracestate"]) == ("00-1", "a=1")
-    assert {"traceparent", "x-other"}.isdisjoint(headers["b-1"])
+    for name in "bcd":
+        assert {"traceparent", "x-other"}.isdisjoint(headers[f"{name}-1"])
 
 
 async def test_a_receiver_whose_certificate_nobody_trusts_gets_nothing(tmp_path: Path) -> None:
@@ -183,7 +176,7 @@ async def test_a_receiver_whose_certificate_nobody_trusts_gets_nothing(tmp_path:
     assert receiver.got == []
 
 
-@pytest.mark.parametrize("status", [301, 307, 401, 402, 403, 404, 405, 410, 415])
+@pytest.mark.parametrize("status", [307, 401, 410])
 async def test_an_answer_about_the_target_stops_all_and_parks_nothing(
     receiver: Receiver, status: int
 ) -> None:
@@ -215,11 +208,11 @@ async def until_accepted(
 
 async def test_a_stopped_target_is_asked_by_one_request_at_a_time(receiver: Receiver) -> None:
     receiver.answer = lambda _: says(401)
-    groups = [[event(f"c{number}", 1)] for number in range(20)]
-    async with publishing(receiver.target(concurrency=8)) as publisher:
+    groups = [[event(f"c{number}", 1)] for number in range(6)]
+    async with publishing(receiver.target(concurrency=3)) as publisher:
         await publish(publisher, *groups)
         at_once = len(receiver.got)
-        assert at_once <= 8
+        assert at_once <= 3
         async with asyncio.timeout(20):
             while len(receiver.got) < at_once + 3:
                 await publish(publisher, *groups)
@@ -275,11 +268,6 @@ async def garbage(_: Got, writer: asyncio.StreamWriter) -> None:
     writer.close()
 
 
-async def half_a_head(_: Got, writer: asyncio.StreamWriter) -> None:
-    writer.write(b"HTTP/1.1 200 OK\r\nX: y")
-    writer.close()
-
-
 async def endless_head(_: Got, writer: asyncio.StreamWriter) -> None:
     writer.write(b"HTTP/1.1 200 OK\r\n")
     while True:
@@ -291,7 +279,7 @@ async def silent(_: Got, writer: asyncio.StreamWriter) -> None:
     await asyncio.Event().wait()
 
 
-@pytest.mark.parametrize("stray", [204, 400, 401])
+@pytest.mark.parametrize("stray", [204, 400])
 async def test_an_answer_that_nobody_asked_for_is_no_events_answer(receiver: Receiver, stray: int) -> None:
     """Who answers without reading the body may answer the body, too: the next event would be lost, or parked."""
     came = asyncio.Event()
@@ -334,9 +322,8 @@ async def test_who_answers_before_he_is_asked_gets_few_connections(
 
 @pytest.mark.parametrize(
     "answer",
-    [says(500), says(503, "Retry-After: 0"), says(408), says(409), says(425), closes, garbage, half_a_head,
-     endless_head],
-    ids=["500", "503", "408", "409", "425", "closes", "garbage", "half a head", "endless head"],
+    [says(503, "Retry-After: 0"), says(409), closes, garbage, endless_head],
+    ids=["503", "409", "closes", "garbage", "endless head"],
 )  # fmt: skip
 async def test_what_keeps_failing_for_one_aggregate_is_told_and_holds_up_no_other(
     receiver: Receiver, answer: Answer
@@ -430,18 +417,6 @@ async def test_an_endless_body_is_not_read(receiver: Receiver) -> None:
     assert of_b == Refused(0, "the receiver answers 422")
 
 
-async def test_a_refusal_whose_body_never_comes_is_a_refusal(receiver: Receiver) -> None:
-    async def stalls(_: Got, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 422 No\r\nContent-Length: 100\r\n\r\nthe na")
-        await writer.drain()
-        await asyncio.Event().wait()
-
-    receiver.answer = lambda _: stalls
-    async with publishing(receiver.target(request_seconds=60)) as publisher:
-        [outcome] = await publish(publisher, [event("a", 1)])
-    assert outcome == Refused(0, "the receiver answers 422")
-
-
 async def test_a_tenant_whose_limit_is_used_up_for_long_holds_up_no_other_for_ever(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -507,13 +482,6 @@ async def test_a_target_that_fails_at_everything_is_not_asked_for_each_event(rec
     assert all(isinstance(each, Failing | Unknown) for each in outcomes)
 
 
-async def test_a_receiver_that_is_not_there_makes_the_page_wait() -> None:
-    target = Receiver(url="http://127.0.0.1:1/").target()
-    async with publishing(target) as publisher:
-        outcomes = await publish(publisher, *([event(f"c{number}", 1)] for number in range(5)))
-    assert all(isinstance(each, Unknown) and "cannot be reached" in each.reason for each in outcomes)
-
-
 async def test_an_event_of_which_no_request_can_be_made_is_refused_by_itself(receiver: Receiver) -> None:
     odd = replace(event("a", 1), data={"text": object()})
     async with publishing(receiver.target()) as publisher:
@@ -541,7 +509,7 @@ class Answering(AbstractResolver):
 
 
 @pytest.mark.parametrize(
-    "address", ["127.0.0.1", "10.0.0.4", "192.168.1.1", "169.254.169.254", "168.63.129.16", "100.64.0.1", "0.0.0.0"]
+    "address", ["127.0.0.1", "169.254.169.254"]
 )  # fmt: skip
 async def test_a_name_that_leads_inside_is_not_asked(receiver: Receiver, address: str) -> None:
     port = receiver.url.rpartition(":")[2]
@@ -571,22 +539,6 @@ async def test_a_name_is_checked_at_each_connection(receiver: Receiver) -> None:
     assert isinstance(outcomes[1], Unknown)
     assert asked == [0, 1]
     assert receiver.ids() == ["a-1"]
-
-
-async def test_an_address_in_the_url_is_checked_too() -> None:
-    for host in ("10.0.0.1", "169.254.169.254", "[::ffff:169.254.169.254]", "[fe80::1]"):
-        target = Receiver(url=f"https://{host}/").target()
-        async with publishing(target) as publisher:
-            [outcome] = await publish(publisher, [event("a", 1)])
-        assert isinstance(outcome, Unknown)
-        assert "may not be asked" in outcome.reason
-
-
-async def test_the_signatures_time_is_that_of_the_attempt(receiver: Receiver) -> None:
-    async with publishing(receiver.target()) as publisher:
-        before = int(utc_now().timestamp())
-        await publish(publisher, [event("a", 1)])
-    assert before <= int(receiver.got[0].headers["webhook-timestamp"]) <= time.time() + 1
 
 
 async def test_an_events_id_is_signed_as_the_receiver_reads_it(receiver: Receiver) -> None:

@@ -1,6 +1,5 @@
 """A container that loses one write of a story, on replicas that lag: for tests that lose every write in turn."""
 
-import random
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,11 +22,8 @@ class Loss(Enum):
     DIED_AFTER = "the process dies after the write"
 
 
-EACH_LOSS = [
-    loss if loss in (Loss.NO_ANSWER, Loss.DIED_AFTER) else pytest.param(loss, marks=pytest.mark.long)
-    for loss in Loss
-]
-"""For ``parametrize``: quick are those after which a repetition may do it twice; models lose each write in each way."""
+EACH_LOSS = [loss if loss is Loss.NO_ANSWER else pytest.param(loss, marks=pytest.mark.long) for loss in Loss]
+"""For ``parametrize``: quick is that after which a repetition may do it twice; models lose each write in each way."""
 
 
 class ProcessDied(BaseException):
@@ -52,20 +48,6 @@ class Fate:
     @property
     def struck(self) -> bool:
         return self.writes >= self.write
-
-
-def drawn(writes: int) -> list[int]:
-    """Five writes of a story of so many."""
-    return sorted(random.sample(range(1, writes + 1), 5))
-
-
-def every(writes: int) -> list[int]:
-    """All of them."""
-    return list(range(1, writes + 1))
-
-
-WHICH_WRITES = [drawn, pytest.param(every, marks=pytest.mark.deep)]
-"""For a story over a real store, which takes long: some of its writes each time, and all of them in a deep test."""
 
 
 class Failing(Container):

@@ -356,21 +356,6 @@ def test_deployed_code_knows_nothing_of_what_is_not_deployed() -> None:
         assert not others, f"{file.relative_to(ROOT)} imports {others}"
 
 
-def loaded(program: str) -> set[str]:
-    """The modules that are there after a program that prints nothing."""
-    whole = f"{program}\nimport sys\nprint(*sys.modules)"
-    return set(
-        subprocess.run(
-            [sys.executable, "-c", whole], cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout.split()
-    )
-
-
-def test_the_example_runs_without_the_contact_service() -> None:
-    tops = {name.partition(".")[0] for name in loaded("import examples.orders.function_app")}
-    assert not tops & {"domain", "application", "infra"}
-
-
 WIRED = """
 import asyncio
 from cosmos_outbox import Names, Service
@@ -383,10 +368,31 @@ async def main():
 
 asyncio.run(main())
 """
+STAGES = (
+    "import cosmos_outbox",
+    "import cosmos_outbox.errors",
+    "from cosmos_outbox import *",
+    WIRED,
+    "import examples.orders.function_app",
+)
 
 
-def test_a_service_is_wired_without_functions_the_broker_and_the_sdk_of_telemetry() -> None:
-    """Each is imported where it is used first: a program that has only the store installs only the store's SDK."""
-    there = loaded(WIRED)
-    assert "azure.cosmos" in there
-    assert not there & {"azure.functions", "azure.servicebus", "opentelemetry.sdk", "azure.monitor"}
+def test_each_step_of_a_program_loads_only_what_it_needs() -> None:
+    """Each SDK is imported where it is used first: a program that has only the store installs only the store's SDK."""
+    shown = "\nimport sys\nprint(*sys.modules)\n"
+    run = subprocess.run(
+        [sys.executable, "-c", shown.join((*STAGES, ""))],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    root, errors, face, wired, example = (set(line.split()) for line in run.stdout.splitlines())
+    vendors = ("azure", "opentelemetry", "pydantic")
+    assert {name for name in root if name.startswith(("cosmos_", *vendors))} == {"cosmos_outbox"}
+    assert not {name for name in errors if name.startswith(vendors[:2])}
+    late = {"azure.functions", "azure.servicebus", "opentelemetry.sdk", "azure.monitor"}
+    assert "cosmos_outbox.worker.running" in face, "every name of the root is there"
+    assert "azure.cosmos" in wired
+    assert not (face | wired) & late
+    assert not {name.partition(".")[0] for name in example} & {"domain", "application", "infra"}

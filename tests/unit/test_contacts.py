@@ -11,7 +11,6 @@ import pytest
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.store.container import Container, Write
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
-from cosmos_outbox.http.problems import InvalidRequest
 from cosmos_outbox.http.validation import validated
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic
@@ -88,58 +87,6 @@ async def test_a_patch_of_three_properties_is_three_events_in_one_commit(store: 
     company = store.events[-1].data["company"]
     assert (company["companyName"], company["city"], company["street"]) == ("Contoso", "Bergen", "Main St")
     assert receipt.aggregate.state.name.last_name == "Doe"
-
-
-async def test_a_patch_that_changes_nothing_writes_nothing(store: MemoryStore) -> None:
-    contact_id = await create(store)
-    before = store.documents
-
-    receipt = await patched(store, contact_id, {"email": DETAILS_JSON["email"], "description": "met in Oslo"})
-
-    assert store.documents == before
-    assert (receipt.etag, receipt.events) == (store.etag(key(contact_id)), 0)
-    assert len(store.events) == 1
-
-
-async def test_null_removes_what_is_optional(store: MemoryStore) -> None:
-    contact_id = await create(store)
-    receipt = await patched(store, contact_id, {"company": None, "description": None})
-    assert receipt.aggregate.state.company is None
-    assert receipt.aggregate.state.description is None
-    assert [event.data.get("company", "-") for event in store.events[1:]] == ["-", None]
-
-
-@pytest.mark.parametrize(
-    ("patch", "field"),
-    [
-        ({"name": None}, "name"),
-        ({"email": None}, "email"),
-        ({"name": {"lastName": None}}, "name.lastName"),
-        ({"company": {"companyName": None}}, "company.companyName"),
-        ({"nickname": "Jo"}, "nickname"),
-        ({"name": "Jane"}, "name"),
-    ],
-)
-async def test_a_patch_that_breaks_a_rule_writes_nothing(
-    store: MemoryStore, patch: dict[str, Any], field: str
-) -> None:
-    contact_id = await create(store)
-    before = store.documents
-    with pytest.raises(InvalidRequest) as caught:
-        await patched(store, contact_id, patch)
-    assert [error.field for error in caught.value.errors] == [field]
-    assert store.documents == before
-
-
-async def test_a_stale_version_is_refused(store: MemoryStore) -> None:
-    contact_id = await create(store)
-    first = store.etag(key(contact_id))
-    await patched(store, contact_id, {"description": "x"}, if_match=[first])
-    with pytest.raises(PreconditionFailed):
-        await patched(store, contact_id, {"description": "y"}, if_match=[first])
-    with pytest.raises(PreconditionFailed):
-        await service(store).delete(contact_id, ORIGIN, if_match=[first])
-    assert len(store.events) == 2
 
 
 class RivalsFirst(Container):
@@ -234,20 +181,20 @@ class Far(Container):
 
 
 @pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.long), True])
-def test_fifty_writers_at_once_all_get_their_turn(keyed: bool) -> None:
+def test_many_writers_at_once_all_get_their_turn(keyed: bool) -> None:
     """Those that lost a race together do not meet in the next one."""
 
     async def story() -> None:
         async with memory_store(Far) as store:
-            contact_id = await create(store)
+            contact_id, writers = await create(store), 25
 
             async def describe(number: int) -> None:
                 await described(store, contact_id, number, keyed=keyed)
 
             begun = monotonic()
-            answers = await asyncio.gather(*map(describe, range(50)), return_exceptions=True)
+            answers = await asyncio.gather(*map(describe, range(writers)), return_exceptions=True)
             assert [answer for answer in answers if answer is not None] == []
-            assert [event.sequence for event in store.events] == list(range(1, 52))
+            assert [event.sequence for event in store.events] == list(range(1, writers + 2))
             assert monotonic() - begun < LONGEST_REQUEST_SECONDS / 3
 
     in_virtual_time(story())

@@ -1,7 +1,6 @@
 """Each error of the SDKs has a meaning here; a new error of an SDK fails a test until somebody gives it a meaning."""
 
 import inspect
-from datetime import UTC, datetime
 
 import pytest
 from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError, ServiceResponseError
@@ -242,9 +241,6 @@ BUSY, FULL = b"com.microsoft:server-busy", ErrorCondition.ResourceLimitExceeded
 )
 def test_an_answer_to_a_send_is_told_from_the_end_of_its_link(error: Exception, *, expected: bool) -> None:
     assert is_answer(error) is expected
-
-
-WRITTEN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 import cosmos_outbox
 from cosmos_outbox.cli import init
 from tests.support.paths import ROOT
-from tests.unit.test_architecture import faces, files, loaded, modules
+from tests.unit.test_architecture import faces, files, modules
 
 MOST_NAMES = 30
 USERS = ("examples", "domain", "application")
@@ -78,24 +78,6 @@ def test_a_name_that_is_not_there_is_an_error_to_a_type_checker(name: str) -> No
     assert not [
         each.name for each in defined if isinstance(each, ast.FunctionDef) and each.name == "__getattr__"
     ]
-
-
-def test_the_import_of_the_root_loads_nothing_else() -> None:
-    there = loaded("import cosmos_outbox")
-    assert {name for name in there if name.startswith(("cosmos_", "azure", "opentelemetry", "pydantic"))} == {
-        "cosmos_outbox"
-    }
-
-
-def test_every_name_of_the_root_is_there_without_functions_the_broker_and_the_sdk_of_telemetry() -> None:
-    there = loaded("from cosmos_outbox import *")
-    assert "cosmos_outbox.worker.running" in there
-    assert not there & {"azure.functions", "azure.servicebus", "opentelemetry.sdk", "azure.monitor"}
-
-
-def test_the_errors_load_no_vendor() -> None:
-    there = loaded("import cosmos_outbox.errors")
-    assert not {name for name in there if name.startswith(("azure", "opentelemetry"))}
 
 
 def test_the_picture_of_the_errors_shows_each_and_under_its_base() -> None:

@@ -142,17 +142,19 @@ ROUTES = {route.name: route for route in routes([*functions().values()])}
 
 
 @pytest.mark.parametrize("header", edge.HONOURED)
-@pytest.mark.parametrize("name", sorted(ROUTES))
-async def test_a_condition_or_a_key_that_a_call_would_ignore_is_refused(name: str, header: str) -> None:
+async def test_a_condition_or_a_key_that_a_call_would_ignore_is_refused(header: str) -> None:
     """Nothing is set: a call that takes the header fails in another way."""
-    method = ROUTES[name].method
-    sent = request(method, headers={header: '"1"'}, route={"id": str(CONTACT.id), "type": "contact"})
-    answer = await called(name, sent)
-    errors = json.loads(answer.body)["errors"] if answer.status >= 400 else []
-    is_of_page = (name, header) == ("get_operations_page", "If-None-Match")
-    taken = is_of_page or header in takes(name) or (method == "GET" and header == "Idempotency-Key")
-    assert (header in [error["field"] for error in errors if "honoured" in error["reason"]]) == (not taken)
-    assert taken or answer.status == 400
+    for name in sorted(ROUTES):
+        method = ROUTES[name].method
+        sent = request(method, headers={header: '"1"'}, route={"id": str(CONTACT.id), "type": "contact"})
+        answer = await called(name, sent)
+        errors = json.loads(answer.body)["errors"] if answer.status >= 400 else []
+        is_of_page = (name, header) == ("get_operations_page", "If-None-Match")
+        taken = is_of_page or header in takes(name) or (method == "GET" and header == "Idempotency-Key")
+        assert (header in [error["field"] for error in errors if "honoured" in error["reason"]]) == (
+            not taken
+        ), name
+        assert taken or answer.status == 400, name
 
 
 def test_the_calls_that_take_a_condition_or_a_key_are_these() -> None:
@@ -272,9 +274,10 @@ async def test_a_body_that_is_packed_is_refused_as_such(coding: str, status: int
     assert (got, "Content-Encoding" in fields) == (status, status == 415)
 
 
-@pytest.mark.parametrize("sign", ["x", "é", "\N{GRINNING FACE}", "\0", '"'])
-@pytest.mark.parametrize("many", [1, 40, 5_000])
-@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize(
+    ("sign", "many", "nested"),
+    [("x", 1, False), ("é", 40, True), ("\N{GRINNING FACE}", 40, False), ("\0", 5_000, True), ('"', 1, True)],
+)
 async def test_the_answer_to_names_of_any_length_is_not_larger_than_what_was_sent(
     sign: str, many: int, nested: bool
 ) -> None:

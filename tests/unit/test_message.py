@@ -3,7 +3,6 @@
 import contextlib
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import cast
 
@@ -278,9 +277,6 @@ def test_the_size_of_a_message_that_is_sent_alone_is_that_of_its_bytes() -> None
     message = message_from_event(an_event(), service=CloudEvents("/c"), partitioned=False)
     sent = PyamqpTransport.to_outgoing_amqp_message(message.raw_amqp_message)
     assert exact_size(message) == len(encode_payload(bytearray(), sent))
-
-
-WRITTEN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(

@@ -31,9 +31,7 @@ from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import contact_id, event_document, poison_document, read
 from tests.support.publishing import event as publishable
 from tests.support.publishing import publish
-from tests.support.reactions import told
 from tests.support.telemetry import Recorded, recording
-from tests.unit.test_reactions import Memory
 
 SUBSCRIPTION = {"messaging.destination.subscription.name": "s"}
 
@@ -71,17 +69,6 @@ async def test_an_accepted_event_that_comes_again_is_counted(recorded: Recorded)
         with pytest.raises(NotDelivered):
             await one.forward([event("a", 1), event("a", 2), event("b", 1)])
     assert recorded.points("outbox.events.duplicates") == [({}, 2)]
-
-
-async def test_parked_events_are_counted_by_their_reason(recorded: Recorded) -> None:
-    page = [event("a", 1), event("a", 2, text="x" * 300_000), event("a", 3), event("a", 4)]
-    poison = [read(poison_document("b", 1)), read(poison_document(None, 2))]
-    await relay(BusPublisher()).forward([*page, *poison])
-    assert recorded.points("outbox.events.parked") == [
-        ({"outbox.reason": "behind"}, 2),
-        ({"outbox.reason": "invalid"}, 2),
-        ({"outbox.reason": "refused"}, 1),
-    ]
 
 
 async def test_what_is_parked_counts_once_however_often_its_page_comes(recorded: Recorded) -> None:
@@ -207,19 +194,6 @@ async def test_what_became_of_events_at_a_state_is_counted_and_their_age_measure
     assert recorded.points("outbox.inbox.gaps_healed") == [({}, 1)]
     assert recorded.points("outbox.commit_to_applied") == [({}, 3)], "1 and 2 and 6, but not the healed one"
     assert recorded.measured("outbox.commit_to_applied") == 6.0
-
-
-async def test_what_became_of_a_reactions_messages_is_counted_and_a_refusal_is_no_duplicate(
-    recorded: Recorded,
-) -> None:
-    memory = Memory()
-    handled = receiver(memory.inbox.handle)
-    for message, times in ((told("h", "a"), 3), (told("closed", "b"), 2)):
-        for number in range(times):
-            await handled.receive(inbox.delivery(message, number))
-    assert outcomes(recorded) == {"applied": 1, "duplicate": 2, "refused": 2}
-    [(_, measured)] = recorded.points("outbox.commit_to_applied")
-    assert measured == 1
 
 
 async def test_what_is_set_aside_refused_or_waits_is_counted(recorded: Recorded) -> None:

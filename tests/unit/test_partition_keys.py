@@ -1,7 +1,6 @@
 """Where an item's partition key stands is declared once, and read and written in one way."""
 
 import math
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -121,9 +120,6 @@ def test_a_declaration_that_cannot_hold_is_refused_at_once(own: Any, message: st
 def bookings(**more: Any) -> Service:
     own = OwnContainer(["/tenantId", "/bookingId"], {"booking": "/lastSequence", "late-note": None}, **more)
     return Service("bookings", names=Names(database="d", container="bookings", topic="t"), own=own)
-
-
-WRITTEN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("unknown", ["x" * 1024, "a\nb", 7, None, {1, 2}])

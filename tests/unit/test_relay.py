@@ -74,53 +74,12 @@ async def test_one_contact_that_waits_does_not_hold_up_the_others_and_the_batch_
     assert [sent_of(publisher, contact) for contact in "abc"] == [ids("a", 1), ids("b", 1), ids("c", 1)]
 
 
-async def test_a_too_large_event_is_parked_with_all_behind_it_and_other_contacts_go_on() -> None:
-    publisher, lot = BusPublisher(), FakeParkingLot()
-    result = await relay(publisher, lot).forward([event("a", 1), large("a", 2), event("a", 3), event("b", 1)])
-    assert (result.sent, result.parked) == (2, 2)
-    assert sent_of(publisher, "a") == ids("a", 1)
-    assert sent_of(publisher, "b") == ids("b", 1)
-    parked = [parked for parked, _ in await lot.waiting(contact_key("a"), 10)]
-    assert [one.sequence for one in parked] == [2, 3]
-    assert parked[0].reason == "too large"
-    assert parked[1].reason == f"waits behind event {parked[0].event_id}"
-
-
 async def test_events_behind_a_new_block_are_parked_wherever_the_feed_has_them() -> None:
     """A document that was rewritten has a greater LSN than its successors."""
     publisher, lot = BusPublisher(), FakeParkingLot()
     rewritten = read(event_document("a", 1, lsn=9, text="x" * 300_000))
     result = await relay(publisher, lot).forward([rewritten, event("a", 2)])
     assert (result.sent, result.parked) == (0, 2)
-
-
-async def test_later_events_of_a_parked_contact_queue_up_and_are_not_sent() -> None:
-    publisher, lot = BusPublisher(), FakeParkingLot()
-    await relay(publisher, lot).forward([event("a", 1), large("a", 2)])
-    await relay(publisher, lot).forward([event("a", 3), event("b", 1)])
-    await relay(publisher, lot).forward([event("a", 4)])
-    assert sent_of(publisher, "a") == ids("a", 1)
-    assert [one.sequence for one, _ in await lot.waiting(contact_key("a"), 10)] == [2, 3, 4]
-
-
-async def test_a_batch_that_comes_again_after_its_contact_was_parked_parks_nothing_that_was_delivered() -> (
-    None
-):
-    publisher, lot = BusPublisher(), FakeParkingLot()
-    events = [event("a", 1), large("a", 2), event("a", 3)]
-    await relay(publisher, lot).forward(events)
-    again = await relay(publisher, lot).forward(events)
-    assert (again.sent, again.parked) == (1, 2)
-    assert [one.sequence for one, _ in await lot.waiting(contact_key("a"), 10)] == [2, 3]
-    assert sent_of(publisher, "a") == ids("a", 1)
-
-
-async def test_poison_in_a_contacts_partition_lets_earlier_events_go_and_parks_later_ones() -> None:
-    publisher, lot = BusPublisher(), FakeParkingLot()
-    poison = read(poison_document("a", lsn=2))
-    await relay(publisher, lot).forward([event("a", 3), poison, event("a", 1)])
-    assert sent_of(publisher, "a") == ids("a", 1)
-    assert [one.event_id for one, _ in await lot.waiting(contact_key("a"), 10)] == ["poison-2", *ids("a", 3)]
 
 
 async def test_an_event_whose_original_cannot_be_read_now_is_never_parked_as_it_was_delivered() -> None:
@@ -139,15 +98,6 @@ async def test_an_event_whose_original_cannot_be_read_now_is_never_parked_as_it_
     assert [one.sequence for one, _ in await lot.waiting(contact_key("a"), 10)] == [2]
     assert sent_of(publisher, "a") == ids("a", 1)
     assert sent_of(publisher, "b") == ids("b", 1)
-
-
-async def test_poison_of_no_contact_is_parked_alone() -> None:
-    publisher, lot = BusPublisher(), FakeParkingLot()
-    result = await relay(publisher, lot).forward([read(poison_document(None, lsn=1)), event("a", 1)])
-    assert (result.sent, result.parked) == (1, 1)
-    assert lot.stored == {}
-    [parked] = (await lot.page(10, None)).items
-    assert (parked.event_id, parked.aggregate) == ("poison-1", None)
 
 
 async def test_a_contact_released_while_the_relay_was_parking_behind_it_is_sent() -> None:
@@ -318,14 +268,6 @@ async def test_a_bug_is_not_mistaken_for_a_broker_that_is_away() -> None:
 
     with pytest.raises(ZeroDivisionError):
         await relay(Broken()).forward([event("a", 1), event("b", 1)])
-
-
-async def test_two_aggregates_of_one_id_are_two(caplog: pytest.LogCaptureFixture) -> None:
-    order = event_document("a", 1) | {"aggregateType": "order"}
-    publisher, lot = BusPublisher(), FakeParkingLot()
-    await relay(publisher, lot).forward([large("a", 1), read(order)])
-    assert [key.type for key in lot.stored] == ["contact"]
-    assert len(publisher.sent) == 1
 
 
 async def test_an_event_over_the_publishers_limit_is_parked_without_being_offered() -> None:

@@ -7,7 +7,6 @@ import pytest
 from cosmos_changefeed import EpkRange, FeedLag, LeaseLag, PartitionLag
 from cosmos_outbox.cosmos.upkeep.event_list import KeyProgress
 
-WRITTEN = datetime.fromtimestamp(1000, UTC)
 ALL = EpkRange("", "FF")
 
 

@@ -39,30 +39,6 @@ def test_a_change_keeps_every_field_that_this_version_does_not_know() -> None:
     assert data["phone"] == "+47 1"
 
 
-def test_a_patch_of_another_property_does_not_touch_what_a_later_version_has_stored() -> None:
-    contact = stored(**FROM_LATER)
-    contact.revise(http.revised(contact.details, {"description": "x"}), at=LATER)
-    changes = contact.changes()
-    assert changes is not None
-    assert [event.action for event in changes.events] == ["ContactDescriptionUpdatedEvent"]
-
-
-def test_callers_see_no_field_that_this_version_does_not_know() -> None:
-    view = http.view(stored(**FROM_LATER))
-    assert view["name"] == {"firstName": "John", "lastName": "Doe"}
-    assert set(view) == {
-        "id",
-        "name",
-        "email",
-        "description",
-        "company",
-        "createdAt",
-        "modifiedAt",
-        "sequence",
-    }
-    assert "vat" not in view["company"]
-
-
 ANOTHER_WRITERS: dict[str, Any] = {
     "name": {"firstName": " Zoe\u0308", "lastName": "Doe "},
     "email": "zoe@CONTOSO.com",
