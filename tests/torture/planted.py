@@ -58,6 +58,29 @@ def plant(bug: Planted, folder: Path) -> None:
     file.write_text(text.replace(bug.old, bug.new))
 
 
+def fits(bug: Planted) -> bool:
+    """Whether it can be planted: what it replaces is there once, and Python reads what it makes of the file."""
+    text = (ROOT / bug.file).read_text()
+    compile(text.replace(bug.old, bug.new), bug.file, "exec")
+    return text.count(bug.old) == 1
+
+
+def seen(bug: Planted, folder: Path, test: str, seeds: int) -> None:
+    """Run a test over seeds in a copy with the bug. Raises AssertionError where no rule sees it that is about it."""
+    copy_tracked(folder)
+    plant(bug, folder)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", f"--simulate-seeds={seeds}", test],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": python_path(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout
+    assert any(rule in done.stdout for rule in bug.rules), done.stdout
+
+
 def copy_tracked(folder: Path) -> None:
     """The files that git knows, as they are now, with their byte code: else each copy is compiled anew."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True)

@@ -1,9 +1,6 @@
 """Whatever fails, an effect is asked for each event, in the order of its aggregate; a bug in that is seen."""
 
 import asyncio
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,8 +13,7 @@ from outbox_simulation import simulate
 from outbox_simulation.deriving.found import LeftBehind, StoredChange, StoredEvent
 from outbox_simulation.deriving.rules import broken
 from simulated.reacting import Pile, commands
-from tests.support.paths import ROOT, python_path
-from tests.torture.planted import copy_tracked, plant
+from tests.torture.planted import fits, seen
 from tests.torture.planted_bugs import Planted
 
 service = Service("told-piles", [Pile], Names(database="piles", container="piles", topic="pile-events"))
@@ -73,22 +69,9 @@ def test_the_first_time_of_each_counts(order: list[int], wrong: bool) -> None:
     "bug", [pytest.param(each, marks=pytest.mark.long) for each in PLANTED], ids=lambda bug: bug.name
 )
 def test_a_bug_in_an_effect_is_seen(bug: Planted, tmp_path: Path) -> None:
-    copy_tracked(tmp_path)
-    plant(bug, tmp_path)
-    told = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "--simulate-seeds=120", _HERE],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": python_path(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert told.returncode == 1, told.stdout
-    assert any(rule in told.stdout for rule in bug.rules), told.stdout
+    seen(bug, tmp_path, _HERE, 120)
 
 
 @pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
 def test_a_bug_can_be_planted_in_an_effect(bug: Planted) -> None:
-    text = (ROOT / bug.file).read_text()
-    assert text.count(bug.old) == 1, f"{bug.file} has changed: plant {bug.name} anew"
-    compile(text.replace(bug.old, bug.new), bug.file, "exec")
+    assert fits(bug), f"{bug.file} has changed: plant {bug.name} anew"

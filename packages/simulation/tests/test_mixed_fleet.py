@@ -1,9 +1,6 @@
 """While both versions of a service raise events, each reader reads both; a bug in between is seen."""
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,8 +25,7 @@ from outbox_simulation.engine.world import run
 from simulated import mixed_fleet
 from simulated.mixed_fleet import MeterBefore, MeterState, commands, release, service, uncounted
 from tests.support.parcels import NOON
-from tests.support.paths import ROOT, python_path
-from tests.torture.planted import copy_tracked, plant
+from tests.torture.planted import fits, seen
 from tests.torture.planted_bugs import Planted
 
 UPCASTING, DOCUMENTS = "cosmos_outbox/inbox/upcasting.py", "cosmos_outbox/cosmos/aggregates/documents.py"
@@ -91,34 +87,17 @@ def test_ids_that_the_users_own_code_draws_are_of_the_seed_too() -> None:
     assert [*map(str, again)] == [*map(str, once)]
 
 
-def _seen(bug: Planted, folder: Path) -> None:
-    copy_tracked(folder)
-    plant(bug, folder)
-    told = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "--simulate-seeds=60", _HERE],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": python_path(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert told.returncode == 1, told.stdout
-    assert any(rule in told.stdout for rule in bug.rules), told.stdout
-
-
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "bug", [pytest.param(each, marks=pytest.mark.long) for each in PLANTED], ids=lambda bug: bug.name
 )
 def test_a_bug_between_two_versions_is_seen(bug: Planted, tmp_path: Path) -> None:
-    _seen(bug, tmp_path)
+    seen(bug, tmp_path, _HERE, 60)
 
 
 @pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
 def test_a_bug_can_be_planted_between_two_versions(bug: Planted) -> None:
-    text = (ROOT / bug.file).read_text()
-    assert text.count(bug.old) == 1, f"{bug.file} has changed: plant {bug.name} anew"
-    compile(text.replace(bug.old, bug.new), bug.file, "exec")
+    assert fits(bug), f"{bug.file} has changed: plant {bug.name} anew"
 
 
 def test_an_event_that_no_step_can_read_has_no_target_and_is_told() -> None:

@@ -1,8 +1,5 @@
 """Whatever fails, each reaction happens once, and in the order that it declares; a bug in it is seen."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,8 +9,7 @@ from outbox_simulation import simulate
 from outbox_simulation.deriving.found import LeftBehind, ReactionFound, StoredChange, StoredEvent
 from outbox_simulation.deriving.rules import broken
 from simulated.reacting import commands, service
-from tests.support.paths import ROOT, python_path
-from tests.torture.planted import copy_tracked, plant
+from tests.torture.planted import fits, seen
 from tests.torture.planted_bugs import Planted
 
 REACTIONS, INBOX = "cosmos_outbox/cosmos/inbox/reactions.py", "cosmos_outbox/inbox/reaction.py"
@@ -87,42 +83,14 @@ def test_the_order_is_that_of_each_source(name: str) -> None:
     assert len(told) == wrong
 
 
-def _seen(bug: Planted, folder: Path) -> None:
-    copy_tracked(folder)
-    plant(bug, folder)
-    told = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:randomly",
-            "--simulate-seeds=60",
-            _HERE,
-        ],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": python_path(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert told.returncode == 1, told.stdout
-    assert any(rule in told.stdout for rule in bug.rules), told.stdout
-
-
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "bug", [pytest.param(each, marks=pytest.mark.long) for each in PLANTED], ids=lambda bug: bug.name
 )
 def test_a_bug_in_a_reaction_is_seen(bug: Planted, tmp_path: Path) -> None:
-    _seen(bug, tmp_path)
+    seen(bug, tmp_path, _HERE, 60)
 
 
 @pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
 def test_a_bug_can_be_planted_in_a_reaction(bug: Planted) -> None:
-    text = (ROOT / bug.file).read_text()
-    assert text.count(bug.old) == 1, f"{bug.file} has changed: plant {bug.name} anew"
-    compile(text.replace(bug.old, bug.new), bug.file, "exec")
+    assert fits(bug), f"{bug.file} has changed: plant {bug.name} anew"
