@@ -57,18 +57,6 @@ async def test_one_two_and_four_instances_share_evenly_and_so_do_those_that_are_
     assert recorder.complaints == []
 
 
-async def test_every_item_comes_once_whatever_its_partition(memory: InMemory) -> None:
-    recorder = Recorder()
-    for key in KEYS:
-        await memory.write(key, 1)
-
-    async with recorder.processor(memory):
-        await eventually(lambda: len(recorder.items) == len(KEYS))
-
-    assert sorted(recorder.ids) == sorted(f"{key}-1" for key in KEYS)
-    assert len({context.lease_token for _, context in recorder.batches}) > 1
-
-
 async def test_two_instances_that_start_at_once_create_the_leases_once(memory: InMemory) -> None:
     one, other = Recorder(), Recorder()
     processors = [

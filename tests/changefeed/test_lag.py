@@ -165,13 +165,6 @@ async def test_the_mean_of_the_times_is_that_of_what_waits(memory: InMemory) -> 
     assert (found.mean_waiting_since - found.waiting_since).total_seconds() == pytest.approx(100, abs=2)
 
 
-async def test_a_lease_that_somebody_deleted_is_missing(memory: InMemory) -> None:
-    await handled_and_stopped(memory)
-    await memory.delete_leases()
-    estimated = await estimate_lag(memory.monitored, memory.leases)
-    assert (estimated.leases, estimated.missing) == ([], ["0"])
-
-
 async def test_a_session_token_older_than_what_waits_does_not_end_the_estimate(
     memory: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

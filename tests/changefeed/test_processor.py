@@ -234,28 +234,6 @@ async def test_from_a_time_means_what_changed_after_it(memory: InMemory) -> None
     assert recorder.ids == ["a-2"]
 
 
-async def test_the_start_option_does_not_matter_once_there_is_a_checkpoint(memory: InMemory) -> None:
-    first, second = Recorder(), Recorder()
-    await memory.write("a", 1)
-    async with first.processor(memory):
-        await eventually(lambda: first.ids == ["a-1"])
-    await memory.write("a", 2)
-
-    async with second.processor(memory, options=replace(FAST, start=StartFrom.now())):
-        await eventually(lambda: second.ids == ["a-2"])
-
-
-async def test_a_page_has_at_most_max_items(memory: InMemory) -> None:
-    recorder = Recorder()
-    for sequence in range(5):
-        await memory.write("a", sequence)
-
-    async with recorder.processor(memory, options=replace(FAST, max_items=2)):
-        await eventually(lambda: len(recorder.items) == 5)
-
-    assert [len(ids) for ids, _ in recorder.batches] == [2, 2, 1]
-
-
 async def test_processors_with_different_prefixes_each_get_everything(memory: InMemory) -> None:
     one, other = Recorder(), Recorder()
     await memory.write("a", 1)

@@ -165,28 +165,6 @@ async def test_the_loop_that_takes_leases_tells_that_it_fails_and_that_it_goes_o
         assert (taking.failed, taking.silent_seconds < 14) == (False, True)
 
 
-async def test_the_loop_of_a_lease_shows_that_it_goes_round_though_nothing_changes(memory: InMemory) -> None:
-    async with Recorder().processor(memory, options=USUAL) as processor:
-        await eventually(lambda: processor.owned_leases)
-        await pass_time(100)
-        _, reading = processor.pulses
-        assert reading.silent_seconds < 6
-
-
-async def test_a_missing_lease_is_told_while_it_is_missing_and_made_again(memory: InMemory) -> None:
-    recorder = Recorder()
-    options = replace(USUAL, mend_leases=True)
-    async with recorder.processor(memory, options=options) as processor:
-        await eventually(lambda: processor.owned_leases)
-        await memory.delete_leases()
-        await eventually(lambda: not processor.owned_leases)
-        await memory.write("a", 1)
-        await pass_time(30)
-        assert [(each.min, each.max) for each in processor.missing_ranges] == [("", "FF")]
-        await eventually(lambda: recorder.ids == ["a-1"])
-        await eventually(lambda: not processor.missing_ranges)
-
-
 @pytest.mark.parametrize("changes", [0, 1])
 async def test_a_stop_waits_for_no_poll(memory: InMemory, changes: int) -> None:
     recorder = Recorder()

@@ -230,27 +230,6 @@ def test_a_service_over_storage_queues_installs_nothing_of_service_bus(
     assert int(made.stdout) > 10
 
 
-@pytest.mark.parametrize("part", ["relay", "subscriber", "preflight"])
-def test_a_process_says_which_transport_is_not_installed(
-    queues_alone: Path, part: str, tmp_path: Path
-) -> None:
-    (tmp_path / "bookings.py").write_text(ANY_SERVICE)
-    command = queues_alone.parent / "cosmos-outbox"
-    for settings, package, extra in (
-        (SETTINGS, "azure-servicebus", "servicebus"),
-        (
-            SETTINGS
-            | {"TRANSPORT": "webhook", "WEBHOOK_URL": "https://a.b/", "WEBHOOK_SECRETS": "whsec_" + 44 * "a"},
-            "standardwebhooks",
-            "webhook",
-        ),
-    ):
-        said = refused(command, tmp_path, part, "--service", "bookings", settings=settings)
-        assert said == (
-            f"{part}: {package}: not installed; run {queues_alone} -m pip install 'cosmos-outbox[{extra}]'\n"
-        )
-
-
 def refused(command: Path, folder: Path, *arguments: str, settings: Mapping[str, str] | None = None) -> str:
     done = subprocess.run(
         [command, *arguments],

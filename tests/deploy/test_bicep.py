@@ -285,22 +285,6 @@ def test_production_survives_the_loss_of_a_zone_and_can_be_restored() -> None:
     assert given["cosmosBackup"].startswith("Continuous")
 
 
-def test_a_backup_tier_of_continuous_backups_is_the_parameters_value() -> None:
-    policy = (
-        bicep.read("modules/cosmos.bicep")
-        .declaration("resource", "account")
-        .text.partition("backupPolicy: ")[2]
-    )
-    periodic, continuous = policy.partition("disableLocalAuth")[0].split("      : {")
-    assert "backup == 'Periodic'" in periodic
-    assert "backupStorageRedundancy: periodicBackupRedundancy" in periodic
-    assert "tier: backup" in continuous
-    assert [tier for tier in MAIN.allowed("cosmosBackup") if tier != "Periodic"] == [
-        "Continuous7Days",
-        "Continuous30Days",
-    ]
-
-
 def test_the_partitioned_topic_and_the_setting_that_it_needs_are_one_parameter() -> None:
     topic = bicep.read("modules/servicebus.bicep").declaration("resource", "topic").properties()
     assert topic["enablePartitioning"] == "topicPartitioned"

@@ -9,11 +9,9 @@ from typing import Any
 
 import aiohttp
 import pytest
-from azure.cosmos.aio import CosmosClient
 
 from devstack.testing import eventually
 from tests.e2e.conftest import Stack
-from tests.support.azure import CONTACTS
 from tests.support.contacts import DETAILS_JSON
 from tests.support.emulators import Gap
 
@@ -176,22 +174,6 @@ async def test_no_log_line_names_a_person(shared_stack: Stack, http: aiohttp.Cli
     log = shared_stack.log()
     for secret in ("Xanthippe", "Quux", "corge", "Zerlina", "Grault"):
         assert secret not in log
-
-
-async def test_documents_are_as_the_contract_says(shared_stack: Stack, http: aiohttp.ClientSession) -> None:
-    contact = await shared_stack.create(http)
-    await shared_stack.patch(http, contact["id"], name={"firstName": "Jane"})
-    async with CosmosClient.from_connection_string(shared_stack.cosmos.connection_string) as client:
-        container = client.get_database_client(shared_stack.database).get_container_client(CONTACTS)
-        query = "SELECT * FROM c WHERE c.partitionKey = @id"
-        parameters: list[dict[str, object]] = [{"name": "@id", "value": contact["id"]}]
-        items = [item async for item in container.query_items(query, parameters=parameters)]
-    by_type = {kind: [item for item in items if item["type"] == kind] for kind in ("contact", "domainEvent")}
-    [document] = by_type["contact"]
-    assert document["ttl"] == -1
-    assert document["data"]["lastSequence"] == 2
-    assert {event["ttl"] for event in by_type["domainEvent"]} == {864000}
-    assert len({item["_lsn"] for item in items if "_lsn" in item}) <= 1
 
 
 async def search(stack: Stack, http: aiohttp.ClientSession, **query: str) -> list[dict[str, Any]]:

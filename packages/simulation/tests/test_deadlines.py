@@ -73,7 +73,7 @@ STAYS_OPEN = 10
 """From this seed on: it shows one at once, and its story is short."""
 
 
-@pytest.mark.long  # test_what_stays_due_is_told shows what it is told by
+@pytest.mark.long
 @pytest.mark.usefixtures("found_soon")
 def test_without_stored_with_the_state_an_offer_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "due_field", lambda *_: {})

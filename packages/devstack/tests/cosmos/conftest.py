@@ -2,7 +2,7 @@
 
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,8 +12,6 @@ from azure.cosmos.exceptions import CosmosResourceNotFoundError
 
 from cosmos.raw import KEY, Raw
 from devstack.testing import Service, running
-
-MakeContainer = Callable[..., Awaitable[ContainerProxy]]
 
 
 @pytest.fixture(scope="session")

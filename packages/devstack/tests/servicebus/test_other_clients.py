@@ -73,6 +73,17 @@ async def test_every_abandon_counts_and_a_poison_message_becomes_a_dead_letter(
         )
 
 
+async def test_a_release_does_not_count(servicebus_server: Service, raw: RawClient) -> None:
+    async with new_queue(servicebus_server) as queue:
+        await send(raw, queue, message())
+        receiver = (await raw.attach_receiver(queue)).handle
+        raw.credit(receiver, 1)
+        await raw.settle(await raw.receive(), p.Released())
+        raw.credit(receiver, 1, delivery_count=1)
+
+        assert delivery_count(await raw.receive()) == 0
+
+
 async def test_deferring_counts_and_abandoning_a_deferred_message_leaves_it_deferred(
     servicebus_server: Service, raw: RawClient
 ) -> None:

@@ -68,19 +68,6 @@ async def test_a_supervisor_that_is_killed_takes_its_services_along(tmp_path: Pa
 
 
 @pytest.mark.long
-async def test_data_survives_a_restart_of_the_whole_stack(tmp_path: Path) -> None:
-    with running_command(SHOP, tmp_path, BACKENDS) as running:
-        async with _client(running) as client:
-            await _orders(client).create_item(_item("kept"))
-        assert running.end(signal.SIGTERM) == 0
-    with running_command(SHOP, tmp_path, BACKENDS) as running:
-        async with _client(running) as client:
-            await _orders(client).read_item("kept", "p")
-        assert running.end(signal.SIGHUP) == 0
-        assert running.processes() == []
-
-
-@pytest.mark.long
 async def test_two_stacks_side_by_side_do_not_meet(tmp_path: Path) -> None:
     with (
         running_command(SHOP, tmp_path / "one", BACKENDS) as one,
