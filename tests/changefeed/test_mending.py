@@ -158,6 +158,7 @@ async def test_an_instance_that_dies_while_it_makes_leases_again_is_followed_by_
     assert await lease_names(memory) == {"..0", "..1", "..2", "..3"}
 
 
+@pytest.mark.long
 async def test_leases_are_deleted_while_replicas_of_the_leases_lag(memory: InMemory) -> None:
     recorder = Recorder()
     async with (
@@ -254,6 +255,7 @@ async def test_a_lease_of_an_old_version_covers_the_partition_that_it_names(memo
     assert isinstance(last, EpkRange)
 
 
+@pytest.mark.long
 async def test_all_documents_deleted_the_marker_too(memory: InMemory) -> None:
     recorder = Recorder()
     async with recorder.processor(memory, options=MENDING) as processor:

@@ -35,6 +35,7 @@ async def test_a_relay_that_dies_after_half_of_a_batch_loses_and_doubles_nothing
         assert all(await asyncio.gather(*(started.topic.is_empty(contact_id) for contact_id in ids)))
 
 
+@pytest.mark.long  # tests/contract/test_running has a relay without its broker
 async def test_without_the_broker_the_api_works_and_the_events_wait(
     own_stack: Stack, http: aiohttp.ClientSession
 ) -> None:

@@ -13,7 +13,8 @@ from tests.e2e.conftest import Stack, stack
 from tests.support.contacts import DETAILS_JSON
 from tests.support.paths import ROOT
 
-pytestmark = pytest.mark.own_stack
+# Within one process: tests/contract/test_idempotency, test_claims and test_lost_keys.
+pytestmark = [pytest.mark.own_stack, pytest.mark.long]
 
 CLAIM = {"container": "claims", "operation": "create"}
 BATCH = {"container": "contacts", "operation": "batch"}

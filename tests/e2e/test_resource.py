@@ -242,6 +242,7 @@ async def test_a_repeated_replacement_gets_the_first_answer(api: httpx.AsyncClie
     assert (await api.get(where)).json()["note"] == "later"
 
 
+@pytest.mark.long
 async def test_an_answer_is_lost_and_its_repetition_throttled_and_a_key_tells_what_happened(
     stack: Stack, api: httpx.AsyncClient
 ) -> None:
@@ -328,6 +329,7 @@ async def test_a_repeated_change_gets_the_first_answer(api: httpx.AsyncClient) -
     assert (await api.post(f"{where}/finish", headers={"Idempotency-Key": "new"})).status_code == 404
 
 
+@pytest.mark.long  # tests/contract/test_transactions has the writers at once
 async def test_of_those_who_pin_one_version_one_wins_also_when_its_answer_is_lost(
     stack: Stack, api: httpx.AsyncClient
 ) -> None:

@@ -93,7 +93,7 @@ def explored(story: Story) -> tuple[Searched[State], Set[str]]:
     "story",
     [
         *dict.fromkeys(story for _, _, story in BROKEN),
-        pytest.param(DELETED, marks=pytest.mark.long),
+        DELETED,
         *(pytest.param(each, marks=pytest.mark.deep) for each in LARGER),
     ],
     ids=str,
