@@ -6,16 +6,25 @@ loaded when that process asks for it.
 """
 
 import os
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel
 
-from cosmos_outbox.composition.declarations import EffectOf, On, ReactionOf, ReadModelOf, Subscriber
+from cosmos_outbox.composition.declarations import (
+    EffectOf,
+    On,
+    ReactionOf,
+    ReadModelOf,
+    Subscriber,
+    checked_call,
+    names_of_events,
+)
 from cosmos_outbox.composition.process import OnePerProcess
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.cosmos.own.documents import Numbering
@@ -29,7 +38,7 @@ from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.event import DomainEvent
 from cosmos_outbox.settings.environment import Settings, SubscriberSettings, load, load_subscriber
 from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.settings.names import Named, Names, named_after
+from cosmos_outbox.settings.names import Named, Names, check_name, named_after
 from cosmos_outbox.settings.own_container import OwnContainer, OwnDocuments, WireNames
 from cosmos_outbox.settings.transports import Declared, Name
 from cosmos_outbox.sources.http import HttpApi
@@ -50,6 +59,8 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=BaseModel)
 A = TypeVar("A", bound=Aggregate[Any])
+
+_TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,127}")
 
 
 @dataclass(frozen=True)
@@ -213,6 +224,12 @@ class Service:
     _per_process: OnePerProcess[Wired] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        check_name(self.name)
+        _check_classes(self.name, self.aggregates, self.events)
+        if self.transport not in get_args(Name):
+            raise ValueError(
+                f"{self.name}: transport is {self.transport!r}: take one of {', '.join(get_args(Name))}"
+            )
         if self.publishes is not (self.store is None):
             raise ValueError(
                 f"{self.name} must have a store of its own, or publish: one that only subscribes is declared with both "
@@ -298,6 +315,9 @@ class Service:
             state_of = form.model.model_validate
         elif state_of is None:
             raise ValueError(f"say with state_of= what the entry of {name} is of an aggregate that was read")
+        for call, takes in ((project, ("entry", "event")), (state_of, ("data",)), (first, ("event",))):
+            if call is not None:
+                checked_call(f"a function of the read model {name}", call, *takes)
         if not isinstance(source, HttpApi | NoSource):
             documents, source = SourceDocuments.declared(self.own, kind, source), None
         declared = ReadModelOf(
@@ -328,11 +348,10 @@ class Service:
         away, and EffectNotDone where it refuses this one. Raises ValueError: the name is taken.
         """
         kind, steps = _kind(of), Upcasting(upcast or {})
-        kinds = (
-            None if on is None else frozenset(each if isinstance(each, str) else each.__name__ for each in on)
-        )
+        kinds = names_of_events(on, self._events_of(kind), f"the effect {name}")
 
         def declare(run: "Effect") -> EffectOf:
+            checked_call(f"the effect {name}", run, "event", awaited=True)
             declared = EffectOf(
                 name, kind, named_after(name, "SUBSCRIPTION", subscription), self._container(name, container),
                 steps.before_effect(run), kinds, repeatable, begin and utc(begin), self.untyped == kind,
@@ -368,8 +387,12 @@ class Service:
                 f"{self.name} has no {to.__name__}: a reaction changes its own service's aggregates"
             )
         kind, steps = _kind(of), Upcasting(upcast or {})
+        checked_call(f"target= of the reaction {name}", target, "event")
+        if order not in {*InOrder}:
+            raise ValueError(f"the reaction {name}: order is {order!r}: take one of {', '.join(InOrder)}")
 
         def declare(react: React[A]) -> ReactionOf[A]:
+            checked_call(f"the reaction {name}", react, "aggregate", "event")
             declared = ReactionOf(
                 name, kind, to, named_after(name, "SUBSCRIPTION", subscription),
                 None if topic is None else named_after(name, "TOPIC", topic),
@@ -438,12 +461,50 @@ class Service:
         return named_after(name, "CONTAINER", given)
 
     def _add(self, subscriber: Subscriber) -> None:
+        check_name(subscriber.name, "a subscriber")
         if any(each.name == subscriber.name for each in self.subscribers):
             raise ValueError(
                 f"{self.name} has two subscribers named {subscriber.name}: give each a name of its own"
             )
         self.subscribers.append(subscriber)
 
+    def _events_of(self, kind: str) -> Sequence[str]:
+        """The names of the events that are declared of its aggregates; those of others are not known."""
+        own = [
+            event
+            for each in self.aggregates
+            if each.aggregate_type == kind
+            for event in each.declared_events()
+        ]
+        return [each.__name__ for each in (*own, *self.events)] if own else []
+
 
 def _kind(of: type[Aggregate[Any]] | str) -> str:
     return of if isinstance(of, str) else of.aggregate_type
+
+
+def _check_classes(
+    name: str, aggregates: Sequence[type[Aggregate[Any]]], events: Sequence[type[DomainEvent]]
+) -> None:
+    classes: Sequence[tuple[type, Sequence[Any]]] = ((Aggregate, aggregates), (DomainEvent, events))
+    for base, given in classes:
+        for each in given:
+            if not (isinstance(each, type) and issubclass(each, base)):
+                raise ValueError(  # noqa: TRY004 - what is declared is wrong
+                    f"{name} names {each!r}, which is no class derived from {base.__name__}"
+                )
+    named: dict[str, type[DomainEvent]] = {}
+    for aggregate in aggregates:
+        if missing := aggregate.undeclared():
+            raise ValueError(f"{aggregate.__name__} has no {' and no '.join(missing)}: write it in the class")
+        if not _TYPE.fullmatch(aggregate.aggregate_type):
+            raise ValueError(
+                f"{aggregate.aggregate_type!r} cannot be the type of {aggregate.__name__}: take letters, digits and "
+                "hyphens, such as room-booking"
+            )
+    for event in (*(event for each in aggregates for event in each.declared_events()), *events):
+        if named.setdefault(event.__name__, event) is not event:
+            raise ValueError(
+                f"{name} has two events called {event.__name__}: subscribers tell events by their names, so give "
+                "each its own"
+            )

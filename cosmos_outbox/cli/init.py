@@ -15,6 +15,8 @@ from pathlib import Path
 
 from pydantic.alias_generators import to_camel, to_snake
 
+from cosmos_outbox.settings.names import check_name
+
 KINDS: Mapping[str, str] = {"functions": "python -m devstack", "fastapi": "python run.py"}
 """What a service may run on, and what runs it."""
 COMMON = "common"
@@ -23,7 +25,6 @@ SUFFIX = ".template"
 
 WRITTEN, NOT_EMPTY, UNUSABLE = 0, 1, 2
 
-_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _AGGREGATE = re.compile(r"[A-Z][A-Za-z0-9]*")
 _LONGEST = 40
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
@@ -49,11 +50,10 @@ class Words:
 
     def __post_init__(self) -> None:
         """Raises Unusable."""
-        if not _NAME.fullmatch(self.name) or len(self.name) > _LONGEST:
-            raise Unusable(
-                f"{self.name!r} cannot name a service: take at most {_LONGEST} small letters, digits and single "
-                "hyphens, such as room-bookings"
-            )
+        try:
+            check_name(self.name)
+        except ValueError as error:
+            raise Unusable(str(error)) from None
         if not _AGGREGATE.fullmatch(self.aggregate) or len(self.aggregate) > _LONGEST:
             raise Unusable(
                 f"{self.aggregate!r} cannot name an aggregate: take one word with a capital, such as RoomBooking"

@@ -22,7 +22,7 @@ DONE, UNUSABLE = 0, 2
 
 
 def contract(service: Service, examples: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """The files of a service's contract, by their paths in its folder. Raises ValueError: two events have one name."""
+    """The files of a service's contract, by their paths in its folder."""
     documents = {f"schemas/{file_name(kind)}": schema(kind, of) for kind, of in events_of(service).items()}
     documents["asyncapi.json"] = asyncapi.document(service, examples)
     return {

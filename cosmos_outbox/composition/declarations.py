@@ -1,5 +1,6 @@
-"""Holds what a service subscribes to, as it is declared: data alone, until it is wired."""
+"""Holds what a service subscribes to, as it is declared and checked: data alone, until it is wired."""
 
+import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -95,3 +96,44 @@ class ReactionOf(Generic[A]):
 
 
 Subscriber = ReadModelOf[Any] | EffectOf | ReactionOf[Any]
+
+
+def checked_call(what: str, call: Callable[..., Any], *takes: str, awaited: bool = False) -> None:
+    """Check the form of a function that a declaration is given. Raises ValueError, which names its file and line.
+
+    ``takes``: what the library calls it with.
+    """
+    written = inspect.unwrap(getattr(call, "func", call))
+    code = getattr(written, "__code__", None)
+    where = f"{what} ({code.co_filename}:{code.co_firstlineno})" if code else what
+    is_awaited = any(map(inspect.iscoroutinefunction, (call, getattr(call, "__call__", None))))  # noqa: B004
+    if awaited and not is_awaited:
+        raise ValueError(f"{where} is awaited: write it with async def")
+    if is_awaited and not awaited:
+        raise ValueError(
+            f"{where} is called without await, perhaps more than once, and does no I/O: write it with def"
+        )
+    try:
+        inspect.signature(call).bind(*takes)
+    except TypeError:
+        raise ValueError(f"{where} is called with ({', '.join(takes)}): let it take these") from None
+
+
+def names_of_events(on: On, known: Collection[str], what: str) -> frozenset[str] | None:
+    """Returns the names of the events in ``on``; None: all. Raises ValueError for one that is not ``known``.
+
+    Nothing is known of another team's events.
+    """
+    if on is None:
+        return None
+    if isinstance(on, str) or not on:
+        raise ValueError(
+            f"{what}: on is {on!r}: give a list of events, by class or name, or leave it out for all"
+        )
+    names = frozenset(each if isinstance(each, str) else each.__name__ for each in on)
+    if known and (unknown := sorted(names - {*known})):
+        raise ValueError(
+            f"{what}: on names {', '.join(unknown)}, and no such event is declared: there are "
+            f"{', '.join(sorted(known))}. One that is raised by hand is named in Service(events=...)"
+        )
+    return names

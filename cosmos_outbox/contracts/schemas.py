@@ -56,20 +56,11 @@ class Plain(GenerateJsonSchema):
 
 
 def events_of(service: Service) -> dict[Kind, str]:
-    """Returns every event that a subscriber may get, with its aggregate's type; empty for one that is raised by hand.
-
-    Raises ValueError: two have one name.
-    """
+    """Returns each event that a subscriber may get, and its aggregate's type; empty for one that is raised by hand."""
     found: dict[Kind, str] = {
         kind: each.aggregate_type for each in service.aggregates for kind in each.declared_events()
     }
     found |= dict.fromkeys(service.events, "") | {EventDiscarded: ""}
-    names = [kind.__name__ for kind in found]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(
-            f"two events of {service.name} are named {twice[0]}, and have one schema: give one of them another name, "
-            "or take it out of the service's events where an aggregate declares it"
-        )
     return found
 
 

@@ -28,6 +28,14 @@ class EntryForm(Generic[S]):
     """Raise it with every change of the model, of a text in ``search``, or of what either is made from: entries of
     another version are then read from their sources and written again."""
 
+    def __post_init__(self) -> None:
+        """Check that a list is sorted by texts that entries have. Raises ValueError."""
+        if unknown := [name for name in self.sorted_by if name not in self.search]:
+            raise ValueError(
+                f"the form of {self.model.__name__} is sorted by {', '.join(unknown)}, which search= does not have: "
+                f"there are {', '.join(self.search)}"
+            )
+
     @property
     def orders(self) -> Sequence[str]:
         """The orders of a list: each of ``sorted_by``, and the same with ``-`` before it, for descending."""

@@ -36,7 +36,7 @@ from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState, SetAside
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic, sleep, utc_now
-from cosmos_outbox.kernel.own_failures import own_failures
+from cosmos_outbox.kernel.own_failures import cause_of, own_failures
 
 WAIT_SECONDS = 45.0
 """How long a call waits for the store before it raises."""
@@ -266,8 +266,9 @@ class Receiver:
         reason = told(error)
         record = Record.of(delivery, event, state, reason, self.now())
         await self._add(record)
+        _log.debug("event %s failed here:", event.id, exc_info=error)
         if state is RecordState.WAITING:
-            self.streak.set_aside(event.aggregate, _cause(error), reason)
+            self.streak.set_aside(event.aggregate, cause_of(error), reason)
         _log.error(
             "set aside %s %s of %s, sequence %s: %s. It is %s; its record is %s",
             event.action,
@@ -281,17 +282,5 @@ class Receiver:
 
 
 def told(error: Exception) -> str:
-    """Returns the reason for a record: an InboxError's text, or any other error's type and line.
-
-    The text of another error may quote the data that it failed on, which is personal.
-    """
-    return str(error) if isinstance(error, InboxError) else _cause(error)
-
-
-def _cause(error: Exception) -> str:
-    """Returns an error's type and line, the same for every aggregate that a bug affects."""
-    place = error.__traceback__
-    while place is not None and place.tb_next is not None:
-        place = place.tb_next
-    where = f" in {place.tb_frame.f_code.co_name}, line {place.tb_lineno}" if place else ""
-    return f"{type(error).__name__}{where}"
+    """Returns the reason for a record: an InboxError's text, or of any other error what :func:`cause_of` says."""
+    return str(error) if isinstance(error, InboxError) else cause_of(error)

@@ -1,4 +1,4 @@
-"""Converts a CancelledError or SystemExit of a user's function into an ordinary error of that call.
+"""Reports what a user's function raised: as an ordinary error of that call, and by the line of code that raised it.
 
 Such a function may await a task that was cancelled elsewhere, or call ``sys.exit()``. Its ``CancelledError``, which
 ``except Exception`` does not catch, would silently end a loop; its ``SystemExit`` would end the process at each
@@ -6,8 +6,12 @@ delivery of the message.
 """
 
 import asyncio
+import linecache
+import sysconfig
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 
 class CallEnded(Exception):
@@ -34,3 +38,31 @@ def own_failures() -> Iterator[None]:
         if isinstance(raised, asyncio.CancelledError) and (task is None or task.cancelling()):
             raise
         raise CallEnded(raised) from raised
+
+
+_LIBRARIES = (
+    str(Path(__file__).parents[1]),
+    sysconfig.get_path("stdlib"),
+    sysconfig.get_path("platstdlib"),
+    "<",
+)
+"""How the names of the files of this library and of Python begin; code that was made at run time has no file."""
+
+
+def cause_of(error: Exception) -> str:
+    """Returns the error's type, with the innermost line of the user's own code, or of any where there is none.
+
+    The error's text is left out: it may quote the data that the code failed on, which is personal. So this is the same
+    for every aggregate that a bug affects.
+    """
+    frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    own = [(code, line) for code, line in frames if not _is_of_a_library(code.co_filename)]
+    for code, line in (own or frames)[-1:]:
+        file, written = Path(code.co_filename), linecache.getline(code.co_filename, line).strip()
+        where = f"{type(error).__name__} in {code.co_name} ({file.parent.name}/{file.name}:{line})"
+        return f"{where}: {written}" if written else where
+    return type(error).__name__
+
+
+def _is_of_a_library(file: str) -> bool:
+    return file.startswith(_LIBRARIES) or "site-packages" in Path(file).parts

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ValidationInfo
 
@@ -54,6 +54,49 @@ def input_rule(check: Callable[[Any], Any]) -> AfterValidator:
 
 
 StateT = TypeVar("StateT", bound=AggregateState)
+
+_CHANGED_IN_PLACE: Mapping[Any, str] = {
+    list: "tuple[...]",
+    dict: "Mapping[...] of collections.abc",
+    set: "frozenset[...]",
+}
+"""The types whose values can be changed unseen, and what to write instead."""
+
+
+def check_state(state: type[BaseModel], aggregate: str) -> None:
+    """Check the model of an aggregate's state. Raises TypeError, which describes the correction."""
+    if not issubclass(state, AggregateState):
+        raise TypeError(f"{aggregate}: derive {state.__name__} from AggregateState, which numbers its events")
+    for name, field in state.model_fields.items():
+        if found := _changeable(field.annotation):
+            raise TypeError(
+                f"{aggregate}: {name} of {state.__name__} is a {found.__name__}, which can be changed in place, and no "
+                f"event would be raised: write {_CHANGED_IN_PLACE[found]}"
+            )
+
+
+def _changeable(annotation: Any) -> type | None:
+    if annotation in _CHANGED_IN_PLACE:
+        return cast(type, annotation)
+    origin = get_origin(annotation)
+    if origin in _CHANGED_IN_PLACE:
+        return cast(type, origin)
+    return next(filter(None, map(_changeable, get_args(annotation))), None)
+
+
+def check_event(event: DomainEvent, aggregate_type: str) -> None:
+    """Check an event as it was made. Raises TypeError, which describes the correction."""
+    fields, id_field = type(event).model_fields, id_field_of(aggregate_type)
+    if event.model_extra:
+        raise TypeError(
+            f"{type(event).__name__} has no {', '.join(sorted(event.model_extra))}: add the field to its class, or "
+            f"correct the name: there are {', '.join(sorted(fields))}"
+        )
+    if id_field not in fields:
+        raise TypeError(
+            f"{type(event).__name__} does not name its {aggregate_type}: add {id_field}, so that a subscriber knows it"
+        )
+
 
 MODIFIED_AT = "modified_at"
 """The property of a state that each change sets, if it is declared. An API returns it as ``Last-Modified``."""
@@ -113,6 +156,7 @@ class Aggregate(ABC, Generic[StateT]):
             )
         if not (hasattr(cls, "aggregate_type") and hasattr(cls, "state_type")):
             return
+        check_state(cls.state_type, cls.__name__)
         if unknown := {*cls.found_by} - cls.state_type.model_fields.keys():
             raise TypeError(
                 f"{cls.__name__}: found_by names {', '.join(sorted(unknown))}, and the state has not"
@@ -148,6 +192,12 @@ class Aggregate(ABC, Generic[StateT]):
     def load(cls, state: StateT) -> Self:
         """Returns the aggregate with a stored state."""
         return cls(state, is_new=False)
+
+    @classmethod
+    def undeclared(cls) -> Sequence[str]:
+        """Returns what the class still has to declare before its aggregates can be stored."""
+        needed = [name for name in ("aggregate_type", "state_type") if not hasattr(cls, name)]
+        return [*needed, *sorted(cls.__abstractmethods__)]
 
     @classmethod
     def declared_events(cls) -> Sequence[type[DomainEvent]]:
@@ -225,6 +275,8 @@ class Aggregate(ABC, Generic[StateT]):
         for each in told:
             sequence = first + len(events)
             events.append(self._told_of(each, state, sequence) if isinstance(each, str) else each)
+        for event in events:
+            check_event(event, self.aggregate_type)
         return Changes(state, tuple(self._published(event, state) for event in events))
 
     def _final_state(self, told: Sequence[str | DomainEvent], last_sequence: int) -> StateT:

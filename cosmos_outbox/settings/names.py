@@ -1,9 +1,22 @@
 """Resolves the names of containers and topics: from the environment or the service; a missing name is an error."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cosmos_outbox.settings.errors import Misconfigured
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_LONGEST = 40
+
+
+def check_name(name: str, what: str = "a service") -> None:
+    """Check a name after which containers, subscriptions and settings are called. Raises ValueError."""
+    if not _NAME.fullmatch(name) or len(name) > _LONGEST:
+        raise ValueError(
+            f"{name!r} cannot name {what}: take at most {_LONGEST} small letters, digits and single hyphens, such as "
+            "room-bookings"
+        )
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,23 @@ and what was settled for a cancelled order is refunded, since ``OrderCancelled``
 from uuid import UUID
 
 from cosmos_outbox import Event, Names, Service
-from examples.checkout.article import Article
-from examples.checkout.order import OPEN, Order
+from examples.checkout.article import Article, ArticleHeld, ArticleMissing, ArticleReleased, ArticleSold
+from examples.checkout.order import OPEN, Order, OrderCancelled, OrderPaid, OrderReserved
 from examples.checkout.payment import Payment, Request, payment_of
 
 service = Service(
     "checkout",
     aggregates=[Order, Article, Payment],
     names=Names(database="checkout", container="checkout", topic="checkout-events"),
+    events=[
+        OrderReserved,
+        OrderPaid,
+        OrderCancelled,
+        ArticleHeld,
+        ArticleMissing,
+        ArticleReleased,
+        ArticleSold,
+    ],
 )
 
 

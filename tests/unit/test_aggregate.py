@@ -17,6 +17,8 @@ class TaskState(AggregateState):
 
 
 class TaskEvent(DomainEvent):
+    task_id: str = "1"
+    timed_task_id: str = "1"
     status: str | None = None
     owner: str | None = None
 
@@ -41,7 +43,9 @@ class Task(Aggregate[TaskState]):
         )
 
     def _created(self, state: TaskState, sequence: int) -> DomainEvent:
-        return TaskEvent(action="Created", sequence=sequence, created_at=NOON, **dict(state))
+        return TaskEvent(
+            action="Created", sequence=sequence, created_at=NOON, status=state.status, owner=state.owner
+        )
 
     def _updated(self, name: str, state: TaskState, sequence: int, at: datetime) -> DomainEvent:
         return TaskEvent(

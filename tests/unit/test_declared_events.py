@@ -41,7 +41,7 @@ class BookingState(AggregateState):
     note: Annotated[str, input_rule(_no_longer_allowed)] | None = None
     cancelled: bool = False
     cancelled_at: Timestamp | None = None
-    meals: dict[Literal["lunch", "dinner"], int] | None = None
+    meals: Mapping[Literal["lunch", "dinner"], int] | None = None
 
 
 class PublishedBooking(WireModel):
@@ -170,7 +170,7 @@ class OtherGuest(BookingEvent):
 
 
 class OtherMeals(BookingEvent):
-    meals: dict[Literal["lunch", "supper"], int] | None
+    meals: Mapping[Literal["lunch", "supper"], int] | None
 
 
 class Nameless(BookingEvent):

@@ -44,6 +44,8 @@ from tests.support.inbox import (
 ROOT = Path(__file__).resolve().parents[2]
 Handle = Callable[[Event], Awaitable[object]]
 
+PERSONAL = "johndoe@contoso.com"
+
 
 class FakeTime:
     """A clock that only sleeping moves."""
@@ -69,7 +71,7 @@ async def away(_: Event) -> None:
 
 
 async def sick(_: Event) -> None:
-    raise ZeroDivisionError("johndoe@contoso.com")
+    raise ZeroDivisionError(PERSONAL)
 
 
 async def well(_: Event) -> None:
@@ -354,3 +356,12 @@ async def test_a_reason_tells_the_inboxs_own_words_and_of_other_errors_only_thei
     with pytest.raises(ZeroDivisionError) as caught:
         await sick(event(1))
     assert "contoso" not in told(caught.value)
+
+
+def test_a_reason_names_the_innermost_line_of_the_users_own_code() -> None:
+    """Not the library that it called, and without the text of the error, which quotes the data."""
+    with pytest.raises(json.JSONDecodeError) as caught:
+        json.loads(PERSONAL)
+    line = caught.traceback[0].lineno + 1
+    where = f"test_a_reason_names_the_innermost_line_of_the_users_own_code (unit/test_receiver.py:{line})"
+    assert told(caught.value) == f"JSONDecodeError in {where}: json.loads(PERSONAL)"

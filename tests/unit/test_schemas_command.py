@@ -7,10 +7,9 @@ import pytest
 
 from cosmos_outbox import Names, Service
 from cosmos_outbox.cli import schemas as command
-from tests.support.parcels import Parcel, ParcelLost
+from tests.support.parcels import Parcel
 
 PARCELS = Service("parcels", [Parcel], Names(topic="parcel-events"))
-TWICE = Service("parcels", [Parcel], events=[ParcelLost])
 OF_PARCELS = ["--service", f"{__name__}.PARCELS"]
 
 
@@ -42,9 +41,3 @@ def test_the_contract_has_each_event_as_it_is_published(
     }
     assert command.main([str(tmp_path), *OF_PARCELS]) == 0
     assert not capsys.readouterr().out, "nothing differs"
-
-
-def test_two_events_of_one_name_have_no_contract(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main([str(tmp_path), "--service", f"{__name__}.TWICE"]) == 2
-    assert "two events of parcels are named ParcelLost" in capsys.readouterr().err
-    assert not [*tmp_path.iterdir()]

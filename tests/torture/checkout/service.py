@@ -13,6 +13,7 @@ service = Service(
     "checkout",
     aggregates=checkout.aggregates,
     names=Names(database="checkout", container="checkout", topic="checkout-events"),
+    events=checkout.events,
 )
 service.subscribers.extend(checkout.subscribers)
 
