@@ -6,6 +6,8 @@ Exit code 0: written; 1: the folder is not empty; 2: a name cannot be used.
 """
 
 import argparse
+import importlib.metadata
+import json
 import keyword
 import re
 import sys
@@ -29,6 +31,13 @@ _AGGREGATE = re.compile(r"[A-Z][A-Za-z0-9]*")
 _LONGEST = 40
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 _ENDINGS = (("ies", "y"), ("sses", "ss"), ("xes", "x"), ("ches", "ch"), ("shes", "sh"), ("s", ""))
+_DISTRIBUTIONS = {
+    "cosmos-outbox": ("cosmos-changefeed",),
+    "outbox-simulation": ("devstack",),
+    "cosmos-changefeed": (),
+    "devstack": (),
+}
+"""Our own packages, each with those that it needs."""
 _TAKEN = {
     *("service", "function_app", "tests", "app", "run", "fastapi", "uvicorn"),
     *("cosmos_outbox", "cosmos_changefeed", "devstack", "azure", "pydantic"),
@@ -102,6 +111,29 @@ def files(kind: str, words: Words) -> Iterator[tuple[Path, str]]:
             yield Path(filled(place, words.places)), filled(template.read_text("utf-8"), words.places)
 
 
+def as_installed(text: str) -> str:
+    """A requirements file whose packages come from where this library itself was installed from: a folder, or wheels.
+
+    What came from an index stays as it is.
+    """
+    found = {name: _origin(name) for name in _DISTRIBUTIONS}
+    lines = []
+    for line in text.splitlines():
+        name = re.split(r"[\[>=]", line)[0]
+        lines += [f"{line.partition('>=')[0]} @ {found[name]}" if found.get(name) else line]
+        lines += [f"{each} @ {found[each]}" for each in _DISTRIBUTIONS.get(name, ()) if found[each]]
+    return "\n".join(lines) + "\n"
+
+
+def _origin(name: str) -> str | None:
+    """Where a package was installed from (PEP 610); None: from an index, or not at all."""
+    try:
+        written = importlib.metadata.distribution(name).read_text("direct_url.json")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return str(json.loads(written)["url"]) if written else None
+
+
 def filled(text: str, places: Mapping[str, str]) -> str:
     """A text with each ``{{name}}`` replaced. Raises KeyError: there is no such place."""
     return _PLACE.sub(lambda found: places[found[1]], text)
@@ -124,7 +156,7 @@ def main(argv: Sequence[str] | None = None, _: object = None) -> int:
     for place, text in files(arguments.kind, words):
         file = folder / place
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, "utf-8")
+        file.write_text(as_installed(text) if file.name.startswith("requirements") else text, "utf-8")
     print(
         f"{folder}: the service {words.name}, with the aggregate {words.aggregate} in {words.places['module']}.py"
     )

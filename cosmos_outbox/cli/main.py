@@ -8,6 +8,7 @@ imported here, and a part's module only when it is asked for.
 """
 
 import importlib
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from cosmos_outbox.settings.errors import CORE, EXTRAS, missing
 
 UNUSABLE = 2
 """The exit code of a command that could not start; the same as for a missing setting."""
+
+READER_GONE = 141
+"""The exit code when nobody reads the output any more; a shell gives the same to a command that SIGPIPE has ended."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return UNUSABLE
     part = PARTS[name]
     require_extra(f"cosmos-outbox {name}", part.extra)
-    return part.main()(given[1:])
+    try:
+        return part.main()(given[1:])
+    except BrokenPipeError:  # head, for example, has read all that it wanted
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to fail at the exit
+        return READER_GONE
 
 
 def usage() -> str:

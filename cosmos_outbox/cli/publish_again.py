@@ -1,6 +1,6 @@
 """Every event of a time that is still stored can be published again, for a subscriber that has lost what it had.
 
-    cosmos-outbox publish-again --since TIME --to TIME [--aggregate TYPE/ID] [--run ID] [--dry-run]
+    cosmos-outbox publish-again --since TIME [--to TIME] [--aggregate TYPE/ID] [--run ID] [--dry-run]
 
 Exit code 0: all published; 1: all but what is listed; 2: it could not begin, or was cut off and can be started again.
 Nothing is sent before the relay has forwarded it: an event's first message must not come after its second one. So each
@@ -127,9 +127,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Publish again, and return the exit code."""
     parser = _parser()
     arguments = parser.parse_args(argv)
-    if arguments.since >= arguments.to:
+    to = arguments.to or math.floor(utc_now().timestamp()) - CLOCKS_DIFFER_SECONDS
+    if arguments.since >= to:
         parser.error("--since must be before --to")
-    span = Span(math.floor(arguments.since), math.ceil(arguments.to), arguments.aggregate)
+    span = Span(math.floor(arguments.since), math.ceil(to), arguments.aggregate)
     plan = RepublishingPlan(span, arguments.run or new_id(), arguments.dry_run)
     command.log_to_stderr(logging.WARNING, "%(asctime)s %(levelname)s %(message)s")
     progress = RepublishingProgress()
@@ -162,7 +163,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Exit code 0: all published, 1: all but what is listed, 2: cut off; start it again with --run.",
     )
     parser.add_argument("--since", type=_time, required=True, metavar="TIME", help="stored then or later")
-    parser.add_argument("--to", type=_time, required=True, metavar="TIME", help="stored before")
+    parser.add_argument("--to", type=_time, metavar="TIME", help="stored before (default: now)")
     parser.add_argument(
         "--aggregate", type=_aggregate, metavar="TYPE/ID", help="of one aggregate only (default: of all)"
     )
@@ -215,7 +216,7 @@ def _summary(plan: RepublishingPlan, progress: RepublishingProgress) -> str:
 def _cut_off(reason: str, plan: RepublishingPlan, progress: RepublishingProgress) -> int:
     command.say_error(
         f"publish-again: cut off after {_summary(plan, progress)}: {reason}. To go on, run the same command with "
-        f"--run {plan.run}: what the topic still knows of this run is not delivered twice"
+        f"--to {_text(plan.span.to)} --run {plan.run}: what the topic still knows of this run is not delivered twice"
     )
     return CUT_OFF
 

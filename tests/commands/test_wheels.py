@@ -142,6 +142,20 @@ def test_a_service_is_written_by_what_an_sdist_installs(sdists: dict[str, Path],
         )
 
 
+@pytest.mark.parametrize("kind", ["functions", "fastapi"])
+def test_a_written_service_installs_by_its_own_files_and_passes_its_tests(
+    python: Path, kind: str, tmp_path: Path
+) -> None:
+    """In an environment with nothing else, while no index has our packages."""
+    home = tmp_path / "bookings"
+    run(python.parent / "cosmos-outbox", "init", "bookings", "--kind", kind, "--into", str(home))
+    own = environment(tmp_path / "environment", "-r", home / "requirements-dev.txt")
+    tested = subprocess.run(
+        [own, "-m", "pytest", "-q"], cwd=home, capture_output=True, text=True, check=False
+    )
+    assert tested.returncode == 0, tested.stdout[-4000:]
+
+
 def files_in(folder: Path) -> list[Path]:
     return [each for each in folder.rglob("*") if each.is_file()]
 

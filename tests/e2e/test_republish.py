@@ -66,6 +66,8 @@ async def test_a_time_is_published_again_and_a_contact_that_is_parked_is_listed(
 ) -> None:
     contact, when = await published(started, http)
     await forwarded(when, capsys)
+    assert await command(*when[:2], "--dry-run") == publish_again.ALL
+    assert "2 event(s) would be published" in capsys.readouterr().out, "until now"
     assert await started.topic.is_empty(contact["id"]), "a dry run sends nothing"
 
     assert await command(*when) == publish_again.ALL

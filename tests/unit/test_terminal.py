@@ -1,8 +1,12 @@
 """What others have stored steers no operator's terminal and forges no line, whichever command prints it."""
 
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock, Mock
@@ -10,7 +14,7 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 
 from cosmos_outbox.cli import command, preflight, publish_again
-from cosmos_outbox.cli.main import PARTS
+from cosmos_outbox.cli.main import PARTS, READER_GONE
 from cosmos_outbox.cosmos.upkeep.event_list import EventPage, EventState, ListedEvent
 from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailure
 from cosmos_outbox.inbox.errors import NotApplied, StoreAway
@@ -153,3 +157,15 @@ def test_commands_print_by_the_functions_that_escape_alone() -> None:
     folder = ROOT / "cosmos_outbox/cli"
     printing = {file.name for file in folder.glob("*.py") if " print(" in file.read_text()}
     assert printing == {"command.py", "init.py", "main.py"}
+
+
+def test_a_command_whose_reader_has_left_ends_in_silence(tmp_path: Path) -> None:
+    """As in ``cosmos-outbox schemas FOLDER | head``."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    done = subprocess.run(
+        [sys.executable, "-m", "cosmos_outbox", "schemas", str(tmp_path), "--service", "infra.bootstrap"],
+        stdout=writes, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False,
+    )  # fmt: skip
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (READER_GONE, "")
