@@ -12,6 +12,7 @@ import importlib
 import json
 import logging
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -121,18 +122,28 @@ def load_service(name: str) -> Service:
 
 def _of_the_project(file: Path) -> str | None:
     try:
-        named = tomllib.loads(file.read_text()).get("tool", {}).get("cosmos-outbox", {}).get("service")
+        own = tomllib.loads(file.read_text("utf-8-sig")).get("tool", {}).get("cosmos-outbox", {})
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         raise Misconfigured(f"cannot read {file}: {error}") from error
+    if unknown := sorted(own.keys() - {"service"}):
+        raise Misconfigured(f"[tool.cosmos-outbox] of {file} has {', '.join(unknown)}: it knows only service")
+    named = own.get("service")
     return named if isinstance(named, str) else None
+
+
+_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+"""A comment, or in the first group a text, in which there is none."""
 
 
 def _values(file: Path) -> Mapping[str, str]:
     """The values of a settings file. Raises Misconfigured."""
     try:
-        content = json.loads(file.read_bytes())
+        text = file.read_text("utf-8-sig")
+        content = json.loads(
+            _COMMENT.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text)
+        )  # the func tool allows comments
         encrypted, values = content.get("IsEncrypted", False), content["Values"]
     except OSError as error:
         raise Misconfigured(f"cannot read {file}: {error.strerror}") from error

@@ -35,9 +35,9 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
     """Write each file that differs. Schemas of other versions stay: messages of them may still wait."""
     for name, text in files.items():
         file = folder / name
-        if not file.exists() or file.read_text() != text:
+        if not file.exists() or file.read_text("utf-8") != text:
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text)
+            file.write_text(text, "utf-8")
             command.say(f"wrote {file}")
 
 

@@ -82,9 +82,12 @@ def _run(name: str, work: Callable[[asyncio.Event], Awaitable[int]]) -> int:
     tag_log_lines()
 
     async def until_told() -> int:
-        stop = asyncio.Event()
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+            try:
+                loop.add_signal_handler(number, stop.set)
+            except NotImplementedError:  # on Windows
+                signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
         return await work(stop)
 
     try:

@@ -77,8 +77,11 @@ def document_calls(
             return Answer(308, headers={"Location": path.rstrip("/"), "Cache-Control": "no-store"})
         if _folder() is None:
             package = EXTRAS["docs"][_PACKAGE]
-            text = f"{package} is not installed; install cosmos-outbox[docs] to read and try the API here.\n"
-            return Answer(200, text.encode(), {"Cache-Control": "no-store"})
+            return problem(
+                404,
+                "Not installed",
+                f"This page needs {package}: install cosmos-outbox[docs]. openapi.json is beside it.",
+            )
         return kept(req, _PAGE.encode(), "text/html")
 
     yield _call("get_docs", "docs", docs, "a page to read and try this API")

@@ -105,6 +105,10 @@ def test_a_text_that_is_no_time_is_refused(time: str, capsys: pytest.CaptureFixt
         ("{", "is not a settings file"),
         ('{"Values": {"COSMOS_DATABASE": 1}}', "must be an object of strings"),
         ('{"IsEncrypted": true, "Values": {}}', "is encrypted"),
+        (
+            '\ufeff{/* "Values":\n 1 */ "Values": {"COSMOS": "//", // as the func tool takes it\n "A": 1}}',
+            "an obj",
+        ),
         ('{"Values": {}}', "neither COSMOS nor COSMOS__accountEndpoint is set"),
         ('{"Values": {"COSMOS": "c"}}', "neither SERVICEBUS nor SERVICEBUS__fullyQualifiedNamespace is set"),
         (
@@ -121,7 +125,7 @@ def test_settings_that_cannot_be_used_are_told_in_one_line(
     content: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "settings.json"
-    file.write_text(content)
+    file.write_text(content, "utf-8")
     assert main(["--settings", str(file)], {}) == 2
     output = capsys.readouterr()
     assert (output.out, output.err.count("\n")) == ("", 1)

@@ -9,6 +9,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from cosmos_outbox import testing
+from cosmos_outbox.http import documents
+from cosmos_outbox.http.message import Request
+from cosmos_outbox.settings.errors import EXTRAS
 from function_app import app
 from infra.bootstrap import service
 from tests.support.openapi import FILE, document, problems_of, resolved
@@ -113,3 +116,14 @@ async def test_the_document_of_every_app_tells_each_call_and_leads_nowhere_else(
     }
     ids = [each["operationId"] for calls in document["paths"].values() for each in calls.values()]
     assert len(ids) == len({*ids})
+
+
+async def test_without_its_package_the_page_is_missing_and_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(documents, "_PACKAGE", "fastapi_swagger_that_is_not_there")
+    monkeypatch.setitem(EXTRAS["docs"], "fastapi_swagger_that_is_not_there", "fastapi-swagger")
+    calls = {each.name: each for each in documents.document_calls(lambda _: {}, dict)}
+    answer = await calls["get_docs"].handler(Request("GET", "http://localhost/api/docs", {}))
+    assert answer.status == 404
+    assert b"needs fastapi-swagger: install cosmos-outbox[docs]" in answer.body

@@ -96,6 +96,15 @@ def test_where_nobody_names_a_service_the_command_says_how_to(
         chosen()
 
 
+def test_a_key_that_nobody_knows_in_the_project_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text('[tool.cosmos-outbox]\nservise = "bookings.service"\n')
+    with pytest.raises(Misconfigured, match=r"pyproject\.toml has servise: it knows only service"):
+        chosen()
+
+
 def test_a_project_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pyproject.toml").write_text("[")

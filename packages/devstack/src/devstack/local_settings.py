@@ -6,6 +6,7 @@ The format is the ``local.settings.json`` of the Azure Functions Core Tools, ``{
 """
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,10 @@ def read_host(file: Path | None) -> HostSection:
     return HostSection(cors, credentials == "true")
 
 
+_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+"""A comment, as the func tool allows it, or in the first group a text, in which there is none."""
+
+
 def _parse(file: Path) -> Any:
     try:
         text = file.read_text(encoding="utf-8-sig")
@@ -83,7 +88,7 @@ def _parse(file: Path) -> Any:
             f"copy {SAMPLE} to {OWN} or name a file with --settings"
         ) from error
     try:
-        return json.loads(text)
+        return json.loads(_COMMENT.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text))
     except json.JSONDecodeError as error:
         raise CannotStart(
             f"{file}: not JSON at line {error.lineno}, column {error.colno} ({error.msg}); "

@@ -94,6 +94,8 @@ def test_the_settings_file_tells_the_host_as_it_tells_func_start(tmp_path: Path)
     assert written({"LocalHttpPort": 7071}) == HostSection()
     assert written({"CORS": "*", "CORSCredentials": False}) == HostSection("*")
     assert written({"CORS": PAGE, "CORSCredentials": "True"}) == HostSection(PAGE, cors_credentials=True)
+    file.write_text('{ // as the func tool allows it\n "Host": {"CORS": "http://*" /* all */}}')
+    assert read_host(file) == HostSection("http://*")
     wrongs: list[object] = [[], {"CORS": [PAGE]}, {"CORSCredentials": "yes"}]
     for wrong in wrongs:
         with pytest.raises(CannotStart, match="CORS"):
