@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from cosmos_outbox.inbox.errors import InboxError, StoreAway
+from cosmos_outbox.kernel.own_failures import cause_of
 from cosmos_outbox.outbox.errors import OutboxError, Throttled, Unavailable
 from cosmos_outbox.service import Service, Wired
 from cosmos_outbox.settings.errors import InfraError, Misconfigured
@@ -108,10 +109,13 @@ def load_service(name: str) -> Service:
             continue
         try:
             found = getattr(importlib.import_module(place), wanted, None)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{place}.".startswith(f"{error.name}."):
-                raise
-            continue
+        except Exception as error:
+            if isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(f"{error.name}."):
+                continue
+            raise Misconfigured(
+                f"--service {name}: {place} cannot be imported: {cause_of(error)}: {on_one_line(str(error))}. Is this "
+                "the folder that its imports begin in?"
+            ) from error
         if isinstance(found, Service):
             return found
     raise Misconfigured(

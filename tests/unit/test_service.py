@@ -1,6 +1,7 @@
 """A service borrows no name from another one, and a command works for the service that it is told."""
 
 import argparse
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,26 @@ def test_a_service_is_found_by_its_module_or_by_its_own_name(name: str) -> None:
 def test_where_there_is_no_service_the_command_says_what_to_name(name: str) -> None:
     with pytest.raises(Misconfigured, match=f"--service {name}: there is no Service there"):
         load_service(name)
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("import booking_that_is_missing", "No module named 'booking_that_is_missing'. Is this the folder"),
+        (
+            "from cosmos_outbox import Service\nService('A b')",
+            r"ValueError in <module> \(.*/broken.py:2\): Service",
+        ),
+    ],
+)
+def test_a_service_that_cannot_be_imported_is_one_line(
+    written: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken.py").write_text(written)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "broken", raising=False)
+    with pytest.raises(Misconfigured, match=f"--service broken: broken cannot be imported: .*{said}"):
+        load_service("broken")
 
 
 def chosen(*arguments: str, **environment: str) -> Service:
