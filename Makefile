@@ -17,7 +17,7 @@ SIMULATED = simulated.contacts:CONTACTS
 # Where byte code is not kept, each process of tests writes the asserts of all tests anew: ten seconds of CPU for each.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help venv run test test-all test-deep torture simulate lint format demo bench lock clean
+.PHONY: help venv run test test-all test-deep torture simulate lint format demo bench lock release clean
 .PHONY: azurite emulators-up emulators-down test-emulators test-gaps
 COMPOSE = docker compose --file deploy/emulators/compose.yaml
 
@@ -74,6 +74,9 @@ bench: venv ## measure the ratios to the bare SDKs, and write docs/internals/per
 lock: venv ## renew deploy/requirements.txt: the newest versions that requirements.txt allows, with their hashes
 	@.venv/bin/uv pip compile requirements.txt --universal --python-version 3.11 --generate-hashes --upgrade --quiet \
 	--no-config --custom-compile-command "make lock" --output-file deploy/requirements.txt
+
+release: venv ## build the distributions into dist/ and test them where nothing else is installed; publish nothing
+	@exec $(BIN) -m tools.release $(ARGS)
 
 clean: ## delete the data of the local Azure
 	@python=$$(scripts/find-python) && PYTHONPATH=packages/devstack/src exec "$$python" -m devstack clean
