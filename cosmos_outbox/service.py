@@ -89,6 +89,7 @@ class Wired:
             self.service.wire_names,
             self.clients,
             self.resources,
+            declared=frozenset(self.service.aggregate_types),
             records_seconds=self.settings.records_seconds if reacts else 0,
             oldest_waiting_seconds=self._oldest_waiting_seconds,
         )

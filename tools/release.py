@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     shutil.rmtree(DIST, ignore_errors=True)
     print(f"release: building {version} into dist/", flush=True)
     for folder in PROJECTS:
-        build = [sys.executable, "-m", "uv", "build", "--quiet", "--out-dir", DIST, folder]
+        build = [sys.executable, "-m", "uv", "build", "--quiet", "--out-dir", str(DIST), str(folder)]
         subprocess.run(build, check=True)  # noqa: S603 - our own folders
     (DIST / "NOTES.md").write_text(text, "utf-8")
     print("release: testing them where nothing else is installed: some minutes", flush=True)

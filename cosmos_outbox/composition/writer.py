@@ -1,7 +1,7 @@
 """Builds what a writer needs. The store's client is made once for each wired service, and closed with its resources."""
 
 import functools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -87,12 +87,14 @@ def wire_outbox(  # noqa: PLR0913 - what a writer is made of
     clients: Clients,
     resources: AsyncExitStack,
     *,
+    declared: Collection[str],
     records_seconds: int,
     oldest_waiting_seconds: Callable[[], Awaitable[float]],
 ) -> Outbox:
     """Build what a writer needs. Opens no connection: the first use opens it. Raises Misconfigured.
 
-    ``records_seconds``: how long the records of its reactions live; 0: it has none.
+    ``declared``: the types of its aggregates. ``records_seconds``: how long the records of its reactions live; 0: it
+    has none.
     """
     paths = PARTITION_KEY if names.own is None else PartitionKeyPaths.beside_events(names.own.paths)
     client = connected(resources, settings.cosmos, ("COSMOS", "Cosmos DB"), clients.cosmos)
@@ -109,7 +111,7 @@ def wire_outbox(  # noqa: PLR0913 - what a writer is made of
     claims = CosmosClaims(container_of(settings.cosmos_claim_container), settings.idempotency_ttl_seconds)
 
     def open_unit_of_work(origin: Origin) -> UnitOfWork:
-        return CosmosUnitOfWork(container, made.scope, origin, lifetimes, on_commit)
+        return CosmosUnitOfWork(container, made.scope, origin, lifetimes, on_commit, declared)
 
     shedder = LoadShedder(oldest_waiting_seconds, settings.shed_load_after_seconds)
     resources.push_async_callback(shedder.close)

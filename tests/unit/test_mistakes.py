@@ -7,7 +7,17 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel
 
-from cosmos_outbox import Aggregate, AggregateState, DomainEvent, EntryForm, OwnContainer, Service, Timestamp
+from cosmos_outbox import (
+    Aggregate,
+    AggregateState,
+    DomainEvent,
+    EntryForm,
+    Names,
+    Origin,
+    OwnContainer,
+    Service,
+    Timestamp,
+)
 from tests.support.contacts import NOON
 
 ID = UUID(int=1)
@@ -168,3 +178,16 @@ def test_what_is_right_is_taken() -> None:
     read_model()
     raised(TalkHeld, talk_id=ID)
     state_with(tuple[str, ...] | frozenset[int])
+
+
+async def test_an_aggregate_that_the_service_does_not_declare_is_not_stored() -> None:
+    given = {
+        "COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5;",
+        "SERVICEBUS": "Endpoint=sb://b",
+    }
+    wired = Service("others", names=Names("d", "c", "t")).wire(given)
+    async with wired.resources:
+        with pytest.raises(TypeError, match=r"declares no Talk: add it to Service\(aggregates=...\)"):
+            await wired.aggregates.create(
+                Talk(TalkState(id=ID, created_at=NOON, title=""), is_new=True), Origin("1")
+            )

@@ -10,7 +10,7 @@ Whether it is there says the answer to a write, after the aggregate was read (``
 lags is asked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -211,14 +211,17 @@ class CosmosUnitOfWork:
     See :class:`cosmos_outbox.outbox.unit_of_work.UnitOfWork`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what the parts of it need
         self,
         container: Container,
         scope: str,
         origin: Origin,
         lifetimes: Lifetimes,
         on_commit: OnCommit | None = None,
+        declared: Collection[str] | None = None,
     ) -> None:
+        """``declared``: the types of the service's aggregates; None: any can be stored."""
+        self._declared = declared
         self._batches = AggregateBatches(container, lifetimes, on_commit or OnCommit())
         self._reader = AggregateReader(container, scope)
         self._origin = origin
@@ -234,7 +237,12 @@ class CosmosUnitOfWork:
         self._clear()
 
     def add(self, aggregate: Aggregate[Any]) -> None:
-        """Track a new aggregate."""
+        """Track a new aggregate. Raises TypeError: the service does not declare its type."""
+        if self._declared is not None and aggregate.aggregate_type not in self._declared:
+            raise TypeError(
+                f"the service declares no {type(aggregate).__name__}: add it to Service(aggregates=...), or its "
+                "deadlines, read models and schemas would be missing"
+            )
         self._tracked.append(_Tracked(aggregate, None))
 
     async def get(
