@@ -15,6 +15,8 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
+from cosmos_outbox.cli.main import require
+
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
 PROJECTS = [ROOT, *sorted(file.parent for file in ROOT.glob("packages/*/pyproject.toml"))]
@@ -86,4 +88,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    require("python -m tools.release")
     sys.exit(main())
