@@ -21,6 +21,8 @@ State = tuple[int, ...]
 OLD = NOON - timedelta(hours=1)
 LIFE = timedelta(days=10)
 
+PERSONAL = "johndoe@contoso.com"
+
 
 class Died(BaseException):
     """The process is gone."""
@@ -295,7 +297,7 @@ async def test_an_aggregate_that_cannot_be_compared_does_not_end_the_walk(
 
     async def broken(key: AggregateKey, *given: object, **named: object) -> str:
         if key == damaged:
-            raise ZeroDivisionError("@".join(("johndoe", "contoso.com")))
+            raise ZeroDivisionError(PERSONAL)
         return await put(key, *given, **named)  # type: ignore[arg-type]  # as they came
 
     world.entries.put = broken  # type: ignore[method-assign]  # a bug
