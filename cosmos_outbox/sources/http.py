@@ -130,7 +130,8 @@ class HttpSource(Generic[S]):
         if self._session is not None:
             await self._session.close()
 
-    async def _ask(self, key: AggregateKey, headers: Mapping[str, str]) -> tuple[int, Found[S] | None]:
+    async def _get(self, key: AggregateKey, headers: Mapping[str, str]) -> tuple[int, str, Any]:
+        """Returns the status, Retry-After and the JSON, if that counts. Raises StoreAway, SourceBehind."""
         import aiohttp  # noqa: PLC0415 - slow to import, and an app that only declares a source does not need it
 
         if key.id in (".", ".."):
@@ -151,6 +152,10 @@ class HttpSource(Generic[S]):
             raise StoreAway(f"the publisher's API does not answer: {type(error).__name__}") from error
         except ValueError:
             raise SourceBehind(f"the publisher's API answers with no JSON for {key}") from None
+        return status, after, body
+
+    async def _ask(self, key: AggregateKey, headers: Mapping[str, str]) -> tuple[int, Found[S] | None]:
+        status, after, body = await self._get(key, headers)
         if status == 200:
             self._missing.pop(key, None)
             return status, self._found(key, body)

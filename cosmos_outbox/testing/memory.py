@@ -26,7 +26,7 @@ from cosmos_outbox.testing.clock import Clock
 from cosmos_outbox.testing.cosmos import FaultyContainer, MemoryAccount, account
 from cosmos_outbox.testing.deliveries import Deliveries
 from cosmos_outbox.testing.faults import Faults
-from cosmos_outbox.testing.publisher import api_in_memory
+from cosmos_outbox.testing.publisher import Answers, api_in_memory
 
 _NOWHERE = {
     "TRANSPORT": "servicebus",  # nothing is sent, so the settings of the declared transport are not needed
@@ -68,7 +68,7 @@ class InMemory(Deliveries):
         stored: MemoryAccount,
         clock: Clock,
         faults: Faults,
-        publisher: dict[str, Mapping[str, Any]],
+        publisher: Answers,
     ) -> None:
         super().__init__(wired.subscriptions, clock)
         self.wired = wired
@@ -165,7 +165,7 @@ async def _in_memory(
     service: Service, clock: Clock, environment: Mapping[str, str]
 ) -> AsyncIterator[InMemory]:
     given, faults = {**_NOWHERE, **_unnamed(service), **environment}, Faults()
-    publisher: dict[str, Mapping[str, Any]] = {}
+    publisher = Answers()
     with account(clock) as stored:
         given["COSMOS"] = stored.connection_string
         declared, of_calls = service, ""
@@ -191,7 +191,7 @@ async def _in_memory(
                     memory._keep()  # noqa: SLF001 - this module's own
 
 
-def _over(of: Subscriber, publisher: Mapping[str, Mapping[str, Any]]) -> Subscriber:
+def _over(of: Subscriber, publisher: Answers) -> Subscriber:
     """The same, over what the publisher's API answers here."""
     if isinstance(of, ReadModelOf) and isinstance(of.source, HttpApi):
         return replace(of, source=api_in_memory(of.source, publisher))

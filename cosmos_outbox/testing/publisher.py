@@ -4,29 +4,33 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from cosmos_outbox.inbox.entry import Found
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.sources.http import HttpApi, HttpSource
 
 S = TypeVar("S")
-Answers = Mapping[str, Mapping[str, Any]]
-"""The API's answers by aggregate id."""
 
-_FOUND, _GONE = 200, 410
+
+class Answers(dict[str, Mapping[str, Any]]):
+    """The API's answers by aggregate id."""
+
+    hidden = False
+    """Whether a proxy answers in its place: 404 with a page of its own."""
 
 
 @dataclass
 class _Source(HttpSource[S]):
-    answers: Answers = field(default_factory=dict)
+    answers: Answers = field(default_factory=Answers)
 
-    async def _ask(self, key: AggregateKey, headers: Mapping[str, str]) -> tuple[int, Found[S] | None]:
+    async def _get(self, key: AggregateKey, headers: Mapping[str, str]) -> tuple[int, str, Any]:
         answer = self.answers.get(key.id)
-        return (_GONE, None) if answer is None else (_FOUND, self._found(key, dict(answer)))
+        if self.answers.hidden:
+            return 404, "", None
+        return (410, "", None) if answer is None else (200, "", dict(answer))
 
 
 @dataclass(frozen=True)
 class _Api(HttpApi):
-    answers: Answers = field(default_factory=dict)
+    answers: Answers = field(default_factory=Answers)
 
     def made(
         self, environment: Mapping[str, str], state_of: Callable[[Mapping[str, Any]], S]

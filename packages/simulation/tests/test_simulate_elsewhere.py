@@ -16,9 +16,12 @@ from cosmos_outbox import (
     TolerantReader,
 )
 from cosmos_outbox.cosmos.store.container import StoreFailed
+from cosmos_outbox.sources.http import HttpSource
 from domain.contact import Contact
 from domain.values import ContactDetails
+from examples.subscriber.service import service as mailing
 from examples.subscriber.sqlite_store import SqliteFile
+from examples.subscriber.tests.test_mailing_list_simulated import PEOPLE
 from infra.bootstrap import service as contacts
 from outbox_simulation import Commands, Publishes, simulate
 
@@ -78,6 +81,12 @@ def test_an_event_that_tells_other_than_the_teams_own_document_is_found() -> Non
 
     with pytest.raises(AssertionError, match="read model: rows"):
         simulate(service, wrong, seeds=3)
+
+
+def test_a_proxys_404_that_is_believed_loses_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HttpSource, "_is_not_found", lambda *_: True)
+    with pytest.raises(AssertionError, match="read model: mailing-list"):
+        simulate(mailing, PEOPLE, seeds=20)
 
 
 def details(luck: Random) -> ContactDetails:

@@ -1,16 +1,20 @@
 """Simulates a service that only subscribes, with messages that come late, again, in another order, or never.
 
 The deployed inbox runs over stores in memory. A lost message is replaced by the publisher's API if there is one;
-without one it is late. Processes that die are not simulated here.
+without one it is late. For a while a proxy answers in the API's place that it knows no such page, and a walk may run
+then: no entry is lost for it. Processes that die are not simulated here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
 from cosmos_outbox.composition.declarations import EffectOf, ReadModelOf
+from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import using
 from cosmos_outbox.service import Service
 from cosmos_outbox.sources.http import HttpApi
 from cosmos_outbox.testing.memory import InMemory, in_memory
@@ -24,6 +28,7 @@ from outbox_simulation.deriving.found import (
     StoredEvent,
 )
 from outbox_simulation.deriving.rules import broken
+from outbox_simulation.engine.walking import walk_all
 from outbox_simulation.judging.violation import Violation
 
 Event = tuple[str, Mapping[str, Any]]
@@ -32,6 +37,8 @@ Event = tuple[str, Mapping[str, Any]]
 _AGGREGATES, _MOST_EVENTS, _ROUNDS = 3, 8, 20
 _LATE, _LOST = 0.15, 0.1
 """The shares of late and of lost messages."""
+_HIDDEN, _WALKED = 0.2, 0.5
+"""The shares of messages that come while a proxy hides the API, and of those times at which a walk runs."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +91,8 @@ class _Run:
         default_factory=dict
     )
 
+    late: list[Message] = field(default_factory=list)
+
     async def deliver(self) -> None:
         """Delivers all messages, some late, again or never by the seed. Raises errors that no inbox may raise."""
         luck = self.luck
@@ -91,29 +100,44 @@ class _Run:
             isinstance(getattr(each, "source", None), HttpApi) for each in self.service.subscribers
         )
         left = {key: [*history] for key, history in self.histories.items()}
-        late: list[Message] = []
+        late, answers = self.late, self.memory.publisher
         while left:
             key = luck.choice(sorted(left, key=str))
             told, shown = left[key].pop(0)
             if shown is None:
-                self.memory.publisher.pop(key.id, None)
+                answers.pop(key.id, None)
             else:
-                self.memory.publisher[key.id] = shown
+                answers[key.id] = shown
+            answers.hidden = luck.random() < _HIDDEN
+            if answers.hidden and luck.random() < _WALKED:
+                await self._walk()
             fate = luck.random()
             if fate < _LATE:
                 late.append(told)
             elif not (
                 may_lose and left[key] and fate < _LATE + _LOST
             ):  # a lost last message is found only by a walk
-                await self.memory.deliver(*[told] * luck.choice([1, 1, 2]))
+                await self._deliver(*[told] * luck.choice([1, 1, 2]))
             if late and luck.random() < 0.3:
-                await self.memory.deliver(late.pop(luck.randrange(len(late))))
+                await self._deliver(late.pop(luck.randrange(len(late))))
             if not left[key]:
                 del left[key]
+        answers.hidden = False
         for told in late:
             await self.memory.deliver(told)
         for _ in range(_ROUNDS):
             await self.memory.upkeep()
+
+    async def _deliver(self, *told: Message) -> None:
+        """Delivers a message, once or twice; it comes again later if its source does not answer."""
+        try:
+            await self.memory.deliver(*told)
+        except StoreAway:
+            self.late.append(told[0])
+
+    async def _walk(self) -> None:
+        with suppress(StoreAway), using(self.memory.clock.sources()):
+            await walk_all(self.memory.wired.subscriptions)
 
     async def left_behind(self, asked: Mapping[str, Asked]) -> LeftBehind:
         found = LeftBehind(
