@@ -11,7 +11,7 @@ from cosmos_outbox.preflight import cosmos as rules
 from cosmos_outbox.preflight.plan import Cosmos, Needed, Plan
 from cosmos_outbox.preflight.report import Access, Finding, ok, try_as_app, unknown, wrong
 from cosmos_outbox.settings.connections import Credential
-from cosmos_outbox.settings.errors import CannotCheck, Denied, Misconfigured
+from cosmos_outbox.settings.errors import CannotCheck, Denied, IgnoresConditions, Misconfigured
 from cosmos_outbox.settings.transports import ServiceBus, StorageQueue, Webhook
 
 _COSMOS = Access(
@@ -77,13 +77,18 @@ async def _container(plan: Plan, cosmos: Cosmos, inspection: CosmosInspection, n
         return [_COSMOS.denied(cosmos.connection, need.subject, error, need.subject)]
     findings = list(rules.judge(need, state, cosmos.database))
     if plan.as_app and state is not None and state.partition_key == need.paths.paths:
-        findings.append(
-            await try_as_app(
-                lambda: inspection.try_access(need.name, need.paths),
-                need.subject,
-                "Cosmos DB Built-in Data Contributor",
+        role = "Cosmos DB Built-in Data Contributor"
+        try:
+            access = await try_as_app(
+                lambda: inspection.try_access(need.name, need.paths), need.subject, role
             )
-        )
+        except IgnoresConditions:
+            access = wrong(
+                need.subject,
+                "the store ignores If-Match in a batch: a change overwrites another one unseen",
+                "use an Azure account, or devstack",
+            )
+        findings.append(access)
     return findings
 
 

@@ -113,6 +113,10 @@ class CannotCheck(InspectionError):
     """The service's answer shows nothing about the deployment; the text has the reason."""
 
 
+class IgnoresConditions(InspectionError):
+    """The store carries out a batch whose If-Match does not hold, as Microsoft's Linux emulator does."""
+
+
 class UnusableConnection(CannotCheck):
     """The SDK refuses the connection string or the address in the settings."""
 

@@ -6,7 +6,10 @@ import pytest
 
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container, Write
+from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY
+from cosmos_outbox.cosmos.upkeep.inspection import CosmosInspection
 from cosmos_outbox.settings.connections import Connection
+from cosmos_outbox.settings.errors import IgnoresConditions
 from devstack.testing import Service
 from domain.contact import Contact
 from tests.contract.conftest import CosmosStore
@@ -19,12 +22,15 @@ pytestmark = pytest.mark.needs_a_socket("the proxy between the SDK and devstack 
 
 
 @pytest.fixture
-async def store(cosmos_server: Service) -> AsyncIterator[CosmosStore]:
-    async with (
-        contacts_database(cosmos_server) as database,
-        gappy(cosmos_connection(cosmos_server), [Gap.BATCH_IGNORES_ETAG]) as connection,
-    ):
-        client = cosmos_client(Connection(connection), None)
+async def gappy_account(cosmos_server: Service) -> AsyncIterator[str]:
+    async with gappy(cosmos_connection(cosmos_server), [Gap.BATCH_IGNORES_ETAG]) as connection:
+        yield connection
+
+
+@pytest.fixture
+async def store(cosmos_server: Service, gappy_account: str) -> AsyncIterator[CosmosStore]:
+    async with contacts_database(cosmos_server) as database:
+        client = cosmos_client(Connection(gappy_account), None)
         yield CosmosStore(Container(client, database.id, CONTACTS), database.id, CONTACTS)
         await client.close()
 
@@ -47,3 +53,10 @@ async def test_a_consistent_read_leaves_the_aggregate_as_it_is(store: CosmosStor
         async with store.open() as work:
             found = await work.get(Contact, str(contact.id), newest=True)
         assert found.aggregate.state.email == DETAILS.email
+
+
+async def test_preflight_says_so_and_leaves_nothing_behind(store: CosmosStore, gappy_account: str) -> None:
+    async with CosmosInspection(Connection(gappy_account), None, store.names[0]) as inspection:
+        with pytest.raises(IgnoresConditions):
+            await inspection.try_access(CONTACTS, PARTITION_KEY)
+    assert await store.container.page("SELECT * FROM c", {}, 10, None) == ([], None)

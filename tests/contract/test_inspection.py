@@ -154,6 +154,7 @@ async def test_who_is_denied_is_told_so_with_the_clock_that_may_be_why_and_nothi
         (TimeoutError(), CannotCheck, "does not answer within"),
     ],
 )
+@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
 async def test_access_to_items_is_tried_by_a_read_and_by_a_write(
     cosmos_server: Service,
     database: DatabaseProxy,
@@ -165,7 +166,7 @@ async def test_access_to_items_is_tried_by_a_read_and_by_a_write(
     async with inspecting(cosmos_server, database.id) as inspection:
         await inspection.try_access(CONTACTS, PARTITION_KEY)
         await inspection.try_access("no-such", PARTITION_KEY)
-        for call in ("read_item", "replace_item"):
+        for call in ("read_item", "execute_item_batch"):
             with monkeypatch.context() as patch:
                 patch.setattr(ContainerProxy, call, raising(error))
                 with pytest.raises(kind, match=message):

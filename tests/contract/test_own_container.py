@@ -21,6 +21,7 @@ from cosmos_outbox.outbox.errors import (
 )
 from devstack.testing import Service as Server
 from tests.contract.test_transactions import LOST, flaky
+from tests.support.emulators import Gap
 from tests.support.own import BOOKINGS, HIERARCHICAL, NESTED, NOWHERE, TENANT, World, world_of
 
 KINDS = {"one path": TENANT, "hierarchical": HIERARCHICAL, "nested": NESTED}
@@ -163,6 +164,7 @@ async def test_ids_of_odd_characters_are_stored_and_read(world: World) -> None:
         assert await world.move(item_id=booking) is not None
 
 
+@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
 async def test_what_the_store_refuses_stores_nothing_and_is_told_by_its_id(world: World) -> None:
     stale = str(await world.book())
     await world.move()

@@ -23,6 +23,7 @@ from devstack.testing import eventually
 from examples.fastapi.directory import FORM, entry_of, project
 from examples.fastapi.person import Details, Person
 from tests.support.azure import database_of
+from tests.support.emulators import Gap
 
 pytestmark = [pytest.mark.needs_a_socket]  # preflight asks the management API as an emulator's port has it
 
@@ -50,6 +51,7 @@ async def settings(cosmos_server: Server, servicebus_server: Server) -> AsyncIte
         await admin.delete_queue(name)
 
 
+@pytest.mark.known_gap(Gap.DELIVERY_COUNT)
 async def test_changes_are_in_the_read_model_and_no_dead_letter_is_left(settings: dict[str, str]) -> None:
     async with running(PEOPLE, environment=settings, slots=2) as at_work:
         person = Person.add(Details(name="Ada", email="ada@contoso.com"), at=utc_now())
@@ -78,6 +80,7 @@ async def test_changes_are_in_the_read_model_and_no_dead_letter_is_left(settings
         assert (await broker.health()).ok
 
 
+@pytest.mark.known_gap(Gap.DELIVERY_COUNT)
 async def test_preflight_holds_a_queue_to_the_rules_of_a_topic_and_of_a_subscription(
     settings: dict[str, str], servicebus_server: Server
 ) -> None:

@@ -16,6 +16,7 @@ from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.settings.connections import Connection
 from devstack.testing import Service
 from tests.support.azure import CONTACTS, contacts_database
+from tests.support.emulators import Gap
 
 ITEM = {"id": "there", "partitionKey": "ada", "type": "note"}
 
@@ -75,6 +76,7 @@ async def test_what_has_seen_less_is_asked_for_no_more(
     assert found == ["there"]
 
 
+@pytest.mark.known_gap(Gap.SESSION_TOKEN_IGNORED)
 async def test_of_two_reads_that_meet_a_lagging_replica_the_second_fails_as_the_first(
     cosmos_server: Service,
 ) -> None:

@@ -42,6 +42,7 @@ from devstack.testing import Service as Server
 from devstack.testing import eventually
 from examples.subscriber.sqlite_store import SqliteFile
 from tests.support.azure import Topic, indexed
+from tests.support.emulators import Gap
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
@@ -333,6 +334,7 @@ async def test_what_only_a_publisher_can_do_is_said_in_one_line(
     assert err.count("\n") == 1
 
 
+@pytest.mark.known_gap(Gap.INDEX_POLICY)
 async def test_preflight_looks_at_the_subscriptions_and_at_the_containers_of_its_own(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:

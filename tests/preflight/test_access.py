@@ -21,6 +21,8 @@ from cosmos_outbox.settings.connections import Credential
 from devstack.testing import Service, running
 from infra.bootstrap import service as contact_service
 from tests.preflight.deployment import Deployment, deployed, preflight
+from tests.support.emulators import Gap
+from tests.support.gaps import gappy
 
 RIGHT = Deployment()
 SERVICEBUS_ON_LOOPBACK = (
@@ -74,6 +76,16 @@ async def test_services_that_hang_are_given_up(
     assert code == 2
     assert cosmos.startswith("unknown  Cosmos DB: does not answer within 0.5 s")
     assert servicebus.startswith("unknown  Service Bus: does not answer within 0.5 s")
+
+
+async def test_a_store_that_ignores_conditions_is_wrong(
+    cosmos_server: Service, servicebus_server: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
+    environment = await deployed(RIGHT, cosmos_server, servicebus_server)
+    async with gappy(environment["COSMOS"], [Gap.BATCH_IGNORES_ETAG]) as environment["COSMOS"]:
+        code, complaints = await preflight(environment, capsys, "--as-app")
+    assert code == 1
+    assert "wrong    container contacts: the store ignores If-Match" in complaints[0]
 
 
 async def test_one_service_is_checked_while_the_other_is_away(

@@ -144,7 +144,7 @@ async def _before(
             return web.Response(status=answer.status, body=answer.body, headers=answer.headers)
 
         app = web.Application(client_max_size=8 * 1024 * 1024)
-        app.router.add_route("*", "/{path:.*}", handle)
+        app.router.add_route("*", r"/{path:[\s\S]*}", handle)  # an id may have a line end
         runner = web.AppRunner(app)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()

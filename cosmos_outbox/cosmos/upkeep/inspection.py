@@ -14,16 +14,22 @@ from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Self
 
-from azure.core import MatchConditions
 from azure.core.exceptions import ClientAuthenticationError
-from azure.cosmos.exceptions import CosmosHttpResponseError
+from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpResponseError
 
 from cosmos_outbox.cosmos.store.client import Account, CosmosClient, cosmos_client, read_account
+from cosmos_outbox.cosmos.store.container import Write
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, Kind, classify
 from cosmos_outbox.cosmos.store.partition_key import PartitionKeyPaths
 from cosmos_outbox.kernel.clock import Clock, new_id, utc_now
 from cosmos_outbox.settings.connections import Connection, Credential
-from cosmos_outbox.settings.errors import CannotCheck, Denied, UnusableConnection, first_line
+from cosmos_outbox.settings.errors import (
+    CannotCheck,
+    Denied,
+    IgnoresConditions,
+    UnusableConnection,
+    first_line,
+)
 
 _PARKED_FOR_OTHERS = (
     "SELECT DISTINCT VALUE c.partitionKey FROM c "
@@ -96,25 +102,33 @@ class CosmosInspection(AbstractAsyncContextManager["CosmosInspection"]):
             with _reported(self._read_clock):
                 async with asyncio.timeout(DEADLINE_SECONDS):
                     properties = await proxy.read(response_hook=lambda headers, _: self._read_clock(headers))
-        except _NotThere:
+        except _Refused:
             return None
         return _state(properties)
 
     async def try_access(self, name: str, paths: PartitionKeyPaths) -> None:
-        """Reads and replaces an item that cannot exist, so that nothing changes. Raises Denied, CannotCheck."""
+        """Reads an item that cannot exist, and sends a batch that is refused: nothing changes.
+
+        A store that carries the batch out deletes its item again.
+
+        Raises Denied, CannotCheck, IgnoresConditions.
+        """
         proxy = self._client.get_database_client(self._database).get_container_client(name)
         nowhere = f"preflight-{new_id()}"
         key = paths.made_up(nowhere)
-        await self._try(proxy.read_item(nowhere, key))
+        await self._is_refused(proxy.read_item(nowhere, key))
         body = {"id": nowhere, **paths.fields(key)}
-        await self._try(
-            proxy.replace_item(nowhere, body, etag='"none"', match_condition=MatchConditions.IfNotModified)
-        )
+        batch = Write.create(body), Write.replace(body, '"none"'), Write.delete(nowhere)
+        refused = self._is_refused(proxy.execute_item_batch([each.operation() for each in batch], key))
+        if not await refused:
+            raise IgnoresConditions
 
-    async def _try(self, call: Awaitable[object]) -> None:
-        with contextlib.suppress(_NotThere), _reported(self._read_clock):
+    async def _is_refused(self, call: Awaitable[object]) -> bool:
+        with contextlib.suppress(_Refused), _reported(self._read_clock):
             async with asyncio.timeout(DEADLINE_SECONDS):
                 await call
+            return False
+        return True
 
     def _read_clock(self, headers: Mapping[str, Any]) -> None:
         """Compares the clocks, if the response has a readable date, which a proxy may have removed."""
@@ -124,19 +138,19 @@ class CosmosInspection(AbstractAsyncContextManager["CosmosInspection"]):
                     self.ahead = parsedate_to_datetime(str(value)) - self._clock()
 
 
-class _NotThere(Exception):
-    """The store answered 404."""
+class _Refused(Exception):
+    """The store answered 404, or 412."""
 
 
 @contextmanager
 def _reported(read_headers: Callable[[Mapping[str, Any]], None]) -> Iterator[None]:
     try:
         yield
-    except CosmosHttpResponseError as error:
+    except (CosmosHttpResponseError, CosmosBatchOperationError) as error:
         read_headers(error.headers or {})
         failure = classify(error)
-        if failure.kind in (Kind.MISSING, Kind.NO_CONTAINER):
-            raise _NotThere from error
+        if failure.kind in (Kind.MISSING, Kind.NO_CONTAINER, Kind.STALE):
+            raise _Refused from error
         if failure.kind is Kind.DENIED:
             raise Denied(first_line(error)) from error
         raise CannotCheck(f"answers with an error ({failure.detail})") from error
