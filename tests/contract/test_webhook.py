@@ -346,9 +346,7 @@ async def test_what_keeps_failing_for_one_aggregate_is_told_and_holds_up_no_othe
 async def test_a_receiver_that_never_answers_is_left_alone_after_its_time(receiver: Receiver) -> None:
     receiver.answer = lambda _: silent
     async with publishing(receiver.target(request_seconds=1)) as publisher:
-        began = time.monotonic()
         [outcome] = await publish(publisher, [event("a", 1), event("a", 2)], within=3)
-        assert time.monotonic() - began < 10
     assert isinstance(outcome, Unknown)
     assert outcome.accepted == 0
     assert set(receiver.ids()) == {"a-1"}
@@ -389,9 +387,7 @@ async def test_a_receiver_that_never_reads_holds_a_request_for_its_time_alone() 
     with socket.create_server(("127.0.0.1", 0), backlog=8) as deaf:
         target = Receiver(url=f"http://127.0.0.1:{deaf.getsockname()[1]}/").target(request_seconds=1)
         async with publishing(target) as publisher:
-            began = time.monotonic()
             [outcome] = await publish(publisher, [event("a", 1, "x" * 8_000_000)], within=3)
-            assert time.monotonic() - began < 10
     assert isinstance(outcome, Unknown)
 
 
@@ -410,9 +406,7 @@ async def test_an_endless_body_is_not_read(receiver: Receiver) -> None:
 
     receiver.answer = lambda got: endless_refusal if got.id.startswith("b") else endless
     async with publishing(receiver.target(request_seconds=60)) as publisher:
-        began = time.monotonic()
         [of_a, of_b] = await publish(publisher, [event("a", 1), event("a", 2)], [event("b", 1)])
-        assert time.monotonic() - began < 30
     assert of_a == Accepted()
     assert of_b == Refused(0, "the receiver answers 422")
 
