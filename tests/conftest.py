@@ -3,14 +3,16 @@
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from devstack.testing import Service, running, warm
 from tests.contract.in_memory import runs_in_memory
 from tests.support import emulators, processes
+from tests.support.memory import memory_lot
 from tests.support.paths import ROOT
 
 _OURS = (
@@ -117,3 +119,10 @@ def servicebus_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serv
     own = Service("servicebus", tmp_path_factory.mktemp("servicebus") / "data")
     with running(emulators.elsewhere("servicebus") or own) as service:
         yield service
+
+
+@pytest.fixture
+async def lot() -> AsyncIterator[CosmosParkingLot]:
+    """An empty parking lot over devstack in memory, of the test's own."""
+    async with memory_lot(CosmosParkingLot) as made:
+        yield made

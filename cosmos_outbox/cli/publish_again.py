@@ -21,19 +21,17 @@ from uuid import UUID
 
 from cosmos_outbox.cli import command
 from cosmos_outbox.composition.writer import Outbox
+from cosmos_outbox.cosmos.relay.history import CosmosEventHistory, Span, Window
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, monotonic, new_id, utc_now
-from cosmos_outbox.outbox.errors import OutboxError
-from cosmos_outbox.outbox.republish import (
+from cosmos_outbox.operations.republish import (
     PATIENCE_SECONDS,
     DryRun,
-    EventHistory,
     Republishing,
     RepublishingProgress,
-    Span,
-    Window,
 )
+from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.service import Service, Wired
 from cosmos_outbox.settings.errors import Misconfigured, NotForwardedYet
 
@@ -65,7 +63,7 @@ async def republish(
     relay = wired.relay.relay
     _check_over(plan.span, clock())
     work = Republishing(
-        _Forwarded(wired, wired.operator.history(await _fence(wired.outbox))),
+        _Forwarded(wired, wired.operator.history(await _fence(wired.outbox))).window,
         relay.parking,
         relay.originals,
         DryRun() if plan.dry_run else relay.publisher,
@@ -98,7 +96,7 @@ class _Forwarded:
     """The windows of a history, each handed out when the relay has forwarded or parked all that is in it."""
 
     wired: Wired
-    history: EventHistory
+    history: CosmosEventHistory
 
     async def window(self, span: Span) -> Window:
         """As of the history. Raises NotForwardedYet too."""

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 from cosmos_outbox.composition.transports import Clients, LatePublisher
 from cosmos_outbox.composition.writer import Outbox
 from cosmos_outbox.cosmos.aggregates.deadlines import Deadlines, deadlines_of
-from cosmos_outbox.cosmos.relay.forwarding import Forwarding, Instance
+from cosmos_outbox.cosmos.relay.forwarding import Forwarding, Instance, RelayFailures
 from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
-from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
+from cosmos_outbox.cosmos.relay.relay import Relay
 from cosmos_outbox.outbox.aggregate import Aggregate
-from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.settings.environment import shown
 
 if TYPE_CHECKING:

@@ -14,16 +14,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
+from cosmos_outbox.cosmos.relay.forwarding import RelayFailure, RelayFailures
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.store.client import ContainerProxy, read_account
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.upkeep.event_list import KeyProgress
-from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailure, RelayFailures
 from cosmos_outbox.kernel.clock import Clock, monotonic, utc_now
 from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.outbox.feed import SHARE
-from cosmos_outbox.outbox.parking_lot import ParkingLot
 from cosmos_outbox.settings import relay_feed
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.telemetry import gauges
@@ -129,7 +129,7 @@ class RelayObserver:
 
     feed: ContainerProxy
     leases: ContainerProxy
-    lot: ParkingLot
+    lot: CosmosParkingLot
     lease_prefix: str
     event_ttl_seconds: int
     failures: RelayFailures

@@ -1,8 +1,8 @@
 """What is stuck is one list for people, with three verbs: show, retry, discard.
 
 Stuck are the events that are parked, and the messages and effects that a subscriber has set aside. Parking
-(:mod:`cosmos_outbox.outbox.parking`) and the retrier (:mod:`cosmos_outbox.inbox.retrier`) keep each verb safe against a
-crash, a second operator and a lost answer: it can always be asked for again.
+(:mod:`cosmos_outbox.cosmos.relay.parking`) and the retrier (:mod:`cosmos_outbox.inbox.retrier`) keep each verb safe
+against a crash, a second operator and a lost answer: it can always be asked for again.
 
 A list holds no personal data; what is shown by its id may.
 """
@@ -14,6 +14,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from cosmos_outbox.cosmos.relay.parked_documents import Discarding, ParkedEvent
+from cosmos_outbox.cosmos.relay.parking import Parking
 from cosmos_outbox.inbox.effect import EffectInbox
 from cosmos_outbox.inbox.errors import NotSetAside
 from cosmos_outbox.inbox.retrier import Retrier
@@ -21,8 +23,6 @@ from cosmos_outbox.inbox.set_aside import Record
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.lists.continuation import unusable
 from cosmos_outbox.outbox.errors import NotInTheWay, NotParked, NotStuck
-from cosmos_outbox.outbox.parking import Parking
-from cosmos_outbox.outbox.parking_lot import Discarding, ParkedEvent
 
 LONGEST_REASON = 500
 """In characters, of why something is discarded."""
@@ -223,7 +223,7 @@ class StuckList:
         """Try it now: of an event, its whole aggregate; of a message, those of its aggregate before it too.
 
         ``to_the_end``: go on with an aggregate whose events take longer than one replay. Raises NotStuck; NotInTheWay:
-        it can only be discarded; as :class:`cosmos_outbox.outbox.replay.Replay` and ``Retrier.apply`` do.
+        it can only be discarded; as :class:`cosmos_outbox.cosmos.relay.replay.Replay` and ``Retrier.apply`` do.
         """
         return await self._first(stuck_id, lambda source: source.retry(stuck_id, to_the_end=to_the_end))
 

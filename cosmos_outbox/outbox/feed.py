@@ -5,10 +5,6 @@ Poison can never be sent as it is, and is parked.
 A notice replaces a discarded event, so that subscribers see no gap, and contains nothing of that event.
 
 An error is logged once an unforwarded event has used half of its TTL.
-
-The port ``Originals`` ensures that committed documents are published, whichever host delivers the feed. A host may
-deliver a document with rewritten texts, such as texts that look like dates. So a delivered event is compared with a
-digest that was committed with the event. If the digest does not match, the committed document is read again.
 """
 
 import logging
@@ -16,7 +12,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 from uuid import UUID, uuid5
 
 from pydantic import Field
@@ -285,28 +281,3 @@ def share_used(event: FeedEvent, now: float) -> float:
     if event.lifetime is None:
         return 0.0
     return (now - event.lifetime.written_at) / event.lifetime.ttl_seconds
-
-
-class Originals(Protocol):
-    """Returns events as they were committed."""
-
-    async def verify(self, events: Sequence[FeedEvent]) -> list[FeedEvent]:
-        """Returns the same events in the same order, each as it was committed.
-
-        An event is returned as Poison if its original is proven missing or does not match its digest either, and as
-        Unread if its original cannot be read now. An unavailable store raises no error.
-        """
-
-    def forget(self, events: Sequence[FeedEvent]) -> None:
-        """Drops what was read of these events: they are done, or must be read again."""
-
-
-class AsDelivered:
-    """Trusts a host that delivers stored documents byte for byte: nothing is compared."""
-
-    async def verify(self, events: Sequence[FeedEvent]) -> list[FeedEvent]:
-        """Returns the events unchanged."""
-        return list(events)
-
-    def forget(self, events: Sequence[FeedEvent]) -> None:
-        """Does nothing."""

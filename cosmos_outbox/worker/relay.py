@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 
 from cosmos_outbox.cosmos.aggregates.deadlines import BEAT_SECONDS
 from cosmos_outbox.cosmos.relay.forwarding import why_of
+from cosmos_outbox.cosmos.relay.relay import Committed
 from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.kernel.clock import machine, monotonic, new_id, randomness, utc_now
 from cosmos_outbox.kernel.loops import OnceAMinute
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.errors import NotDelivered, OutboxError
-from cosmos_outbox.outbox.relay import Committed
 from cosmos_outbox.service import Wired
 from cosmos_outbox.settings import relay_feed
 from cosmos_outbox.settings.errors import InfraError, Misconfigured

@@ -16,7 +16,6 @@ from azure.storage.queue.aio import QueueServiceClient
 from cosmos_outbox.cosmos import transaction
 from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
-from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container, Write, size_in_bytes
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -53,7 +52,6 @@ from tests.support.azure import (
 )
 from tests.support.contacts import ORIGIN
 from tests.support.feed import EVENTS
-from tests.support.memory import memory_lot
 from tests.support.receiver import OK, Answer, Got, Receiver, receiving, says
 
 
@@ -92,13 +90,6 @@ async def store(cosmos_server: Service) -> AsyncIterator[CosmosStore]:
         client = cosmos_client(Connection(cosmos_connection(cosmos_server)), None)
         yield CosmosStore(Container(client, database.id, CONTACTS), database.id, CONTACTS)
         await client.close()
-
-
-@pytest.fixture
-async def lot() -> AsyncIterator[CosmosParkingLot]:
-    """In memory, of the test's own."""
-    async with memory_lot() as made:
-        yield made
 
 
 @pytest.fixture

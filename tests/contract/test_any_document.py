@@ -5,20 +5,23 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox.cosmos.aggregates.documents import digest
+from cosmos_outbox.cosmos.relay.history import Span, Window
 from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
+from cosmos_outbox.cosmos.relay.parking import Parking
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.relay.relay import Relay
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.operations.republish import Republishing, RepublishingProgress
 from cosmos_outbox.outbox.errors import StillUnsendable
-from cosmos_outbox.outbox.parking import Parking
-from cosmos_outbox.outbox.relay import Relay
 from devstack.testing import Service
 from tests.contract.conftest import ServiceBusBroker
 from tests.support.any_document import any_document, drawn
@@ -91,6 +94,16 @@ async def test_a_document_costs_its_aggregate_alone_and_can_be_given_up(
     assert forwarded.sent + forwarded.parked == len(events)
     ids = [event_document("healthy", sequence)["id"] for sequence in (1, 2, 3)]
     assert await world.broker.received(contact_id("healthy"), 3) == ids
+
+    async def window(span: Span) -> Window:
+        return Window(events, span.to)
+
+    publisher, progress = world.broker.publisher, RepublishingProgress()
+    again = Republishing(window, world.lot, world.originals, publisher, uuid4(), 60.0, 1.0)
+    async for _ in again.publish(Span(0, 1), progress):
+        pass
+    assert progress.published >= 3
+
     for marker in await world.lot.list_blocked():
         await world.give_up(marker.aggregate)
     assert await world.lot.list_blocked() == []

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -11,17 +11,18 @@ import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from cosmos_changefeed import ChangeFeedProcessor, ProcessorOptions, StartFrom
+from cosmos_outbox.cosmos.relay.forwarding import RelayFailures
+from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
+from cosmos_outbox.cosmos.relay.parking import Parking
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.relay.relay import Relay
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.upkeep.event_list import EventList, EventPage, EventState
-from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.outbox.errors import AggregateNotFound
-from cosmos_outbox.outbox.parking import Parking
-from cosmos_outbox.outbox.relay import Relay
 from devstack.testing import Service, eventually
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.azure import CONTACTS, LEASES, PARKED, contacts_database
@@ -49,6 +50,10 @@ class World:
     contact: str
 
     @property
+    def originals(self) -> CosmosOriginals:
+        return CosmosOriginals(self.list.container, EVENTS)
+
+    @property
     def key(self) -> AggregateKey:
         return AggregateKey("contact", self.contact)
 
@@ -67,7 +72,7 @@ class World:
 
     async def forward(self) -> None:
         """Let a relay forward all that is stored, and end."""
-        relay = Relay(self.topic, self.lot)
+        relay = Relay(self.topic, self.lot, self.originals)
 
         async def handle(items: Any, _: object) -> None:
             await relay.forward(EVENTS.events(items))
@@ -217,7 +222,10 @@ async def test_parked_and_discarded_events_and_the_notice_are_listed(world: Worl
     async def at_once(_: float) -> None:
         """No relay sends any more."""
 
-    later = Parking(world.lot, world.topic, pause=at_once, clock=lambda: utc_now() + timedelta(seconds=120))
+    def in_two_minutes() -> datetime:
+        return utc_now() + timedelta(seconds=120)
+
+    later = Parking(world.lot, world.topic, world.originals, pause=at_once, clock=in_two_minutes)
     await later.discard(blocker.parking_id, "too large")
     page = await world.page()
     found = [(each.sequence, each.action, each.state) for each in page.items]

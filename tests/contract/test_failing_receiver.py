@@ -10,13 +10,15 @@ from random import Random
 
 import pytest
 
+from cosmos_outbox.cosmos.relay import parking
+from cosmos_outbox.cosmos.relay.parked_documents import ParkedState
+from cosmos_outbox.cosmos.relay.parking import LONGEST_TRY_AGAIN_SECONDS, MAX_AGE_SECONDS
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.relay.relay import Committed, Relay
 from cosmos_outbox.kernel.clock import sources, using
-from cosmos_outbox.outbox import parking
 from cosmos_outbox.outbox.errors import NotDelivered
+from cosmos_outbox.outbox.feed import by_aggregate
 from cosmos_outbox.outbox.marker import Marker, Refusal
-from cosmos_outbox.outbox.parking import LONGEST_TRY_AGAIN_SECONDS, MAX_AGE_SECONDS
-from cosmos_outbox.outbox.parking_lot import ParkedState
 from cosmos_outbox.outbox.publisher import (
     Accepted,
     AggregateEvents,
@@ -26,12 +28,12 @@ from cosmos_outbox.outbox.publisher import (
     Outcome,
     Unknown,
 )
-from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.webhook import publisher as webhook_publisher
 from cosmos_outbox.webhook.publisher import WebhookPublisher
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.contract.test_parking import World, event, ids, notice
 from tests.support.feed import contact_key, read
+from tests.support.memory import committed
 from tests.support.publishing import event as outbox_event
 from tests.support.receiver import OK, Got, Receiver, receiving, says
 
@@ -232,7 +234,7 @@ async def test_however_many_hang_the_others_do_not_wait_for_them(
     """As the aggregates of one tenant do, all before the others in the page: each attempt asked them first."""
     receiver.answer = lambda got: silent if got.id.startswith("bad") else OK
     good = {f"good{each}-1" for each in range(3)}
-    relay = Relay(hanging, lot, reading_seconds=0.5)
+    relay = Relay(hanging, lot, committed(lot), reading_seconds=0.5)
     page = [outbox_event(f"bad{each}", 1) for each in range(many)]
     page += [outbox_event(f"good{each}", 1) for each in range(3)]
     attempts = 0
@@ -240,7 +242,7 @@ async def test_however_many_hang_the_others_do_not_wait_for_them(
         attempts += 1
         assert attempts < 12, "nobody has to come, and nobody waits for minutes"
         with suppress(NotDelivered):
-            await relay.forward(page)
+            await relay.forward_committed(Committed(page, by_aggregate(page)))
             break
         if attempts == 3:
             assert good <= {*receiver.ids()}
@@ -252,10 +254,11 @@ async def test_a_receiver_at_which_all_hang_is_waited_for(
     lot: CosmosParkingLot, receiver: Receiver, hanging: WebhookPublisher
 ) -> None:
     receiver.answer = lambda got: silent
-    relay = Relay(hanging, lot, reading_seconds=0.5)
+    relay = Relay(hanging, lot, committed(lot), reading_seconds=0.5)
+    page = [outbox_event(f"bad{each}", 1) for each in range(6)]
     for _ in range(5):
         with pytest.raises(NotDelivered):
-            await relay.forward([outbox_event(f"bad{each}", 1) for each in range(6)])
+            await relay.forward_committed(Committed(page, by_aggregate(page)))
     assert await lot.list_blocked() == []
 
 

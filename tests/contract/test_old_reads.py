@@ -8,12 +8,12 @@ import pytest
 
 from cosmos_outbox.cosmos.relay.parked_documents import PARTITION, ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.relay.relay import Relay
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.errors import AggregateNotFound
-from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.unit_of_work import Receipt
 from cosmos_outbox.settings.connections import Connection
 from devstack.testing import Service
@@ -24,6 +24,7 @@ from tests.contract.conftest import CosmosStore
 from tests.support.azure import PARKED, contacts_database
 from tests.support.contacts import DETAILS, LATER, ORIGIN
 from tests.support.feed import EVENTS, event_document, read
+from tests.support.memory import committed
 from tests.support.use_cases import Contacts
 
 
@@ -162,8 +163,8 @@ async def test_no_event_slips_past_a_marker_that_another_instance_has_just_writt
         here = CosmosParkingLot(Container(client, database.id, PARKED), "t", documents, ttl_seconds=60)
         there = CosmosParkingLot(lagging, "t", documents, ttl_seconds=60)
         topic = BusPublisher(limit=1000)
-        await Relay(topic, here).forward([read(event_document("a", 1, text="x" * 2000))])
-        await Relay(topic, there).forward([read(event_document("a", 2))])
+        await Relay(topic, here, committed(here)).forward([read(event_document("a", 1, text="x" * 2000))])
+        await Relay(topic, there, committed(there)).forward([read(event_document("a", 2))])
         assert topic.sent == []
         assert [one.sequence for one in (await here.page(10, None)).items] == [1, 2]
 
@@ -195,8 +196,8 @@ async def test_a_read_that_fails_takes_from_no_other_page_the_fence_that_it_goes
         here = CosmosParkingLot(Container(client, database.id, PARKED), "t", documents, ttl_seconds=60)
         there = CosmosParkingLot(shared, "t", documents, ttl_seconds=60)
         topic = BusPublisher(limit=1000)
-        await Relay(topic, here).forward([read(event_document("a", 1, text="x" * 2000))])
-        await Relay(topic, there).forward([read(event_document("a", 2))])
+        await Relay(topic, here, committed(here)).forward([read(event_document("a", 1, text="x" * 2000))])
+        await Relay(topic, there, committed(there)).forward([read(event_document("a", 2))])
         assert topic.sent == []
         await cosmos.faults.clear()
         assert [one.sequence for one in (await here.page(10, None)).items] == [1, 2]
@@ -209,7 +210,9 @@ async def test_the_fence_of_a_parking_lot_costs_one_refused_write_a_page(cosmos_
     ):
         container = Container(client, database.id, PARKED)
         lot = CosmosParkingLot(container, "t", ParkedDocuments(EVENTS), ttl_seconds=60)
-        await Relay(BusPublisher(), lot).forward([read(event_document(name, 1)) for name in "abcdef"])
+        await Relay(BusPublisher(), lot, committed(lot)).forward(
+            [read(event_document(name, 1)) for name in "abcdef"]
+        )
         assert container.fences == 1
         assert await container.page("SELECT * FROM c", {}, 10, None, partition_key=PARTITION) == ([], None)
 

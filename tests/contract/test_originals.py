@@ -11,15 +11,15 @@ import pytest
 
 from cosmos_outbox.cosmos.aggregates.documents import digest
 from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
+from cosmos_outbox.cosmos.relay.parking import Parking
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.relay.relay import Relay
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.outbox.canonical import as_sent
 from cosmos_outbox.outbox.errors import NotDelivered, StillUnsendable
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison
-from cosmos_outbox.outbox.parking import Parking
-from cosmos_outbox.outbox.relay import Relay
 from domain.contact import Contact
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.contract.conftest import CosmosStore

@@ -12,8 +12,23 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox.cosmos.relay import parking_lot
-from cosmos_outbox.cosmos.relay.parked_documents import PARTITION, ParkedDocuments
+from cosmos_outbox.cosmos.relay.parked_documents import (
+    PARTITION,
+    Change,
+    ParkedDocuments,
+    ParkedEvent,
+    ParkedState,
+)
+from cosmos_outbox.cosmos.relay.parking import (
+    EXPIRED,
+    MAX_AGE_SECONDS,
+    SHARE_SECONDS,
+    UPKEEP_SECONDS,
+    Parking,
+)
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.relay.relay import READING_SECONDS, Relay
+from cosmos_outbox.cosmos.relay.replay import REPLAY_SECONDS, Replayed
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
@@ -31,11 +46,7 @@ from cosmos_outbox.outbox.errors import (
 )
 from cosmos_outbox.outbox.feed import ACTION, FeedEvent, Notice, OutboxEvent, TtlGuard
 from cosmos_outbox.outbox.marker import Marker
-from cosmos_outbox.outbox.parking import EXPIRED, MAX_AGE_SECONDS, SHARE_SECONDS, UPKEEP_SECONDS, Parking
-from cosmos_outbox.outbox.parking_lot import Change, ParkedEvent, ParkedState, ParkingLot
 from cosmos_outbox.outbox.publisher import AggregateEvents, Outcome, Refused, Unknown
-from cosmos_outbox.outbox.relay import READING_SECONDS, Relay
-from cosmos_outbox.outbox.replay import REPLAY_SECONDS, Replayed
 from devstack.testing import Service
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.azure import PARKED, contacts_database, cosmos_connection
@@ -43,6 +54,7 @@ from tests.support.contacts import NOON
 from tests.support.emulators import Gap
 from tests.support.feed import EVENTS, contact_key, event_document, poison_document, read
 from tests.support.losses import Failing, Fate, Loss, ProcessDied
+from tests.support.memory import committed
 
 A = contact_key("a")
 
@@ -51,7 +63,7 @@ A = contact_key("a")
 class World:
     """A relay and an operator's desk over one parking lot and one topic."""
 
-    lot: ParkingLot
+    lot: CosmosParkingLot
     topic: BusPublisher
 
     now: datetime = field(default_factory=utc_now)
@@ -59,11 +71,11 @@ class World:
     @property
     def relay(self) -> Relay:
         fresh = TtlGuard(clock=lambda: NOON)
-        return Relay(self.topic, self.lot, clock=self.clock, guard=fresh)
+        return Relay(self.topic, self.lot, committed(self.lot), clock=self.clock, guard=fresh)
 
     @property
     def parking(self) -> Parking:
-        return Parking(self.lot, self.topic, clock=self.clock, pause=self.pause)
+        return Parking(self.lot, self.topic, committed(self.lot), clock=self.clock, pause=self.pause)
 
     def clock(self) -> datetime:
         return self.now
@@ -345,7 +357,9 @@ async def test_a_replay_that_has_no_time_left_says_so_and_lets_another_one_go_on
     await world.feed(large(1), *(event(sequence) for sequence in range(2, 61)))
     world.topic.limit = 10_000
     seconds = itertools.count(step=REPLAY_SECONDS - 1)  # begun at 0; asked before each look at what waits
-    hurried = Parking(world.lot, world.topic, clock=world.clock, timer=lambda: next(seconds))
+    hurried = Parking(
+        world.lot, world.topic, committed(world.lot), clock=world.clock, timer=lambda: next(seconds)
+    )
     first = await hurried.replay(A)
     assert not first.done
     assert world.sent("a") == ids(*range(1, first.replayed + 1))
@@ -449,7 +463,7 @@ async def test_an_upkeep_that_has_no_time_left_leaves_the_rest_to_the_next_one(w
         return await publish(page, until)
 
     world.topic.publish = slowly  # type: ignore[method-assign]
-    hurried = Parking(world.lot, world.topic, clock=world.clock, timer=lambda: seconds)
+    hurried = Parking(world.lot, world.topic, committed(world.lot), clock=world.clock, timer=lambda: seconds)
     await hurried.upkeep()
     assert len(await world.lot.list_blocked()) == 1
     await hurried.upkeep()
@@ -486,7 +500,7 @@ async def all_but_hanging_replayed(world: World, hanging: int, healthy: int) -> 
         await world.parking.discard(one.id, "r")
     world.topic = topic = Hanging({contact_key(name).id for name in names[:hanging]})
     for upkeep in itertools.count(1):
-        await Parking(world.lot, topic, clock=world.clock, timer=topic.timer).upkeep()
+        await Parking(world.lot, topic, committed(world.lot), clock=world.clock, timer=topic.timer).upkeep()
         world.now += timedelta(minutes=3)
         if len(await world.lot.list_blocked()) == hanging:
             return upkeep, topic
@@ -516,7 +530,7 @@ async def test_a_long_replay_takes_turns_with_the_others_and_goes_on_with_the_ti
         return await publish(page, until)
 
     world.topic.publish = slowly  # type: ignore[method-assign]
-    hurried = Parking(world.lot, world.topic, clock=world.clock, timer=lambda: seconds)
+    hurried = Parking(world.lot, world.topic, committed(world.lot), clock=world.clock, timer=lambda: seconds)
     await hurried.upkeep()
     assert seconds == UPKEEP_SECONDS
     first, second = asked[0], "ab".replace(asked[0], "")
@@ -893,7 +907,9 @@ async def test_what_waits_is_counted_anew_for_one_of_two_types_with_one_id(world
     blocked = Marker(order).block(read(large(3)), "too large", [], world.now)
     await world.lot.store(replace(blocked, waiting=3))
     seconds = itertools.count(step=1)
-    hurried = Parking(world.lot, world.topic, clock=world.clock, timer=lambda: next(seconds))
+    hurried = Parking(
+        world.lot, world.topic, committed(world.lot), clock=world.clock, timer=lambda: next(seconds)
+    )
     assert await hurried.replay(order) == Replayed(0, done=True)
     assert [marker.aggregate for marker in await world.lot.list_blocked()] == [A]
 

@@ -14,14 +14,14 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
+from cosmos_outbox.cosmos.relay.parking import Parking
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.relay.relay import Relay
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.errors import NotInTheWay, NotParked, OutboxError
 from cosmos_outbox.outbox.feed import Notice, TtlGuard
 from cosmos_outbox.outbox.marker import Marker
-from cosmos_outbox.outbox.parking import Parking
-from cosmos_outbox.outbox.relay import Relay
 from devstack.testing import Service
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.azure import PARKED, contacts_database, cosmos_connection
@@ -29,6 +29,7 @@ from tests.support.contacts import NOON
 from tests.support.emulators import Gap
 from tests.support.feed import EVENTS, contact_key, event_document, read
 from tests.support.losses import EACH_LOSS, Failing, Fate, Loss, ProcessDied
+from tests.support.memory import committed
 
 _ATTEMPTS = 6
 _LATER = timedelta(minutes=5)
@@ -54,7 +55,7 @@ class Story:
 
     @property
     def parking(self) -> Parking:
-        return Parking(self.lot, self.topic, clock=lambda: self.now, pause=self.pause)
+        return Parking(self.lot, self.topic, committed(self.lot), clock=lambda: self.now, pause=self.pause)
 
     async def pause(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
@@ -94,7 +95,7 @@ class Story:
 
     async def feed(self, items: Sequence[dict[str, Any]]) -> None:
         fresh = TtlGuard(clock=lambda: NOON)
-        relay = Relay(self.topic, self.lot, clock=lambda: self.now, guard=fresh)
+        relay = Relay(self.topic, self.lot, committed(self.lot), clock=lambda: self.now, guard=fresh)
         await relay.forward([read(item) for item in items])
 
     async def discard(self) -> None:

@@ -8,14 +8,14 @@ import pytest
 from azure.servicebus import ServiceBusReceivedMessage
 
 from cosmos_outbox import DomainEvent, WireModel
-from cosmos_outbox.cosmos.relay.history import CosmosEventHistory
+from cosmos_outbox.cosmos.relay.history import CosmosEventHistory, Span
 from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.relay.relay import Relay
 from cosmos_outbox.cosmos.store.client import ContainerProxy
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
+from cosmos_outbox.operations.republish import Republishing, RepublishingProgress
 from cosmos_outbox.outbox.errors import ChangeTooLarge
-from cosmos_outbox.outbox.relay import Relay
-from cosmos_outbox.outbox.republish import Republishing, RepublishingProgress, Span
 from tests.contract.conftest import CosmosStore, ServiceBusBroker
 from tests.support.feed import EVENTS
 from tests.support.parcels import NOON, OSLO, Address, Parcel, ParcelState
@@ -56,7 +56,7 @@ async def test_what_is_stored_is_what_is_sent_and_sent_again(
     token = await fence_everywhere(container, proxy)
     times = [event.document["_ts"] for event in events]
     history = CosmosEventHistory(container, EVENTS, token, 200)
-    again = Republishing(history, lot, originals, servicebus_broker.publisher, uuid4(), 60.0, 20.0)
+    again = Republishing(history.window, lot, originals, servicebus_broker.publisher, uuid4(), 60.0, 20.0)
     async for _ in again.publish(Span(min(times), max(times) + 1), RepublishingProgress()):
         pass
     second = [

@@ -8,11 +8,12 @@ from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.exceptions import ServiceBusConnectionError
 
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.relay.relay import Relay
 from cosmos_outbox.outbox.errors import Hindrance, NotDelivered
 from cosmos_outbox.outbox.publisher import Accepted, CloudEvents, Refused, Unknown
-from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from tests.contract.conftest import Broker, ServiceBusBroker
+from tests.support.memory import committed
 from tests.support.publishing import event, publish
 
 
@@ -143,7 +144,7 @@ async def test_a_page_that_takes_longer_than_a_reading_of_the_markers_is_sent_in
 
     monkeypatch.setattr(ServiceBusSender, "send_messages", slow)
     single = one_by_one(servicebus_broker)
-    relay = Relay(single, lot, reading_seconds=1.5)
+    relay = Relay(single, lot, committed(lot), reading_seconds=1.5)
     events, attempts = [event("a", sequence) for sequence in range(1, 9)], 0
     for attempt in range(1, 21):
         attempts = attempt

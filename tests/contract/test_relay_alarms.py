@@ -10,8 +10,8 @@ import pytest
 from azure.cosmos.aio import DatabaseProxy
 
 from cosmos_changefeed import ChangeFeedProcessor
+from cosmos_outbox.cosmos.relay.forwarding import RelayFailures
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
-from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.outbox.errors import Unavailable

@@ -9,8 +9,8 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_changefeed import ChangeFeedProcessor
+from cosmos_outbox.cosmos.relay.forwarding import RelayFailures
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
-from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.kernel.loops import OnceAMinute
 from cosmos_outbox.operations.relay_status import Holding, RelayObserver

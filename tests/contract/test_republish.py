@@ -16,22 +16,22 @@ from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.exceptions import ServiceBusConnectionError
 
 from cosmos_outbox.cosmos.aggregates.documents import SCHEMA_VERSION, digest
-from cosmos_outbox.cosmos.relay.history import CosmosEventHistory
+from cosmos_outbox.cosmos.relay.history import CosmosEventHistory, Span, Window
 from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
+from cosmos_outbox.cosmos.relay.parking import Parking
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.relay.relay import Relay
 from cosmos_outbox.cosmos.store.container import Container, Write
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.cosmos.store.partition_key import Item
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.operations.republish import DryRun, Republishing, RepublishingProgress
 from cosmos_outbox.outbox.errors import NotDelivered, Unavailable
-from cosmos_outbox.outbox.feed import FeedEvent, Originals, OutboxEvent
+from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent
 from cosmos_outbox.outbox.marker import Marker
-from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Outcome, Publisher, Unknown
-from cosmos_outbox.outbox.relay import Relay
-from cosmos_outbox.outbox.republish import DryRun, Republishing, RepublishingProgress, Span, Window
 from devstack.testing import Service, eventually
 from tests.contract.conftest import ServiceBusBroker
 from tests.support.azure import CONTACTS, PARKED, contacts_database, cosmos_connection
@@ -46,7 +46,7 @@ class World:
     container: Container
     lot: CosmosParkingLot
     broker: ServiceBusBroker
-    originals: Originals
+    originals: CosmosOriginals
     session_token: str
     at_once: int = 200
     pauses: list[float] = field(default_factory=list)
@@ -86,7 +86,7 @@ class World:
 
         history = CosmosEventHistory(self.container, EVENTS, self.session_token, self.at_once)
         publisher = publisher or self.broker.publisher
-        return Republishing(history, self.lot, self.originals, publisher, run, 60.0, 20.0, pause)
+        return Republishing(history.window, self.lot, self.originals, publisher, run, 60.0, 20.0, pause)
 
     async def publish(
         self, work: Republishing | None = None, span: Span | None = None
@@ -295,7 +295,7 @@ async def test_an_aggregate_that_is_parked_while_the_run_goes_on_is_skipped_from
     await world.store(*items)
     events = EVENTS.events(items)
     history = Scripted([[one] for one in events])
-    work = replace(world.republishing(), history=history)
+    work = replace(world.republishing(), window=history.window)
     progress = RepublishingProgress()
     windows = work.publish(Span(0, 3), progress)
     await anext(windows)
@@ -367,12 +367,12 @@ async def test_a_document_that_is_not_as_committed_stops_its_aggregate_and_no_ot
 async def test_a_store_that_fails_for_a_moment_does_not_end_the_run(world: World) -> None:
     await world.store(document("a", 1))
     events = EVENTS.events([document("a", 1)])
-    work = replace(world.republishing(), history=Scripted([events], [Unavailable("injected")] * 3))
+    work = replace(world.republishing(), window=Scripted([events], [Unavailable("injected")] * 3).window)
     assert (await world.publish(work, Span(0, 1))).published == 1
     assert world.pauses == [1.0, 2.0, 4.0]
     stays_away = Scripted([events], [Unavailable("injected")] * 99)
     with pytest.raises(Unavailable):
-        await world.publish(replace(work, history=stays_away, patience_seconds=0.0), Span(0, 1))
+        await world.publish(replace(work, window=stays_away.window, patience_seconds=0.0), Span(0, 1))
 
 
 async def test_an_event_without_a_sequence_has_its_place_by_the_time_of_its_write(world: World) -> None:
@@ -383,7 +383,7 @@ async def test_an_event_without_a_sequence_has_its_place_by_the_time_of_its_writ
         item["digest"] = digest(item)
     await world.container.execute(contact_id("a"), [Write.create(_plain(late)), Write.create(_plain(early))])
     work = world.republishing()
-    window = await work.history.window(await world.span())
+    window = await work.window(await world.span())
     published = Failing(world.broker.publisher, events=99)
     await world.publish(replace(work, publisher=published))
     [[group]] = published.pages

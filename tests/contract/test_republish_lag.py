@@ -21,13 +21,13 @@ from cosmos_changefeed import (
 from cosmos_outbox.cli import publish_again as command
 from cosmos_outbox.cli.publish_again import RepublishingPlan
 from cosmos_outbox.composition.writer import Outbox
-from cosmos_outbox.cosmos.relay.history import CosmosEventHistory
+from cosmos_outbox.cosmos.relay.history import CosmosEventHistory, Span
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.operations.republish import RepublishingProgress
 from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.outbox.feed import FeedEvent
-from cosmos_outbox.outbox.republish import RepublishingProgress, Span
 from cosmos_outbox.service import Wired
 from cosmos_outbox.settings.errors import Misconfigured, NotForwardedYet
 from devstack.testing import Service, eventually

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from cosmos_outbox.cosmos.relay.forwarding import RelayFailure
 from cosmos_outbox.cosmos.upkeep.event_list import EventPage, EventState, ListedEvent
-from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailure
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations import views
 from cosmos_outbox.operations.relay_status import LeaseStatus, RelayStatus

@@ -16,8 +16,8 @@ from uuid import UUID, uuid4
 import pytest
 from azure.cosmos.aio import ContainerProxy, DatabaseProxy
 
+from cosmos_outbox.cosmos.relay.parked_documents import ParkedEvent, ParkedState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedState
 from cosmos_outbox.service import Wired
 from cosmos_outbox.worker import relay as relay_worker
 from cosmos_outbox.worker import subscriber as subscriber_worker

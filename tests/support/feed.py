@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID, uuid5
 
-from cosmos_outbox.cosmos.aggregates.documents import EventReader
+from cosmos_outbox.cosmos.aggregates.documents import DIGEST, EventReader, digest
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.feed import FeedEvent
 from infra.bootstrap import service as contact_service
@@ -58,7 +58,7 @@ def poison_document(contact: str | None, lsn: int) -> dict[str, Any]:
 
 
 def read(item: dict[str, Any]) -> FeedEvent:
-    """The item as the relay sees it."""
-    event = EVENTS.event(item)
+    """The item as the relay sees it, with the digest that it was committed with."""
+    event = EVENTS.event(item | {DIGEST: digest(item)})
     assert event is not None
     return event

@@ -4,12 +4,13 @@ import platform
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
+from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store.container import Container
@@ -24,6 +25,8 @@ from devstack import app_file
 from tests.support.feed import EVENTS
 
 platform.platform()  # the SDK looks for it once in a process, and a test in virtual time may start no process
+
+L = TypeVar("L", bound=CosmosParkingLot)
 
 LIFETIME_SECONDS = 600
 _DATABASE, _CONTACTS, _CLAIMS, _PARKED = "crm", "contacts", "claims", "parked"
@@ -75,11 +78,16 @@ async def _contacts() -> AsyncIterator[tuple[MemoryAccount, CosmosClient]]:
 
 
 @asynccontextmanager
-async def memory_lot(kind: type[CosmosParkingLot] = CosmosParkingLot) -> AsyncIterator[CosmosParkingLot]:
+async def memory_lot(kind: type[L]) -> AsyncIterator[L]:
     """An empty parking lot."""
     async with _contacts() as (_, client):
         container = Container(client, _DATABASE, _PARKED)
         yield kind(container, "test", ParkedDocuments(EVENTS), ttl_seconds=LIFETIME_SECONDS)
+
+
+def committed(lot: CosmosParkingLot) -> CosmosOriginals:
+    """What the relay compares its events with: the feed has them as they were committed, and nothing else is stored."""
+    return CosmosOriginals(lot._partition.container, EVENTS)
 
 
 @asynccontextmanager

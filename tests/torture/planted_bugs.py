@@ -29,7 +29,7 @@ _SEEN = ("entry went back", "entry differs from the events", "applied twice", "d
 PLANTED = (
     Planted(
         "undelivered-page-counts-as-done",
-        "cosmos_outbox/outbox/relay.py",
+        "cosmos_outbox/cosmos/relay/relay.py",
         "            raise\n        telemetry.last_success.now()\n",
         "            return Forwarded()\n        telemetry.last_success.now()\n",
         "floods",
@@ -196,7 +196,7 @@ PLANTED = (
     ),
     Planted(
         "parked-record-is-removed-before-the-broker-has-the-event",
-        "cosmos_outbox/outbox/replay.py",
+        "cosmos_outbox/cosmos/relay/replay.py",
         "        parked = [event for _, event in waiting]\n",
         "        await self.lot.settle(marker, [event for event, _ in waiting], lambda newest: newest)\n"
         "        parked = [event for _, event in waiting]\n",
@@ -307,9 +307,9 @@ PLANTED = (
     ),
     Planted(
         "publishes-what-the-host-delivers",
-        "cosmos_outbox/composition/relay.py",
-        "    relay = Relay(publisher, lot, originals, settings.relay_send_seconds)\n",
-        "    relay = Relay(publisher, lot, reading_seconds=settings.relay_send_seconds)\n",
+        "cosmos_outbox/cosmos/relay/originals.py",
+        "            if not (isinstance(event, OutboxEvent) and is_as_committed(event.document, self._paths))\n",
+        "            if not isinstance(event, OutboxEvent)\n",
         "nothing",
         ("wrong content",),
     ),

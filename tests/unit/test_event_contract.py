@@ -8,9 +8,10 @@ from jsonschema import Draft7Validator, Draft202012Validator
 
 from cosmos_outbox.contracts.schemas import Kind, events_of, file_name, schema
 from cosmos_outbox.cosmos.aggregates.documents import DIGEST, digest, event_item, is_as_committed
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.relay.relay import Relay
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import CloudEvents
-from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.servicebus.message import message_from_event
 from domain import events
 from domain.values import Name
@@ -18,8 +19,8 @@ from infra.bootstrap import DIRECTORY
 from infra.bootstrap import service as contact_service
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.contacts import LATER, ORIGIN, a_stored_contact
-from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import EVENTS
+from tests.support.memory import committed
 from tests.support.reading import reader_of
 from tests.unit.test_documents import CONTACT_ITEM, EVENT_ITEM
 from tools.events import samples
@@ -190,12 +191,12 @@ def test_an_event_of_this_version_fits_the_schema_of_the_next() -> None:
 
 @pytest.mark.parametrize("event", OF_THE_NEXT, ids=lambda event: event.action)
 async def test_this_version_forwards_and_receives_an_event_of_the_next_one_as_it_was_stored(
-    event: events.ContactEvent,
+    event: events.ContactEvent, lot: CosmosParkingLot
 ) -> None:
     item = stored_by_the_next(event)
     assert is_as_committed(item), "else it would be read again, and parked"
     publisher = BusPublisher()
-    assert (await Relay(publisher, FakeParkingLot()).forward(EVENTS.events([item]))).sent == 1
+    assert (await Relay(publisher, lot, committed(lot)).forward(EVENTS.events([item]))).sent == 1
     [sent] = publisher.bodies
     assert json.loads(sent) == item["data"]
 
@@ -220,14 +221,16 @@ def test_the_version_before_can_check_what_this_version_stores() -> None:
     assert digest(known_before) == item[DIGEST]
 
 
-async def test_an_event_that_the_version_before_has_stored_is_forwarded_as_it_was_stored() -> None:
+async def test_an_event_that_the_version_before_has_stored_is_forwarded_as_it_was_stored(
+    lot: CosmosParkingLot,
+) -> None:
     """With the fields that only the store needs, and without the version of its schema."""
     data = EVENT_ITEM["data"] | {"action": "ContactCreatedEvent", "contact": CONTACT_ITEM["data"]}
     del data["name"]
     item = EVENT_ITEM | {"data": data}
     item |= {"digest": digest(item)}
     publisher = BusPublisher()
-    assert (await Relay(publisher, FakeParkingLot()).forward(EVENTS.events([item]))).sent == 1
+    assert (await Relay(publisher, lot, committed(lot)).forward(EVENTS.events([item]))).sent == 1
     [sent] = publisher.bodies
     assert json.loads(sent) == data
     assert {"deleted", "deletedAt", "lastSequence"} <= set(json.loads(sent)["contact"])

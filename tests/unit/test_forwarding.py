@@ -7,31 +7,29 @@ from collections.abc import Collection, Mapping, Sequence
 import pytest
 
 from cosmos_outbox.cosmos.relay import forwarding
-from cosmos_outbox.cosmos.relay.forwarding import Forwarding, Instance
-from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
+from cosmos_outbox.cosmos.relay.forwarding import Forwarding, Instance, RelayFailures
+from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.relay.relay import Committed, Relay
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.own_failures import CallEnded
 from cosmos_outbox.outbox.errors import Hindrance, NotDelivered
 from cosmos_outbox.outbox.feed import FeedEvent, TtlGuard
 from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.publisher import AggregateEvents, Outcome, Unknown
-from cosmos_outbox.outbox.relay import Committed, Relay
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.contacts import NOON
-from tests.support.fake_parking_lot import FakeParkingLot
-from tests.support.feed import EVENTS, event_document
+from tests.support.feed import EVENTS, event_document, read
+from tests.support.memory import committed, memory_lot
 from tests.support.telemetry import recording
 
 
-class NeverRead:
+class NeverRead(CosmosOriginals):
     """A store that begins an answer and does not end it."""
 
     async def verify(self, _events: Sequence[FeedEvent]) -> list[FeedEvent]:
         await asyncio.Event().wait()
         raise AssertionError("cut off")
-
-    def forget(self, _events: Sequence[FeedEvent]) -> None:
-        """Nothing was kept."""
 
 
 class NothingKept(RelayFailures):
@@ -45,7 +43,7 @@ class NothingKept(RelayFailures):
         self.kept.append((reason, detail))
 
 
-class NeverAsked(FakeParkingLot):
+class NeverAsked(CosmosParkingLot):
     async def markers(self, _aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, Marker]:
         await asyncio.Event().wait()
         raise AssertionError("cut off")
@@ -59,19 +57,21 @@ async def test_a_page_that_takes_too_long_is_told_to_an_operator_once_a_minute(
 ) -> None:
     """Also outside Functions, where no host logs what a function raises."""
     monkeypatch.setattr(forwarding, "FORWARD_SECONDS", 0.01)
-    relay = Relay(BusPublisher(), NeverAsked(), NeverRead(), guard=TtlGuard(clock=lambda: NOON))
-    work = Forwarding(relay, EVENTS, Instance({}), NothingKept())
 
-    async def attempt() -> None:
+    async def attempt(work: Forwarding) -> None:
         if half == "read":
             await work.compare([event_document("a", 1)])
         else:
             events = EVENTS.events([event_document("a", 1)])
             await work.forward_committed(Committed(events, {events[0].aggregate: events}))
 
-    for _ in range(2):
-        with pytest.raises(NotDelivered, match="is tried again"):
-            await attempt()
+    async with memory_lot(NeverAsked) as lot:
+        never = NeverRead(lot._partition.container, EVENTS)
+        relay = Relay(BusPublisher(), lot, never, guard=TtlGuard(clock=lambda: NOON))
+        work = Forwarding(relay, EVENTS, Instance({}), NothingKept())
+        for _ in range(2):
+            with pytest.raises(NotDelivered, match="is tried again"):
+                await attempt(work)
     told = [record.message for record in caplog.records if record.levelno == logging.ERROR]
     assert told == [f"events wait: a page of the feed {reason} within 0 s, and is tried again"]
 
@@ -86,17 +86,18 @@ class Away(BusPublisher):
 
 
 @pytest.mark.parametrize("why", [Hindrance.BROKER_AWAY, Hindrance.BROKER_THROTTLES, Hindrance.BROKER_REFUSES])
-async def test_a_round_that_the_broker_holds_up_is_counted_and_kept_by_its_kind(why: Hindrance) -> None:
+async def test_a_round_that_the_broker_holds_up_is_counted_and_kept_by_its_kind(
+    why: Hindrance, lot: CosmosParkingLot
+) -> None:
     away = Away()
     away.why = why
     kept = NothingKept()
-    work = Forwarding(
-        Relay(away, FakeParkingLot(), guard=TtlGuard(clock=lambda: NOON)), EVENTS, Instance({}), kept
-    )
+    relay = Relay(away, lot, committed(lot), guard=TtlGuard(clock=lambda: NOON))
+    work = Forwarding(relay, EVENTS, Instance({}), kept)
     with recording() as recorded:
         for _ in range(2):
             with pytest.raises(NotDelivered, match="the topic is full"):
-                await work.forward([event_document("a", 1)])
+                await work.forward([dict(read(event_document("a", 1)).document)])
         assert recorded.points("outbox.relay.failed_rounds") == [({"outbox.reason": why.value}, 2)]
     assert [reason for reason, _ in kept.kept] == [why, why]
     assert "the topic is full" in kept.kept[0][1]

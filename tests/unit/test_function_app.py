@@ -244,7 +244,7 @@ LATE = [
     "opentelemetry.exporter", "azure.monitor",
     "google.protobuf", "requests",
     "cosmos_outbox.composition.operator", "cosmos_outbox.composition.relay", "cosmos_outbox.composition.subscriptions",
-    "cosmos_outbox.outbox.relay", "cosmos_outbox.inbox.state", "cosmos_outbox.inbox.effect",
+    "cosmos_outbox.cosmos.relay.relay", "cosmos_outbox.inbox.state", "cosmos_outbox.inbox.effect",
     "cosmos_outbox.worker", "cosmos_outbox.cli", "cosmos_outbox.preflight",
 ]
 

@@ -11,6 +11,8 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusServerBusyError
 
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.relay.relay import Relay
 from cosmos_outbox.inbox.entry import Found
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.inbox.event import Event
@@ -20,15 +22,14 @@ from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox.errors import NotDelivered
 from cosmos_outbox.outbox.feed import OutboxEvent, TtlGuard
 from cosmos_outbox.outbox.publisher import CloudEvents
-from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from cosmos_outbox.servicebus.senders import Limits
 from cosmos_outbox.telemetry import gauges
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support import inbox
 from tests.support.contacts import NOON
-from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import contact_id, event_document, poison_document, read
+from tests.support.memory import committed
 from tests.support.publishing import event as publishable
 from tests.support.publishing import publish
 from tests.support.telemetry import Recorded, recording
@@ -50,29 +51,35 @@ def event(contact: str, sequence: int, *, text: str = "") -> OutboxEvent:
     return found
 
 
-def relay(publisher: BusPublisher, lot: FakeParkingLot | None = None) -> Relay:
-    return Relay(publisher, lot or FakeParkingLot(), guard=TtlGuard(clock=lambda: NOON))
+def relay(publisher: BusPublisher, lot: CosmosParkingLot) -> Relay:
+    return Relay(publisher, lot, committed(lot), guard=TtlGuard(clock=lambda: NOON))
 
 
-async def test_the_age_of_each_event_at_its_acceptance_is_measured(recorded: Recorded) -> None:
+async def test_the_age_of_each_event_at_its_acceptance_is_measured(
+    recorded: Recorded, lot: CosmosParkingLot
+) -> None:
     now = event("a", 1).created_at + timedelta(seconds=3)
     no_zone = replace(event("b", 1), created_at=datetime(2020, 1, 1))  # noqa: DTZ001 - as others may have stored it
     with using(replace(SYSTEM, now=lambda: now)):
-        await relay(BusPublisher()).forward([event("a", 1), event("a", 2), no_zone])
+        await relay(BusPublisher(), lot).forward([event("a", 1), event("a", 2), no_zone])
     assert recorded.points("outbox.commit_to_accepted") == [({}, 2)]
     assert recorded.measured("outbox.commit_to_accepted") == 6.0
 
 
-async def test_an_accepted_event_that_comes_again_is_counted(recorded: Recorded) -> None:
-    one = relay(BusPublisher(fail_for={contact_id("b")}))
+async def test_an_accepted_event_that_comes_again_is_counted(
+    recorded: Recorded, lot: CosmosParkingLot
+) -> None:
+    one = relay(BusPublisher(fail_for={contact_id("b")}), lot)
     for _ in range(2):
         with pytest.raises(NotDelivered):
             await one.forward([event("a", 1), event("a", 2), event("b", 1)])
     assert recorded.points("outbox.events.duplicates") == [({}, 2)]
 
 
-async def test_what_is_parked_counts_once_however_often_its_page_comes(recorded: Recorded) -> None:
-    parking = relay(BusPublisher(fail_for={contact_id("b")}, limit=150))
+async def test_what_is_parked_counts_once_however_often_its_page_comes(
+    recorded: Recorded, lot: CosmosParkingLot
+) -> None:
+    parking = relay(BusPublisher(fail_for={contact_id("b")}, limit=150), lot)
     page = [
         event("a", 1, text="x" * 200), event("a", 2), read(poison_document(None, lsn=1)), event("b", 1)
     ]  # fmt: skip

@@ -2,32 +2,33 @@
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
 import pytest
 
+from cosmos_outbox.cosmos.relay.history import Span, Window
+from cosmos_outbox.cosmos.relay.parked_documents import ParkedEvent, ParkedState
+from cosmos_outbox.cosmos.relay.parking import MAX_AGE_SECONDS, Parking
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.relay.replay import Replay
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
+from cosmos_outbox.operations.republish import Republishing, RepublishingProgress
 from cosmos_outbox.outbox.errors import ConcurrentChange, PreconditionFailed
-from cosmos_outbox.outbox.feed import AsDelivered, FeedEvent, Notice
+from cosmos_outbox.outbox.feed import FeedEvent, Notice
 from cosmos_outbox.outbox.marker import Marker
-from cosmos_outbox.outbox.parking import MAX_AGE_SECONDS, Parking
-from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedState
-from cosmos_outbox.outbox.replay import Replay
-from cosmos_outbox.outbox.republish import Republishing, RepublishingProgress, Span, Window
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.contacts import NOON
-from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import contact_key, event_document, read
+from tests.support.memory import committed, memory_lot
 
 CONTACT = contact_key("a")
 MONTH = timedelta(seconds=MAX_AGE_SECONDS)
 
 
-@dataclass
-class _Contended(FakeParkingLot):
+class _Contended(CosmosParkingLot):
     """Others change the marker, so many times, before a discarding can."""
 
     races: int = 0
@@ -35,48 +36,49 @@ class _Contended(FakeParkingLot):
     async def discard(self, marker: Marker, event: ParkedEvent, notice: Notice, reason: str) -> None:
         if self.races:
             self.races -= 1
-            await self.store(self.stored[marker.aggregate])
+            await self.store((await self.markers([marker.aggregate]))[marker.aggregate])
             raise PreconditionFailed("others were faster")
         await super().discard(marker, event, notice, reason)
 
 
-async def _parked(lot: FakeParkingLot) -> ParkedEvent:
+async def _parked(lot: CosmosParkingLot) -> ParkedEvent:
     refused = read(event_document("a", 1))
     await lot.park(Marker(CONTACT).block(refused, "refused", [], NOON), [refused])
     [(event, _)] = await lot.waiting(CONTACT, 1)
     return event
 
 
-def _parking(lot: FakeParkingLot, topic: BusPublisher | None = None) -> Parking:
-    return Parking(lot, topic or BusPublisher(), clock=lambda: NOON + timedelta(hours=1))
+def _parking(lot: CosmosParkingLot, topic: BusPublisher | None = None) -> Parking:
+    return Parking(lot, topic or BusPublisher(), committed(lot), clock=lambda: NOON + timedelta(hours=1))
 
 
 async def test_a_discarding_that_lost_a_race_is_decided_anew() -> None:
-    lot = _Contended(races=4)
-    event = await _parked(lot)
+    async with memory_lot(_Contended) as lot:
+        event = await _parked(lot)
+        lot.races = 4
 
-    await _parking(lot).discard(event.id, "it will never be right")
+        await _parking(lot).discard(event.id, "it will never be right")
 
-    given_up = await lot.get(event.id)
+        given_up = await lot.get(event.id)
     assert given_up is not None
     assert given_up.state is ParkedState.DISCARDED
 
 
 async def test_a_discarding_that_loses_every_race_says_so_and_changes_nothing() -> None:
-    lot = _Contended(races=20)
-    event = await _parked(lot)
+    async with memory_lot(_Contended) as lot:
+        event = await _parked(lot)
+        lot.races = 20
 
-    with pytest.raises(ConcurrentChange, match="discard the event again"):
-        await _parking(lot).discard(event.id, "it will never be right")
+        with pytest.raises(ConcurrentChange, match="discard the event again"):
+            await _parking(lot).discard(event.id, "it will never be right")
 
-    assert lot.races == 15
-    left = await lot.get(event.id)
+        assert lot.races == 15
+        left = await lot.get(event.id)
     assert left is not None
     assert left.state is ParkedState.IN_THE_WAY
 
 
-@dataclass
-class _Slow(FakeParkingLot):
+class _Slow(CosmosParkingLot):
     """Its answers take time."""
 
     seconds: float = 0.0
@@ -93,35 +95,39 @@ class _Slow(FakeParkingLot):
 
 async def test_a_replay_sends_no_longer_than_its_claim_lasts() -> None:
     """The claim lasts for 90 s, of which the reading of what waits takes 80."""
-    lot, topic = _Slow(), BusPublisher()
-    await _parked(lot)
-    lot.seconds = 80.0
-    with using(replace(SYSTEM, monotonic=lambda: 0.0)):
-        replay = Replay(lot, topic, clock=lambda: NOON + timedelta(seconds=lot.passed))
-        await replay(CONTACT)
+    topic = BusPublisher()
+    async with memory_lot(_Slow) as lot:
+        await _parked(lot)
+        lot.seconds = 80.0
+        with using(replace(SYSTEM, monotonic=lambda: 0.0)):
+            await Replay(lot, topic, committed(lot), clock=lambda: NOON + timedelta(seconds=lot.passed))(
+                CONTACT
+            )
     assert topic.until == 5.0, "5 s before the claim runs out, since clocks differ"
 
 
 async def test_a_republishing_counts_its_reading_from_the_beginning() -> None:
     """Rule ``fresh-reading``: the reading of the markers takes 40 s, and may be used for 60."""
-    lot, topic, event = _Slow(seconds=40.0), BusPublisher(), read(event_document("a", 1))
+    topic, event = BusPublisher(), read(event_document("a", 1))
 
-    class OneEvent:
-        async def window(self, span: Span) -> Window:
-            return Window([event], span.to)
+    async def one_event(span: Span) -> Window:
+        return Window([event], span.to)
 
-    with using(replace(SYSTEM, monotonic=lambda: lot.passed)):
-        work = Republishing(OneEvent(), lot, AsDelivered(), topic, UUID(int=1), 60.0, patience_seconds=0.0)
-        progress = RepublishingProgress()
-        assert [_ async for _ in work.publish(Span(0, 1), progress)] == [1]
+    async with memory_lot(_Slow) as lot:
+        lot.seconds = 40.0
+        with using(replace(SYSTEM, monotonic=lambda: lot.passed)):
+            work = Republishing(
+                one_event, lot, committed(lot), topic, UUID(int=1), 60.0, patience_seconds=0.0
+            )
+            progress = RepublishingProgress()
+            assert [_ async for _ in work.publish(Span(0, 1), progress)] == [1]
     assert (progress.published, topic.until) == (1, 60.0)
 
 
-@dataclass
-class _OldList(FakeParkingLot):
+class _OldList(CosmosParkingLot):
     """Its list of what is parked is as it was some time ago."""
 
-    listed: Sequence[Marker] = field(default_factory=list)
+    listed: Sequence[Marker] = ()
 
     async def list_blocked(self) -> Sequence[Marker]:
         return self.listed
@@ -131,36 +137,40 @@ class _OldList(FakeParkingLot):
 async def test_an_upkeep_that_comes_second_does_nothing_and_tells_nobody_of_a_fault(
     found: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lot, topic = _OldList(), BusPublisher()
-    with using(replace(SYSTEM, now=lambda: NOON)):
-        await _parked(lot)
-    now, seen = NOON + MONTH + timedelta(hours=1), lot.stored[CONTACT]
-    lot.listed = [seen if found == "a replay of what is too old" else seen.claimed("dead", NOON)]
-    lot.stored[CONTACT] = seen.freed() if found == "nothing" else seen.claimed("other", now + MONTH)
+    topic, now = BusPublisher(), NOON + MONTH + timedelta(hours=1)
+    async with memory_lot(_OldList) as lot:
+        with using(replace(SYSTEM, now=lambda: NOON)):
+            await _parked(lot)
+        seen = (await lot.markers([CONTACT]))[CONTACT]
+        lot.listed = [seen if found == "a replay of what is too old" else seen.claimed("dead", NOON)]
+        await lot.store(seen.freed() if found == "nothing" else seen.claimed("other", now + MONTH))
 
-    await Parking(lot, topic, clock=lambda: now).upkeep()
+        await Parking(lot, topic, committed(lot), clock=lambda: now).upkeep()
 
     assert topic.sent == []
     assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
 
 
-async def _left_alone(lot: FakeParkingLot, now: datetime) -> bool:
-    before, topic = lot.stored[CONTACT], BusPublisher()
-    await Parking(lot, topic, clock=lambda: now).upkeep()
-    return topic.sent == [] and lot.stored[CONTACT] == before
+async def _left_alone(lot: CosmosParkingLot, now: datetime) -> bool:
+    before, topic = await lot.markers([CONTACT]), BusPublisher()
+    await Parking(lot, topic, committed(lot), clock=lambda: now).upkeep()
+    return topic.sent == [] and await lot.markers([CONTACT]) == before
 
 
-async def test_what_an_operator_has_to_look_at_is_left_alone_whatever_was_parked_before_it() -> None:
+async def test_what_an_operator_has_to_look_at_is_left_alone_whatever_was_parked_before_it(
+    lot: CosmosParkingLot,
+) -> None:
     """An event of a lower sequence that came later, after a failover say, has its place before the one in the way."""
-    lot, refused = FakeParkingLot(), read(event_document("a", 2))
+    refused = read(event_document("a", 2))
     await lot.park(Marker(CONTACT).block(refused, "refused", [], NOON), [refused])
-    await lot.park(lot.stored[CONTACT], [read(event_document("a", 1))])
+    await lot.park((await lot.markers([CONTACT]))[CONTACT], [read(event_document("a", 1))])
 
     assert await _left_alone(lot, NOON + MONTH - timedelta(hours=1))
 
 
-async def test_an_event_is_not_tried_for_the_age_of_the_one_that_was_in_its_way() -> None:
-    lot = FakeParkingLot()
+async def test_an_event_is_not_tried_for_the_age_of_the_one_that_was_in_its_way(
+    lot: CosmosParkingLot,
+) -> None:
     with using(replace(SYSTEM, now=lambda: NOON + MONTH)):
         await _parked(lot)
 

@@ -5,16 +5,16 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.relay.relay import PATIENCE_SECONDS, Forwarded, Relay
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox.errors import NotDelivered
 from cosmos_outbox.outbox.feed import FeedEvent, TtlGuard
 from cosmos_outbox.outbox.publisher import AggregateEvents, Failing, Outcome, Refused
-from cosmos_outbox.outbox.refused_alike import PATIENCE_SECONDS
-from cosmos_outbox.outbox.relay import Forwarded, Relay
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.contacts import NOON
-from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import contact_id, contact_key, event_document, poison_document, read
+from tests.support.memory import committed
 
 NEVER = "a value is outside the limits"
 
@@ -40,13 +40,13 @@ class Refusing(BusPublisher):
 
 @dataclass
 class Bench:
+    lot: CosmosParkingLot
     publisher: Refusing = field(default_factory=Refusing)
-    lot: FakeParkingLot = field(default_factory=FakeParkingLot)
     now: float = 0.0
 
     def __post_init__(self) -> None:
         guard = TtlGuard(clock=lambda: NOON)
-        self.relay = Relay(self.publisher, self.lot, guard=guard)
+        self.relay = Relay(self.publisher, self.lot, committed(self.lot), guard=guard)
 
     async def forward(self, *contacts: str) -> Forwarded:
         with using(replace(SYSTEM, monotonic=lambda: self.now)):
@@ -56,10 +56,14 @@ class Bench:
         with pytest.raises(NotDelivered, match=f"refuses the events of several aggregates alike .* {NEVER}"):
             await self.forward(*contacts)
 
-    @property
-    def parked(self) -> set[str]:
-        blocked = {marker.aggregate for marker in self.lot.stored.values() if marker.blocked}
+    async def parked(self) -> set[str]:
+        blocked = {marker.aggregate for marker in await self.lot.list_blocked()}
         return {contact for contact in "abcdefgh" if contact_key(contact) in blocked}
+
+
+@pytest.fixture
+def bench(lot: CosmosParkingLot) -> Bench:
+    return Bench(lot)
 
 
 def event(contact: str, sequence: int = 1) -> FeedEvent:
@@ -68,22 +72,21 @@ def event(contact: str, sequence: int = 1) -> FeedEvent:
 
 @pytest.mark.parametrize("never", [Refused, Failing])
 async def test_a_page_that_is_refused_alike_waits_and_parks_nobody_while_somebody_can_still_mend_it(
-    never: type[Refused | Failing],
+    bench: Bench, never: type[Refused | Failing]
 ) -> None:
     """Or one at which a broker fails that does not tell whether it took others meanwhile."""
-    bench = Bench(Refusing(never=never))
+    bench.publisher.never = never
     bench.publisher.refuses_all = True
     while bench.now < PATIENCE_SECONDS:
         await bench.waits("a", "b", "c")
         bench.now += 60
-    assert bench.parked == set()
+    assert await bench.parked() == set()
     bench.publisher.refuses_all = False
     assert (await bench.forward("a", "b", "c")).sent == 3
 
 
-async def test_poison_of_one_partition_is_parked_while_another_delivers() -> None:
+async def test_poison_of_one_partition_is_parked_while_another_delivers(bench: Bench) -> None:
     """Partition 1 holds two poisoned aggregates; partition 2 has an event accepted between its attempts."""
-    bench = Bench()
     bench.publisher.refuse("a", "b")
     await bench.waits("a", "b")
     bench.now += 1
@@ -92,24 +95,22 @@ async def test_poison_of_one_partition_is_parked_while_another_delivers() -> Non
     assert (await bench.forward("a", "b")).parked == 2
 
 
-async def test_a_broker_that_breaks_after_an_acceptance_parks_nobody() -> None:
-    bench = Bench()
+async def test_a_broker_that_breaks_after_an_acceptance_parks_nobody(bench: Bench) -> None:
     assert (await bench.forward("a")).sent == 1
     bench.now += 1
     bench.publisher.refuses_all = True
     await bench.waits("b", "c")
-    assert bench.parked == set()
+    assert await bench.parked() == set()
 
 
-async def test_a_page_of_poison_alone_ends_one_aggregate_at_a_time() -> None:
-    bench = Bench()
+async def test_a_page_of_poison_alone_ends_one_aggregate_at_a_time(bench: Bench) -> None:
     bench.publisher.refuse("a", "b", "c")
     parked = []
     for _ in range(100):
         try:
             forwarded = await bench.forward("a", "b", "c")
         except NotDelivered:
-            parked.append((bench.now, len(bench.parked)))
+            parked.append((bench.now, len(await bench.parked())))
             bench.now += 60
         else:
             break
@@ -118,15 +119,13 @@ async def test_a_page_of_poison_alone_ends_one_aggregate_at_a_time() -> None:
     assert bench.now <= 3 * PATIENCE_SECONDS + 120
 
 
-async def test_refusals_for_different_reasons_are_of_the_documents() -> None:
-    bench = Bench()
+async def test_refusals_for_different_reasons_are_of_the_documents(bench: Bench) -> None:
     bench.publisher.refuse("a")
     bench.publisher.refuse("b", reason="the message is larger than the topic takes")
     assert (await bench.forward("a", "b")).parked == 2
 
 
-async def test_what_an_event_itself_shows_is_never_the_brokers_fault() -> None:
-    bench = Bench()
+async def test_what_an_event_itself_shows_is_never_the_brokers_fault(bench: Bench) -> None:
     large = [read(event_document(contact, 1, text="x" * 300_000)) for contact in "abc"]
     broken = [read(poison_document(contact, lsn=1)) for contact in "de"]
     assert (await bench.relay.forward([*large, *broken])).parked == 5

@@ -9,17 +9,18 @@ from datetime import timedelta
 
 import pytest
 
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.relay.relay import AcceptedEvents, Committed, Forwarded, Relay
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import NotDelivered, PreconditionFailed, Unavailable
-from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, TtlGuard, Unread, in_order
+from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, TtlGuard, Unread, by_aggregate, in_order
 from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.publisher import AggregateEvents, Failing, Guarantees, Outcome, Refused, Unknown
-from cosmos_outbox.outbox.relay import AcceptedEvents, Forwarded, Relay
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.any_document import nested
 from tests.support.contacts import NOON
-from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import contact_id, contact_key, event_document, poison_document, read
+from tests.support.memory import committed, memory_lot
 
 
 def event(contact: str, sequence: int) -> OutboxEvent:
@@ -34,8 +35,13 @@ def large(contact: str, sequence: int) -> OutboxEvent:
     return found
 
 
-def relay(publisher: BusPublisher | None = None, lot: FakeParkingLot | None = None) -> Relay:
-    return Relay(publisher or BusPublisher(), lot or FakeParkingLot(), guard=TtlGuard(clock=lambda: NOON))
+def relay(publisher: BusPublisher, lot: CosmosParkingLot) -> Relay:
+    return Relay(publisher, lot, committed(lot), guard=TtlGuard(clock=lambda: NOON))
+
+
+async def forward(relay: Relay, *events: FeedEvent) -> Forwarded:
+    """As the comparison with what was committed has found them."""
+    return await relay.forward_committed(Committed(events, by_aggregate(events)))
 
 
 def sent_of(publisher: BusPublisher, contact: str) -> list[str]:
@@ -46,23 +52,27 @@ def ids(contact: str, *sequences: int) -> list[str]:
     return [event(contact, sequence).id for sequence in sequences]
 
 
-async def test_each_contacts_events_are_sent_by_sequence_whatever_the_feeds_order() -> None:
+async def test_each_contacts_events_are_sent_by_sequence_whatever_the_feeds_order(
+    lot: CosmosParkingLot,
+) -> None:
     events = [event(contact, sequence) for contact in "abc" for sequence in (1, 2, 3, 10, 11)]
     random.Random(7).shuffle(events)
     publisher = BusPublisher()
 
-    result = await relay(publisher).forward(events)
+    result = await relay(publisher, lot).forward(events)
 
     assert (result.sent, result.parked) == (15, 0)
     for contact in "abc":
         assert sent_of(publisher, contact) == ids(contact, 1, 2, 3, 10, 11)
 
 
-async def test_one_contact_that_waits_does_not_hold_up_the_others_and_the_batch_is_not_done() -> None:
+async def test_one_contact_that_waits_does_not_hold_up_the_others_and_the_batch_is_not_done(
+    lot: CosmosParkingLot,
+) -> None:
     publisher = BusPublisher(fail_for={contact_id("b")})
     events = [event("a", 1), event("b", 1), event("c", 1)]
     with pytest.raises(NotDelivered, match="1 of 3 aggregates wait: the broker is away"):
-        await relay(publisher).forward(events)
+        await relay(publisher, lot).forward(events)
     assert (sent_of(publisher, "a"), sent_of(publisher, "b"), sent_of(publisher, "c")) == (
         ids("a", 1),
         [],
@@ -70,59 +80,62 @@ async def test_one_contact_that_waits_does_not_hold_up_the_others_and_the_batch_
     )
 
     publisher.fail_for.clear()
-    await relay(publisher).forward(events)
+    await relay(publisher, lot).forward(events)
     assert [sent_of(publisher, contact) for contact in "abc"] == [ids("a", 1), ids("b", 1), ids("c", 1)]
 
 
-async def test_events_behind_a_new_block_are_parked_wherever_the_feed_has_them() -> None:
+async def test_events_behind_a_new_block_are_parked_wherever_the_feed_has_them(lot: CosmosParkingLot) -> None:
     """A document that was rewritten has a greater LSN than its successors."""
-    publisher, lot = BusPublisher(), FakeParkingLot()
+    publisher = BusPublisher()
     rewritten = read(event_document("a", 1, lsn=9, text="x" * 300_000))
     result = await relay(publisher, lot).forward([rewritten, event("a", 2)])
     assert (result.sent, result.parked) == (0, 2)
 
 
-async def test_an_event_whose_original_cannot_be_read_now_is_never_parked_as_it_was_delivered() -> None:
+async def test_an_event_whose_original_cannot_be_read_now_is_never_parked_as_it_was_delivered(
+    lot: CosmosParkingLot,
+) -> None:
     """Behind a refused event, behind an older block, or first: it waits, and so does its contact's rest."""
-    publisher, lot = BusPublisher(), FakeParkingLot()
+    publisher = BusPublisher()
     unread = Unread(event("a", 3), "the store is away")
     with pytest.raises(NotDelivered, match="the store is away"):
-        await relay(publisher, lot).forward([event("a", 1), large("a", 2), unread])
+        await forward(relay(publisher, lot), event("a", 1), large("a", 2), unread)
     with pytest.raises(NotDelivered, match="the store is away"):
-        await relay(publisher, lot).forward([unread, event("a", 4)])
+        await forward(relay(publisher, lot), unread, event("a", 4))
     assert await lot.waiting(contact_key("a"), 10) == []
 
     await relay(publisher, lot).forward([event("a", 1), large("a", 2)])
     with pytest.raises(NotDelivered, match="the store is away"):
-        await relay(publisher, lot).forward([unread, event("b", 1)])
+        await forward(relay(publisher, lot), unread, event("b", 1))
     assert [one.sequence for one, _ in await lot.waiting(contact_key("a"), 10)] == [2]
     assert sent_of(publisher, "a") == ids("a", 1)
     assert sent_of(publisher, "b") == ids("b", 1)
 
 
 async def test_a_contact_released_while_the_relay_was_parking_behind_it_is_sent() -> None:
-    class Released(FakeParkingLot):
+    class Released(CosmosParkingLot):
         async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> Collection[str]:
-            self.stored[marker.aggregate] = replace(self.stored[marker.aggregate].freed(), version="8")
+            await self.store(marker.freed())
             return await super().park(marker, events)
 
-    publisher, lot = BusPublisher(), Released()
-    blocked = replace(Marker(contact_key("a"), version="7").block(event("a", 2), "r", [], NOON), waiting=1)
-    lot.stored[contact_key("a")] = blocked
-    result = await relay(publisher, lot).forward([event("a", 3)])
-    assert (result.sent, result.parked) == (1, 0)
-    assert sent_of(publisher, "a") == ids("a", 3)
-    assert lot.parked == {}
+    publisher = BusPublisher()
+    async with memory_lot(Released) as lot:
+        await lot.store(replace(Marker(contact_key("a")).block(event("a", 2), "r", [], NOON), waiting=1))
+        result = await relay(publisher, lot).forward([event("a", 3)])
+        assert (result.sent, result.parked) == (1, 0)
+        assert sent_of(publisher, "a") == ids("a", 3)
+        assert (await lot.page(10, None)).items == []
 
 
 async def test_an_aggregate_that_others_change_again_and_again_waits_and_holds_up_no_other() -> None:
-    class Contended(FakeParkingLot):
+    class Contended(CosmosParkingLot):
         async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> Collection[str]:
             raise PreconditionFailed("others")
 
     publisher = BusPublisher()
-    with pytest.raises(NotDelivered, match="operators or other instances keep parking"):
-        await relay(publisher, Contended()).forward([large("a", 1), event("b", 1)])
+    async with memory_lot(Contended) as lot:
+        with pytest.raises(NotDelivered, match="operators or other instances keep parking"):
+            await relay(publisher, lot).forward([large("a", 1), event("b", 1)])
     assert sent_of(publisher, "b") == ids("b", 1)
 
 
@@ -131,22 +144,23 @@ async def test_an_aggregate_that_others_change_again_and_again_waits_and_holds_u
     [(True, "WARNING", "It is tried again by itself"), (False, "ERROR", "Remove the reason and replay")],
 )
 async def test_an_operator_is_told_whether_a_parked_event_needs_somebody(
-    caplog: pytest.LogCaptureFixture, passing: bool, level: str, told: str
+    caplog: pytest.LogCaptureFixture, passing: bool, level: str, told: str, lot: CosmosParkingLot
 ) -> None:
     class Stopping(BusPublisher):
         async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
             return [Failing(0, "500") if passing else Refused(0, "too large")]
 
-    assert (await relay(Stopping()).forward([event("a", 1), event("a", 2)])).parked == 2
+    assert (await relay(Stopping(), lot).forward([event("a", 1), event("a", 2)])).parked == 2
     [found] = [record for record in caplog.records if record.getMessage().startswith("parked")]
     assert (found.levelname, told in found.getMessage()) == (level, True)
 
 
 async def test_more_events_than_races_may_be_refused_that_the_broker_has_already(
     caplog: pytest.LogCaptureFixture,
+    lot: CosmosParkingLot,
 ) -> None:
-    publisher, lot = BusPublisher(), FakeParkingLot()
-    lot.stored[contact_key("a")] = Marker(contact_key("a"), version="7", accepted=9)
+    publisher = BusPublisher()
+    await lot.store(Marker(contact_key("a"), accepted=9))
     result = await relay(publisher, lot).forward(
         [*(large("a", number) for number in range(1, 10)), event("a", 10)]
     )
@@ -154,9 +168,11 @@ async def test_more_events_than_races_may_be_refused_that_the_broker_has_already
     assert sent_of(publisher, "a") == ids("a", 10)
 
 
-async def test_what_was_accepted_of_a_page_is_not_sent_again_while_the_page_waits() -> None:
+async def test_what_was_accepted_of_a_page_is_not_sent_again_while_the_page_waits(
+    lot: CosmosParkingLot,
+) -> None:
     publisher = Offered(fail_for={contact_id("b")})
-    waiting = relay(publisher)
+    waiting = relay(publisher, lot)
     events = [event("a", 1), event("b", 1), event("a", 2)]
     for _ in range(3):
         with pytest.raises(NotDelivered):
@@ -193,21 +209,24 @@ def test_events_of_two_aggregates_with_one_id_are_two() -> None:
 async def test_nothing_is_sent_on_a_reading_of_the_markers_that_is_too_old() -> None:
     loop = asyncio.get_running_loop()
 
-    class SlowToRead(FakeParkingLot):
+    class SlowToRead(CosmosParkingLot):
         async def markers(self, aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, Marker]:
             found = await super().markers(aggregates)
             await asyncio.sleep(0.05)
             return found
 
     publisher = BusPublisher()
-    hasty = replace(relay(publisher, SlowToRead()), reading_seconds=0.03)
-    with pytest.raises(NotDelivered, match="too late"):
-        await hasty.forward([event("a", 1)])
-    assert publisher.sent == []
-    assert publisher.until < loop.time(), "counted from before the reading"
+    async with memory_lot(SlowToRead) as lot:
+        hasty = replace(relay(publisher, lot), reading_seconds=0.03)
+        with pytest.raises(NotDelivered, match="too late"):
+            await hasty.forward([event("a", 1)])
+        assert publisher.sent == []
+        assert publisher.until < loop.time(), "counted from before the reading"
 
 
-async def test_what_the_broker_took_of_a_page_before_the_time_was_over_is_not_offered_again() -> None:
+async def test_what_the_broker_took_of_a_page_before_the_time_was_over_is_not_offered_again(
+    lot: CosmosParkingLot,
+) -> None:
     class OneAtATime(BusPublisher):
         async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
             [group] = page
@@ -215,7 +234,7 @@ async def test_what_the_broker_took_of_a_page_before_the_time_was_over_is_not_of
             return outcomes if len(group.events) == 1 else [Unknown(1, "the time is over")]
 
     publisher = OneAtATime()
-    slow, events = relay(publisher), [event("a", sequence) for sequence in (1, 2, 3)]
+    slow, events = relay(publisher, lot), [event("a", sequence) for sequence in (1, 2, 3)]
     for _ in range(2):
         with pytest.raises(NotDelivered, match="the time is over"):
             await slow.forward(events)
@@ -224,62 +243,70 @@ async def test_what_the_broker_took_of_a_page_before_the_time_was_over_is_not_of
 
 
 async def test_a_lot_that_is_away_makes_events_wait() -> None:
-    class Away(FakeParkingLot):
+    class Away(CosmosParkingLot):
         async def markers(self, aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, Marker]:
             raise Unavailable("away")
 
-    class NoRoom(FakeParkingLot):
+    class NoRoom(CosmosParkingLot):
         async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> Collection[str]:
             raise Unavailable("away")
 
     publisher = BusPublisher()
-    with pytest.raises(NotDelivered, match="away"):
-        await relay(publisher, Away()).forward([event("a", 1)])
+    async with memory_lot(Away) as away:
+        with pytest.raises(NotDelivered, match="away"):
+            await relay(publisher, away).forward([event("a", 1)])
     assert publisher.sent == []
-    with pytest.raises(NotDelivered, match="could not be parked"):
-        await relay(publisher, NoRoom()).forward([large("a", 1), event("b", 1)])
+    async with memory_lot(NoRoom) as full:
+        with pytest.raises(NotDelivered, match="could not be parked"):
+            await relay(publisher, full).forward([large("a", 1), event("b", 1)])
     assert sent_of(publisher, "b") == ids("b", 1)
 
 
-async def test_a_document_of_no_contact_is_not_passed_over_while_it_can_neither_be_read_nor_parked() -> None:
-    class NoRoom(FakeParkingLot):
+async def test_a_document_of_no_contact_is_not_passed_over_while_it_can_neither_be_read_nor_parked(
+    lot: CosmosParkingLot,
+) -> None:
+    class NoRoom(CosmosParkingLot):
         async def park_alone(self, event: Poison) -> bool:
             raise Unavailable("away")
 
     poison, publisher = read(poison_document(None, lsn=1)), BusPublisher()
     assert isinstance(poison, Poison)
-    with pytest.raises(NotDelivered, match="could not be parked"):
-        await relay(publisher, NoRoom()).forward([poison, event("a", 1)])
-    lot = FakeParkingLot()
+    async with memory_lot(NoRoom) as full:
+        with pytest.raises(NotDelivered, match="could not be parked"):
+            await relay(publisher, full).forward([poison, event("a", 1)])
     with pytest.raises(NotDelivered, match="its original cannot be read"):
-        await relay(publisher, lot).forward([Unread(poison, "its original cannot be read"), event("a", 2)])
-    assert lot.parked == {}
+        await forward(relay(publisher, lot), Unread(poison, "its original cannot be read"), event("a", 2))
+    assert (await lot.page(10, None)).items == []
     assert sent_of(publisher, "a") == ids("a", 1, 2)
 
 
-async def test_an_empty_batch_is_done_without_looking() -> None:
-    assert await relay(lot=None).forward([]) == Forwarded(sent=0, parked=0, dropped=0)
+async def test_an_empty_batch_is_done_without_looking(lot: CosmosParkingLot) -> None:
+    assert await relay(BusPublisher(), lot).forward([]) == Forwarded(sent=0, parked=0, dropped=0)
 
 
-async def test_a_bug_is_not_mistaken_for_a_broker_that_is_away() -> None:
+async def test_a_bug_is_not_mistaken_for_a_broker_that_is_away(lot: CosmosParkingLot) -> None:
     class Broken(BusPublisher):
         async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await relay(Broken()).forward([event("a", 1), event("b", 1)])
+        await relay(Broken(), lot).forward([event("a", 1), event("b", 1)])
 
 
-async def test_an_event_over_the_publishers_limit_is_parked_without_being_offered() -> None:
+async def test_an_event_over_the_publishers_limit_is_parked_without_being_offered(
+    lot: CosmosParkingLot,
+) -> None:
     declared = Guarantees(ordered=True, deduplicates=True, mixes_aggregates=True, largest_message_bytes=1000)
-    publisher, lot = BusPublisher(limit=10**9, guarantees=declared), FakeParkingLot()
+    publisher = BusPublisher(limit=10**9, guarantees=declared)
     events = [event("a", 1), read(event_document("a", 2, text="x" * 1000)), event("a", 3)]
     result = await relay(publisher, lot).forward(events)
     assert (result.sent, result.parked) == (1, 2)
     assert sent_of(publisher, "a") == ids("a", 1)
 
 
-async def test_an_event_of_just_the_publishers_limit_is_sent_and_one_byte_more_is_parked() -> None:
+async def test_an_event_of_just_the_publishers_limit_is_sent_and_one_byte_more_is_parked(
+    lot: CosmosParkingLot,
+) -> None:
     words = read(event_document("a", 1, text="Ærlig talt: 100 €"))
     assert isinstance(words, OutboxEvent)
     size = len(json.dumps(dict(words.data), ensure_ascii=False, separators=(",", ":")).encode())
@@ -287,15 +314,16 @@ async def test_an_event_of_just_the_publishers_limit_is_sent_and_one_byte_more_i
         declared = Guarantees(
             ordered=True, deduplicates=True, mixes_aggregates=True, largest_message_bytes=limit
         )
-        result = await relay(BusPublisher(guarantees=declared)).forward([words])
+        result = await relay(BusPublisher(guarantees=declared), lot).forward([words])
         assert (result.sent, result.parked) == expected
 
 
 @pytest.mark.parametrize(("age", "warned"), [(499, False), (501, True), (5000, True)])
 async def test_an_event_that_has_used_half_of_its_ttl_is_an_error_in_the_log(
-    caplog: pytest.LogCaptureFixture, age: int, warned: bool
+    caplog: pytest.LogCaptureFixture, age: int, warned: bool, lot: CosmosParkingLot
 ) -> None:
-    old = Relay(BusPublisher(), FakeParkingLot(), guard=TtlGuard(clock=lambda: NOON + timedelta(seconds=age)))
+    late = TtlGuard(clock=lambda: NOON + timedelta(seconds=age))
+    old = Relay(BusPublisher(), lot, committed(lot), guard=late)
     await old.forward([event("a", 1)])
     assert ("of its TTL" in caplog.text) is warned
 
@@ -323,12 +351,14 @@ def test_events_without_a_sequence_of_one_transaction_keep_their_times() -> None
     assert in_order([third, second, first]) == [first, second, third]
 
 
-async def test_an_event_that_has_no_form_in_json_is_parked_and_holds_up_no_other() -> None:
+async def test_an_event_that_has_no_form_in_json_is_parked_and_holds_up_no_other(
+    lot: CosmosParkingLot,
+) -> None:
     declared = Guarantees(ordered=True, deduplicates=True, mixes_aggregates=True, largest_message_bytes=1000)
-    publisher, lot = BusPublisher(guarantees=declared), FakeParkingLot()
+    publisher = BusPublisher(guarantees=declared)
     deep, other = replace(event("a", 1), data={"deep": nested(200_000)}), event("b", 1)
-    result = await Relay(publisher, lot).forward([deep, other])
+    result = await relay(publisher, lot).forward([deep, other])
     assert (result.sent, result.parked) == (1, 1)
-    refusal = lot.stored[deep.aggregate].refusal
+    refusal = (await lot.markers([deep.aggregate]))[deep.aggregate].refusal
     assert refusal is not None
     assert refusal.reason == "the event's data has no form in JSON (RecursionError)"

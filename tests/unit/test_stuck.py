@@ -4,6 +4,8 @@ from datetime import timedelta
 
 import pytest
 
+from cosmos_outbox.cosmos.relay.parking import Parking
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.inbox.effect import EffectInbox
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.retrier import Retrier
@@ -12,13 +14,12 @@ from cosmos_outbox.operations.stuck import Retried, Stuck, StuckKind, StuckList
 from cosmos_outbox.outbox.errors import NotInTheWay, NotStuck, StillUnsendable, UnknownContinuation
 from cosmos_outbox.outbox.feed import Poison
 from cosmos_outbox.outbox.marker import Marker
-from cosmos_outbox.outbox.parking import Parking
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.contacts import NOON
-from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import contact_key, event_document
 from tests.support.feed import read as read_document
 from tests.support.inbox import FakeSetAside, delivery, event, read
+from tests.support.memory import committed
 
 A = contact_key("a")
 
@@ -26,10 +27,10 @@ A = contact_key("a")
 class World:
     """Two events of one contact that are parked, and one message that each of two subscribers has set aside."""
 
-    def __init__(self) -> None:
-        self.lot, self.publisher, self.applied = FakeParkingLot(), BusPublisher(), list[int | None]()
+    def __init__(self, lot: CosmosParkingLot) -> None:
+        self.lot, self.publisher, self.applied = lot, BusPublisher(), list[int | None]()
         self.board, self.mails = FakeSetAside(), FakeSetAside()
-        parking = Parking(self.lot, self.publisher, clock=lambda: NOON + timedelta(hours=1))
+        parking = Parking(lot, self.publisher, committed(lot), clock=lambda: NOON + timedelta(hours=1))
         self.list = StuckList(
             parking, {"board": self._retrier(self.board), "mails": self._retrier(self.mails)}
         )
@@ -55,8 +56,8 @@ class World:
 
 
 @pytest.fixture
-async def world() -> World:
-    made = World()
+async def world(lot: CosmosParkingLot) -> World:
+    made = World(lot)
     await made.park()
     await made.set_aside()
     return made
@@ -140,11 +141,11 @@ async def test_an_id_of_nothing_is_answered_so_by_each_verb(world: World, stuck_
             await verb
 
 
-async def test_what_an_effect_left_is_told_as_an_effect() -> None:
+async def test_what_an_effect_left_is_told_as_an_effect(lot: CosmosParkingLot) -> None:
     async def nothing(received: Event) -> None:
         """Is not called."""
 
-    world = World()
+    world = World(lot)
     await world.set_aside()
     asked = object.__new__(EffectInbox)
     retrier = Retrier(read, nothing, world.mails, timedelta(days=1), asked=asked)

@@ -15,16 +15,16 @@ import pytest
 
 from cosmos_outbox.cli import command, preflight, publish_again
 from cosmos_outbox.cli.main import PARTS, READER_GONE
+from cosmos_outbox.cosmos.relay.forwarding import RelayFailure
+from cosmos_outbox.cosmos.relay.parked_documents import Discarding, ParkedEvent, ParkedPage, ParkedState
 from cosmos_outbox.cosmos.upkeep.event_list import EventPage, EventState, ListedEvent
-from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailure
 from cosmos_outbox.inbox.errors import NotApplied, StoreAway
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordPage, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.relay_status import RelayStatus
+from cosmos_outbox.operations.republish import RepublishingProgress
 from cosmos_outbox.operations.stuck import StuckList
 from cosmos_outbox.outbox.errors import Hindrance, StillUnsendable
-from cosmos_outbox.outbox.parking_lot import Discarding, ParkedEvent, ParkedPage, ParkedState
-from cosmos_outbox.outbox.republish import RepublishingProgress
 from cosmos_outbox.preflight.report import wrong
 from cosmos_outbox.service import Wired
 from cosmos_outbox.settings.errors import Misconfigured

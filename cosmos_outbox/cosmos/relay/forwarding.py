@@ -1,24 +1,27 @@
-"""Forwards a page of the feed within a time limit, so that a slow page cannot block the feed's reader for ever."""
+"""Forwards a page of the feed within a time limit, and stores why pages were not forwarded.
+
+A slow page cannot block the feed's reader for ever.
+"""
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from cosmos_outbox.cosmos.aggregates.documents import EventReader
+from cosmos_outbox.cosmos.relay.relay import Committed, Forwarded, Relay
+from cosmos_outbox.cosmos.store.client import ContainerProxy
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
-from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
-from cosmos_outbox.kernel.clock import monotonic, new_id, utc_now
-from cosmos_outbox.kernel.loops import pace
+from cosmos_outbox.kernel.clock import Clock, monotonic, new_id, utc_now
+from cosmos_outbox.kernel.loops import OnceAMinute, pace
 from cosmos_outbox.kernel.own_failures import own_failures
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.errors import Hindrance, NotDelivered, hindrance
 from cosmos_outbox.outbox.feed import FeedEvent
-from cosmos_outbox.outbox.relay import Committed, Forwarded, Relay
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.telemetry.tracing import invoked
 
@@ -68,6 +71,71 @@ class Instance:
     started_at: datetime = field(default_factory=utc_now)
     forwarded: Tally = field(default_factory=Tally)
     """The events that the broker has accepted from this process."""
+
+
+WRITE_SECONDS = 4.0
+"""The longest time of a write, so that a slow store does not delay the relay."""
+
+_LONGEST_DETAIL = 400
+
+
+@dataclass(frozen=True)
+class RelayFailure:
+    """A reason for which a page was not forwarded."""
+
+    reason: Hindrance
+    at: datetime
+    """The time of the last report, by the relay's clock; a failure that lasts is reported once a minute."""
+    detail: str
+
+
+@dataclass(frozen=True)
+class RelayFailures:
+    """Stores why the relay failed last, beside the leases, one item a reason, so that any process can report it.
+
+    Each item is a fact with its time, never a conclusion: a failure may be over. A process writes each reason once a
+    minute at most, and a write that fails is left out: the log already has the failure.
+    """
+
+    leases: ContainerProxy
+    name: str
+    """The prefix of the ids. No id of a lease begins with it."""
+    ttl_seconds: int
+    """How long a reason is kept, if the container lets its items expire."""
+    clock: Clock = utc_now
+    _saying: defaultdict[Hindrance, OnceAMinute] = field(
+        default_factory=lambda: defaultdict(OnceAMinute), repr=False
+    )
+
+    async def note(self, reason: Hindrance, detail: str) -> None:
+        """Records that a page was not forwarded. Raises no error of the store: the relay goes on."""
+        if not self._saying[reason].due():
+            return
+        item = {
+            "id": f"{self.name}.{reason.value}",
+            "reason": reason.value,
+            "at": self.clock().isoformat(),
+            "detail": detail[:_LONGEST_DETAIL],
+            "ttl": self.ttl_seconds,
+        }
+        try:
+            async with asyncio.timeout(WRITE_SECONDS):
+                await self.leases.upsert_item(item)
+        except SDK_ERRORS as error:
+            _log.debug("why the relay failed is not kept: %s", classify(error).detail)
+
+    async def since(self, time: datetime) -> Sequence[RelayFailure]:
+        """Returns the failures since this time, the newest first. Costs a query. Raises the SDK's errors."""
+        found = self.leases.query_items(
+            "SELECT c.reason, c.at, c.detail FROM c WHERE STARTSWITH(c.id, @name)",
+            parameters=[{"name": "@name", "value": f"{self.name}."}],
+        )
+        known = [
+            RelayFailure(Hindrance(each["reason"]), datetime.fromisoformat(each["at"]), each["detail"])
+            async for each in found
+            if each["reason"] in set(Hindrance)
+        ]
+        return sorted((each for each in known if each.at >= time), key=lambda each: each.at, reverse=True)
 
 
 FORWARD_SECONDS = 150.0

@@ -8,13 +8,15 @@ window they are sorted by sequence. ``_ts`` does not show whether the relay has 
 next window begins at the last second that was seen.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE, EventReader
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.partition_key import Item
-from cosmos_outbox.outbox.republish import Span, Window
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.feed import FeedEvent
 
 _EVENTS = "SELECT * FROM c WHERE c.type = @type AND c._ts >= @since AND c._ts < @to"
 _IN_ORDER = " ORDER BY c._ts"
@@ -24,8 +26,26 @@ AT_ONCE = 200
 
 
 @dataclass(frozen=True)
+class Span:
+    """The events that were stored in ``[since, to)``, in seconds since 1970 by the store's clock."""
+
+    since: int
+    to: int
+    aggregate: AggregateKey | None = None
+    """The aggregate of the events; None: all aggregates."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """All events that were stored from the beginning of a span until ``end``."""
+
+    events: Sequence[FeedEvent]
+    end: int
+
+
+@dataclass(frozen=True)
 class CosmosEventHistory:
-    """See :class:`cosmos_outbox.outbox.republish.EventHistory`."""
+    """The stored events that have not expired."""
 
     container: Container
     events: EventReader
@@ -34,7 +54,10 @@ class CosmosEventHistory:
     at_once: int = AT_ONCE
 
     async def window(self, span: Span) -> Window:
-        """Returns the first events of the span. Raises Throttled, Unavailable or Misconfigured."""
+        """Returns the first events of the span: a few, or all of one second.
+
+        Raises Throttled, Unavailable or Misconfigured.
+        """
         try:
             items, _ = await self._page(span, _IN_ORDER, None)
             if not items:

@@ -36,10 +36,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class CosmosOriginals:
-    """Reads committed events from the feed's container.
-
-    See :class:`cosmos_outbox.outbox.feed.Originals`.
-    """
+    """Returns events as they were committed."""
 
     container: Container
     events: EventReader
@@ -53,7 +50,11 @@ class CosmosOriginals:
         return self.events.paths
 
     async def verify(self, events: Sequence[FeedEvent]) -> list[FeedEvent]:
-        """Returns the events as they were committed."""
+        """Returns the same events in the same order, each as it was committed.
+
+        An event is returned as Poison if its original is proven missing or does not match its digest either, and as
+        Unread if its original cannot be read now. An unavailable store raises no error.
+        """
         places = asyncio.Semaphore(AT_ONCE)
 
         async def one(event: FeedEvent) -> FeedEvent:
@@ -83,7 +84,7 @@ class CosmosOriginals:
         return verified
 
     def forget(self, events: Sequence[FeedEvent]) -> None:
-        """Forgets these events, which are done."""
+        """Drops what was read of these events: they are done, or must be read again."""
         for event in events:
             if (place := _place(event.document, self._paths)) is not None:
                 self._kept.pop(place, None)

@@ -6,17 +6,74 @@ An aggregate has one marker, under an id that is derived from its key.
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from enum import Enum
 from typing import Any
 
 from cosmos_outbox.cosmos.aggregates.documents import EventReader, notice_document
 from cosmos_outbox.cosmos.store.partition_key import LONGEST_KEY, Item, PartitionKeyPaths, is_text, plain
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox.feed import ACTION, FeedEvent, Notice, OutboxEvent, Poison
+from cosmos_outbox.outbox.feed import ACTION, Document, FeedEvent, Notice, OutboxEvent, Poison
 from cosmos_outbox.outbox.marker import Marker, Place, Refusal
-from cosmos_outbox.outbox.parking_lot import Discarding, ParkedEvent, ParkedState
+
+
+class ParkedState(Enum):
+    """The state of a parked event."""
+
+    IN_THE_WAY = "inTheWay"
+    """The broker refused the event: remove the reason and replay the aggregate, or discard the event."""
+    WAITING = "waiting"
+    """The event waits behind a blocking event, and is sent after it."""
+    ALONE = "alone"
+    """The document belongs to no aggregate: nothing waits behind it, and it can only be discarded."""
+    DISCARDED = "discarded"
+    """The event was discarded. It stays visible for a while."""
+
+
+@dataclass(frozen=True)
+class Discarding:
+    """The time and the reason of a discarding."""
+
+    at: datetime
+    reason: str
+
+
+@dataclass(frozen=True)
+class ParkedEvent:
+    """A parked event document. ``action`` and ``sequence`` are None if the document does not contain them."""
+
+    id: str
+    """The id in the parking lot: an event's own id is unique only within its aggregate."""
+    event_id: str
+    aggregate: AggregateKey | None
+    action: str | None
+    sequence: int | None
+    reason: str
+    parked_at: datetime
+    state: ParkedState
+    attempts: int
+    """The number of refusals of the event by the broker, or by the relay before sending."""
+    attempted_at: datetime | None
+    """The time of the last of these attempts."""
+    discarding: Discarding | None
+    is_notice: bool
+    """Whether it replaces a discarded event."""
+    document: Document = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
+class ParkedPage:
+    """A page of parked events, and the token of the next page (None: this page is the last)."""
+
+    items: Sequence[ParkedEvent]
+    continuation_token: str | None
+
+
+Change = Callable[[Marker], Marker]
+"""A change that is applied to the newest marker."""
+
 
 BLOCKED, FREE = "parkedAggregate", "freedAggregate"
 """The ``type`` of a parked aggregate's marker, and of one that was parked recently."""

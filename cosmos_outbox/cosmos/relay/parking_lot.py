@@ -22,8 +22,11 @@ from cosmos_outbox.cosmos.relay.parked_documents import (
     FREE,
     MARKER_FIELDS,
     PARTITION,
+    Change,
     MarkerDocuments,
     ParkedDocuments,
+    ParkedEvent,
+    ParkedPage,
     chunks,
     marker_id,
     named,
@@ -37,7 +40,6 @@ from cosmos_outbox.lists import continuation
 from cosmos_outbox.outbox.errors import PreconditionFailed
 from cosmos_outbox.outbox.feed import FeedEvent, Notice, Poison
 from cosmos_outbox.outbox.marker import Marker
-from cosmos_outbox.outbox.parking_lot import Change, ParkedEvent, ParkedPage
 
 CHANGED = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
 """Refusals of a transaction that show that others changed something first, or that an earlier attempt was stored."""
@@ -131,7 +133,12 @@ _REFUSED_CONTENT = {Kind.TOO_LARGE, Kind.INVALID}
 
 
 class CosmosParkingLot:
-    """See :class:`cosmos_outbox.outbox.parking_lot.ParkingLot`."""
+    """Stores events that cannot be sent, and the events that wait behind them, durably.
+
+    Rule ``one-transaction``: a marker, its count and the events that it counts change together, at the marker's
+    version. Every call raises Throttled or Unavailable if the store could not be used, with the reason. After
+    Unavailable a change may or may not be stored: the next call finds out.
+    """
 
     def __init__(
         self,
@@ -150,7 +157,7 @@ class CosmosParkingLot:
         self._clock = clock
 
     async def markers(self, aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, Marker]:
-        """Returns these aggregates' markers with a consistent read: a lagging replica could miss one."""
+        """Returns the markers of these aggregates, with a consistent read (rule ``fence-before-free``)."""
         await self._partition.fence()
         items = await self._all_markers() if len(aggregates) > FEW_AGGREGATES else None
         if items is None:
@@ -164,12 +171,19 @@ class CosmosParkingLot:
         return None if more else items
 
     async def list_blocked(self) -> Sequence[Marker]:
-        """Returns the markers of all parked aggregates."""
+        """Returns the markers of all parked aggregates, possibly stale: for display, not to be stored."""
         items = self._partition.query(_LISTED_MARKERS, {"@types": [BLOCKED]})
         return [self._markers.marker(item) async for item in items]
 
     async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> Collection[str]:
-        """Parks events and returns the new ones' ids. Raises PreconditionFailed if the marker's version has changed."""
+        """Parks events of a blocked aggregate in order. Already parked ones are not changed.
+
+        Rule ``park-at-version``: only behind the marker that was read, however old that reading is. A crash halfway
+        leaves the first events parked. Returns the ids of the events that were certainly not parked before.
+
+        Raises:
+            PreconditionFailed: the marker is not, or no longer, at ``marker.version``: read and decide again.
+        """
         behind, places = marker.with_parked(events)
         now = self._clock()
         items = [
@@ -216,14 +230,21 @@ class CosmosParkingLot:
             raise _changed()
 
     async def store(self, marker: Marker) -> Marker:
-        """Stores a changed marker. Raises PreconditionFailed."""
+        """Stores a changed marker. Raises PreconditionFailed as :meth:`park` does. Returns the stored marker."""
         try:
             return await self._put(marker)
         except StoreFailed as error:
             raise _changed() if error.failure.kind in CHANGED else error.failure.passing() from error
 
     async def settle(self, marker: Marker, delivered: Sequence[ParkedEvent], change: Change) -> Marker:
-        """Removes parked events that the broker has. Raises PreconditionFailed if the replay is another one now."""
+        """Removes parked events that the broker has, and changes the marker of the replay that sent them.
+
+        The relay may have parked more events behind the marker since, so the change is applied to the newest marker.
+        Rule ``end-at-zero``: once nothing waits, the aggregate is unblocked.
+
+        Raises:
+            PreconditionFailed: the aggregate is being replayed by another replay, or by none.
+        """
         ids = [event.id for event in delivered]
         for _ in range(_RACES):
             after = _freed_at_zero(_counted(change(marker), -len(ids)))
@@ -238,7 +259,7 @@ class CosmosParkingLot:
         return [item["id"] for item in await self._partition.read_many(ids, ["id"])]
 
     async def recount(self, marker: Marker) -> Marker:
-        """Counts again what waits, after events were removed by hand. Raises PreconditionFailed."""
+        """Recounts the waiting events, as after a manual removal. Raises PreconditionFailed as :meth:`settle` does."""
         for _ in range(_RACES):
             count = await self._partition.count(_COUNT, _of(marker.aggregate))
             try:
@@ -258,7 +279,10 @@ class CosmosParkingLot:
         return newest
 
     async def discard(self, marker: Marker, event: ParkedEvent, notice: Notice, reason: str) -> None:
-        """Stores the marker, and replaces the event by the notice. Raises PreconditionFailed."""
+        """Stores the marker, and the notice in the event's place. Raises PreconditionFailed.
+
+        The event stays visible, with the reason, until it expires.
+        """
         item = await self._partition.read(event.id)
         if item is None or item["type"] != EVENT:
             raise _changed()
@@ -279,7 +303,7 @@ class CosmosParkingLot:
             raise (_changed() if error.failure.kind in CHANGED else error.failure.passing()) from error
 
     async def park_alone(self, poison: Poison) -> bool:
-        """Parks a document that belongs to no aggregate, unless that was done."""
+        """Parks a document that belongs to no aggregate. Returns False if it is parked or discarded already."""
         item = self._documents.alone_item(poison, at=self._clock())
         for attempt in (item, self._documents.without_document(item)):
             try:
@@ -299,7 +323,10 @@ class CosmosParkingLot:
         return [self._documents.event(item, None) for item in items]
 
     async def page(self, size: int, continuation_token: str | None, *, discarded: bool = False) -> ParkedPage:
-        """Returns a page of parked events, or of the discarded ones, oldest first. Raises UnknownContinuation."""
+        """Returns a page of parked, or of discarded events, oldest first, without their documents.
+
+        Raises UnknownContinuation.
+        """
         listed = DISCARDED if discarded else EVENT
         scope = f"{self._scope}/{listed}"
         token = continuation.unseal(scope, continuation_token) if continuation_token else None
@@ -315,7 +342,7 @@ class CosmosParkingLot:
         return ParkedPage(events, continuation.seal(scope, token) if token else None)
 
     async def get(self, parking_id: str) -> ParkedEvent | None:
-        """Returns one parked or discarded event; None if there is none under the id."""
+        """Returns one parked or discarded event; None: proven that there is none with this id."""
         item = await self._partition.read(parking_id)
         if item is None:
             await self._partition.fence()
@@ -327,12 +354,12 @@ class CosmosParkingLot:
         return self._documents.event(item, self._markers.marker(marker) if marker else None)
 
     async def waiting(self, aggregate: AggregateKey, limit: int) -> Sequence[tuple[ParkedEvent, FeedEvent]]:
-        """Returns an aggregate's first parked events, in order."""
+        """Returns an aggregate's first parked events, in order, with the events to be sent."""
         parked = await self._first(_WAITING, aggregate, limit)
         return [(each, self._documents.feed_event(each)) for each in parked]
 
     async def list_waiting(self, aggregate: AggregateKey, limit: int) -> Sequence[ParkedEvent]:
-        """Returns the same as :meth:`waiting`, without the documents."""
+        """As :meth:`waiting`, without documents."""
         return await self._first(_LISTED_WAITING, aggregate, limit)
 
     async def _first(self, query: str, aggregate: AggregateKey, limit: int) -> list[ParkedEvent]:

@@ -11,6 +11,8 @@ from enum import StrEnum
 from typing import Any
 
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
+from cosmos_outbox.cosmos.relay.parked_documents import ParkedEvent
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.store.client import ContainerProxy
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
@@ -19,7 +21,6 @@ from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.marker import Marker
-from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkingLot
 
 MOST_EVENTS = 20_000
 """The most stored events that are listed of one aggregate."""
@@ -114,7 +115,7 @@ class EventList:
     container: Container
     feed: ContainerProxy
     """The SDK's client of the same container."""
-    lot: ParkingLot
+    lot: CosmosParkingLot
     progress: Callable[[Key], Awaitable[KeyProgress]]
     untyped: str | None = None
     """The aggregate type of events that were stored without one."""

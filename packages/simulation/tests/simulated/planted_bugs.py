@@ -157,7 +157,7 @@ MEETING: tuple[Planted, ...] = (
     ),
     Planted(
         "free-is-remembered",  # a refusal, and a lease that moves to a relay that has read the markers before
-        "cosmos_outbox/outbox/relay.py",
+        "cosmos_outbox/cosmos/relay/relay.py",
         "            markers = await self.parking.markers(page.open.keys())\n",
         '            free = self.__dict__.setdefault("_free", set())\n'
         "            asked = [key for key in page.open if key not in free]\n"
@@ -169,7 +169,7 @@ MEETING: tuple[Planted, ...] = (
     ),
     Planted(
         "markers-that-cannot-be-read-are-free",  # a parked aggregate, and a throttle
-        "cosmos_outbox/outbox/relay.py",
+        "cosmos_outbox/cosmos/relay/relay.py",
         '            raise NotDelivered(f"the parked events cannot be read: {error}", hindrance(error)) from error\n',
         '            markers = {}\n            _log.warning("the parked events cannot be read: %s", error)\n',
         _NO_PROFILE,
@@ -177,7 +177,7 @@ MEETING: tuple[Planted, ...] = (
     ),
     Planted(
         "refused-while-the-store-is-throttled-counts-as-parked",
-        "cosmos_outbox/outbox/relay.py",
+        "cosmos_outbox/cosmos/relay/relay.py",
         '            page.wait(key, f"an event that cannot be sent could not be parked: {error}", hindrance(error))\n'
         "            return\n"
         "        del page.open[key]\n",
@@ -189,7 +189,7 @@ MEETING: tuple[Planted, ...] = (
     ),
     Planted(
         "remembers-more-than-was-accepted",  # an aggregate of which a part is sent, and a page that comes again
-        "cosmos_outbox/outbox/relay.py",
+        "cosmos_outbox/cosmos/relay/relay.py",
         "            self.accepted.add(rest[: delivery.sent])\n",
         "            self.accepted.add(rest)\n",
         _NO_PROFILE,
@@ -197,7 +197,7 @@ MEETING: tuple[Planted, ...] = (
     ),
     Planted(
         "parks-the-refused-event-alone",
-        "cosmos_outbox/outbox/relay.py",
+        "cosmos_outbox/cosmos/relay/relay.py",
         "            new = await self.parking.park(marker, behind)\n",
         "            new = await self.parking.park(marker, behind[:1])\n",
         _NO_PROFILE,
@@ -205,7 +205,7 @@ MEETING: tuple[Planted, ...] = (
     ),
     Planted(
         "what-is-refused-again-in-a-replay-is-dropped",
-        "cosmos_outbox/outbox/replay.py",
+        "cosmos_outbox/cosmos/relay/replay.py",
         "        if refused.is_notice:\n",
         "        if refused.is_notice or marker.refusal is not None:\n",
         _NO_PROFILE,
@@ -286,7 +286,7 @@ MEETING: tuple[Planted, ...] = (
     ),
     Planted(
         "publishes-again-under-the-first-id",  # within the topic's window
-        "cosmos_outbox/outbox/republish.py",
+        "cosmos_outbox/operations/republish.py",
         "replace(event, message_id=self.message_id(event.id)) if isinstance(event, OutboxEvent) else event\n",
         "event\n",
         _NO_PROFILE,

@@ -9,7 +9,7 @@ TOGETHER: tuple[Planted, ...] = (
         # An event is refused, others of its aggregate come behind it, and between the reading of the marker and their
         # parking an operator replays what is parked. Seed 3, 4 s of one core.
         "marker-that-others-changed-means-parked-by-others",
-        "cosmos_outbox/outbox/relay.py",
+        "cosmos_outbox/cosmos/relay/relay.py",
         "        except PreconditionFailed:  # an operator replayed the aggregate, or another instance parked it\n"
         "            return\n",
         "        except PreconditionFailed:\n            del page.open[key]\n            return\n",

@@ -10,9 +10,10 @@ from cosmos_outbox.composition.declarations import EffectOf, ReactionOf, ReadMod
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE, REACTION_TYPE, SCHEMA_VERSION
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments, last
 from cosmos_outbox.cosmos.inbox.entries import TYPE as ENTRY_TYPE
+from cosmos_outbox.cosmos.relay.history import Span
 from cosmos_outbox.cosmos.store.partition_key import at as value_at
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox.republish import RepublishingProgress, Span
+from cosmos_outbox.operations.republish import RepublishingProgress
 from devstack.http_in_memory import SentRequest, StoreResponse
 from outbox_simulation.deriving.derived import DerivedSubject
 from outbox_simulation.deriving.forms import Form

@@ -5,11 +5,11 @@ import json
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
+from cosmos_outbox.cosmos.relay.parked_documents import ParkedEvent
 from cosmos_outbox.inbox.errors import InboxError
 from cosmos_outbox.inbox.set_aside import Record
 from cosmos_outbox.kernel.clock import Clock
 from cosmos_outbox.outbox.errors import OutboxError
-from cosmos_outbox.outbox.parking_lot import ParkedEvent
 from cosmos_outbox.service import Wired
 from cosmos_outbox.settings.errors import InfraError
 from outbox_simulation.engine.trace import RunTrace

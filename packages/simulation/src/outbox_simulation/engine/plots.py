@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
-from cosmos_outbox.outbox.parking_lot import ParkedEvent
+from cosmos_outbox.cosmos.relay.parked_documents import ParkedEvent
 from outbox_simulation.engine.deployment import Deployment
 from outbox_simulation.engine.meetings import Meetings
 from outbox_simulation.engine.operator import PASSING, SimulatedOperator

@@ -9,9 +9,14 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
+from cosmos_outbox.cosmos.relay.parked_documents import ParkedEvent, ParkedPage, ParkedState
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.relay.relay import READING_SECONDS
+from cosmos_outbox.cosmos.relay.replay import REPLAY_SECONDS, Replay, Replayed
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, monotonic, randomness, utc_now
 from cosmos_outbox.outbox import telemetry
@@ -23,12 +28,9 @@ from cosmos_outbox.outbox.errors import (
     OutboxError,
     PreconditionFailed,
 )
-from cosmos_outbox.outbox.feed import AsDelivered, Notice, Originals
+from cosmos_outbox.outbox.feed import Notice
 from cosmos_outbox.outbox.marker import Marker, Refusal
-from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedPage, ParkedState, ParkingLot
 from cosmos_outbox.outbox.publisher import Publisher
-from cosmos_outbox.outbox.relay import READING_SECONDS
-from cosmos_outbox.outbox.replay import REPLAY_SECONDS, Replay, Replayed
 
 MAX_AGE_SECONDS = 30 * 24 * 3600
 """The age at which the upkeep discards a blocking event: a parked event holds personal data."""
@@ -55,9 +57,9 @@ _log = logging.getLogger(__name__)
 class Parking:
     """Manages parked events for operators. Every call raises Throttled or Unavailable if the store did not answer."""
 
-    lot: ParkingLot
+    lot: CosmosParkingLot
     publisher: Publisher
-    originals: Originals = field(default_factory=AsDelivered)
+    originals: CosmosOriginals
     reading_seconds: float = READING_SECONDS
     """The ``reading_seconds`` of the relay."""
     max_age_seconds: int = MAX_AGE_SECONDS
@@ -79,7 +81,7 @@ class Parking:
         return parked
 
     async def replay(self, aggregate: AggregateKey) -> Replayed:
-        """Sends an aggregate's parked events in order. Raises as :class:`cosmos_outbox.outbox.replay.Replay` does."""
+        """Sends an aggregate's parked events in order. Raises as ``Replay`` does."""
         return await self._replay(aggregate, REPLAY_SECONDS)
 
     async def _replay(self, aggregate: AggregateKey, seconds: float) -> Replayed:

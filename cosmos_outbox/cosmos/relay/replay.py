@@ -9,9 +9,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
+from cosmos_outbox.cosmos.relay.parked_documents import ParkedEvent
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.relay.relay import READING_SECONDS
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, monotonic, new_id, utc_now
 from cosmos_outbox.outbox.errors import (
@@ -25,11 +29,9 @@ from cosmos_outbox.outbox.errors import (
     Throttled,
     Unavailable,
 )
-from cosmos_outbox.outbox.feed import AsDelivered, FeedEvent, Originals, still_of
+from cosmos_outbox.outbox.feed import FeedEvent, still_of
 from cosmos_outbox.outbox.marker import Marker
-from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkingLot
 from cosmos_outbox.outbox.publisher import Block, Publisher, deliver
-from cosmos_outbox.outbox.relay import READING_SECONDS
 
 REPLAY_SECONDS = 20.0
 """The maximum time of a replay for a caller, finished or not."""
@@ -63,9 +65,9 @@ class Replayed:
 class Replay:
     """Replays parked aggregates."""
 
-    lot: ParkingLot
+    lot: CosmosParkingLot
     publisher: Publisher
-    originals: Originals = field(default_factory=AsDelivered)
+    originals: CosmosOriginals
     reading_seconds: float = READING_SECONDS
     """The ``reading_seconds`` of the relay."""
     timer: Callable[[], float] = monotonic

@@ -10,9 +10,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 from uuid import UUID, uuid5
 
+from cosmos_outbox.cosmos.relay.history import Span, Window
+from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.errors import NotDelivered, Throttled, Unavailable
@@ -20,14 +23,12 @@ from cosmos_outbox.outbox.feed import ACTION as NOTICE
 from cosmos_outbox.outbox.feed import (
     FeedEvent,
     Notice,
-    Originals,
     OutboxEvent,
     by_aggregate,
     in_order,
     still_of,
 )
 from cosmos_outbox.outbox.marker import Fate, Marker
-from cosmos_outbox.outbox.parking_lot import ParkingLot
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Publisher, deliver
 
 PATIENCE_SECONDS = 60.0
@@ -37,31 +38,6 @@ _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 15.0
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Span:
-    """The events that were stored in ``[since, to)``, in seconds since 1970 by the store's clock."""
-
-    since: int
-    to: int
-    aggregate: AggregateKey | None = None
-    """The aggregate of the events; None: all aggregates."""
-
-
-@dataclass(frozen=True)
-class Window:
-    """All events that were stored from the beginning of a span until ``end``."""
-
-    events: Sequence[FeedEvent]
-    end: int
-
-
-class EventHistory(Protocol):
-    """The stored events that have not expired."""
-
-    async def window(self, span: Span) -> Window:
-        """Returns the first events of the span: a few, or all of one second. Raises Throttled, Unavailable."""
 
 
 class DryRun:
@@ -98,9 +74,10 @@ class RepublishingProgress:
 class Republishing:
     """Publishes a span of stored events again."""
 
-    history: EventHistory
-    parking: ParkingLot
-    originals: Originals
+    window: Callable[[Span], Awaitable[Window]]
+    """Returns the first events of a span: a few, or all of one second. Raises Throttled, Unavailable."""
+    parking: CosmosParkingLot
+    originals: CosmosOriginals
     publisher: Publisher
     run: UUID
     reading_seconds: float
@@ -118,7 +95,7 @@ class Republishing:
         reached = span.since
         while reached < span.to:
             rest = replace(span, since=reached)
-            window = await self._patiently(partial(self.history.window, rest))
+            window = await self._patiently(partial(self.window, rest))
             await self._publish_window(window.events, progress)
             reached = window.end
             yield reached
