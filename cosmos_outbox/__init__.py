@@ -17,13 +17,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
     from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
     from cosmos_outbox.inbox.entry import After, ListedPage
     from cosmos_outbox.inbox.event import Event
     from cosmos_outbox.inbox.form import Condition, EntryForm, Listing
     from cosmos_outbox.inbox.reading import TolerantReader
     from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, input_rule
-    from cosmos_outbox.outbox.aggregates import Aggregates
     from cosmos_outbox.outbox.event import DomainEvent, Timestamp, WireModel
     from cosmos_outbox.outbox.unit_of_work import Origin, Page, Receipt, Versioned
     from cosmos_outbox.service import Service
@@ -69,7 +69,7 @@ _HOME = {
     "After": "cosmos_outbox.inbox.entry",
     "Aggregate": "cosmos_outbox.outbox.aggregate",
     "AggregateState": "cosmos_outbox.outbox.aggregate",
-    "Aggregates": "cosmos_outbox.outbox.aggregates",
+    "Aggregates": "cosmos_outbox.cosmos.aggregates.aggregates",
     "CosmosDatabase": "cosmos_outbox.cosmos.inbox.store",
     "Condition": "cosmos_outbox.inbox.form",
     "DomainEvent": "cosmos_outbox.outbox.event",

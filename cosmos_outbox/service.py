@@ -49,13 +49,13 @@ if TYPE_CHECKING:
     from cosmos_outbox.composition.relay import Relaying
     from cosmos_outbox.composition.transports import Clients
     from cosmos_outbox.composition.writer import Outbox
+    from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
     from cosmos_outbox.inbox.decision import First, Projection
     from cosmos_outbox.inbox.effect import Effect
     from cosmos_outbox.inbox.ports import Store, StoreOf
     from cosmos_outbox.inbox.reaction import Targets
     from cosmos_outbox.operations.stuck import StuckList
     from cosmos_outbox.operations.subscriber import ReadModel, Subscription
-    from cosmos_outbox.outbox.aggregates import Aggregates
 
 S = TypeVar("S", bound=BaseModel)
 A = TypeVar("A", bound=Aggregate[Any])

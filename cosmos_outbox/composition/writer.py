@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cosmos_outbox.composition.transports import Clients
-from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
+from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
 from cosmos_outbox.cosmos.aggregates.documents import EventReader
+from cosmos_outbox.cosmos.aggregates.idempotency import CosmosClaims
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths, Value
 from cosmos_outbox.operations.health import HEALTH_SECONDS, RecentCheck
 from cosmos_outbox.operations.shedding import LoadShedder
-from cosmos_outbox.outbox.aggregates import Aggregates
-from cosmos_outbox.outbox.unit_of_work import OnCommit, Origin, UnitOfWork
+from cosmos_outbox.outbox.unit_of_work import OnCommit, Origin
 from cosmos_outbox.settings.connections import connected
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.own_container import WireNames
@@ -110,7 +110,7 @@ def wire_outbox(  # noqa: PLR0913 - what a writer is made of
     lifetimes = Lifetimes(settings.event_ttl_seconds, settings.idempotency_ttl_seconds, records_seconds)
     claims = CosmosClaims(container_of(settings.cosmos_claim_container), settings.idempotency_ttl_seconds)
 
-    def open_unit_of_work(origin: Origin) -> UnitOfWork:
+    def open_unit_of_work(origin: Origin) -> CosmosUnitOfWork:
         return CosmosUnitOfWork(container, made.scope, origin, lifetimes, on_commit, declared)
 
     shedder = LoadShedder(oldest_waiting_seconds, settings.shed_load_after_seconds)

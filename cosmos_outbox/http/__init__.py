@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cosmos_outbox.cosmos.aggregates.idempotency import ChangeAnswer, KeyedRequest
     from cosmos_outbox.http import request
     from cosmos_outbox.http.answering import Answering
     from cosmos_outbox.http.asgi import asgi_app
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from cosmos_outbox.http.resource import Action, Resource
     from cosmos_outbox.http.responses import json_response
     from cosmos_outbox.http.validation import known, validated
-    from cosmos_outbox.outbox.idempotency import ChangeAnswer, KeyedRequest
 
 __all__ = [
     "READING", "Action", "Answer", "Answering", "ChangeAnswer", "FieldError", "InvalidRequest", "KeyedRequest",
@@ -36,7 +36,7 @@ _HOMES = {
     "cosmos_outbox.http.resource": ("Action", "Resource"),
     "cosmos_outbox.http.responses": ("json_response",),
     "cosmos_outbox.http.validation": ("known", "validated"),
-    "cosmos_outbox.outbox.idempotency": ("ChangeAnswer", "KeyedRequest"),
+    "cosmos_outbox.cosmos.aggregates.idempotency": ("ChangeAnswer", "KeyedRequest"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 """Maps each public name to the module that defines it."""

@@ -1,19 +1,16 @@
-"""The port of the write half: stores aggregates and their events together or not at all.
-
-Adapters are in other packages; one contract suite runs over every adapter, including the in-memory one.
+"""Defines what a unit of work is asked for and what it gives: origin, versions, receipts, records of requests.
 
 :class:`OnCommit` notifies a relay in the same process, which then need not wait for its next poll. It is only a hint:
 a commit of another process does not notify it, and the poll finds that.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 from cosmos_outbox.outbox.aggregate import Aggregate
-from cosmos_outbox.outbox.selection import ALL, Selection
+from cosmos_outbox.outbox.errors import PreconditionFailed
 
 PartitionKey = str | float | bool | Sequence[str | float | bool]
 """The partition key of a stored document; a hierarchical key has several values."""
@@ -74,6 +71,29 @@ class Versioned(Generic[A]):
 
 
 @dataclass(frozen=True)
+class Pinned:
+    """The versions of an aggregate that a caller allows."""
+
+    if_match: Collection[ETag] = ()
+    """The allowed versions; empty: any."""
+    refuse: Callable[[Versioned[Any]], bool] | None = None
+    """Returns whether one of these is refused nevertheless."""
+
+    def allows(self, found: Versioned[Any]) -> bool:
+        """Whether the version is allowed."""
+        named = not self.if_match or found.etag in self.if_match
+        return named and not (self.refuse and self.refuse(found))
+
+    def check(self, found: Versioned[Any]) -> None:
+        """Raises PreconditionFailed for a version that is not allowed."""
+        if not self.allows(found):
+            raise PreconditionFailed(
+                f"{found.aggregate.key} is at another version than the request's conditions allow: read it again and "
+                "use its new ETag as it comes, since a weak one matches none"
+            )
+
+
+@dataclass(frozen=True)
 class Receipt(Generic[A]):
     """An aggregate that was stored."""
 
@@ -109,6 +129,10 @@ class Page(Generic[A]):
     """The version of each item, in their order."""
 
 
+LONGEST_REQUEST_SECONDS = 30.0
+"""The maximum time of a request with a key, from its claim to the end of its last transaction."""
+
+
 @dataclass(frozen=True)
 class KeyRecord(Generic[A]):
     """The outcome of a request with a key, kept so that its repetition gets the same answer.
@@ -130,98 +154,3 @@ class KeyRecord(Generic[A]):
     """Whether the aggregate was deleted, and with it the first answer."""
     lifetime_seconds: int | None = None
     """The lifetime of the stored record; None: that of the setting."""
-
-
-class KeyRecords(Protocol):
-    """Stores the records of requests with a key, each in the partition of the request's aggregate.
-
-    A commit that stores an aggregate as deleted erases the record of the request that created it, or stores an erased
-    one in its place, without a read, which could be stale.
-    """
-
-    def add(self, record: KeyRecord[Any]) -> None:
-        """Stores the record in the transaction of the commit, as its first operation, and only if there is none
-        (``one_batch``, ``record_first``)."""
-
-    async def find(self, kind: type[A], name: str, partition_key: str) -> KeyRecord[A] | None:
-        """Returns the record, with a consistent read: None is proof. Raises Throttled, Unavailable."""
-
-    async def create(self, record: KeyRecord[Any], partition_key: str, until: float) -> None:
-        """Stores only the record. ``until``: a time of the monotonic clock; no attempt is made that could end later.
-
-        Raises:
-            PreconditionFailed: it exists already, perhaps by an earlier attempt.
-            Throttled, Unavailable: the store did not answer; nothing is stored.
-            OutcomeUnknown: the store's answer was lost.
-        """
-
-
-class UnitOfWork(Protocol):
-    """Stores the changes of its aggregates, with the events that they raise, together or not at all.
-
-    All aggregates of a unit of work share one partition key, the scope of a transaction. One object serves one request.
-    After its context, however that ended, the unit of work tracks nothing.
-    """
-
-    @property
-    def records(self) -> KeyRecords:
-        """The records of requests with a key."""
-
-    def add(self, aggregate: Aggregate[Any]) -> None:
-        """Tracks a new aggregate."""
-
-    async def get(
-        self, kind: type[A], aggregate_id: str, *, partition_key: str | None = None, newest: bool = False
-    ) -> Versioned[A]:
-        """Reads and tracks an aggregate. Without ``partition_key`` the id is the partition key.
-
-        A read may be stale: it proves only that the aggregate existed at some time, at some version. With ``newest``
-        the read is consistent: it includes every write that was committed before the call, and proves absence, at the
-        cost of a second round trip.
-
-        Raises:
-            AggregateNotFound: no aggregate of this type has the id, or the aggregate was deleted.
-            Throttled, Unavailable: the store did not answer.
-        """
-
-    async def page(
-        self, kind: type[A], size: int, continuation_token: str | None, selection: Selection = ALL
-    ) -> Page[A]:
-        """Returns at most ``size`` aggregates that are not deleted, in the order of the selection; not tracked.
-
-        Raises:
-            UnknownContinuation: the token was not issued by this service for this list.
-            Throttled, Unavailable: the store did not answer.
-        """
-
-    def check(self) -> None:
-        """Raises what :meth:`commit` would raise without the store: ChangeTooLarge, Unpublishable, ValueError.
-
-        Nothing is stored, and everything stays tracked.
-        """
-
-    async def commit(self, *, until: float | None = None) -> Commit:
-        """Stores every tracked change and its events in one transaction.
-
-        ``until``: a time of the monotonic clock. No attempt is made that could end later.
-
-        Raises:
-            PreconditionFailed: another writer has changed or deleted an aggregate since it was read; nothing is stored.
-            ChangeTooLarge: the changes do not fit one transaction; nothing is stored.
-            Unpublishable: an event or a state holds values that JSON parsers read differently; nothing is stored.
-            Throttled, Unavailable: the store did not answer; nothing is stored.
-            OutcomeUnknown: the store's answer was lost: everything is stored, or nothing.
-            ValueError: nothing is tracked, or aggregates of two partitions are changed: a bug of the caller.
-        """
-
-    async def __aenter__(self) -> Self: ...
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-class UnitOfWorkFactory(Protocol):
-    """Opens a unit of work. The events that the unit of work stores carry ``origin``."""
-
-    def __call__(self, origin: Origin) -> UnitOfWork: ...

@@ -14,13 +14,12 @@ from azure.servicebus.aio import ServiceBusClient
 from azure.storage.queue.aio import QueueServiceClient
 
 from cosmos_outbox.cosmos import transaction
-from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
+from cosmos_outbox.cosmos.aggregates.idempotency import CosmosClaims
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container, Write, size_in_bytes
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.feed import OutboxEvent
-from cosmos_outbox.outbox.idempotency import Claims
 from cosmos_outbox.outbox.publisher import CloudEvents, Publisher
 from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.servicebus.client import servicebus_client
@@ -65,7 +64,7 @@ class CosmosStore:
         self.lifetimes = Lifetimes(events=600, requests=600)
         self.claim_names = names[0], CLAIMS
         self.claim_container = Container(container._client, *self.claim_names)
-        self.claims: Claims = CosmosClaims(self.claim_container, 600)
+        self.claims = CosmosClaims(self.claim_container, 600)
 
     def make_claims_short(self) -> None:
         """From now on claims live for two seconds, which is less than the longest request."""

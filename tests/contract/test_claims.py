@@ -5,12 +5,12 @@ from uuid import UUID
 
 import pytest
 
-from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
+from cosmos_outbox.cosmos.aggregates.idempotency import Claim, CosmosClaims
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.outbox.errors import Unavailable
-from cosmos_outbox.outbox.idempotency import LONGEST_REQUEST_SECONDS, Claim
+from cosmos_outbox.outbox.unit_of_work import LONGEST_REQUEST_SECONDS
 from cosmos_outbox.settings.errors import Misconfigured
 from devstack.testing import eventually
 from tests.contract.conftest import CosmosStore

@@ -12,7 +12,8 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from application.directory import DirectoryEntry, Field, Search, entry_of, project
-from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
+from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
+from cosmos_outbox.cosmos.aggregates.idempotency import CosmosClaims
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
 from cosmos_outbox.cosmos.inbox.listing import CosmosItems
@@ -34,7 +35,6 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.lists.listing import EntryListing
 from cosmos_outbox.lists.token_key import TokenKey
-from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import CloudEvents

@@ -6,9 +6,9 @@ from uuid import uuid4
 
 import pytest
 
+from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
-from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.errors import Unavailable
 from tests.contract.conftest import CosmosStore
 from tests.support.contacts import DETAILS, LATER, ORIGIN

@@ -13,11 +13,12 @@ from uuid import uuid4
 import pytest
 from azure.cosmos.aio import CosmosClient
 
+from cosmos_outbox.cosmos.aggregates.aggregates import ATTEMPTS, Aggregates
+from cosmos_outbox.cosmos.aggregates.idempotency import ChangeAnswer, CosmosClaims, KeyedRequest
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.kernel.clock import SYSTEM, using
-from cosmos_outbox.outbox.aggregates import ATTEMPTS, Aggregates
 from cosmos_outbox.outbox.errors import (
     AggregateNotFound,
     ChangeTooLarge,
@@ -29,8 +30,7 @@ from cosmos_outbox.outbox.errors import (
     Unavailable,
     Unpublishable,
 )
-from cosmos_outbox.outbox.idempotency import LONGEST_REQUEST_SECONDS, ChangeAnswer, Claims, KeyedRequest
-from cosmos_outbox.outbox.unit_of_work import Commit, Origin
+from cosmos_outbox.outbox.unit_of_work import LONGEST_REQUEST_SECONDS, Commit, Origin
 from devstack.testing import Service, eventually
 from tests.support.azure import CONTACTS, contacts_database
 from tests.support.emulators import Gap
@@ -549,7 +549,12 @@ class Contended(CosmosUnitOfWork):
 async def contended(
     heaps: Instances, name: str, *errors: Exception
 ) -> tuple[Aggregates, list[Exception], list[bool]]:
-    left, looks, container, unused = list[Exception](), list[bool](), heaps.container(), cast(Claims, None)
+    left, looks, container, unused = (
+        list[Exception](),
+        list[bool](),
+        heaps.container(),
+        cast(CosmosClaims, None),
+    )
 
     def opened(origin: Origin) -> Contended:
         work = Contended(container, "test", origin, heaps.lifetimes)

@@ -12,14 +12,14 @@ import pytest
 
 from cosmos_outbox.cosmos import transaction
 from cosmos_outbox.cosmos.aggregates.documents import request_id
+from cosmos_outbox.cosmos.aggregates.idempotency import Claim, CosmosClaims
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox.errors import OutcomeUnknown, Unavailable
-from cosmos_outbox.outbox.idempotency import LONGEST_REQUEST_SECONDS, Claim
-from cosmos_outbox.outbox.unit_of_work import Receipt
+from cosmos_outbox.outbox.unit_of_work import LONGEST_REQUEST_SECONDS, Receipt
 from domain.contact import Contact
 from tests.contract.conftest import CosmosStore
 from tests.contract.test_idempotency import create, one_contact, service
@@ -83,13 +83,13 @@ async def test_a_crash_between_claim_and_transaction_leaves_the_id_to_the_repeti
     fragile(first).before = [die]
     ids: list[UUID] = []
 
-    class Noting:
+    class Noting(CosmosClaims):
         async def claim(self, key_digest: str, fingerprint: str) -> Claim:
             claim = await store.claims.claim(key_digest, fingerprint)
             ids.append(claim.aggregate_id)
             return claim
 
-    first.claims = Noting()
+    first.claims = Noting(store.claim_container, 600)
     with pytest.raises(Died):
         await create(first)
     second = instance(store)
@@ -143,13 +143,13 @@ async def test_a_slow_request_sends_nothing_after_the_longest_request(store: Cos
 
     claims = store.claims
 
-    class Slow:
+    class Slow(CosmosClaims):
         async def claim(self, key_digest: str, fingerprint: str) -> Claim:
             claim = await claims.claim(key_digest, fingerprint)
             return replace(claim, usable_until=asyncio.get_running_loop().time() + 3.9)
 
     slow = instance(store)
-    slow.claims = Slow()
+    slow.claims = Slow(store.claim_container, 600)
     with pytest.raises(Unavailable, match="stores nothing") as caught:
         await create(slow)
     assert not isinstance(caught.value, OutcomeUnknown)
@@ -164,13 +164,13 @@ async def test_a_lost_answer_is_not_asked_for_again_after_the_longest_request(
 ) -> None:
     claims = store.claims
 
-    class AlmostLate:
+    class AlmostLate(CosmosClaims):
         async def claim(self, key_digest: str, fingerprint: str) -> Claim:
             claim = await claims.claim(key_digest, fingerprint)
             return replace(claim, usable_until=asyncio.get_running_loop().time() + 4.05)
 
     store = instance(store)
-    store.claims = AlmostLate()
+    store.claims = AlmostLate(store.claim_container, 600)
     sent: list[float] = []
 
     async def lose() -> None:

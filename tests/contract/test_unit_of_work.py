@@ -9,10 +9,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
 from cosmos_outbox.cosmos.store.container import Write
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregate import Aggregate
-from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.errors import AggregateNotFound, PreconditionFailed
 from domain.contact import Contact
 from domain.values import Name

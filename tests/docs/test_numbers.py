@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from cosmos_outbox.cosmos.aggregates.aggregates import ATTEMPTS
 from cosmos_outbox.cosmos.transaction import MAX_BYTES, MAX_OPERATIONS, PATIENCE_SECONDS
 from cosmos_outbox.http.request import DEFAULT_PAGE_SIZE, MAX_BODY_BYTES, MAX_PAGE_SIZE
 from cosmos_outbox.inbox.receiver import HOLD_SECONDS, LONGEST_CALL_SECONDS, WAIT_SECONDS
 from cosmos_outbox.operations import shedding
-from cosmos_outbox.outbox.aggregates import ATTEMPTS
 from cosmos_outbox.preflight.servicebus import MOST_DELIVERIES
 from cosmos_outbox.servicebus.sessions import IDLE_SECONDS, MOST_SECONDS, WAITING
 from cosmos_outbox.settings.relay_feed import LEASE_EXPIRATION_MS

@@ -1,7 +1,8 @@
 """A change with a key as a model: two deliveries of a request or more, another writer, a deletion, and time.
 
-What is decided of an aggregate is decided by ``cosmos_outbox.outbox.idempotency.decide`` itself. What is around it is
-written down here step by step, as that module does it. Deliveries die, answers are lost and reads are old at any time.
+What is decided of an aggregate is decided by ``cosmos_outbox.cosmos.aggregates.idempotency.decide`` itself. What is
+around it is written down here step by step, as that module does it. Deliveries die, answers are lost and reads are old
+at any time.
 Each rule can be turned off. The rules are those of ``docs/internals/decisions/0025-reactions.md``.
 
 Time is not counted: a delivery grows slow at any time; a record expires when none is left that began before the record
@@ -12,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from cosmos_outbox.cosmos.aggregates.idempotency import KeyedRequest, Wanted, decide
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import OutboxError
-from cosmos_outbox.outbox.idempotency import KeyedRequest, Pinned, Wanted, decide
-from cosmos_outbox.outbox.unit_of_work import Versioned
+from cosmos_outbox.outbox.unit_of_work import Pinned, Versioned
 
 RULES = frozenset({
     "one_batch", "created_only", "at_its_version", "caller_in_id", "fingerprint", "record_before_no",

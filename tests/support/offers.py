@@ -9,11 +9,11 @@ from uuid import uuid4
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox import Aggregate, AggregateState, Timestamp, WireModel
+from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
 from cosmos_outbox.cosmos.aggregates.deadlines import Deadlines, deadlines_of
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
-from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.errors import Throttled, Unavailable
-from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork
+from cosmos_outbox.outbox.unit_of_work import Origin
 from tests.support.losses import Failing, Fate, ProcessDied
 from tests.support.reactions import no_loss
 
@@ -152,7 +152,7 @@ class Offers:
 
 
 def aggregates_over(container: Failing) -> Aggregates:
-    def open_unit_of_work(origin: Origin) -> UnitOfWork:
+    def open_unit_of_work(origin: Origin) -> CosmosUnitOfWork:
         return CosmosUnitOfWork(container, "test", origin, Lifetimes(600, 600))
 
     unused: Any = None

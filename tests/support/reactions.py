@@ -10,6 +10,7 @@ from uuid import uuid4
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox import Aggregate, AggregateState, DomainEvent, Timestamp, WireModel
+from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
 from cosmos_outbox.inbox.errors import InboxError, ReactionRefused
@@ -17,8 +18,7 @@ from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.reaction import ReactionInbox, ReactionRules
 from cosmos_outbox.inbox.reaction_decision import InOrder
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox.aggregates import Aggregates
-from cosmos_outbox.outbox.unit_of_work import OnCommit, Origin, UnitOfWork
+from cosmos_outbox.outbox.unit_of_work import OnCommit, Origin
 from tests.support.losses import Failing, Fate, Loss, ProcessDied
 
 
@@ -149,7 +149,7 @@ class Heaps:
         container = self.container()
         container.fate = no_loss()
 
-        def open_unit_of_work(origin: Origin) -> UnitOfWork:
+        def open_unit_of_work(origin: Origin) -> CosmosUnitOfWork:
             return CosmosUnitOfWork(container, "test", origin, Lifetimes(600, 600))
 
         unused: Any = None

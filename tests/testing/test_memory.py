@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from cosmos_outbox import Origin, Receipt, Service
+from cosmos_outbox.cosmos.aggregates.aggregates import ATTEMPTS
+from cosmos_outbox.cosmos.aggregates.idempotency import KeyedRequest
 from cosmos_outbox.errors import (
     AggregateNotFound,
     ConcurrentChange,
@@ -19,8 +21,6 @@ from cosmos_outbox.errors import (
     Unavailable,
 )
 from cosmos_outbox.inbox.errors import StoreAway
-from cosmos_outbox.outbox.aggregates import ATTEMPTS
-from cosmos_outbox.outbox.idempotency import KeyedRequest
 from cosmos_outbox.outbox.publisher import CloudEvents
 from cosmos_outbox.servicebus.message import message_from_event
 from cosmos_outbox.testing import InMemory, Message, NotInMemory, in_memory, message

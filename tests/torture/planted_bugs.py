@@ -179,7 +179,7 @@ PLANTED = (
     ),
     Planted(
         "repetition-is-refused-for-ever",
-        "cosmos_outbox/outbox/idempotency.py",
+        "cosmos_outbox/cosmos/aggregates/idempotency.py",
         "                return _first_answer(record, wanted, found)\n            if answered",
         '                raise ConcurrentChange("the same request is being answered at this moment")\n'
         "            if answered",
@@ -188,7 +188,7 @@ PLANTED = (
     ),
     Planted(
         "repetition-makes-a-second-contact",
-        "cosmos_outbox/outbox/idempotency.py",
+        "cosmos_outbox/cosmos/aggregates/idempotency.py",
         "    new = make(claim.aggregate_id)\n",
         "    new = make(new_id())\n",
         "nothing",
@@ -229,7 +229,7 @@ PLANTED = (
     ),
     Planted(
         "refuses-by-an-old-read",
-        "cosmos_outbox/outbox/aggregates.py",
+        "cosmos_outbox/cosmos/aggregates/aggregates.py",
         "    found = await work.get(kind, aggregate_id, partition_key=partition_key, newest=True)\n",
         "    found = await work.get(kind, aggregate_id, partition_key=partition_key)\n",
         "old-reads",

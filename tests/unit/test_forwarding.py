@@ -103,13 +103,13 @@ async def test_a_round_that_the_broker_holds_up_is_counted_and_kept_by_its_kind(
     assert "the topic is full" in kept.kept[0][1]
 
 
-async def test_a_call_that_is_cancelled_elsewhere_is_a_failed_round() -> None:
+async def test_a_call_that_is_cancelled_elsewhere_is_a_failed_round(lot: CosmosParkingLot) -> None:
     class Cancelled(BusPublisher):
         async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
             raise asyncio.CancelledError
 
     kept = NothingKept()
-    relay = Relay(Cancelled(), FakeParkingLot(), guard=TtlGuard(clock=lambda: NOON))
+    relay = Relay(Cancelled(), lot, committed(lot), guard=TtlGuard(clock=lambda: NOON))
     with pytest.raises(CallEnded):
-        await Forwarding(relay, EVENTS, Instance({}), kept).forward([event_document("a", 1)])
+        await Forwarding(relay, EVENTS, Instance({}), kept).forward([dict(read(event_document("a", 1)).document)])
     assert kept.kept == [(Hindrance.BUG, "CallEnded")]

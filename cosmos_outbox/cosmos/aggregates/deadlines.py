@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
 from cosmos_outbox.cosmos.aggregates.documents import (
     DUE,
     aggregate_from_item,
@@ -27,7 +28,6 @@ from cosmos_outbox.kernel.clock import monotonic, new_id, randomness, utc_now
 from cosmos_outbox.kernel.own_failures import own_failures
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.aggregate import Aggregate
-from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.errors import AggregateNotFound, ConcurrentChange, Throttled, Unavailable
 from cosmos_outbox.outbox.unit_of_work import Origin
 

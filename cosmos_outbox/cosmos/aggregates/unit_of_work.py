@@ -112,18 +112,23 @@ class AggregateBatches:
 
 @dataclass(frozen=True)
 class CosmosKeyRecords:
-    """See :class:`cosmos_outbox.outbox.unit_of_work.KeyRecords`."""
+    """Stores the records of requests with a key, each in the partition of the request's aggregate.
+
+    A commit that stores an aggregate as deleted erases the record of the request that created it, or stores an erased
+    one in its place, without a read, which could be stale.
+    """
 
     container: Container
     lifetime_seconds: int
     tracked: list[KeyRecord[Any]] = field(default_factory=list)
 
     def add(self, record: KeyRecord[Any]) -> None:
-        """Store the record first in the transaction of the commit."""
+        """Stores the record in the transaction of the commit, as its first operation, and only if there is none
+        (``one_batch``, ``record_first``)."""
         self.tracked.append(record)
 
     async def find(self, kind: type[A], name: str, partition_key: str) -> KeyRecord[A] | None:
-        """The record, by a fence of its own. Raises Throttled, Unavailable."""
+        """Returns the record, with a consistent read: None is proof. Raises Throttled, Unavailable."""
         try:
             item = await self.container.read(request_id(name), partition_key, consistent=True)
         except StoreFailed as error:
@@ -131,7 +136,13 @@ class CosmosKeyRecords:
         return None if item is None else record_from_item(kind, item)
 
     async def create(self, record: KeyRecord[Any], partition_key: str, until: float) -> None:
-        """Store it alone. Raises PreconditionFailed, Throttled, Unavailable, OutcomeUnknown."""
+        """Stores only the record. ``until``: a time of the monotonic clock; no attempt is made that could end later.
+
+        Raises:
+            PreconditionFailed: it exists already, perhaps by an earlier attempt.
+            Throttled, Unavailable: the store did not answer; nothing is stored.
+            OutcomeUnknown: the store's answer was lost.
+        """
         batch = Batch(self.container, partition_key, [], records=[self.write(record, partition_key)])
         await _store(batch, until, "the record of the request is there: it says what became of it")
 
@@ -206,9 +217,10 @@ class _Tracked:
 
 
 class CosmosUnitOfWork:
-    """Tracks the aggregates of one request and stores the changes.
+    """Stores the changes of its aggregates, with the events that they raise, together or not at all.
 
-    See :class:`cosmos_outbox.outbox.unit_of_work.UnitOfWork`.
+    All aggregates of a unit of work share one partition key, the scope of a transaction. One object serves one request.
+    After its context, however that ended, the unit of work tracks nothing.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what the parts of it need
@@ -237,7 +249,7 @@ class CosmosUnitOfWork:
         self._clear()
 
     def add(self, aggregate: Aggregate[Any]) -> None:
-        """Track a new aggregate. Raises TypeError: the service does not declare its type."""
+        """Tracks a new aggregate. Raises TypeError: the service does not declare its type."""
         if self._declared is not None and aggregate.aggregate_type not in self._declared:
             raise TypeError(
                 f"the service declares no {type(aggregate).__name__}: add it to Service(aggregates=...), or its "
@@ -248,7 +260,16 @@ class CosmosUnitOfWork:
     async def get(
         self, kind: type[A], aggregate_id: str, *, partition_key: str | None = None, newest: bool = False
     ) -> Versioned[A]:
-        """Read and track an aggregate. Raises AggregateNotFound, Throttled, Unavailable."""
+        """Reads and tracks an aggregate. Without ``partition_key`` the id is the partition key.
+
+        A read may be stale: it proves only that the aggregate existed at some time, at some version. With ``newest``
+        the read is consistent: it includes every write that was committed before the call, and proves absence, at the
+        cost of a second round trip.
+
+        Raises:
+            AggregateNotFound: no aggregate of this type has the id, or the aggregate was deleted.
+            Throttled, Unavailable: the store did not answer.
+        """
         read = self._reader.newest if newest else self._reader.get
         found = await read(kind, aggregate_id, partition_key or aggregate_id)
         self._tracked.append(_Tracked(found.aggregate, found.etag))
@@ -257,18 +278,37 @@ class CosmosUnitOfWork:
     async def page(
         self, kind: type[A], size: int, continuation_token: str | None, selection: Selection = ALL
     ) -> Page[A]:
-        """At most ``size`` aggregates; not tracked. Raises UnknownContinuation, Throttled, Unavailable."""
+        """Returns at most ``size`` aggregates that are not deleted, in the order of the selection; not tracked.
+
+        Raises:
+            UnknownContinuation: the token was not issued by this service for this list.
+            Throttled, Unavailable: the store did not answer.
+        """
         return await self._reader.page(kind, size, continuation_token, selection)
 
     def check(self) -> None:
-        """Raise what :meth:`commit` would raise without asking the store."""
+        """Raises what :meth:`commit` would raise without the store: ChangeTooLarge, Unpublishable, ValueError.
+
+        Nothing is stored, and everything stays tracked.
+        """
         if changed := _changed(self._tracked):
             # The commit may have a trace where the request had none.
             longest = replace(self._origin, traceparent=self._origin.traceparent or LONGEST)
             self._batch(changed, longest)
 
     async def commit(self, *, until: float | None = None) -> Commit:
-        """Store every tracked change and its events in one transaction. Raises the errors that the port lists."""
+        """Stores every tracked change and its events in one transaction.
+
+        ``until``: a time of the monotonic clock. No attempt is made that could end later.
+
+        Raises:
+            PreconditionFailed: another writer has changed or deleted an aggregate since it was read; nothing is stored.
+            ChangeTooLarge: the changes do not fit one transaction; nothing is stored.
+            Unpublishable: an event or a state holds values that JSON parsers read differently; nothing is stored.
+            Throttled, Unavailable: the store did not answer; nothing is stored.
+            OutcomeUnknown: the store's answer was lost: everything is stored, or nothing.
+            ValueError: nothing is tracked, or aggregates of two partitions are changed: a bug of the caller.
+        """
         try:
             return await self._commit([*self._tracked], until)
         finally:

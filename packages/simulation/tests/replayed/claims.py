@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from cosmos_outbox.cosmos.aggregates.claims import CLAIM_TYPE
 from cosmos_outbox.cosmos.aggregates.documents import REQUEST_TYPE
+from cosmos_outbox.cosmos.aggregates.idempotency import CLAIM_TYPE
 from replayed.commits import Commit, Document, NotAllowed
 from tests.models.claims import Claim, Claims, Contact, Request, State
 

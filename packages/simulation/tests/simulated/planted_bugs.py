@@ -61,7 +61,7 @@ _ENTRY = (
     *("read model", "completed, and not applied"),
 )
 _NO_PROFILE = "the simulation alone"
-_CHANGE_ONCE = "cosmos_outbox/outbox/idempotency.py"
+_CHANGE_ONCE = "cosmos_outbox/cosmos/aggregates/idempotency.py"
 
 MEETING: tuple[Planted, ...] = (
     *LISTS,
@@ -70,7 +70,7 @@ MEETING: tuple[Planted, ...] = (
     *(bug for bugs in TRANSPORTS.values() for bug in bugs),
     Planted(
         "claim-that-fails-is-one-of-its-own",  # a creation beside another with its key, and the store fails
-        "cosmos_outbox/cosmos/aggregates/claims.py",
+        "cosmos_outbox/cosmos/aggregates/idempotency.py",
         "        except StoreFailed as error:\n            raise error.failure.error() from error\n",
         "        except StoreFailed:\n"
         "            until, life = self._usable_until(), self.lifetime_seconds\n"
@@ -270,7 +270,7 @@ MEETING: tuple[Planted, ...] = (
     ),
     Planted(
         "claim-lives-for-two-minutes",  # the key is asked for again when all is long done
-        "cosmos_outbox/cosmos/aggregates/claims.py",
+        "cosmos_outbox/cosmos/aggregates/idempotency.py",
         "aggregate_id, ttl=self.lifetime_seconds)\n",
         "aggregate_id, ttl=62)\n",
         _NO_PROFILE,

@@ -30,11 +30,15 @@ checks them.
 
 import hashlib
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
+from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.errors import Kind
+from cosmos_outbox.cosmos.store.partition_key import Item
 from cosmos_outbox.kernel.clock import monotonic, new_id, randomness, sleep
 from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, Changes
 from cosmos_outbox.outbox.errors import (
@@ -50,17 +54,13 @@ from cosmos_outbox.outbox.errors import (
     Unpublishable,
 )
 from cosmos_outbox.outbox.unit_of_work import (
-    ETag,
+    LONGEST_REQUEST_SECONDS,
     KeyRecord,
     Origin,
+    Pinned,
     Receipt,
-    UnitOfWork,
-    UnitOfWorkFactory,
     Versioned,
 )
-
-LONGEST_REQUEST_SECONDS = 30.0
-"""The maximum time of a request with a key, from its claim to the end of its last transaction."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,26 @@ class Claim:
     """Whether this call created the claim. False proves nothing: the store's first response may have been lost."""
 
 
-class Claims(Protocol):
-    """Creates and reads the claims of one service."""
+CLAIM_TYPE = "idempotencyClaim"
+
+_ATTEMPTS_TO_CLAIM = 2
+_CLOCK_STEP_SECONDS = 1.0
+"""The service tells the times of a write and of an answer in whole seconds."""
+
+
+@dataclass(frozen=True)
+class CosmosClaims:
+    """Creates and reads the claims of one service, in a container of their own, which no relay reads.
+
+    Of all requests with one key, the first whose claim is created decides: the store refuses every other claim. So a
+    claim is made by a creation alone, and no read decides that there is none (rule ``created_not_read``). A creation
+    whose answer was lost is not asked for again here: the caller's repetition finds the claim. A claim holds digests
+    and an id, nothing personal.
+    """
+
+    container: Container
+    lifetime_seconds: int
+    longest_request_seconds: float = LONGEST_REQUEST_SECONDS
 
     async def claim(self, key_digest: str, fingerprint: str) -> Claim:
         """Creates the claim of a key, or returns the existing one, whatever its fingerprint.
@@ -90,6 +108,64 @@ class Claims(Protocol):
             Unavailable: the existing claim is about to expire, or expired twice; or the store could not be used.
             Throttled: the store asks to slow down.
         """
+        try:
+            for _ in range(_ATTEMPTS_TO_CLAIM):
+                made = await self._make(key_digest, fingerprint)
+                if claim := made or await self._find(key_digest):
+                    return claim
+        except StoreFailed as error:
+            raise error.failure.error() from error
+        raise Unavailable("the claim of the Idempotency-Key expired at this moment: send the request again")
+
+    async def _make(self, key_digest: str, fingerprint: str) -> Claim | None:
+        """The claim, made; None when there is one, which no old read says, but the write itself."""
+        usable_until, aggregate_id = self._usable_until(), new_id()
+        try:
+            await self.container.create(
+                _claim_item(key_digest, fingerprint, aggregate_id, ttl=self.lifetime_seconds)
+            )
+        except StoreFailed as error:
+            if error.failure.kind is Kind.CONFLICT:
+                return None
+            raise
+        return Claim(aggregate_id, fingerprint, usable_until, self.lifetime_seconds, is_new=True)
+
+    async def _find(self, key_digest: str) -> Claim | None:
+        """The claim that is there; None when it has just expired. Raises Unavailable when it is about to.
+
+        Rule token_of_the_refusal: the container reads with the session token of the refused creation.
+        """
+        asked_at, usable_until = monotonic(), self._usable_until()
+        found = await self.container.read_with_age(key_digest, key_digest)
+        if found is None:
+            return None
+        item, age = found
+        left = item["ttl"] - age - _CLOCK_STEP_SECONDS
+        if left < self.longest_request_seconds:  # rule life_left
+            raise Unavailable(
+                "the claim of the Idempotency-Key is about to expire: send the request again afterwards",
+                retry_after_seconds=max(left, 0) + 2 * _CLOCK_STEP_SECONDS,
+            )
+        # Rule lives_as_long: where the setting was lowered, the claim may outlive the tombstone of what it made. So a
+        # claim that is older than the setting still leads to the first answer, and no transaction is sent under it.
+        if self.lifetime_seconds - age - _CLOCK_STEP_SECONDS < self.longest_request_seconds:
+            usable_until = asked_at
+        data = item["data"]
+        return Claim(UUID(data["aggregateId"]), data["fingerprint"], usable_until, item["ttl"], is_new=False)
+
+    def _usable_until(self) -> float:
+        """Counted from before the call that makes or reads the claim, so that the claim outlives this time."""
+        return monotonic() + self.longest_request_seconds
+
+
+def _claim_item(key_digest: str, fingerprint: str, aggregate_id: UUID, *, ttl: int) -> Item:
+    return {
+        "id": key_digest,
+        "partitionKey": key_digest,
+        "type": CLAIM_TYPE,
+        "data": {"aggregateId": str(aggregate_id), "fingerprint": fingerprint},
+        "ttl": ttl,
+    }
 
 
 A = TypeVar("A", bound=Aggregate[Any])
@@ -147,29 +223,6 @@ class ChangeAnswer(Generic[A]):
     """None: another writer has changed or deleted the aggregate since, and the request did not create it."""
     replayed: bool = False
     """Whether this repeats the answer to an earlier request."""
-
-
-@dataclass(frozen=True)
-class Pinned:
-    """The versions of an aggregate that a caller allows."""
-
-    if_match: Collection[ETag] = ()
-    """The allowed versions; empty: any."""
-    refuse: Callable[[Versioned[Any]], bool] | None = None
-    """Returns whether one of these is refused nevertheless."""
-
-    def allows(self, found: Versioned[Any]) -> bool:
-        """Whether the version is allowed."""
-        named = not self.if_match or found.etag in self.if_match
-        return named and not (self.refuse and self.refuse(found))
-
-    def check(self, found: Versioned[Any]) -> None:
-        """Raises PreconditionFailed for a version that is not allowed."""
-        if not self.allows(found):
-            raise PreconditionFailed(
-                f"{found.aggregate.key} is at another version than the request's conditions allow: read it again and "
-                "use its new ETag as it comes, since a weak one matches none"
-            )
 
 
 @dataclass(frozen=True)
@@ -243,8 +296,8 @@ async def back_off(attempt: int, until: float) -> bool:
 
 
 async def create_once(
-    open_unit_of_work: UnitOfWorkFactory,
-    claims: Claims,
+    open_unit_of_work: Callable[[Origin], CosmosUnitOfWork],
+    claims: CosmosClaims,
     make: Callable[[UUID], A],
     request: KeyedRequest,
     origin: Origin,
@@ -284,14 +337,18 @@ _ATTEMPTS_TO_CREATE = 2
 """The number of attempts at a creation: a second refusal proves that a duplicate has stored the record."""
 
 
-def _track_new(work: UnitOfWork, new: Aggregate[Any], fingerprint: str, lifetime_seconds: int) -> None:
+def _track_new(work: CosmosUnitOfWork, new: Aggregate[Any], fingerprint: str, lifetime_seconds: int) -> None:
     """Tracks a new aggregate, and its record in the same transaction (rule ``one_batch``)."""
     work.add(new)
     work.records.add(KeyRecord(new.aggregate_id, fingerprint, made=new, lifetime_seconds=lifetime_seconds))
 
 
 async def change_once(
-    open_unit_of_work: UnitOfWorkFactory, wanted: Wanted[A], origin: Origin, *, attempts: int
+    open_unit_of_work: Callable[[Origin], CosmosUnitOfWork],
+    wanted: Wanted[A],
+    origin: Origin,
+    *,
+    attempts: int,
 ) -> ChangeAnswer[A]:
     """Applies the change, unless a request with this key came before.
 
@@ -324,7 +381,7 @@ async def change_once(
     raise wanted.lost()
 
 
-async def _find(work: UnitOfWork, wanted: Wanted[A], *, newest: bool) -> Versioned[A] | None:
+async def _find(work: CosmosUnitOfWork, wanted: Wanted[A], *, newest: bool) -> Versioned[A] | None:
     if isinstance(wanted, WantedNew) and not newest:
         return None  # the claim is new, so nothing has its id yet
     try:
@@ -335,7 +392,7 @@ async def _find(work: UnitOfWork, wanted: Wanted[A], *, newest: bool) -> Version
         return None
 
 
-async def _find_record(work: UnitOfWork, wanted: Wanted[A]) -> KeyRecord[A] | None:
+async def _find_record(work: CosmosUnitOfWork, wanted: Wanted[A]) -> KeyRecord[A] | None:
     return await work.records.find(wanted.kind, wanted.record, wanted.partition_key)
 
 
@@ -355,7 +412,7 @@ def decide(wanted: Wanted[A], found: Versioned[A] | None) -> Changes[AggregateSt
 
 
 async def _store_change(
-    work: UnitOfWork, wanted: Wanted[A], found: Versioned[A] | None, until: float, *, fenced: bool
+    work: CosmosUnitOfWork, wanted: Wanted[A], found: Versioned[A] | None, until: float, *, fenced: bool
 ) -> ChangeAnswer[A] | None:
     """Stores the change; None: decide again with a consistent read (``newest_for_a_no``, ``decide_anew``)."""
     if isinstance(wanted, WantedNew):
@@ -378,7 +435,9 @@ async def _store_change(
     return None
 
 
-async def _commit(work: UnitOfWork, aggregate: A, until: float, *, fenced: bool) -> ChangeAnswer[A] | None:
+async def _commit(
+    work: CosmosUnitOfWork, aggregate: A, until: float, *, fenced: bool
+) -> ChangeAnswer[A] | None:
     try:
         receipt = (await work.commit(until=until)).receipt(aggregate)
         return ChangeAnswer(receipt.aggregate.state.last_sequence, receipt)
@@ -391,7 +450,7 @@ async def _commit(work: UnitOfWork, aggregate: A, until: float, *, fenced: bool)
 
 
 async def _is_final(
-    work: UnitOfWork, wanted: Wanted[A], found: Versioned[A] | None, no: Exception, until: float
+    work: CosmosUnitOfWork, wanted: Wanted[A], found: Versioned[A] | None, no: Exception, until: float
 ) -> bool:
     """Whether the error can be returned: an aggregate's refusal only once it is recorded (``refusal_recorded``).
 
@@ -406,7 +465,7 @@ async def _is_final(
 
 
 async def _record_alone(
-    work: UnitOfWork,
+    work: CosmosUnitOfWork,
     wanted: Wanted[A],
     found: Versioned[A] | None,
     until: float,

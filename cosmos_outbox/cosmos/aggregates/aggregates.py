@@ -11,28 +11,27 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
-from cosmos_outbox.kernel.clock import monotonic
-from cosmos_outbox.outbox.aggregate import Aggregate
-from cosmos_outbox.outbox.errors import AggregateNotFound, ConcurrentChange, OutboxError, PreconditionFailed
-from cosmos_outbox.outbox.idempotency import (
+from cosmos_outbox.cosmos.aggregates.idempotency import (
     RETRY_SECONDS,
     ChangeAnswer,
-    Claims,
+    CosmosClaims,
     KeyedRequest,
-    Pinned,
     Wanted,
     back_off,
     change_once,
     create_once,
 )
+from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
+from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.outbox.aggregate import Aggregate
+from cosmos_outbox.outbox.errors import AggregateNotFound, ConcurrentChange, OutboxError, PreconditionFailed
 from cosmos_outbox.outbox.selection import ALL, Selection
 from cosmos_outbox.outbox.unit_of_work import (
     ETag,
     Origin,
     Page,
+    Pinned,
     Receipt,
-    UnitOfWork,
-    UnitOfWorkFactory,
     Versioned,
 )
 
@@ -51,8 +50,8 @@ class Aggregates:
     Every call raises Throttled or Unavailable if the store did not answer.
     """
 
-    open_unit_of_work: UnitOfWorkFactory
-    claims: Claims
+    open_unit_of_work: Callable[[Origin], CosmosUnitOfWork]
+    claims: CosmosClaims
 
     async def create(self, aggregate: A, origin: Origin) -> Receipt[A]:
         """Stores a new aggregate with its events.
@@ -77,7 +76,7 @@ class Aggregates:
         """As :meth:`create`, but a repetition with the same key gets the first answer.
 
         ``make`` creates the aggregate, whose id is a UUID.
-        Returns and raises as :func:`cosmos_outbox.outbox.idempotency.create_once` does.
+        Returns and raises as :func:`cosmos_outbox.cosmos.aggregates.idempotency.create_once` does.
         """
         receipt, replayed = await create_once(self.open_unit_of_work, self.claims, make, request, origin)
         return _logged("created", receipt), replayed
@@ -167,7 +166,7 @@ class Aggregates:
     ) -> ChangeAnswer[A]:
         """As :meth:`change`, but a repetition with the same key gets the first answer.
 
-        Raises as :func:`cosmos_outbox.outbox.idempotency.change_once` does.
+        Raises as :func:`cosmos_outbox.cosmos.aggregates.idempotency.change_once` does.
         """
         wanted = Wanted(
             kind, aggregate_id, partition_key or aggregate_id, change, request, Pinned(if_match, refuse)
@@ -179,7 +178,7 @@ class Aggregates:
 
 
 async def _read_for_change(  # noqa: PLR0913 - the aggregate's address, and the conditions
-    work: UnitOfWork,
+    work: CosmosUnitOfWork,
     kind: type[A],
     aggregate_id: str,
     partition_key: str | None,
