@@ -27,11 +27,11 @@ from cosmos_outbox.composition.declarations import (
 )
 from cosmos_outbox.composition.process import OnePerProcess
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
+from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder, React
 from cosmos_outbox.cosmos.own.documents import Numbering
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths
 from cosmos_outbox.inbox.event import utc
 from cosmos_outbox.inbox.form import EntryForm
-from cosmos_outbox.inbox.reaction_decision import InOrder, React
 from cosmos_outbox.inbox.upcasting import Upcasting, Upcasts
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregate import Aggregate
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     from cosmos_outbox.composition.transports import Clients
     from cosmos_outbox.composition.writer import Outbox
     from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
+    from cosmos_outbox.cosmos.inbox.reactions import Targets
     from cosmos_outbox.inbox.decision import First, Projection
     from cosmos_outbox.inbox.effect import Effect
     from cosmos_outbox.inbox.ports import Store, StoreOf
-    from cosmos_outbox.inbox.reaction import Targets
     from cosmos_outbox.operations.stuck import StuckList
     from cosmos_outbox.operations.subscriber import ReadModel, Subscription
 

@@ -107,8 +107,11 @@ class Subscriptions:
 
     def _reaction(self, of: ReactionOf[Any]) -> Subscription:
         from cosmos_outbox.cosmos.aggregates.unit_of_work import Lifetimes  # noqa: PLC0415 - each where it is declared
-        from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions  # noqa: PLC0415
-        from cosmos_outbox.inbox.reaction import ReactionInbox, ReactionRules  # noqa: PLC0415
+        from cosmos_outbox.cosmos.inbox.reactions import (  # noqa: PLC0415
+            CosmosReactions,
+            ReactionInbox,
+            ReactionRules,
+        )
 
         assert self.outbox is not None, "a reaction changes the service's own aggregates"
         settings, lives = self.outbox.settings, self.settings.records_seconds

@@ -14,13 +14,12 @@ from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox.cosmos.aggregates.deadlines import DueAggregates, deadlines_of
 from cosmos_outbox.cosmos.aggregates.unit_of_work import Lifetimes
-from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
+from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder
+from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions, ReactionInbox, ReactionRules
 from cosmos_outbox.cosmos.store.container import StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.reaction import ReactionInbox, ReactionRules
-from cosmos_outbox.inbox.reaction_decision import InOrder
 from cosmos_outbox.outbox.errors import Throttled, Unpublishable
 from cosmos_outbox.outbox.unit_of_work import OnCommit, Origin
 from devstack.testing import Service

@@ -24,13 +24,13 @@ from azure.cosmos.aio import ContainerProxy
 from cosmos_changefeed import ChangeFeedProcessor, ProcessorOptions, StartFrom, estimate_lag
 from cosmos_outbox import testing
 from cosmos_outbox.cosmos.inbox.effects import CosmosEffects
+from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder
 from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
 from cosmos_outbox.cosmos.store.transport import NotingTransport
 from cosmos_outbox.inbox.effect import EffectInbox, EffectRules
 from cosmos_outbox.inbox.errors import ReactionRefused
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.healing import WHOLE_EVERY
-from cosmos_outbox.inbox.reaction_decision import InOrder
 from cosmos_outbox.inbox.receiver import Receiver
 from cosmos_outbox.inbox.set_aside import Collected
 from cosmos_outbox.inbox.state import StateInbox

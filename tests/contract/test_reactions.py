@@ -8,13 +8,20 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 from uuid import uuid4
 
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
+from cosmos_outbox.cosmos.inbox.reaction_decision import (
+    InOrder,
+    ReactionOutcome,
+    ReactionRecord,
+    SeenTarget,
+    TargetPlace,
+)
+from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions, ReactionInbox
 from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
@@ -30,14 +37,6 @@ from cosmos_outbox.inbox.errors import (
     Unstorable,
 )
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.reaction import ReactionInbox, Reactions
-from cosmos_outbox.inbox.reaction_decision import (
-    InOrder,
-    ReactionOutcome,
-    ReactionRecord,
-    SeenTarget,
-    TargetPlace,
-)
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, MARGIN, Receiver
 from cosmos_outbox.inbox.retrier import Retrier
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState
@@ -64,20 +63,12 @@ async def heaps(cosmos_server: Service) -> AsyncIterator[Heaps]:
         yield Heaps(client, (database.id, CONTACTS))
 
 
-class Meets:
-    """A port at which something happens between a read and a write."""
+class Meets(CosmosReactions[Heap]):
+    """A store at which something happens between a read and a write."""
 
-    def __init__(self, reactions: Reactions[Heap]) -> None:
-        self.reactions = reactions
-
-    async def find(self, place: TargetPlace) -> ReactionRecord | None:
-        return await self.reactions.find(place)
-
-    async def read(self, place: TargetPlace) -> SeenTarget[Heap]:
-        return await self.reactions.read(place)
-
-    async def write(self, *arguments: Any) -> None:
-        await self.reactions.write(*arguments)
+    @classmethod
+    def over(cls, reactions: CosmosReactions[Heap]) -> Self:
+        return cls(**vars(reactions))
 
 
 @pytest.mark.parametrize("loss", EACH_LOSS)
@@ -314,8 +305,9 @@ async def test_each_in_order_waits_for_the_one_before_and_goes_on_behind_one_tha
         await inbox.handle(second)
     with pytest.raises(NotInTurn):
         await inbox.give_up(second, "not in turn")
-    await inbox.give_up(first, "lost")
-    await inbox.give_up(first, "the answer was lost")
+    for reason in ("lost", "the answer was lost"):
+        await inbox.give_up(first, reason)
+        assert [each["data"]["reason"] for each in await heaps.documents(name, "reactionRecord")] == ["lost"]
     await heaps.until_done(second)
     await heaps.change(name, Heap.close)
     with pytest.raises(ReactionRefused):
@@ -370,7 +362,7 @@ async def test_nothing_is_sent_later_than_the_longest_call(heaps: Heaps) -> None
             late[0] = LONGEST_CALL_SECONDS
             return await super().read(place)
 
-    inbox = replace(inbox, reactions=Slow(inbox.reactions))
+    inbox = replace(inbox, reactions=Slow.over(inbox.reactions))
     slow = replace(SYSTEM, monotonic=lambda: SYSTEM.monotonic() + late[0])
     with using(slow), pytest.raises(StoreAway, match="too late"):
         await inbox.handle(told(name, "a"))
@@ -383,7 +375,6 @@ async def test_a_message_of_which_it_is_not_known_whether_it_was_applied_is_not_
     monkeypatch.setattr("cosmos_outbox.cosmos.transaction.PATIENCE_SECONDS", 0.3)
     name = await heaps.made()
     message, inbox = told(name, "a"), heaps.instance()
-    assert isinstance(inbox.reactions, CosmosReactions)
 
     execute = inbox.reactions.container.execute
 
@@ -408,7 +399,6 @@ async def test_what_the_store_does_not_take_is_told_as_what_it_is(
     heaps: Heaps, monkeypatch: pytest.MonkeyPatch, kind: Kind, error: type[Exception]
 ) -> None:
     name, inbox = await heaps.made(), heaps.instance()
-    assert isinstance(inbox.reactions, CosmosReactions)
     execute = inbox.reactions.container.execute
 
     async def refused(partition_key: Key, writes: Sequence[Write]) -> list[str]:
@@ -495,11 +485,11 @@ async def test_one_target_that_hangs_makes_room_for_the_others_and_gets_its_mess
     class Hangs(Meets):
         async def write(self, *arguments: Any) -> None:
             if arguments[0].target == healthy or stored:
-                await self.reactions.write(*arguments)
+                await super().write(*arguments)
             if arguments[0].target == sick:
                 await asyncio.Event().wait()
 
-    desk = Desk(heaps, replace(inbox, reactions=Hangs(inbox.reactions)))
+    desk = Desk(heaps, replace(inbox, reactions=Hangs.over(inbox.reactions)))
     record = await desk.receive(told(sick, "a"))
     assert record is not None
     assert record.state is RecordState.WAITING
@@ -523,7 +513,7 @@ async def test_a_store_that_hangs_for_all_makes_no_room(
         async def read(self, place: TargetPlace) -> SeenTarget[Heap]:
             raise StoreAway("it is away")
 
-    desk = Desk(heaps, replace(inbox, reactions=Away(inbox.reactions)))
+    desk = Desk(heaps, replace(inbox, reactions=Away.over(inbox.reactions)))
     with pytest.raises(StoreAway):
         await desk.receive(told(await heaps.made(), "a"))
     assert not (await desk.retrier.page(100, None)).items
@@ -582,7 +572,7 @@ async def test_what_was_given_up_is_not_applied_by_a_slow_instance(heaps: Heaps,
                 await desk.retrier.discard(delivery.record_id, "not wanted")
             await super().write(*arguments)
 
-    slow = replace(slow, reactions=GivenUpMeanwhile(slow.reactions))
+    slow = replace(slow, reactions=GivenUpMeanwhile.over(slow.reactions))
     await slow.handle(message)
     assert slow.counts[ReactionOutcome.DISCARDED] == 1
     closed = await desk.retrier.set_aside.get(delivery.record_id)

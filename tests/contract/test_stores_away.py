@@ -17,6 +17,14 @@ from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.cosmos.inbox.effects import CosmosEffects
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
 from cosmos_outbox.cosmos.inbox.own_source import OwnSource
+from cosmos_outbox.cosmos.inbox.reaction_decision import (
+    InOrder,
+    ReactionOutcome,
+    ReactionRecord,
+    SeenTarget,
+    TargetPlace,
+    ToWrite,
+)
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
 from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
 from cosmos_outbox.cosmos.inbox.source import CosmosSource
@@ -25,14 +33,6 @@ from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.inbox.effect import EffectRecord, EffectState
 from cosmos_outbox.inbox.entry import Entry, Stamp
 from cosmos_outbox.inbox.errors import StoreAway
-from cosmos_outbox.inbox.reaction_decision import (
-    InOrder,
-    ReactionOutcome,
-    ReactionRecord,
-    SeenTarget,
-    TargetPlace,
-    ToWrite,
-)
 from cosmos_outbox.inbox.set_aside import Record, RecordState
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.unit_of_work import OnCommit

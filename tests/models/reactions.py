@@ -1,22 +1,18 @@
 """A reaction as a model: two instances, copies of one or two messages, another writer, an operator, and time.
 
-What is decided is decided by ``cosmos_outbox.inbox.reaction_decision`` itself. What is around it (what is read, sent,
-told and completed, and in which order) is written down here step by step, as ``cosmos_outbox.inbox.reaction`` and
-``cosmos_outbox.cosmos.inbox.reactions`` do it. Processes die, answers are lost and reads are old at any time. Each rule
-can be turned off. The rules are those of ``docs/internals/decisions/0025-reactions.md``.
-
-Time is not counted: the message grows too old at any time; a record or a tombstone expires after that, when no call is
-left that found the message young.
+What is decided is decided by ``cosmos_outbox.cosmos.inbox.reaction_decision`` itself. What is around it (what is read,
+sent, told and completed, and in which order) is written down here step by step, as
+``cosmos_outbox.cosmos.inbox.reactions`` does it. Processes die, answers are lost and reads are old at any time. Each
+rule can be turned off. The rules are those of ``docs/internals/decisions/0025-reactions.md``. Time is not counted: the
+message grows too old at any time; a record or a tombstone expires after that, when no call is left that found the
+message young.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from cosmos_outbox.inbox.decision import Look
-from cosmos_outbox.inbox.errors import NotInTurn, ReactionRefused
-from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.reaction_decision import (
+from cosmos_outbox.cosmos.inbox.reaction_decision import (
     Cursor,
     InOrder,
     ReactionOutcome,
@@ -27,6 +23,9 @@ from cosmos_outbox.inbox.reaction_decision import (
     discard,
     fingerprint,
 )
+from cosmos_outbox.inbox.decision import Look
+from cosmos_outbox.inbox.errors import NotInTurn, ReactionRefused
+from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM
 
@@ -276,7 +275,7 @@ class Model:
 
     def _decided(self, state: State, number: int, process: Process, thing: Thing) -> Steps:
         event, record = _event(process.message), None
-        target = None if thing.kind in ("absent", "deleted") else _Target(thing)
+        target: Any = None if thing.kind in ("absent", "deleted") else _Target(thing)
         seen = SeenTarget(
             target,
             str(thing.version),
@@ -290,7 +289,7 @@ class Model:
         order = self.story.order if self._on("cursor") else InOrder.ANY
         if order is InOrder.EACH and not self._on("next_only"):
             order = InOrder.NEWEST
-        write: ToWrite[_Target] | Look
+        write: ToWrite[Any] | Look
         try:
             if process.way != "message" and self.story.operator != "apply":
                 in_turn = order if self._on("discard_in_turn") else InOrder.NEWEST
@@ -321,7 +320,7 @@ class Model:
         plan = Plan(outcome, over, cursor, write.changed is not None, thing)
         yield str(outcome), _put(state, number, process._replace(at="send", plan=plan))
 
-    def _react(self, target: _Target | None, event: Event) -> _Target | None:
+    def _react(self, target: Any, event: Event) -> Any:
         if target is None and self.story.react not in ("makes", "wants-other"):
             raise ReactionRefused("there is none")
         thing = Thing("absent") if target is None else target.thing

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from cosmos_outbox.inbox.reaction_decision import InOrder
+from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder
 from tests.models import reaction_targets
 from tests.models.code import words_of
 from tests.models.reactions import (

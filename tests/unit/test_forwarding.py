@@ -111,5 +111,7 @@ async def test_a_call_that_is_cancelled_elsewhere_is_a_failed_round(lot: CosmosP
     kept = NothingKept()
     relay = Relay(Cancelled(), lot, committed(lot), guard=TtlGuard(clock=lambda: NOON))
     with pytest.raises(CallEnded):
-        await Forwarding(relay, EVENTS, Instance({}), kept).forward([dict(read(event_document("a", 1)).document)])
+        await Forwarding(relay, EVENTS, Instance({}), kept).forward(
+            [dict(read(event_document("a", 1)).document)]
+        )
     assert kept.kept == [(Hindrance.BUG, "CallEnded")]

@@ -1,13 +1,21 @@
-"""Stores a message's record, its cursor, the target and its events in one transaction, the record first.
+"""Applies a message to each of its targets once, however often it is delivered and however many calls handle it.
 
-So a refusal of the first operation means that the message has an outcome, by this call or by another one, and a refusal
-of a later one that it had none then (``record_first``). The cursor changes in the same transaction, at its version
-(``same_transaction``). The transaction is sent again unchanged while its answer is lost: the store commits it once.
+Record, cursor, target and events are one transaction of the target's partition (``one_batch``). Its first operation
+creates the record (``created_only``, ``record_first``): a record proves that the message has an outcome, and holds it,
+so a lost answer to the transaction does no harm. Any other refusal means that the target was changed
+(``at_its_version``): it is read again, consistently, and decided anew (``decide_anew``). A message is done after each
+of its targets has an outcome (``complete_last``, ``complete_after_all``).
+
+A record lives for a limited time, so an older message is never applied (``too_old``), and nothing is written later
+than the longest call after the age was checked (``deadline``). Clocks may be wrong by half of ``MARGIN``: a message
+from further in the future waits, and messages are too old ``MARGIN`` before their record expires.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import datetime
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from cosmos_outbox.cosmos.aggregates.documents import (
@@ -18,22 +26,37 @@ from cosmos_outbox.cosmos.aggregates.documents import (
 )
 from cosmos_outbox.cosmos.aggregates.unit_of_work import AggregateBatches, Changed, Lifetimes
 from cosmos_outbox.cosmos.inbox.entries import store_away
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
-from cosmos_outbox.cosmos.store.errors import Failure, Kind
-from cosmos_outbox.cosmos.store.partition_key import KEEP_FOR_EVER, Item
-from cosmos_outbox.cosmos.transaction import TAKEN, Batch
-from cosmos_outbox.inbox.errors import EntryChanged, ReactionRefused, RecordChanged, StoreAway, Unstorable
-from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.reaction_decision import (
+from cosmos_outbox.cosmos.inbox.reaction_decision import (
     Cursor,
     InOrder,
+    React,
     ReactionOutcome,
     ReactionRecord,
     SeenTarget,
     TargetPlace,
     ToWrite,
+    decide,
+    discard,
 )
-from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
+from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.cosmos.store.partition_key import KEEP_FOR_EVER, Item
+from cosmos_outbox.cosmos.transaction import TAKEN, Batch
+from cosmos_outbox.inbox import telemetry
+from cosmos_outbox.inbox.decision import Look
+from cosmos_outbox.inbox.errors import (
+    Contended,
+    EntryChanged,
+    NotApplied,
+    ReactionRefused,
+    RecordChanged,
+    Settled,
+    StoreAway,
+    Unstorable,
+)
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, MARGIN
+from cosmos_outbox.kernel.clock import monotonic, utc_now
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.errors import ChangeTooLarge, Unavailable, Unpublishable
 from cosmos_outbox.outbox.unit_of_work import OnCommit, Origin
@@ -41,10 +64,30 @@ from cosmos_outbox.telemetry.tracing import committing
 
 A = TypeVar("A", bound=Aggregate[Any])
 
+ATTEMPTS = 5
+"""The number of attempts on a target that keeps changing, before Contended is raised."""
+
+MOST_TARGETS = 100
+"""The most targets of one message: its call must end while its session is held."""
+
+Named = str | Sequence[str] | Mapping[str, str] | None
+"""The ids of targets, or each id with its partition key; by default the id is the partition key."""
+
+Targets = Callable[[Event], Named]
+"""Returns the targets of a message, the same each time; None: the message is not for this reaction."""
+
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class CosmosReactions(Generic[A]):
-    """The targets of one reaction. See :class:`cosmos_outbox.inbox.reaction.Reactions`."""
+    """Stores the targets and the records of one reaction. Every call raises StoreAway if it is not answered.
+
+    A transaction has the message's record first, its cursor, the target and its events. So a refusal of the first
+    operation means that the message has an outcome, by this call or by another one, and a refusal of a later one that
+    it had none then (``record_first``). The cursor changes at its version (``same_transaction``). The transaction is
+    sent again unchanged while its answer is lost: the store commits it once.
+    """
 
     container: Container
     kind: type[A]
@@ -56,7 +99,7 @@ class CosmosReactions(Generic[A]):
     clock: Callable[[], datetime] = utc_now
 
     async def find(self, place: TargetPlace) -> ReactionRecord | None:
-        """Returns the record with a consistent read. Raises StoreAway."""
+        """Returns the record, with a consistent read; later reads of the target are consistent with it too."""
         item_id = record_id(place)
         try:
             item = await self.container.read(item_id, place.partition_key, consistent=True)
@@ -74,7 +117,10 @@ class CosmosReactions(Generic[A]):
         )
 
     async def read(self, place: TargetPlace) -> SeenTarget[A]:
-        """Returns the target, and the cursor if the reaction has one. Raises StoreAway, Unstorable."""
+        """Returns the target, loaded anew, and the cursor; they may be old, unless :meth:`find` was called before.
+
+        Raises Unstorable: it is of another type.
+        """
         try:
             item = await self.container.read(place.target, place.partition_key)
             cursor = await self._cursor(place)
@@ -97,7 +143,14 @@ class CosmosReactions(Generic[A]):
     async def write(
         self, place: TargetPlace, event: Event, seen: SeenTarget[A], write: ToWrite[A], until: float
     ) -> None:
-        """Stores all or nothing. Raises RecordChanged, EntryChanged, ReactionRefused, Unstorable, StoreAway."""
+        """Writes in one transaction; ``until``, by the monotonic clock: no attempt is made that could end later.
+
+        Raises:
+            RecordChanged: the record exists, or is at another version: it holds the outcome of the message.
+            EntryChanged: the record was not there, and the target or the cursor is not at its version.
+            ReactionRefused: no transaction holds the change.
+            Unstorable: the store never takes it, or it changes another target.
+        """
         records = self._records(place, seen, write)
         if write.changed is None:
             await _store(Batch(self.container, place.partition_key, [], records=records), until)
@@ -200,3 +253,215 @@ def _error(failure: Failure) -> Exception:
             return Unstorable(f"the store refuses the change as it is ({failure.detail})")
         case _:
             return store_away(failure)
+
+
+@dataclass(frozen=True)
+class ReactionRules(Generic[A]):
+    """A reaction as a service declares it, and the lifetime of its records."""
+
+    name: str
+    """A constant of the code, since it is part of each record's id."""
+    kind: str
+    """The type of the targets."""
+    targets: Targets
+    react: React[A]
+    order: InOrder
+    lives: timedelta
+    """A record's lifetime after its last write."""
+
+    @property
+    def too_old(self) -> timedelta:
+        """The age from which a message is never applied."""
+        return self.lives - MARGIN - timedelta(seconds=LONGEST_CALL_SECONDS)
+
+
+@dataclass(frozen=True)
+class ReactionInbox(Generic[A]):
+    """Handles the messages of one reaction. Any number of calls may run side by side, in any number of processes."""
+
+    reactions: CosmosReactions[A]
+    rules: ReactionRules[A]
+    clock: Callable[[], datetime] = utc_now
+    time: Callable[[], float] = monotonic
+    counts: Counter[ReactionOutcome] = field(default_factory=Counter)
+    """The outcomes since the process began, those found recorded included."""
+
+    async def handle(self, event: Event) -> None:
+        """Bring the message to an outcome at each of its targets. After a return the message is done.
+
+        Raises:
+            ReactionRefused: a target refuses it, which is recorded; or it is so old that it may have been applied.
+            NotInTurn: order EACH, and a message before it is missing.
+            NotApplied: the message is from the future.
+            Contended: the target changed at each attempt.
+            StoreAway: the store did not answer.
+        """
+        await self._settle(event, asked=False)
+
+    async def check(self) -> None:
+        """Return if the store answers a read of a target that does not exist. Raises StoreAway."""
+        await self.reactions.find(TargetPlace("nobody", "nobody", "nobody", ""))
+
+    async def apply(self, event: Event) -> None:
+        """As :meth:`handle`, on an operator's request: a refused message is retried (``through_the_record``)."""
+        await self._settle(event, asked=True)
+
+    async def give_up(self, event: Event, reason: str) -> None:
+        """Record the message as discarded, so that no call applies it (``discard_marks``, ``overdue_marks``).
+
+        Raises:
+            Settled: it has an outcome already, at each of its targets.
+            NotInTurn: order EACH, and a message before it must be applied or discarded first.
+            StoreAway: the store did not answer.
+        """
+        places = self._places(event, by_id(self.rules.targets(event)))
+        gave_up = [await self._discard(place, event, reason) for place in places]
+        if places and not any(gave_up):
+            raise Settled("the message was applied, or changes nothing: its record is closed as applied")
+
+    async def _settle(self, event: Event, *, asked: bool) -> None:
+        until = self.time() + LONGEST_CALL_SECONDS
+        age = event.age(self.clock())
+        if age < -MARGIN / 2:
+            raise NotApplied(f"event {event.id} is from the future: set the clock of its publisher")
+        too_old, failures = age >= self.rules.too_old, list[Exception]()
+        for place in self._places(event, few(by_id(self.rules.targets(event)))):  # complete_after_all
+            try:
+                if too_old:
+                    outcome, reason = await self._find_recorded(place, event)
+                else:
+                    outcome, reason = await self._once(place, event, until, asked=asked)
+            except StoreAway:
+                raise
+            except Exception as error:  # noqa: BLE001 - it affects this target alone
+                failures.append(error)
+                continue
+            self.counts[outcome] += 1
+            if outcome is ReactionOutcome.REFUSED:
+                failures.append(ReactionRefused(reason))
+        if failures:  # a failure that is retried is raised before a refusal, which is not
+            raise min(failures, key=lambda each: isinstance(each, ReactionRefused))
+
+    def _places(self, event: Event, targets: Mapping[str, str]) -> list[TargetPlace]:
+        rules = self.rules
+        return [
+            TargetPlace.of(rules.name, rules.kind, each, partition_key, event, rules.order)
+            for each, partition_key in targets.items()
+        ]
+
+    async def _find_recorded(self, place: TargetPlace, event: Event) -> tuple[ReactionOutcome, str]:
+        """``too_old``: without a record the message may have been applied before its record expired."""
+        if (record := await self.reactions.find(place)) is None:
+            return (
+                ReactionOutcome.REFUSED,
+                "the message is older than records live, and may have been applied",
+            )
+        return self._says(record, event)
+
+    async def _once(
+        self, place: TargetPlace, event: Event, until: float, *, asked: bool
+    ) -> tuple[ReactionOutcome, str]:
+        fenced = asked
+        for _ in range(ATTEMPTS):
+            refused = await self.reactions.find(place) if fenced else None
+            if refused is not None and not (asked and refused.is_refusal_of(event)):
+                return self._says(refused, event)
+            seen = await self.reactions.read(place)
+            try:
+                decision = decide(seen, event, self.rules.react, self.rules.order, refused, fenced=fenced)
+                if not isinstance(decision, Look):
+                    await self._write(place, event, seen, decision, until, fenced=fenced)
+                    self._tell(place, event, decision.record)
+                    return decision.record.outcome, decision.record.reason
+            except ReactionRefused as error:
+                return ReactionOutcome.REFUSED, str(error)
+            except (RecordChanged, EntryChanged):
+                pass
+            fenced = True  # decide_anew
+        raise Contended(
+            f"{self.rules.kind} {place.target} changed at each of {ATTEMPTS} attempts: it is tried again later"
+        )
+
+    async def _write(  # noqa: PLR0913 - a transaction, and the reads that it was decided by
+        self,
+        place: TargetPlace,
+        event: Event,
+        seen: SeenTarget[A],
+        write: ToWrite[A],
+        until: float,
+        *,
+        fenced: bool,
+    ) -> None:
+        """Raises ReactionRefused: no transaction holds the change, which is recorded."""
+        try:
+            await self.reactions.write(place, event, seen, write, until)
+        except ReactionRefused as error:
+            if not fenced:
+                raise EntryChanged("a newer state may be smaller: read it") from None
+            if write.over is None:  # else it is recorded as refused
+                record = replace(write.record, outcome=ReactionOutcome.REFUSED, reason=str(error))
+                await self.reactions.write(
+                    place, event, seen, replace(write, record=record, changed=None), until
+                )
+            raise
+
+    async def _discard(self, place: TargetPlace, event: Event, reason: str) -> bool:
+        """Whether the message is discarded now; False: it has another outcome, and is done."""
+        until = self.time() + LONGEST_CALL_SECONDS
+        for _ in range(ATTEMPTS):
+            record = await self.reactions.find(place)
+            if record is not None and not record.is_refusal_of(event):
+                return record.outcome is ReactionOutcome.DISCARDED or not record.is_of(event)
+            seen = await self.reactions.read(place)
+            write = discard(seen, event, reason, self.rules.order, record)
+            try:
+                await self.reactions.write(place, event, seen, write, until)
+            except (RecordChanged, EntryChanged):
+                continue
+            return True
+        raise StoreAway("the record changed at each attempt: call again")
+
+    def _says(self, record: ReactionRecord, event: Event) -> tuple[ReactionOutcome, str]:
+        """Rule ``record_says_which``."""
+        if not record.is_of(event):
+            _log.error(
+                "event %s of %s is not applied: another event with this id was %s. Two publishers use one source, or "
+                "its store was restored",
+                event.id,
+                event.aggregate,
+                record.outcome.value,
+            )
+            return ReactionOutcome.REFUSED, "another event with this id came before"
+        _log.info("event %s of %s is recorded as %s", event.id, event.aggregate, record.outcome.value)
+        if record.outcome is not ReactionOutcome.REFUSED:  # the receiver counts refusals
+            telemetry.decided(telemetry.Outcome.DUPLICATE)
+        return record.outcome, record.reason
+
+    def _tell(self, place: TargetPlace, event: Event, record: ReactionRecord) -> None:
+        told = event.action, event.id, event.aggregate, self.rules.kind, place.target
+        if record.outcome is ReactionOutcome.APPLIED:
+            telemetry.decided(telemetry.Outcome.APPLIED)
+            telemetry.applied(event.created_at, self.clock())
+            _log.info("applied %s %s of %s to %s %s", *told)
+        elif record.outcome is ReactionOutcome.NOTHING:
+            telemetry.decided(telemetry.Outcome.DUPLICATE)
+            _log.info("%s %s of %s changes nothing of %s %s", *told)
+
+
+def by_id(named: Named) -> Mapping[str, str]:
+    """Returns the partition keys of the targets by their ids."""
+    if named is None:
+        return {}
+    if isinstance(named, str):
+        return {named: named}
+    return dict(named) if isinstance(named, Mapping) else {each: each for each in named}
+
+
+def few(targets: Mapping[str, str]) -> Mapping[str, str]:
+    """Returns ``targets``. Raises ReactionRefused if they are more than one message can change."""
+    if len(targets) > MOST_TARGETS:
+        raise ReactionRefused(
+            f"the message is for {len(targets)} aggregates, and one can change {MOST_TARGETS}: let their service raise "
+            "an event for each group of them"
+        )
+    return targets

@@ -9,12 +9,11 @@ import pytest
 
 from cosmos_outbox.cosmos.aggregates.documents import record_item
 from cosmos_outbox.cosmos.aggregates.idempotency import Wanted
-from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
+from cosmos_outbox.cosmos.inbox.reaction_decision import TargetPlace
+from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions, ReactionInbox
 from cosmos_outbox.cosmos.store.container import Write
 from cosmos_outbox.inbox.decision import Put, mend
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.reaction import ReactionInbox
-from cosmos_outbox.inbox.reaction_decision import TargetPlace
 from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.unit_of_work import KeyRecord
 from cosmos_outbox.settings.transports import Name

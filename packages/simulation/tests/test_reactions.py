@@ -12,8 +12,8 @@ from simulated.reacting import commands, service
 from tests.torture.planted import fits, seen
 from tests.torture.planted_bugs import Planted
 
-REACTIONS, INBOX = "cosmos_outbox/cosmos/inbox/reactions.py", "cosmos_outbox/inbox/reaction.py"
-DECISION = "cosmos_outbox/inbox/reaction_decision.py"
+REACTIONS = "cosmos_outbox/cosmos/inbox/reactions.py"
+DECISION = "cosmos_outbox/cosmos/inbox/reaction_decision.py"
 _HERE = "packages/simulation/tests/test_reactions.py::test_each_reaction_happens_once"
 
 PLANTED = [
@@ -27,7 +27,7 @@ PLANTED = [
     ),
     Planted(
         "refused-transaction-is-taken-for-done",  # decide_anew: two messages for one heap at once
-        INBOX,
+        REACTIONS,
         "            except (RecordChanged, EntryChanged):\n                pass\n",
         "            except (RecordChanged, EntryChanged):\n                return ReactionOutcome.APPLIED, ''\n",
         "",

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 from cosmos_outbox.composition.declarations import ReactionOf
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
+from cosmos_outbox.cosmos.inbox.reaction_decision import TargetPlace
 from cosmos_outbox.cosmos.inbox.reactions import record_id
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.reaction_decision import TargetPlace
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.service import Service
 from replayed.commits import Commit, Document

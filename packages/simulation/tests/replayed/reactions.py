@@ -20,7 +20,7 @@ from cosmos_outbox.cosmos.aggregates.documents import (
     REACTION_TYPE,
     request_id,
 )
-from cosmos_outbox.inbox.reaction_decision import InOrder, ReactionOutcome
+from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder, ReactionOutcome
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
 from cosmos_outbox.service import Service
 from replayed.commits import Commit, Document, NotAllowed

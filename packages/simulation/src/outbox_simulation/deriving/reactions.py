@@ -5,10 +5,9 @@ from typing import Any
 
 from cosmos_outbox.composition.declarations import ReactionOf
 from cosmos_outbox.cosmos.aggregates.documents import REACTION_TYPE
-from cosmos_outbox.cosmos.inbox.reactions import record_id
+from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder, TargetPlace
+from cosmos_outbox.cosmos.inbox.reactions import by_id, record_id
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.reaction import by_id
-from cosmos_outbox.inbox.reaction_decision import InOrder, TargetPlace
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from outbox_simulation.deriving.found import Document, LeftBehind, ReactionFound
 

@@ -23,12 +23,13 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from cosmos_outbox.inbox.decision import Look
 from cosmos_outbox.inbox.errors import NotInTurn, ReactionRefused
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.own_failures import own_failures
+from cosmos_outbox.outbox.aggregate import Aggregate
 
 
 class ReactionOutcome(StrEnum):
@@ -50,30 +51,8 @@ class InOrder(StrEnum):
     EACH = "each"
 
 
-class HasSequence(Protocol):
-    """A target's state."""
-
-    @property
-    def last_sequence(self) -> int: ...
-
-
-class MadeChanges(Protocol):
-    """The changes of a target that are to be stored."""
-
-    @property
-    def state(self) -> HasSequence: ...
-
-
-class Target(Protocol):
-    """An aggregate, as far as a decision needs it."""
-
-    @property
-    def state(self) -> HasSequence: ...
-    def changes(self) -> MadeChanges | None: ...
-
-
-T = TypeVar("T", bound=Target)
-T_co = TypeVar("T_co", bound=Target, covariant=True)
+T = TypeVar("T", bound=Aggregate[Any])
+T_co = TypeVar("T_co", bound=Aggregate[Any], covariant=True)
 
 React = Callable[[T | None, Event], T | None]
 """Changes the target by the message, or creates and returns one if there is none; raises ReactionRefused. It may be
