@@ -139,6 +139,7 @@ def test_what_runs_is_the_app_and_devstack_without_what_tests() -> None:
         "-r requirements.txt",
         "--editable ./packages/changefeed",
         "--editable ./packages/devstack",
+        "fastapi-swagger>=0.4,<1",
     }
     assert "-r requirements-run.txt" in lines("requirements-dev.txt")
     run = re.search(r"^run:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)

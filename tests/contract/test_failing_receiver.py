@@ -259,7 +259,11 @@ async def test_a_receiver_at_which_all_hang_is_waited_for(
     for _ in range(5):
         with pytest.raises(NotDelivered):
             await relay.forward_committed(Committed(page, by_aggregate(page)))
-    assert await lot.list_blocked() == []
+    blocked = await lot.list_blocked()
+    assert len(blocked) <= 1, (
+        "one may have been tried five times before the others were; it is tried again by itself"
+    )
+    assert all(each.refusal is not None and each.refusal.passing for each in blocked)
 
 
 @dataclass

@@ -8,8 +8,9 @@ from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.exceptions import ServiceBusConnectionError
 
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
-from cosmos_outbox.cosmos.relay.relay import Relay
+from cosmos_outbox.cosmos.relay.relay import Committed, Relay
 from cosmos_outbox.outbox.errors import Hindrance, NotDelivered
+from cosmos_outbox.outbox.feed import by_aggregate
 from cosmos_outbox.outbox.publisher import Accepted, CloudEvents, Refused, Unknown
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from tests.contract.conftest import Broker, ServiceBusBroker
@@ -149,7 +150,7 @@ async def test_a_page_that_takes_longer_than_a_reading_of_the_markers_is_sent_in
     for attempt in range(1, 21):
         attempts = attempt
         with contextlib.suppress(NotDelivered):
-            await relay.forward(events)
+            await relay.forward_committed(Committed(events, by_aggregate(events)))
             break
     await single.close()
     assert 1 < attempts < 20
