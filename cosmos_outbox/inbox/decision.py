@@ -1,7 +1,8 @@
 """Decides what an event means for an entry: apply it, skip it, or read the source and heal the entry.
 
-An entry is the result of events 1 to ``last_sequence``, each once and in order, or of the source. It may be an old
-read: each write names the version that was read (``at-its-version``), and a skip holds for every newer version too.
+An entry is the result of events 1 to ``last_sequence``, each once and in order, or of the source. Each write names the
+version that was read (``at-its-version``). So only the write of the next event may be decided on an entry that may be
+old; for anything else the entry is read consistently (``newest-entry``), and after it the source (``newest-source``).
 
 =====================  ==============================================================================================
 ``applied-before``     An event whose sequence the entry has reached is done.
@@ -9,13 +10,12 @@ read: each write names the version that was read (``at-its-version``), and a ski
 ``notice-healed``      A notice is never applied: the entry is healed, since the source has the discarded change.
 ``unknown-healed``     An action that the subscriber cannot apply heals the entry.
 ``other-form``         An entry of another form is healed; at the same sequence it keeps its event: none was lost.
-``unsequenced``        An event without a sequence heals the entry; only a consistent read surely has its change.
-``made-from-source``   The first entry is made from a consistent read of the source: an event may be late.
+``unsequenced``        An event without a sequence heals the entry.
+``made-from-source``   The first entry is made from the source: an event may be late.
 ``create-first``       If the first event holds the whole state, one create-only write makes the entry from it.
 ``create-young``       But not if the event is older than half of a tombstone's life, since no trace of an earlier
                        deletion may be left; nor if it was published again.
-``fenced-absence``     A source that is not found is gone only if that read was consistent.
-``source-at-least``    Healing needs a source that has reached the event; else it reads consistently, or waits.
+``source-at-least``    Healing needs a source that has reached the event; else it waits.
 ``only-newer``         Healing writes only a newer state; a walk also a different state of the same sequence.
 ``gone-is-deleted``    A living entry whose source is gone becomes a deleted one.
 ``gone-is-noted``      If the source keeps no tombstones, the deletion leaves a deleted entry, even if there was no
@@ -88,17 +88,10 @@ class Put(Generic[S]):
 
 @dataclass(frozen=True)
 class Heal:
-    """Read the source. ``at_least``: the sequence that it must have reached; None: only the newest will do."""
+    """Read the source. ``at_least``: the sequence that it must have reached; None: any."""
 
     because: Because
     at_least: int | None
-
-
-class Look(Enum):
-    """The next step after a read of the source that decides nothing."""
-
-    BEHIND_A_FENCE = "the read proves too little: read again, behind a fence"
-    LATER = "the source itself is behind: wait"
 
 
 def make(event: Event, first: First[S], now: datetime, tombstones: timedelta | None) -> Put[S] | None:
@@ -151,21 +144,18 @@ def _place(
 
 
 def mend(
-    entry: Entry[S] | None, heal: Heal, found: Found[S] | None, *, fenced: bool, notes_gone: bool = False
-) -> Complete | Put[S] | Look:
-    """Decides what the source does to an entry. ``fenced``: the read misses nothing committed before the entry's read.
+    entry: Entry[S] | None, heal: Heal, found: Found[S] | None, *, notes_gone: bool = False
+) -> Complete | Put[S] | None:
+    """Decides what the source does to an entry; None: the source has not reached the event, which waits.
 
-    ``notes_gone``: the source keeps no tombstones, so the entry has to.
+    Both were read consistently, the entry first. ``notes_gone``: the source keeps no tombstones, so the entry has to.
     """
     if entry is not None and entry.deleted:
         return Complete(Done.DELETED)  # deleted-is-final
-    behind = found is None or (heal.at_least is not None and found.sequence < heal.at_least)
-    if not fenced and (behind or entry is None or heal.at_least is None):
-        return Look.BEHIND_A_FENCE  # made-from-source, fenced-absence, source-at-least, unsequenced
     if found is None:
         return _gone(entry, heal, noted=notes_gone)
-    if behind:
-        return Look.LATER  # source-at-least
+    if heal.at_least is not None and found.sequence < heal.at_least:
+        return None  # source-at-least
     return _from_source(entry, heal, found)
 
 

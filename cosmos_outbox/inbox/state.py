@@ -1,12 +1,12 @@
 """Applies events to a state per aggregate, such as a read model: once or not at all, whenever the process dies.
 
 The decision and the new state are one conditional write (``one-write``, ``at-its-version``), and a message is done only
-after it (``complete-last``). So redeliveries and concurrent processes do no harm. An entry that changed after the read
-is read again, consistently, and decided anew (``decide-again``). If the source is gone, an entry that was not found is
-read consistently too (``no-entry-fenced``): the first read may be older than the entry. A source may be deleted after a
-call has read it: so the tombstones of source and entry live longer than the longest call
-(``tombstones-outlive-calls``). From an event that is younger than that an entry may be created without a read
-(``create-first``): if its aggregate had been deleted, the deleted entry would refuse the create.
+after it (``complete-last``). So redeliveries and concurrent processes do no harm. What an entry that may be old does
+not lead to a write of the next event is decided again on a consistent read (``newest-entry``), as is an entry that
+changed after the read (``decide-again``). A source may be deleted after a call has read it: so the tombstones of source
+and entry live longer than the longest call (``tombstones-outlive-calls``). From an event that is younger than that an
+entry may be created without a read (``create-first``): if its aggregate had been deleted, the deleted entry would
+refuse the create.
 """
 
 import logging
@@ -23,7 +23,6 @@ from cosmos_outbox.inbox.decision import (
     Done,
     First,
     Heal,
-    Look,
     Projection,
     Put,
     decide,
@@ -57,8 +56,7 @@ MOST = 1_000
 class Remembered(Generic[S]):
     """Remembers the entries that this process wrote last, so that the next event is applied without a read.
 
-    A remembered entry may be old, as a read may be. So it leads only to a write, which its version guards, or to a read
-    (``remembered-for-a-write``): a gap that it shows may be closed by now.
+    A remembered entry may be old, as a read may be.
     """
 
     _entries: dict[AggregateKey, VersionedEntry[S]] = field(default_factory=dict, repr=False)
@@ -131,18 +129,6 @@ class StateInbox(Generic[S]):
         stamp, over = Stamp(self.clock(), late), None if read is None else read.version
         self._remembered.note(key, put.entry, await self.entries.put(key, put.entry, stamp, over=over))
 
-    async def _go_on(self, key: AggregateKey, decide_on: Decide[S], late: float | None) -> Put[S] | None:
-        """Rule ``remembered-for-a-write``. None: nothing is remembered, or it does not lead to a write."""
-        known = self._remembered.take(key)
-        decision = None if known is None else decide_on(known.entry)
-        if not isinstance(decision, Put):
-            return None
-        try:
-            await self._write(key, decision, late, known)
-        except EntryChanged:
-            return None
-        return decision
-
     async def check(self) -> None:
         """Return if store and source answer a read of a nonexistent aggregate. Raises StoreAway."""
         await self.entries.read(NOBODY)
@@ -164,37 +150,36 @@ class StateInbox(Generic[S]):
         return result
 
     async def _settle(self, key: AggregateKey, decide_on: Decide[S], late: float | None) -> Complete | Put[S]:
-        if (written := await self._go_on(key, decide_on, late)) is not None:
-            return written
-        for attempt in range(ATTEMPTS):
-            read = await (self.entries.newest(key) if attempt else self.entries.read(key))
-            entry = None if read is None else read.entry
-            decision = decide_on(entry)
-            if isinstance(decision, Heal):
-                decision = await self._mend(key, entry, decision)
-            if isinstance(decision, Complete):
-                if decision.why is Done.GONE and not attempt:
-                    continue  # no-entry-fenced
-                return decision
-            try:
-                await self._write(key, decision, late if decision.because is None else None, read)
-            except EntryChanged:
-                continue
+        read = self._remembered.take(key) or await self.entries.read(key)
+        decision = decide_on(None if read is None else read.entry)
+        if isinstance(decision, Put) and await self._is_written(key, decision, late, read):
             return decision
+        for _ in range(ATTEMPTS):
+            read = await self.entries.newest(key)  # newest-entry, decide-again
+            decision = decide_on(None if read is None else read.entry)
+            if isinstance(decision, Heal):
+                decision = await self._heal(key, read, decision)
+            if isinstance(decision, Complete) or await self._is_written(key, decision, late, read):
+                return decision
         raise Contended(f"{key} changed at each of {ATTEMPTS} attempts: it is tried again later")
 
-    async def _mend(self, key: AggregateKey, entry: Entry[S] | None, heal: Heal) -> Complete | Put[S]:
-        result: Complete | Put[S] | Look = Look.BEHIND_A_FENCE
-        if entry is not None and heal.at_least is not None:
-            result = mend(entry, heal, await self.source.read(key), fenced=False)
-        if result is Look.BEHIND_A_FENCE:
-            newest = await self.source.newest(key)
-            result = mend(entry, heal, newest, fenced=True, notes_gone=self.forgetful)
-        if isinstance(result, Look):
+    async def _heal(self, key: AggregateKey, read: VersionedEntry[S] | None, heal: Heal) -> Complete | Put[S]:
+        found = await self.source.newest(key)  # newest-source
+        healed = mend(None if read is None else read.entry, heal, found, notes_gone=self.forgetful)
+        if healed is None:
             raise SourceBehind(
                 f"the source does not show event {heal.at_least} of {key}: {heal.because.value}"
             )
-        return result
+        return healed
+
+    async def _is_written(
+        self, key: AggregateKey, put: Put[S], late: float | None, read: VersionedEntry[S] | None
+    ) -> bool:
+        try:
+            await self._write(key, put, late if put.because is None else None, read)
+        except EntryChanged:
+            return False
+        return True
 
     def _tell(self, event: Event, result: Complete | Put[S]) -> None:
         self.counts[result.why if isinstance(result, Complete) else result.because] += 1

@@ -11,18 +11,19 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import NamedTuple
 
-from cosmos_outbox.inbox.decision import Because, Complete, Done, Heal, Look, Put, decide, make, mend
+from cosmos_outbox.inbox.decision import Because, Complete, Done, Heal, Put, decide, make, mend
 from cosmos_outbox.inbox.entry import After, Entry, Found
 from cosmos_outbox.inbox.event import NOTICE, Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 RULES = (
     "applied-before", "next-only", "notice-healed", "unknown-healed", "unsequenced", "made-from-source",
-    "fenced-absence", "source-at-least", "only-newer", "gone-is-deleted", "keep-the-deleted", "deleted-is-final",
+    "newest-entry", "newest-source", "only-newer", "gone-is-deleted", "keep-the-deleted", "deleted-is-final",
     "healed-has-no-id", "notice-no-alarm", "one-write", "at-its-version", "complete-last", "decide-again",
-    "no-entry-fenced", "tombstones-outlive-calls", "walk-both-ways", "create-first", "create-young", "gone-is-noted",
+    "tombstones-outlive-calls", "walk-both-ways", "create-first", "create-young", "gone-is-noted",
 )  # fmt: skip
-"""``same-place`` raises an alarm and changes nothing: ``tests/unit/test_inbox.py`` has it."""
+"""``same-place`` raises an alarm and changes nothing, and ``source-at-least`` is for a source that was put back or
+answers an old state all the same: ``tests/unit/test_inbox.py`` has both."""
 
 Content = tuple[int, ...]
 """The state of an entry or of the source: the changes that it shows, in their order."""
@@ -224,23 +225,15 @@ class Model:
         else:
             decision = self._decide(entry, messages(self.story.changes)[doing.message].event)
         what = f"reads version {version} of the entry"
+        if not isinstance(decision, Put) and not doing.again and self.off != "newest-entry":
+            return what, world, Doing("again", doing.message)
         if isinstance(decision, Heal):
-            fenced = entry is None or decision.at_least is None
-            step = "fenced" if fenced and not self._unfenced(entry, decision) else "source"
-            return what, world, doing._replace(step=step, read=version, heal=decision)
+            return what, world, doing._replace(step="source", read=version, heal=decision)
         return what, *self._concluded(world, doing._replace(read=version), decision)
-
-    def _unfenced(self, entry: Entry[Content] | None, heal: Heal) -> bool:
-        """With the rule off, the first read of the source is no fenced one where it should be."""
-        return (self.off == "made-from-source" and entry is None) or (
-            self.off == "unsequenced" and heal.because is Because.UNSEQUENCED
-        )
 
     def _concluded(
         self, world: World, doing: Doing, decision: Complete | Put[Content]
     ) -> tuple[World, Doing | None]:
-        if decision == Complete(Done.GONE) and not doing.again and self.off != "no-entry-fenced":
-            return world, Doing("again", doing.message)
         if isinstance(decision, Complete):
             alarm = world.alarm or decision.why is Done.CONFLICT
             return world._replace(alarm=alarm), Doing("complete", doing.message)
@@ -251,26 +244,18 @@ class Model:
         return world, doing._replace(step="put", heal=None, put=entry, again=False)
 
     def _source(self, world: World, doing: Doing) -> Iterator[tuple[str, World, Doing | None]]:
-        """A read that may be old."""
-        changes = history(self.story.changes)
-        seen: list[Found[Content] | None] = [None, *changes[1 : world.committed + 1]]
-        for version, found in enumerate(seen):
-            yield f"reads version {version} of the source", *self._mended(world, doing, found, fenced=False)
-
-    def _fenced(self, world: World, doing: Doing) -> Iterator[tuple[str, World, Doing | None]]:
-        found = None if world.gone or not world.committed else history(self.story.changes)[world.committed]
-        yield "reads the source behind a fence", *self._mended(world, doing, found, fenced=True)
-
-    def _mended(
-        self, world: World, doing: Doing, found: Found[Content] | None, *, fenced: bool
-    ) -> tuple[World, Doing | None]:
+        """Behind a fence."""
         assert doing.heal is not None
-        result = self._mend(world.entries[doing.read], doing.heal, found, fenced=fenced)
-        if result is Look.BEHIND_A_FENCE:
-            return world, doing._replace(step="fenced")
-        if isinstance(result, Look):
-            return world, None  # the message comes again
-        return self._concluded(world, doing, result)
+        shown = [None if world.gone or not world.committed else history(self.story.changes)[world.committed]]
+        if self.off == "newest-source":
+            shown = [None, *history(self.story.changes)[1 : world.committed + 1]]
+        for found in shown:
+            what = "finds no source" if found is None else f"reads the source at {found.sequence}"
+            result = self._mend(world.entries[doing.read], doing.heal, found)
+            if result is None:
+                yield what, world, None  # the message comes again
+            else:
+                yield what, *self._concluded(world, doing, result)
 
     def _put(self, world: World, doing: Doing) -> Iterator[tuple[str, World, Doing | None]]:
         entry, before = doing.put, world.entries[doing.read]
@@ -316,33 +301,30 @@ class Model:
         applied = None if event.sequence is None else project((entry and entry.state) or (), event)
         forced = applied and Put(Entry(event.sequence or 0, event.id, applied.state))
         match self.off, decision:
-            case ("applied-before", Complete(Done.APPLIED_BEFORE)) | ("next-only", Heal(Because.GAP)) if (
-                forced
-            ):
+            case (
+                ("applied-before", Complete(Done.APPLIED_BEFORE))
+                | ("next-only", Heal(Because.GAP))
+                | ("made-from-source", Heal(Because.NEW))
+            ) if forced:
                 return forced
-            case "notice-healed", Heal(Because.NOTICE):
+            case ("notice-healed", Heal(Because.NOTICE)) | ("unknown-healed", Heal(Because.UNKNOWN)):
                 return Put(Entry(event.sequence or 0, event.id, entry.state if entry else None))
-            case "unknown-healed", Heal(Because.UNKNOWN):
-                return Put(Entry(event.sequence or 0, event.id, entry.state if entry else None))
+            case "unsequenced", Heal(Because.UNSEQUENCED):
+                return Complete(Done.APPLIED_BEFORE)
             case "notice-no-alarm", Complete(Done.APPLIED_BEFORE):
                 return decide(entry, replace(event, action="U"), project)
         return decision
 
     def _mend(
-        self, entry: Entry[Content] | None, heal: Heal, found: Found[Content] | None, *, fenced: bool
-    ) -> Complete | Put[Content] | Look:
+        self, entry: Entry[Content] | None, heal: Heal, found: Found[Content] | None
+    ) -> Complete | Put[Content] | None:
         """What healing concludes, or something wrong in its place."""
-        if self.off == "source-at-least" and heal.at_least is not None and found is not None:
-            heal, fenced = replace(heal, at_least=0), True
-        if self.off == "fenced-absence" and found is None:
-            fenced = True
-        fenced = fenced or self._unfenced(entry, heal)
         noted = self.forgets and self.off != "gone-is-noted"
-        result = mend(entry, heal, self._shown(found), fenced=fenced, notes_gone=noted)
+        result = mend(entry, heal, self._shown(found), notes_gone=noted)
         match self.off, result:
             case "deleted-is-final", Complete(Done.DELETED):
                 assert entry is not None
-                return mend(replace(entry, state=()), heal, found, fenced=fenced)
+                return mend(replace(entry, state=()), heal, found)
             case "only-newer", Complete(Done.NOT_NEWER) if found is not None:
                 return Put(Entry(found.sequence, None, found.state))
             case "gone-is-deleted", Put() if found is None:
@@ -393,7 +375,7 @@ class Model:
         if entry is None and (world.gone or self.off == "walk-both-ways"):
             return None
         shown = None if world.gone else self._shown(source)
-        result = mend(entry, Heal(Because.WALK, None), shown, fenced=True, notes_gone=self.forgets)
+        result = mend(entry, Heal(Because.WALK, None), shown, notes_gone=self.forgets)
         return result.entry if isinstance(result, Put) else entry
 
     def _shown(self, found: Found[Content] | None) -> Found[Content] | None:

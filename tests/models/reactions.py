@@ -23,7 +23,6 @@ from cosmos_outbox.cosmos.inbox.reaction_decision import (
     discard,
     fingerprint,
 )
-from cosmos_outbox.inbox.decision import Look
 from cosmos_outbox.inbox.errors import NotInTurn, ReactionRefused
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -289,7 +288,7 @@ class Model:
         order = self.story.order if self._on("cursor") else InOrder.ANY
         if order is InOrder.EACH and not self._on("next_only"):
             order = InOrder.NEWEST
-        write: ToWrite[Any] | Look
+        write: ToWrite[Any] | None
         try:
             if process.way != "message" and self.story.operator != "apply":
                 in_turn = order if self._on("discard_in_turn") else InOrder.NEWEST
@@ -303,7 +302,7 @@ class Model:
         except ReactionRefused:
             yield "it is refused again", _put(state, number, process._replace(at="done", told="refused"))
             return
-        if isinstance(write, Look):
+        if write is None:
             yield (
                 "it is no change, so looks again",
                 _put(state, number, process._replace(at="find", fenced=True)),

@@ -262,14 +262,6 @@ PLANTED = (
         _SEEN,
     ),
     Planted(
-        "inbox-heals-from-an-old-read",
-        "cosmos_outbox/inbox/decision.py",
-        "    behind = found is None or (heal.at_least is not None and found.sequence < heal.at_least)\n",
-        "    behind = found is None\n",
-        "stolen-messages",
-        ("read model",),
-    ),
-    Planted(
         "inbox-applies-again-what-was-set-aside",
         "cosmos_outbox/inbox/retrier.py",
         "                await handle(event)\n",

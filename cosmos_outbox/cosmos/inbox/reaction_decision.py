@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from cosmos_outbox.inbox.decision import Look
 from cosmos_outbox.inbox.errors import NotInTurn, ReactionRefused
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.own_failures import own_failures
@@ -156,8 +155,10 @@ def decide(  # noqa: PLR0913 - the declaration, and the reads
     refused: ReactionRecord | None = None,
     *,
     fenced: bool,
-) -> ToWrite[T] | Look:
-    """Decides what is to be written. ``refused``: the record that an operator asks to change.
+) -> ToWrite[T] | None:
+    """Decides what is to be written; None: the read proves too little, read again, consistently.
+
+    ``refused``: the record that an operator asks to change.
 
     Raises:
         NotInTurn: order EACH, and it is not the next one; or a newer one has passed the refused one.
@@ -170,7 +171,7 @@ def decide(  # noqa: PLR0913 - the declaration, and the reads
     except Exception:
         if fenced:
             raise
-        return Look.BEHIND_A_FENCE
+        return None
     over = None if refused is None else refused.version
     moved = _moved(seen, event, order)
     if not isinstance(found, _No):
@@ -179,7 +180,7 @@ def decide(  # noqa: PLR0913 - the declaration, and the reads
             ReactionRecord(ReactionOutcome.APPLIED, fingerprint(event), sequence), over, moved, changed
         )
     if not fenced:
-        return Look.BEHIND_A_FENCE  # newest_for_a_no
+        return None  # newest_for_a_no
     if found.outcome is ReactionOutcome.REFUSED and refused is not None:
         raise ReactionRefused(found.reason)
     return ToWrite(_a_no(seen, event, found), over, moved)  # refusal_recorded

@@ -43,7 +43,6 @@ from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import KEEP_FOR_EVER, Item
 from cosmos_outbox.cosmos.transaction import TAKEN, Batch
 from cosmos_outbox.inbox import telemetry
-from cosmos_outbox.inbox.decision import Look
 from cosmos_outbox.inbox.errors import (
     Contended,
     EntryChanged,
@@ -369,7 +368,7 @@ class ReactionInbox(Generic[A]):
             seen = await self.reactions.read(place)
             try:
                 decision = decide(seen, event, self.rules.react, self.rules.order, refused, fenced=fenced)
-                if not isinstance(decision, Look):
+                if decision is not None:
                     await self._write(place, event, seen, decision, until, fenced=fenced)
                     self._tell(place, event, decision.record)
                     return decision.record.outcome, decision.record.reason

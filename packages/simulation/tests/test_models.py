@@ -134,8 +134,8 @@ def test_code_that_breaks_a_rule_of_each_model_is_found(monkeypatch: pytest.Monk
     def claimed(self: Marker, replay: str, until: datetime) -> Marker:
         return replace(self, replay=replay, replay_until=until)
 
-    def mended(entry: Any, heal: Any, found: Any, *, fenced: bool) -> Any:
-        result = mend(entry, heal, found, fenced=fenced)
+    def mended(entry: Any, heal: Any, found: Any, *, notes_gone: bool) -> Any:
+        result = mend(entry, heal, found, notes_gone=notes_gone)
         if isinstance(result, Put):
             return Put(replace(result.entry, last_event_id="some event"), result.because)
         return result

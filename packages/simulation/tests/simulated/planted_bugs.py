@@ -31,7 +31,7 @@ ONLY_WITH: Mapping[str, str] = {
 
 ALONE: Mapping[str, Set[str]] = {
     "function-keeps-quiet-of-what-it-could-not-do": {"triggers", "store away"},
-    "inbox-heals-from-an-old-read": {"meet.theft", "store.lag", "crash"},
+    "inbox-takes-an-old-read-for-an-absence": {"meet.theft", "store.lag", "crash"},
     "refused-while-the-store-is-throttled-counts-as-parked": {
         "meet.parking",
         "bus.refuse_one",
@@ -47,7 +47,7 @@ OVER: Mapping[str, Name] = {bug.name: over for over, bugs in TRANSPORTS.items() 
 ALSO_SEEN_BY: Mapping[str, tuple[str, ...]] = {
     "discarded-id-is-forgotten": ("sent after it was discarded",),
     "event-without-a-digest-is-parked": ("not settled",),
-    "inbox-heals-from-an-old-read": ("completed, and not applied",),
+    "inbox-takes-an-old-read-for-an-absence": ("completed, and not applied",),
     "unserved-token-is-dropped-and-the-read-repeated": ("refused, and done", "read went back"),
     "what-is-refused-again-in-a-replay-is-dropped": ("no notice",),
     "what-was-set-aside-is-never-tried": ("not settled",),
@@ -250,21 +250,22 @@ MEETING: tuple[Planted, ...] = (
     ),
     Planted(
         "inbox-takes-an-old-read-for-an-absence",  # a message is gone or late, and a replica lags
-        "cosmos_outbox/inbox/decision.py",
-        "    if not fenced and (behind or entry is None or heal.at_least is None):\n",
-        "    if not fenced and found is not None and (behind or entry is None or heal.at_least is None):\n",
+        "cosmos_outbox/inbox/state.py",
+        "        found = await self.source.newest(key)  # newest-source\n",
+        "        found = await self.source.read(key)\n",
         _NO_PROFILE,
         _ENTRY,
     ),
     Planted(
         "inbox-puts-an-old-decision-over-a-new-entry",  # a lock is lost, and another worker has the session
         "cosmos_outbox/inbox/state.py",
-        "            except EntryChanged:\n                continue\n",
-        "            except EntryChanged:\n"
-        "                newest = await self.entries.newest(key)\n"
-        "                if newest is None:\n"
-        "                    continue\n"
-        "                await self._write(key, decision, None, newest)\n",
+        "        except EntryChanged:\n            return False\n        return True\n",
+        "        except EntryChanged:\n"
+        "            newest = await self.entries.newest(key)\n"
+        "            if newest is None:\n"
+        "                return False\n"
+        "            await self._write(key, put, None, newest)\n"
+        "        return True\n",
         _NO_PROFILE,
         _ENTRY,
     ),
