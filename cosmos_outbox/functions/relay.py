@@ -16,8 +16,12 @@ from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.kernel.own_failures import own_failures
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.service import Service
-from cosmos_outbox.settings import relay_feed
-from cosmos_outbox.settings.environment import load_feed
+from cosmos_outbox.settings.environment import (
+    LEASE_ACQUIRE_MS,
+    LEASE_EXPIRATION_MS,
+    LEASE_RENEW_MS,
+    load_feed,
+)
 
 
 def relay_functions(service: Service) -> func.Blueprint:
@@ -79,9 +83,9 @@ def trigger(service: Service) -> dict[str, Any]:
         "create_lease_container_if_not_exists": False,  # the deployment creates it: with an identity the host cannot
         "start_from_beginning": True,  # otherwise events stored before the first start would never be sent
         "feed_poll_delay": feed.poll_delay_ms,
-        "lease_acquire_interval": relay_feed.LEASE_ACQUIRE_MS,
-        "lease_renew_interval": relay_feed.LEASE_RENEW_MS,
-        "lease_expiration_interval": relay_feed.LEASE_EXPIRATION_MS,
+        "lease_acquire_interval": LEASE_ACQUIRE_MS,
+        "lease_renew_interval": LEASE_RENEW_MS,
+        "lease_expiration_interval": LEASE_EXPIRATION_MS,
         "max_items_per_invocation": feed.max_items,
     }
 

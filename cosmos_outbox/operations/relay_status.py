@@ -24,11 +24,11 @@ from cosmos_outbox.cosmos.upkeep.event_list import KeyProgress
 from cosmos_outbox.kernel.clock import Clock, monotonic, utc_now
 from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.outbox.feed import SHARE
-from cosmos_outbox.settings import relay_feed
+from cosmos_outbox.settings.environment import LEASE_EXPIRATION_MS
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.telemetry import gauges
 
-SILENT_SECONDS = 1.5 * relay_feed.LEASE_EXPIRATION_MS / 1000
+SILENT_SECONDS = 1.5 * LEASE_EXPIRATION_MS / 1000
 """A lease that was not written for longer than it lasts has lost its owner; half more, as two clocks are compared."""
 
 LATE_SECONDS = 60
@@ -134,7 +134,7 @@ class RelayObserver:
     event_ttl_seconds: int
     failures: RelayFailures
     clock: Clock = utc_now
-    mending_patience_seconds: float = relay_feed.LEASE_EXPIRATION_MS / 1000
+    mending_patience_seconds: float = LEASE_EXPIRATION_MS / 1000
 
     async def status(self) -> RelayStatus:
         """The status. Raises Unavailable, Throttled or Misconfigured.

@@ -7,14 +7,16 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
+from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.inbox.form import Listing
 from cosmos_outbox.inbox.healing import Healing
+from cosmos_outbox.inbox.ports import Entries
 from cosmos_outbox.inbox.receiver import Receiver
 from cosmos_outbox.inbox.retrier import Retrier
 from cosmos_outbox.inbox.set_aside import Collected, Keep, Receive
-from cosmos_outbox.inbox.shows import shows
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.telemetry import gauges
 from cosmos_outbox.telemetry.work import Work
 
@@ -22,6 +24,30 @@ S = TypeVar("S", bound=BaseModel)
 
 RETRY_SECONDS, COLLECT_SECONDS = 40.0, 15.0
 """What a run of the timer may take: it runs every minute."""
+
+
+PATIENCE_SECONDS = 2.0
+_PAUSE_SECONDS = 0.1
+
+
+async def shows(
+    entries: Entries[Any], key: AggregateKey, sequence: int, *, seconds: float = PATIENCE_SECONDS
+) -> bool:
+    """Whether the entry reaches ``sequence`` within the time. An unavailable store counts as not reached.
+
+    An entry never goes back: a list that this client reads later shows at least the state that one read has shown.
+    """
+    until = monotonic() + seconds
+    while True:
+        try:
+            found = await entries.read(key)
+        except StoreAway:
+            found = None
+        if found is not None and found.entry.last_sequence >= sequence:
+            return True
+        if monotonic() + _PAUSE_SECONDS > until:
+            return False
+        await asyncio.sleep(_PAUSE_SECONDS)
 
 
 class DeadLettered(Protocol):

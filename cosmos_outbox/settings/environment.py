@@ -10,6 +10,12 @@ from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named, Names, number
 from cosmos_outbox.settings.transports import Declared, Transport, load_transport
 
+LEASE_ACQUIRE_MS = 3_000
+LEASE_RENEW_MS = 4_000
+LEASE_EXPIRATION_MS = 15_000
+"""The lifetime of leases, alike in a Functions app and in a worker, so either can take over, in milliseconds, as in the
+trigger. A crashed instance's events wait until its leases expire; the trigger's default is 60 s."""
+
 TTL_MAX = 2_147_483_647
 """Cosmos DB's own limit for ``ttl``, in seconds."""
 

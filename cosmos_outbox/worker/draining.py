@@ -16,7 +16,7 @@ from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.operations.relay_status import Holding, RelayStatus
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.service import Wired
-from cosmos_outbox.settings import relay_feed
+from cosmos_outbox.settings.environment import LEASE_EXPIRATION_MS
 from cosmos_outbox.settings.errors import InfraError, Misconfigured
 from cosmos_outbox.worker import probes
 from cosmos_outbox.worker.probes import Address
@@ -86,7 +86,7 @@ class _Run:
     @property
     def patience_seconds(self) -> float:
         """In half of it a dead relay's leases expire, and a page has its time."""
-        return 2 * max(relay_feed.LEASE_EXPIRATION_MS / 1000, self.health.wired.relay.relay.reading_seconds)
+        return 2 * max(LEASE_EXPIRATION_MS / 1000, self.health.wired.relay.relay.reading_seconds)
 
     async def drain(self) -> Drained:
         """Relays until the task is done. Raises the error that ends the work."""

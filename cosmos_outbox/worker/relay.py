@@ -21,7 +21,7 @@ from cosmos_outbox.kernel.loops import OnceAMinute
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.errors import NotDelivered, OutboxError
 from cosmos_outbox.service import Wired
-from cosmos_outbox.settings import relay_feed
+from cosmos_outbox.settings.environment import LEASE_ACQUIRE_MS, LEASE_EXPIRATION_MS, LEASE_RENEW_MS
 from cosmos_outbox.settings.errors import InfraError, Misconfigured
 from cosmos_outbox.worker import probes
 from cosmos_outbox.worker.probes import DRAIN_SECONDS, Address, every
@@ -187,9 +187,9 @@ def _processor(wired: Wired, forwarding: ForwardingLog) -> "changefeed.ChangeFee
             poll_interval=feed.poll_delay_ms / 1000,
             max_items=feed.max_items,
             start=changefeed.StartFrom.beginning(),
-            acquire_interval=relay_feed.LEASE_ACQUIRE_MS / 1000,
-            renew_interval=relay_feed.LEASE_RENEW_MS / 1000,
-            expiration_interval=relay_feed.LEASE_EXPIRATION_MS / 1000,
+            acquire_interval=LEASE_ACQUIRE_MS / 1000,
+            renew_interval=LEASE_RENEW_MS / 1000,
+            expiration_interval=LEASE_EXPIRATION_MS / 1000,
             mend_leases=True,
         ),
         on_error=forwarding.failed,

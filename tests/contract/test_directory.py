@@ -16,11 +16,10 @@ from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
 from cosmos_outbox.cosmos.aggregates.idempotency import CosmosClaims
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
-from cosmos_outbox.cosmos.inbox.listing import CosmosItems
+from cosmos_outbox.cosmos.inbox.listing import CosmosItems, token_key
 from cosmos_outbox.cosmos.inbox.source import CosmosSource
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
-from cosmos_outbox.cosmos.store.token_key import token_key
 from cosmos_outbox.inbox.decision import Because, Done
 from cosmos_outbox.inbox.entry import Entry, Stamp
 from cosmos_outbox.inbox.errors import StoreAway, Unstorable
@@ -28,13 +27,13 @@ from cosmos_outbox.inbox.event import NOTICE, Event
 from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.healing import Healing
 from cosmos_outbox.inbox.reading import TolerantReader
-from cosmos_outbox.inbox.shows import shows
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.walk import Counts, WalkProgress
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.lists.listing import EntryListing
 from cosmos_outbox.lists.token_key import TokenKey
+from cosmos_outbox.operations.subscriber import shows
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import CloudEvents

@@ -11,11 +11,10 @@ from azure.cosmos.aio import CosmosClient
 from pydantic import BaseModel
 
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
-from cosmos_outbox.cosmos.inbox.listing import CosmosItems
+from cosmos_outbox.cosmos.inbox.listing import CosmosItems, token_key
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
-from cosmos_outbox.cosmos.store.token_key import token_key
 from cosmos_outbox.inbox.effect import EffectRecord, EffectState
 from cosmos_outbox.inbox.entry import After, Entry, Found, Stamp
 from cosmos_outbox.inbox.errors import StoreAway

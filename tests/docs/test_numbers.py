@@ -11,7 +11,7 @@ from cosmos_outbox.inbox.receiver import HOLD_SECONDS, LONGEST_CALL_SECONDS, WAI
 from cosmos_outbox.operations import shedding
 from cosmos_outbox.preflight.servicebus import MOST_DELIVERIES
 from cosmos_outbox.servicebus.sessions import IDLE_SECONDS, MOST_SECONDS, WAITING
-from cosmos_outbox.settings.relay_feed import LEASE_EXPIRATION_MS
+from cosmos_outbox.settings.environment import LEASE_EXPIRATION_MS
 from cosmos_outbox.worker.probes import DRAIN_SECONDS, STUCK_SECONDS
 from domain.values import COMPANY_LENGTH, DESCRIPTION_LENGTH, EMAIL_LENGTH, NAME_LENGTH
 from infra.bootstrap import service as contact_service

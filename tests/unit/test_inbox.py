@@ -16,10 +16,10 @@ from cosmos_outbox.inbox.entry import Entry, Found, VersionedEntry
 from cosmos_outbox.inbox.errors import Contended, EntryChanged, SourceBehind, StoreAway, Unreadable
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.reading import MessageReader, TolerantReader
-from cosmos_outbox.inbox.shows import shows
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
+from cosmos_outbox.operations.subscriber import shows
 from outbox_simulation.engine.loop import Loop
 from tests.support.inbox import KEY, NOON, FakeEntries, FakeSource, Faults, event, notice, project
 

@@ -25,8 +25,7 @@ class CosmosEffects:
         """Returns the newest record; None proves that there is none. Raises StoreAway."""
         key = self._key(event_id)
         try:
-            await self.container.fence(key)
-            item = await self.container.read(key, key)
+            item = await self.container.read(key, key, consistent=True)
         except StoreFailed as error:
             raise store_away(error.failure) from error
         if item is None:

@@ -4,15 +4,19 @@ The Python SDK cannot continue an ordered query over several physical partitions
 (https://github.com/Azure/azure-sdk-for-python/issues/41434). So each page is a query of its own, for what comes after
 the last entry of the page before. Two entries with one key are distinguished by their ids, and ``ORDER BY`` over both
 needs a composite index.
+
+The key of a container's lists is an item beside what is listed; of two the stored one counts.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, beyond, order_by
-from cosmos_outbox.cosmos.store.partition_key import Item
+from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.cosmos.store.partition_key import KEEP_FOR_EVER, Item
 from cosmos_outbox.inbox.form import Condition
 from cosmos_outbox.lists.listing import Sorted
+from cosmos_outbox.lists.token_key import TokenKey, new_key
 
 
 @dataclass(frozen=True)
@@ -50,3 +54,36 @@ def _query(
     where.append(f"IS_DEFINED({path})" if after is None else beyond(path, down=by.down))
     order = order_by(path, "c.id", down=by.down)
     return f"SELECT TOP {size} * FROM c WHERE {' AND '.join(where)} {order}", parameters  # noqa: S608
+
+
+ITEM, PARTITION = "key", "continuation-key"
+"""An entry's id is its partition key: whatever the ids of aggregates are, no entry is in the way."""
+
+
+def token_key(container: Container) -> TokenKey:
+    """The key of one container's lists. Its calls raise Throttled, Unavailable or Misconfigured."""
+
+    async def kept() -> str:
+        try:
+            item = await container.read(ITEM, PARTITION) or await _make(container)
+        except StoreFailed as error:
+            raise error.failure.error() from error
+        return str(item["key"])
+
+    return TokenKey(kept)
+
+
+async def _make(container: Container) -> Item:
+    item = {
+        "id": ITEM, "partitionKey": PARTITION, "type": "continuationKey", "key": new_key(), "ttl": KEEP_FOR_EVER
+    }  # fmt: skip
+    try:
+        await container.create(item)
+    except StoreFailed as error:  # another process made one, or an earlier attempt of this one did
+        if error.failure.kind is not Kind.CONFLICT:
+            raise
+    # The stored one counts, whoever made it.
+    stored = await container.read(ITEM, PARTITION)
+    if stored is None:
+        raise StoreFailed(Failure(Kind.BEHIND, "the key that was just made cannot be read"))
+    return stored

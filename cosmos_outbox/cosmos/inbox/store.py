@@ -14,11 +14,10 @@ from pydantic import BaseModel
 
 from cosmos_outbox.cosmos.inbox.effects import CosmosEffects
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
-from cosmos_outbox.cosmos.inbox.listing import CosmosItems
+from cosmos_outbox.cosmos.inbox.listing import CosmosItems, token_key
 from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container
-from cosmos_outbox.cosmos.store.token_key import token_key
 from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.lists.listing import EntryListing
 from cosmos_outbox.settings.connections import Connection, connected, resolve

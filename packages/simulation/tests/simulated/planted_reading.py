@@ -32,7 +32,7 @@ LISTS: tuple[Planted, ...] = (
     ),
     Planted(
         "key-of-tokens-is-each-processs-own",  # a page that another process is asked for
-        "cosmos_outbox/cosmos/store/token_key.py",
+        "cosmos_outbox/cosmos/inbox/listing.py",
         "item = await container.read(ITEM, PARTITION) or await _make(container)\n",
         'item = {"key": new_key()}\n',
         _NO_PROFILE,
