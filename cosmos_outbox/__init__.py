@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
     from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
     from cosmos_outbox.inbox.entry import After, ListedPage
+    from cosmos_outbox.inbox.entry_schema import Condition, EntrySchema, Listing
     from cosmos_outbox.inbox.event import Event
-    from cosmos_outbox.inbox.form import Condition, EntryForm, Listing
     from cosmos_outbox.inbox.reading import TolerantReader
     from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, input_rule
     from cosmos_outbox.outbox.event import DomainEvent, Timestamp, WireModel
     from cosmos_outbox.outbox.unit_of_work import Origin, Page, Receipt, Versioned
     from cosmos_outbox.service import Service
+    from cosmos_outbox.settings.existing_container import DocumentSource, ExistingContainer
     from cosmos_outbox.settings.names import Named, Names
-    from cosmos_outbox.settings.own_container import OwnContainer, OwnDocuments
     from cosmos_outbox.sources.http import HttpApi
     from cosmos_outbox.sources.no_source import NoSource
     from cosmos_outbox.worker.running import running
@@ -42,9 +42,11 @@ __all__ = [
     "Aggregates",
     "Condition",
     "CosmosDatabase",
+    "DocumentSource",
     "DomainEvent",
-    "EntryForm",
+    "EntrySchema",
     "Event",
+    "ExistingContainer",
     "HttpApi",
     "ListedPage",
     "Listing",
@@ -52,8 +54,6 @@ __all__ = [
     "Names",
     "NoSource",
     "Origin",
-    "OwnContainer",
-    "OwnDocuments",
     "Page",
     "Receipt",
     "Service",
@@ -71,20 +71,20 @@ _HOME = {
     "AggregateState": "cosmos_outbox.outbox.aggregate",
     "Aggregates": "cosmos_outbox.cosmos.aggregates.aggregates",
     "CosmosDatabase": "cosmos_outbox.cosmos.inbox.store",
-    "Condition": "cosmos_outbox.inbox.form",
+    "Condition": "cosmos_outbox.inbox.entry_schema",
     "DomainEvent": "cosmos_outbox.outbox.event",
-    "EntryForm": "cosmos_outbox.inbox.form",
+    "EntrySchema": "cosmos_outbox.inbox.entry_schema",
     "Event": "cosmos_outbox.inbox.event",
     "HttpApi": "cosmos_outbox.sources.http",
     "ListedPage": "cosmos_outbox.inbox.entry",
-    "Listing": "cosmos_outbox.inbox.form",
+    "Listing": "cosmos_outbox.inbox.entry_schema",
     "Named": "cosmos_outbox.settings.names",
     "Names": "cosmos_outbox.settings.names",
     "NoSource": "cosmos_outbox.sources.no_source",
     "Origin": "cosmos_outbox.outbox.unit_of_work",
     "Page": "cosmos_outbox.outbox.unit_of_work",
-    "OwnContainer": "cosmos_outbox.settings.own_container",
-    "OwnDocuments": "cosmos_outbox.settings.own_container",
+    "ExistingContainer": "cosmos_outbox.settings.existing_container",
+    "DocumentSource": "cosmos_outbox.settings.existing_container",
     "Receipt": "cosmos_outbox.outbox.unit_of_work",
     "Service": "cosmos_outbox.service",
     "Timestamp": "cosmos_outbox.outbox.event",

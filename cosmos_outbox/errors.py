@@ -17,9 +17,9 @@
     └── Unavailable             the store cannot be used right now
         └── OutcomeUnknown      the change may be stored, with its events, or not
     InboxError                  of a subscriber
-    ├── StoreAway               the subscriber's store, or its source, cannot be used right now
-    │   └── EffectAway          an effect raises it: the service that it calls is away, and has done nothing
-    ├── EffectNotDone           an effect raises it: it surely did not take place, for a reason of its own
+    ├── StoreUnavailable               the subscriber's store, or its source, cannot be used right now
+    │   └── EffectUnavailable          an effect raises it: the service that it calls is away, and has done nothing
+    ├── EffectRejected           an effect raises it: it surely did not take place, for a reason of its own
     └── ReactionRefused         a reaction raises it: the target does not take the change
     InfraError                  of a setting, the deployment, or a request
     ├── Misconfigured           a setting or the deployment is missing or wrong
@@ -34,7 +34,13 @@ Each is defined on the floor that knows its meaning, with those that only operat
 """
 
 from cosmos_outbox.http.problems import InvalidRequest, RequestError, RequestTooLarge, UnsupportedMediaType
-from cosmos_outbox.inbox.errors import EffectAway, EffectNotDone, InboxError, ReactionRefused, StoreAway
+from cosmos_outbox.inbox.errors import (
+    EffectRejected,
+    EffectUnavailable,
+    InboxError,
+    ReactionRefused,
+    StoreUnavailable,
+)
 from cosmos_outbox.outbox.errors import (
     AggregateNotFound,
     AlreadyExists,
@@ -59,8 +65,8 @@ __all__ = [
     "AnswerErased",
     "ChangeTooLarge",
     "ConcurrentChange",
-    "EffectAway",
-    "EffectNotDone",
+    "EffectRejected",
+    "EffectUnavailable",
     "IdempotencyKeyReused",
     "InboxError",
     "InfraError",
@@ -75,7 +81,7 @@ __all__ = [
     "RefusedBefore",
     "RequestError",
     "RequestTooLarge",
-    "StoreAway",
+    "StoreUnavailable",
     "Throttled",
     "Unavailable",
     "UnknownContinuation",

@@ -17,29 +17,29 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 from pydantic import BaseModel
 
 from cosmos_outbox.composition.declarations import (
-    EffectOf,
+    EffectDeclaration,
     On,
-    ReactionOf,
-    ReadModelOf,
+    ReactionDeclaration,
+    ReadModelDeclaration,
     Subscriber,
     checked_call,
     names_of_events,
 )
-from cosmos_outbox.composition.process import OnePerProcess
+from cosmos_outbox.composition.process import ProcessSingleton
+from cosmos_outbox.cosmos.existing.documents import Numbering
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder, React
-from cosmos_outbox.cosmos.own.documents import Numbering
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths
+from cosmos_outbox.inbox.entry_schema import EntrySchema
 from cosmos_outbox.inbox.event import utc
-from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.upcasting import Upcasting, Upcasts
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.event import DomainEvent
 from cosmos_outbox.settings.environment import Settings, SubscriberSettings, load, load_subscriber
 from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.settings.existing_container import DocumentSource, ExistingContainer, WireNames
 from cosmos_outbox.settings.names import Named, Names, check_name, named_after
-from cosmos_outbox.settings.own_container import OwnContainer, OwnDocuments, WireNames
 from cosmos_outbox.settings.transports import Declared, Name
 from cosmos_outbox.sources.http import HttpApi
 from cosmos_outbox.sources.no_source import NoSource
@@ -83,7 +83,7 @@ class Wired:
             raise Misconfigured(
                 f"{self.service.name} publishes nothing: ask the team that publishes its events"
             )
-        reacts = any(isinstance(each, ReactionOf) for each in self.service.subscribers)
+        reacts = any(isinstance(each, ReactionDeclaration) for each in self.service.subscribers)
         return wire_outbox(
             self.settings,
             self.service.wire_names,
@@ -160,7 +160,7 @@ class Wired:
         )
         return {each.name: made.wire(each) for each in self.service.subscribers}
 
-    def read_model(self, of: ReadModelOf[S]) -> "ReadModel[S]":
+    def read_model(self, of: ReadModelDeclaration[S]) -> "ReadModel[S]":
         """What keeps a read model, and lists its entries. Raises KeyError: the service does not declare it."""
         made = self.subscriptions[of.name].read_model
         assert made is not None, "a read model's subscription keeps it"
@@ -210,7 +210,7 @@ class Service:
     """The aggregate type of events that were stored without one; None: there are no such events."""
     events: Sequence[type[DomainEvent]] = ()
     """Those that no aggregate declares, since they are raised by hand: for ``cosmos-outbox schemas``."""
-    own: OwnContainer | None = None
+    own: ExistingContainer | None = None
     """What is known of a container with documents of the team's own, beside which events are stored; then it has no
     aggregates."""
     transport: Name = "servicebus"
@@ -222,7 +222,7 @@ class Service:
     :mod:`cosmos_outbox.store`."""
     subscribers: list[Subscriber] = field(default_factory=list, init=False)
 
-    _per_process: OnePerProcess[Wired] = field(init=False, repr=False, compare=False)
+    _per_process: ProcessSingleton[Wired] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -252,7 +252,9 @@ class Service:
             Numbering(self.own.aggregates)
         # A frozen object's own slot for the wired service of this process.
         object.__setattr__(
-            self, "_per_process", OnePerProcess(lambda: self.wire(os.environ), lambda wired: wired.resources)
+            self,
+            "_per_process",
+            ProcessSingleton(lambda: self.wire(os.environ), lambda wired: wired.resources),
         )
 
     @property
@@ -280,22 +282,22 @@ class Service:
         name: str,
         *,
         of: type[Aggregate[Any]] | str,
-        form: EntryForm[S],
+        form: EntrySchema[S],
         project: "Projection[S]",
         state_of: Callable[[Mapping[str, Any]], S] | None = None,
         first: "First[S] | None" = None,
-        source: OwnDocuments | HttpApi | NoSource | None = None,
+        source: DocumentSource | HttpApi | NoSource | None = None,
         subscription: Named | str | None = None,
         container: Named | str | None = None,
         upcast: Upcasts | None = None,
-    ) -> ReadModelOf[S]:
+    ) -> ReadModelDeclaration[S]:
         """Declare a read model of aggregates: each event applied once, in order, gaps healed from the source.
 
         ``name``: of the subscription, of the container and of the functions, unless the two are named.
         ``of``: the aggregates. ``form``: how an entry is stored and found. ``project``: the entry after an event, or
         None where the aggregate itself has to be read. ``state_of``: the entry of an aggregate as its source has it:
         of its stored ``data``. ``first``: the entry of an aggregate's first event, or None where that event does not
-        tell all of it; it saves the reading of each new aggregate. They may be called again for the same event, and do
+        hold all of it; it saves the reading of each new aggregate. They may be called again for the same event, and do
         no I/O. ``source``: in a container of the team's own the documents of the aggregates, which ``state_of`` gets;
         of another team's aggregates the API that answers with them, or ``NoSource()``, which needs ``first`` and no
         ``state_of``. ``upcast``: steps from older versions of events, also for effects and reactions. Raises
@@ -321,7 +323,7 @@ class Service:
                 checked_call(f"a function of the read model {name}", call, *takes)
         if not isinstance(source, HttpApi | NoSource):
             documents, source = SourceDocuments.declared(self.own, kind, source), None
-        declared = ReadModelOf(
+        declared = ReadModelDeclaration(
             name, kind, named_after(name, "SUBSCRIPTION", subscription), self._container(name, container), form,
             steps.before(project), self.untyped == kind, state_of, first and steps.before(first), documents, source,
         )  # fmt: skip
@@ -339,21 +341,21 @@ class Service:
         repeatable: bool = True,
         begin: datetime | None = None,
         upcast: Upcasts | None = None,
-    ) -> "Callable[[Effect], EffectOf]":
+    ) -> "Callable[[Effect], EffectDeclaration]":
         """Declare an effect: the decorated function runs for each event, in the order of its aggregate.
 
         ``on``: the events that have one, by class or name; others cost nothing. ``begin``: earlier events are not for
         this subscriber, which was added later. It is asked for at least once: a process that dies between the effect
         and its record runs it again, or leaves it to an operator where it is not ``repeatable``. Give the event's id to
-        the other side as its idempotency key. The function has 30 seconds; it raises EffectAway where the other side is
-        away, and EffectNotDone where it refuses this one. Raises ValueError: the name is taken.
+        the other side as its idempotency key. The function has 30 seconds; it raises EffectUnavailable where the other
+        side is away, and EffectRejected where it refuses this one. Raises ValueError: the name is taken.
         """
         kind, steps = _kind(of), Upcasting(upcast or {})
         kinds = names_of_events(on, self._events_of(kind), f"the effect {name}")
 
-        def declare(run: "Effect") -> EffectOf:
+        def declare(run: "Effect") -> EffectDeclaration:
             checked_call(f"the effect {name}", run, "event", awaited=True)
-            declared = EffectOf(
+            declared = EffectDeclaration(
                 name, kind, named_after(name, "SUBSCRIPTION", subscription), self._container(name, container),
                 steps.before_effect(run), kinds, repeatable, begin and utc(begin), self.untyped == kind,
             )  # fmt: skip
@@ -373,7 +375,7 @@ class Service:
         subscription: Named | str | None = None,
         topic: Named | str | None = None,
         upcast: Upcasts | None = None,
-    ) -> Callable[[React[A]], ReactionOf[A]]:
+    ) -> Callable[[React[A]], ReactionDeclaration[A]]:
         """Declare a reaction: a message changes an aggregate, or makes it, and raises its events, once.
 
         ``name``: never change it once messages came. ``target``: the id of the aggregate of type ``to`` that a message
@@ -392,9 +394,9 @@ class Service:
         if order not in {*InOrder}:
             raise ValueError(f"the reaction {name}: order is {order!r}: take one of {', '.join(InOrder)}")
 
-        def declare(react: React[A]) -> ReactionOf[A]:
+        def declare(react: React[A]) -> ReactionDeclaration[A]:
             checked_call(f"the reaction {name}", react, "aggregate", "event")
-            declared = ReactionOf(
+            declared = ReactionDeclaration(
                 name, kind, to, named_after(name, "SUBSCRIPTION", subscription),
                 None if topic is None else named_after(name, "TOPIC", topic),
                 steps.before(target), steps.before(react),
@@ -410,7 +412,7 @@ class Service:
         own = [
             each.subscription
             for each in self.subscribers
-            if not (isinstance(each, ReactionOf) and each.topic)
+            if not (isinstance(each, ReactionDeclaration) and each.topic)
         ]
         return Declared(self.names.topic_named, self.transport, own)
 
@@ -453,7 +455,7 @@ class Service:
             yield each.subscription
             if each.container is not None and self.publishes:  # a store of its own names its containers
                 yield each.container
-            if isinstance(each, ReactionOf) and each.topic is not None:
+            if isinstance(each, ReactionDeclaration) and each.topic is not None:
                 yield each.topic
 
     def _container(self, name: str, given: Named | str | None) -> Named:
@@ -506,6 +508,6 @@ def _check_classes(
     for event in (*(event for each in aggregates for event in each.declared_events()), *events):
         if named.setdefault(event.__name__, event) is not event:
             raise ValueError(
-                f"{name} has two events called {event.__name__}: subscribers tell events by their names, so give "
+                f"{name} has two events called {event.__name__}: subscribers know events by their names, so give "
                 "each its own"
             )

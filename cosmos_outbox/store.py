@@ -2,7 +2,7 @@
 
 An adapter implements ``StoreOf``, ``Store``, ``Entries``, ``SetAside`` and ``EffectRecords``; ``EntryListing`` pages
 over what finds its entries in order. ``entry_document`` and ``record_document`` give what is kept as JSON. An error of
-the store is raised as :class:`cosmos_outbox.errors.StoreAway`. ``examples/subscriber/sqlite_store.py`` is one;
+the store is raised as :class:`cosmos_outbox.errors.StoreUnavailable`. ``examples/subscriber/sqlite_store.py`` is one;
 ``cosmos_outbox.testing.SubscriberStoreContract`` tests any.
 """
 
@@ -10,8 +10,8 @@ from cosmos_outbox.inbox.effect import EffectRecord, EffectRecords, EffectState
 from cosmos_outbox.inbox.entry import Entry, Stamp, VersionedEntry, WalkPage
 from cosmos_outbox.inbox.errors import EntryChanged, NotSetAside, RecordChanged
 from cosmos_outbox.inbox.ports import Entries, Store, StoreOf
+from cosmos_outbox.inbox.serialization import entry_document, entry_of, record_document, record_of
 from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState, SetAside
-from cosmos_outbox.inbox.stored import entry_document, entry_of, record_document, record_of
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.lists.continuation import seal, unseal
 from cosmos_outbox.lists.listing import EntryListing, Sorted

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from application.directory import CHANGED, CREATED, SORTED_BY, DirectoryEntry, Field, Search
-from cosmos_outbox import Condition, EntryForm, ListedPage, Listing
+from cosmos_outbox import Condition, EntrySchema, ListedPage, Listing
 
 LAST_NAME = "lastName"
 """The property of the last name: a search matches the beginning of the name or of the last name."""
@@ -22,7 +22,7 @@ def _in_order(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="microseconds")
 
 
-FORM = EntryForm(
+FORM = EntrySchema(
     version=1,
     model=DirectoryEntry,
     search={

@@ -1,1 +1,1 @@
-"""One command for operators and containers: a part parses, calls and tells, and its exit code says what happened."""
+"""One command for operators and containers: a part parses, calls and prints, and its exit code says what happened."""

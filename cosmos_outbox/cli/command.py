@@ -19,8 +19,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cosmos_outbox.inbox.errors import InboxError, StoreAway
-from cosmos_outbox.kernel.own_failures import cause_of
+from cosmos_outbox.inbox.errors import InboxError, StoreUnavailable
+from cosmos_outbox.kernel.handler_failures import cause_of
 from cosmos_outbox.outbox.errors import OutboxError, Throttled, Unavailable
 from cosmos_outbox.service import Service, Wired
 from cosmos_outbox.settings.errors import InfraError, Misconfigured
@@ -194,7 +194,7 @@ def run(
 
     try:
         return asyncio.run(begin())
-    except (Misconfigured, Unavailable, Throttled, StoreAway) as error:
+    except (Misconfigured, Unavailable, Throttled, StoreUnavailable) as error:
         return _failed(made, error, UNUSABLE)
     except (CannotDo, InfraError, OutboxError, InboxError) as error:
         return _failed(made, error, ATTENTION)
@@ -204,7 +204,7 @@ def run(
 
 def _failed(made: argparse.ArgumentParser, error: object, code: int) -> int:
     line = " ".join(str(error).split())
-    away = isinstance(error, Unavailable | Throttled | StoreAway)
+    away = isinstance(error, Unavailable | Throttled | StoreUnavailable)
     hint = ". Run the same command again; cosmos-outbox preflight says what is in its way" if away else ""
     say_error(f"{made.prog.rpartition(' ')[2]}: {line}{hint}")
     return code
@@ -234,7 +234,7 @@ def say_json(view: Mapping[str, Any]) -> None:
 
 def add_json(made: argparse.ArgumentParser) -> None:
     """``--json``"""
-    made.add_argument("--json", action="store_true", help="tell it as JSON, as the call over HTTP does")
+    made.add_argument("--json", action="store_true", help="print it as JSON, as the call over HTTP does")
 
 
 def in_words(seconds: float) -> str:

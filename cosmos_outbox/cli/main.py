@@ -46,7 +46,7 @@ PARTS: Mapping[str, Part] = {
     "relay": Part("forward events, in a process of its own", "work", "relay_main"),
     "subscriber": Part("receive messages, in a process of its own", "work", "subscriber_main", None),
     "preflight": Part("check a deployment before traffic does", "preflight"),
-    "status": Part("tell how the service is, and what to do", "status"),
+    "status": Part("say how the service is, and what to do", "status"),
     "stuck": Part("list events and messages that are stuck, or show one", "stuck", "stuck_main", None),
     "retry": Part("try what is stuck again", "stuck", "retry_main", None),
     "discard": Part("give up what is stuck", "stuck", "discard_main", None),
@@ -98,7 +98,7 @@ def usage() -> str:
     longest = max(map(len, PARTS))
     lines = [f"  {name:<{longest}}  {part.does}" for name, part in PARTS.items()]
     return "\n".join(
-        ["usage: cosmos-outbox COMMAND [--service MODULE] ...", "", *lines, "", "COMMAND --help tells more."]
+        ["usage: cosmos-outbox COMMAND [--service MODULE] ...", "", *lines, "", "COMMAND --help says more."]
     )
 
 

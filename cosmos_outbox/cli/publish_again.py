@@ -56,7 +56,7 @@ class RepublishingPlan:
 async def republish(
     wired: Wired, plan: RepublishingPlan, progress: RepublishingProgress, *, clock: Clock = utc_now
 ) -> None:
-    """Publish again, telling how far it is. ``progress`` has what was done, whatever ends it.
+    """Publish again, printing how far it is. ``progress`` has what was done, whatever ends it.
 
     Raises NotForwardedYet, NotDelivered, Throttled, Unavailable, Misconfigured.
     """
@@ -192,8 +192,8 @@ def _run(text: str) -> UUID:
     try:
         return UUID(text)
     except ValueError:
-        told = f"{text!r} is no run: copy the id that the run has printed"
-        raise argparse.ArgumentTypeError(told) from None
+        reason = f"{text!r} is no run: copy the id that the run has printed"
+        raise argparse.ArgumentTypeError(reason) from None
 
 
 def _count(progress: RepublishingProgress, plan: RepublishingPlan) -> str:

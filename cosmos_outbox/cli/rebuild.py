@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from cosmos_outbox.cli import command
-from cosmos_outbox.inbox.errors import InboxError, StoreAway
+from cosmos_outbox.inbox.errors import InboxError, StoreUnavailable
 from cosmos_outbox.inbox.walk import WalkProgress
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.service import Service, Wired
@@ -33,7 +33,7 @@ async def rebuild(
     """Rebuild to the end; ``report`` gets the progress after each page.
 
     Another team's aggregates are not listed here, so only the entries are checked.
-    Raises Misconfigured, StoreAway.
+    Raises Misconfigured, StoreUnavailable.
     """
     wired = service.wire(environment)
     healing = wired.subscriptions[_which(wired, name)].healing
@@ -130,7 +130,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
         return 2
     except InboxError as error:
         goes_on = "" if arguments.source_wins else ": it goes on from here"
-        hint = f". Run the same command again{goes_on}" if isinstance(error, StoreAway) else ""
+        hint = f". Run the same command again{goes_on}" if isinstance(error, StoreUnavailable) else ""
         command.say_error(f"rebuild: {error}{hint}")
         return 1
     if ended.side is not None:

@@ -11,24 +11,24 @@ from typing import Any
 from cosmos_outbox.cli import command
 from cosmos_outbox.cli.command import ATTENTION, DONE, in_words, say, say_json
 from cosmos_outbox.operations import views
-from cosmos_outbox.operations.relay_status import LATE_SECONDS, Holding
+from cosmos_outbox.operations.relay_status import LATE_SECONDS, LeaseState
 from cosmos_outbox.outbox.feed import SHARE
 from cosmos_outbox.service import Wired
 
 
 def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
-    """Tell how the service is, and return the exit code."""
+    """Say how the service is, and return the exit code."""
     parser = command.parser(
         "status",
-        "Tell how the relay and the subscribers of a service are, and what to do about what is not well.",
+        "Say how the relay and the subscribers of a service are, and what to do about what is not well.",
         done="all is well",
         attention="something wants attention",
     )
     command.add_json(parser)
-    return command.run(parser, _tell, argv, environment)
+    return command.run(parser, _print, argv, environment)
 
 
-async def _tell(wired: Wired, arguments: Namespace) -> int:
+async def _print(wired: Wired, arguments: Namespace) -> int:
     view = await status(wired)
     if arguments.json:
         say_json(view)
@@ -39,9 +39,9 @@ async def _tell(wired: Wired, arguments: Namespace) -> int:
 
 
 async def status(wired: Wired) -> Mapping[str, Any]:
-    """The service, its relay and its subscribers, as the calls over HTTP tell each; ``attention``: what is not well.
+    """The service, its relay and its subscribers, as the calls over HTTP show each; ``attention``: what is not well.
 
-    One that only subscribes has no relay. Raises Unavailable, Throttled, Misconfigured, StoreAway.
+    One that only subscribes has no relay. Raises Unavailable, Throttled, Misconfigured, StoreUnavailable.
     """
     subscribers = [
         await views.subscriber(name, each.subscriber.retrier, each.healing)
@@ -119,7 +119,7 @@ def in_lines(view: Mapping[str, Any], event_ttl_seconds: int) -> Iterator[str]:
 
 
 def _lease(lease: Mapping[str, Any], event_ttl_seconds: int) -> str:
-    silent = " (which does not renew it)" if lease["state"] == Holding.BY_SILENT else ""
+    silent = " (which does not renew it)" if lease["state"] == LeaseState.BY_SILENT else ""
     where = f"lease {lease['lease']} of {lease['owner'] or 'nobody'}{silent}"
     waiting = lease["oldestWaitingSeconds"]
     if waiting is None:

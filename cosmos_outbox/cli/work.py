@@ -1,6 +1,6 @@
-"""A worker runs until it is told to stop, and stops with exit code 0; what it cannot start without is one line.
+"""A worker runs until it is asked to stop, and stops with exit code 0; what it cannot start without is one line.
 
-A relay that is told to drain ends by itself, and its exit code says whether all is forwarded.
+A relay that drains ends by itself, and its exit code says whether all is forwarded.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from cosmos_outbox.cli import command
 from cosmos_outbox.service import Wired
 from cosmos_outbox.settings.errors import Misconfigured, needed
 from cosmos_outbox.telemetry.correlation import tag_log_lines
-from cosmos_outbox.worker import draining, relay, subscriber
+from cosmos_outbox.worker import relay, shutdown, subscriber
 from cosmos_outbox.worker.probes import Address
 
 T = TypeVar("T", bound=Wired)
@@ -28,7 +28,7 @@ ALL, NOT_ALL, UNUSABLE = 0, 1, 2
 
 def relay_main(argv: Sequence[str] | None = None) -> int:
     """``cosmos-outbox relay``"""
-    parser = _parser("relay", "Forward the events of a service until told to stop.")
+    parser = _parser("relay", "Forward the events of a service until asked to stop.")
     parser.add_argument(
         "--once",
         action="store_true",
@@ -45,11 +45,11 @@ def relay_main(argv: Sequence[str] | None = None) -> int:
 
     async def work(stop: asyncio.Event) -> int:
         wired = _with_its_packages(command.service(arguments).wire(os.environ))
-        task = draining.Task(arguments.once, arguments.seconds)
+        task = shutdown.Task(arguments.once, arguments.seconds)
         if not (task.once or task.seconds):
             await relay.run(wired, stop, arguments.probes)
             return ALL
-        drained = await draining.drain(wired, stop, arguments.probes, task)
+        drained = await shutdown.drain(wired, stop, arguments.probes, task)
         command.say(f"relay: {drained}")
         return ALL if drained.whole else NOT_ALL
 
@@ -58,7 +58,7 @@ def relay_main(argv: Sequence[str] | None = None) -> int:
 
 def subscriber_main(argv: Sequence[str] | None = None) -> int:
     """``cosmos-outbox subscriber``"""
-    parser = _parser("subscriber", "Receive the messages of the service's subscriptions until told to stop.")
+    parser = _parser("subscriber", "Receive the messages of the service's subscriptions until asked to stop.")
     arguments = parser.parse_args(argv)
 
     async def work(stop: asyncio.Event) -> int:

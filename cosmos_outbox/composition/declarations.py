@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from pydantic import BaseModel
 
 from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder, React
-from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.inbox.entry_schema import EntrySchema
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.event import DomainEvent
 from cosmos_outbox.settings.names import Named
@@ -30,7 +30,7 @@ A = TypeVar("A", bound=Aggregate[Any])
 
 
 @dataclass(frozen=True)
-class ReadModelOf(Generic[S]):
+class ReadModelDeclaration(Generic[S]):
     """A read model as it is declared: one entry an aggregate, kept from the events, in order, each applied once."""
 
     name: str
@@ -38,7 +38,7 @@ class ReadModelOf(Generic[S]):
     subscription: Named
     container: Named
     """Of the entries."""
-    form: EntryForm[S]
+    form: EntrySchema[S]
     project: "Projection[S]"
     untyped: bool
     state_of: Callable[[Mapping[str, Any]], S]
@@ -57,7 +57,7 @@ class ReadModelOf(Generic[S]):
 
 
 @dataclass(frozen=True)
-class EffectOf:
+class EffectDeclaration:
     """An effect as it is declared: something outside the store, asked for at least once, with the event's id as key."""
 
     name: str
@@ -76,7 +76,7 @@ class EffectOf:
 
 
 @dataclass(frozen=True)
-class ReactionOf(Generic[A]):
+class ReactionDeclaration(Generic[A]):
     """A reaction as it is declared: a message changes aggregates of this service, and raises their events, once."""
 
     name: str
@@ -95,7 +95,7 @@ class ReactionOf(Generic[A]):
     form: None = None
 
 
-Subscriber = ReadModelOf[Any] | EffectOf | ReactionOf[Any]
+Subscriber = ReadModelDeclaration[Any] | EffectDeclaration | ReactionDeclaration[Any]
 
 
 def checked_call(what: str, call: Callable[..., Any], *takes: str, awaited: bool = False) -> None:

@@ -20,11 +20,11 @@ _log = logging.getLogger(__name__)
 
 W = TypeVar("W")
 
-_here: ContextVar[Mapping["OnePerProcess[Any]", Any]] = ContextVar("here", default={})  # noqa: B039 - never changed
+_here: ContextVar[Mapping["ProcessSingleton[Any]", Any]] = ContextVar("here", default={})  # noqa: B039 - never changed
 """Where several simulated processes share a loop: the service of the one whose code runs."""
 
 
-class OnePerProcess(Generic[W]):
+class ProcessSingleton(Generic[W]):
     """Makes a service at the first call, and closes its clients when the loop ends."""
 
     def __init__(self, make: Callable[[], W], clients: Callable[[W], AsyncExitStack]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cosmos_outbox.composition.transports import Clients, LatePublisher
+from cosmos_outbox.composition.transports import Clients, LazyPublisher
 from cosmos_outbox.composition.writer import Outbox
 from cosmos_outbox.cosmos.aggregates.deadlines import Deadlines, deadlines_of
 from cosmos_outbox.cosmos.relay.forwarding import Forwarding, Instance, RelayFailures
@@ -39,7 +39,7 @@ def wire_relay(outbox: Outbox, clients: Clients, kinds: Sequence[type[Aggregate[
     """Build what a relay needs; ``kinds``: the service's aggregates."""
     settings = outbox.settings
     leases = outbox.proxy(settings.cosmos_lease_container)
-    publisher = LatePublisher(lambda: clients.publisher(settings, outbox.names.source, outbox.resources))
+    publisher = LazyPublisher(lambda: clients.publisher(settings, outbox.names.source, outbox.resources))
     lot = CosmosParkingLot(
         outbox.container(settings.cosmos_parked_container),
         f"{outbox.scope}/parked",

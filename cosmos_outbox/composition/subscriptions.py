@@ -9,7 +9,12 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from cosmos_outbox.composition.declarations import EffectOf, ReactionOf, ReadModelOf, Subscriber
+from cosmos_outbox.composition.declarations import (
+    EffectDeclaration,
+    ReactionDeclaration,
+    ReadModelDeclaration,
+    Subscriber,
+)
 from cosmos_outbox.composition.transports import Clients
 from cosmos_outbox.composition.writer import Outbox
 from cosmos_outbox.inbox.effect import EffectInbox, EffectRules
@@ -50,14 +55,14 @@ class Subscriptions:
     def wire(self, of: Subscriber) -> Subscription:
         """What receives for it. Raises Misconfigured: its records would live too long."""
         match of:
-            case ReadModelOf():
+            case ReadModelDeclaration():
                 return self._read_model(of)
-            case EffectOf():
+            case EffectDeclaration():
                 return self._effect(of)
-            case ReactionOf():
+            case ReactionDeclaration():
                 return self._reaction(of)
 
-    def _read_model(self, of: ReadModelOf[S]) -> Subscription:
+    def _read_model(self, of: ReadModelDeclaration[S]) -> Subscription:
         source, sources = self._source(of)
         events, deleted = self.settings.event_ttl_seconds, tombstone_seconds(self.settings)
         # The library's own documents are kept as long as events; others forget a deleted aggregate when they like.
@@ -78,7 +83,7 @@ class Subscriptions:
         model = ReadModel(inbox, healing, self.store.listing(of.name, of.form))
         return Subscription(self._subscriber(of, inbox.handle, check=inbox.check), read_model=model)
 
-    def _source(self, of: ReadModelOf[S]) -> tuple[Source[S], SourceList[S] | None]:
+    def _source(self, of: ReadModelDeclaration[S]) -> tuple[Source[S], SourceList[S] | None]:
         """What an aggregate is read from, and what lists them all."""
         match of.source:
             case HttpApi() as api:
@@ -98,14 +103,14 @@ class Subscriptions:
         theirs = OwnSource(self.outbox.stored, self.outbox.feed, of.documents, of.state_of)
         return theirs, theirs
 
-    def _effect(self, of: EffectOf) -> Subscription:
+    def _effect(self, of: EffectDeclaration) -> Subscription:
         lives = self.settings.records_seconds
         rules = EffectRules(timedelta(seconds=lives), of.kinds, of.repeatable, of.begin)
         records = self.store.effects(of.name, self.settings.name(of.subscription), lives)
         inbox = EffectInbox(records, of.run, rules)
         return Subscription(self._subscriber(of, inbox.handle, rules.reading, asked=inbox, in_order=True))
 
-    def _reaction(self, of: ReactionOf[Any]) -> Subscription:
+    def _reaction(self, of: ReactionDeclaration[Any]) -> Subscription:
         from cosmos_outbox.cosmos.aggregates.unit_of_work import Lifetimes  # noqa: PLC0415 - each where it is declared
         from cosmos_outbox.cosmos.inbox.reactions import (  # noqa: PLC0415
             CosmosReactions,
@@ -163,7 +168,7 @@ class Subscriptions:
 
 def received_by(of: Subscriber, settings: SubscriberSettings) -> SubscriberSettings:
     """The settings by which its messages are received."""
-    if not isinstance(of, ReactionOf) or of.topic is None:
+    if not isinstance(of, ReactionDeclaration) or of.topic is None:
         return settings
     return replace(settings, transport=settings.transport.beside(settings.name(of.topic)))
 

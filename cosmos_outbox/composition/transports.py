@@ -207,7 +207,7 @@ async def check(transport: Transport) -> float | None:
     return await kind_of(transport).check(transport)
 
 
-class LatePublisher:
+class LazyPublisher:
     """A publisher that is made when it is first needed: a process that answers HTTP alone starts without the SDK.
 
     See :class:`cosmos_outbox.outbox.publisher.Publisher`.

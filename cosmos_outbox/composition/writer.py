@@ -18,10 +18,10 @@ from cosmos_outbox.operations.shedding import LoadShedder
 from cosmos_outbox.outbox.unit_of_work import OnCommit, Origin
 from cosmos_outbox.settings.connections import connected
 from cosmos_outbox.settings.environment import Settings
-from cosmos_outbox.settings.own_container import WireNames
+from cosmos_outbox.settings.existing_container import WireNames
 
 if TYPE_CHECKING:
-    from cosmos_outbox.cosmos.own.transaction import Transaction
+    from cosmos_outbox.cosmos.existing.transaction import Transaction
     from cosmos_outbox.cosmos.store.client import ContainerProxy
 
 
@@ -69,14 +69,14 @@ class Outbox:
     ) -> "Transaction":
         """A transaction of the team's own documents and their events. Raises ValueError."""
         if self._transactions is None:
-            raise ValueError("the service declares no OwnContainer: name one in Service(own=...)")
+            raise ValueError("the service declares no ExistingContainer: name one in Service(own=...)")
         return self._transactions(partition_key, origin=origin)
 
     @functools.cached_property
     def _transactions(self) -> "Callable[..., Transaction] | None":
         if self.names.own is None:
             return None
-        from cosmos_outbox.cosmos.own.transaction import Transactions  # noqa: PLC0415 - not over the library's own
+        from cosmos_outbox.cosmos.existing.transaction import Transactions  # noqa: PLC0415 - not over the library's own
 
         return Transactions(self.stored, self.names.own, self.settings.event_ttl_seconds, self.on_commit)
 

@@ -13,7 +13,7 @@ def document(service: Service, examples: Mapping[str, Any] | None = None) -> dic
     """Returns the document; its schemas are in ``schemas/`` beside it. ``examples``: messages by the event's name."""
     kinds, topic = [*events_of(service)], service.names.topic
     names = [kind.__name__ for kind in kinds]
-    told = {name: {"examples": [example]} for name, example in (examples or {}).items()}
+    shown = {name: {"examples": [example]} for name, example in (examples or {}).items()}
     return {
         "asyncapi": VERSION,
         "info": {
@@ -56,7 +56,7 @@ def document(service: Service, examples: Mapping[str, Any] | None = None) -> dic
             }
         },
         "components": {
-            "messages": {kind.__name__: _message(kind) | told.get(kind.__name__, {}) for kind in kinds},
+            "messages": {kind.__name__: _message(kind) | shown.get(kind.__name__, {}) for kind in kinds},
             "messageTraits": {
                 "event": {
                     "contentType": "application/json",

@@ -74,8 +74,8 @@ def schema(kind: Kind, of: str = "") -> Schema:
     meaning = _MEANING | ({to_camel(id_field_of(of)): f"The {of} that the event is about."} if of else {})
     found = without_limits(kind.model_json_schema(schema_generator=Plain))
     properties: dict[str, Schema] = {
-        name: told | ({"description": meaning[name]} if name in meaning else {})
-        for name, told in found["properties"].items()
+        name: described | ({"description": meaning[name]} if name in meaning else {})
+        for name, described in found["properties"].items()
     }
     if issubclass(kind, DomainEvent):
         properties |= _FROM_THE_REQUEST

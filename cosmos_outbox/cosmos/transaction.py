@@ -91,7 +91,7 @@ class Batch:
         return stored
 
     def place_of(self, failure: Failure) -> int | None:
-        """Which of the documents was refused; None: none of them, or the answer does not tell."""
+        """Which of the documents was refused; None: none of them, or the answer does not say."""
         if failure.index is None:
             return None
         place = failure.index - len(self.records) - len(self.events)

@@ -17,7 +17,7 @@ from cosmos_outbox.http import openapi
 from cosmos_outbox.http.calls import Call
 from cosmos_outbox.http.components import Components, SchemaForm, parameter
 from cosmos_outbox.http.documents import ROUTES
-from cosmos_outbox.http.openapi import ToldCall
+from cosmos_outbox.http.openapi import DocumentedRoute
 from cosmos_outbox.http.request import PAGE
 
 _DOCSTRING = re.compile(
@@ -49,9 +49,9 @@ def routes(functions: Sequence[func.Function]) -> Iterator[Route]:
             continue
         user_function = function.get_user_function()
         text = (user_function.__doc__ or "").strip()
-        told = _DOCSTRING.match(text)
-        query = re.findall(r"(\w+)=", (told["query"] or "") if told else "")
-        summary = (told["summary"] if told else text).partition("\n")[0]
+        found = _DOCSTRING.match(text)
+        query = re.findall(r"(\w+)=", (found["query"] or "") if found else "")
+        summary = (found["summary"] if found else text).partition("\n")[0]
         level = str(getattr(declared.get("authLevel"), "value", declared.get("authLevel"))).lower()
         for method in sorted((methods_of(declared) or {"GET"}) - {"HEAD"}):
             name = str(function.get_function_name())
@@ -69,23 +69,25 @@ def document(
         if route.level == "admin" or route.path in _OPEN_TO_OPERATORS:
             continue
         call = by_name.get(route.name)
-        told = openapi.described(call, components) if call else _told(route, components)
-        operations.append(ToldCall(route.name, route.method, route.path, told, _KEYS.get(route.level, [])))
+        described = openapi.described(call, components) if call else _described(route, components)
+        operations.append(
+            DocumentedRoute(route.name, route.method, route.path, described, _KEYS.get(route.level, []))
+        )
     found = openapi.document(title, operations, components, base=base)
-    tags = dict.fromkeys(tag for each in operations for tag in each.told["tags"])
+    tags = dict.fromkeys(tag for each in operations for tag in each.described["tags"])
     found["tags"] = [{"name": tag} for tag in tags]
     found["components"]["securitySchemes"] = {
         "functionKey": {
             "type": "apiKey",
             "in": "header",
             "name": "x-functions-key",
-            "description": "A function key; a local stack asks for none, unless told to.",
+            "description": "A function key; a local stack asks for none, unless found to.",
         }
     }
     return found
 
 
-def _told(route: Route, components: Components) -> dict[str, Any]:
+def _described(route: Route, components: Components) -> dict[str, Any]:
     head: dict[str, Any] = {
         "summary": (route.summary[0].upper() + route.summary[1:]).rstrip("."),
         "description": f"{route.method} /{route.path}: {route.summary.rstrip('.')}.",

@@ -117,10 +117,10 @@ def app(service: Service, *, resources: Sequence[Resource[Any, Any]] = ()) -> Ap
         by_hand = [each.by_hand.errors for each in routes(made.get_functions()) if each.by_hand]
         return kinds_of([*(each.errors for each in resources), *by_hand])
 
-    def told(base: str) -> Mapping[str, Any]:
+    def described(base: str) -> Mapping[str, Any]:
         return document(service.name.capitalize(), made.get_functions(), on_resources, base)
 
-    made.register_functions(resource_functions(document_calls(told, kinds), func.AuthLevel.ANONYMOUS))
+    made.register_functions(resource_functions(document_calls(described, kinds), func.AuthLevel.ANONYMOUS))
 
     @made.function_name(CATCH_ALL)
     @made.route(route="{*path}")  # with every method: azure-functions cannot name TRACE in a list

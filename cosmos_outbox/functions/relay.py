@@ -12,8 +12,8 @@ from typing import Any
 
 import azure.functions as func
 
-from cosmos_outbox.inbox.errors import StoreAway
-from cosmos_outbox.kernel.own_failures import own_failures
+from cosmos_outbox.inbox.errors import StoreUnavailable
+from cosmos_outbox.kernel.handler_failures import own_failures
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.service import Service
 from cosmos_outbox.settings.environment import (
@@ -42,13 +42,13 @@ def relay_functions(service: Service) -> func.Blueprint:
     @app.timer_trigger(arg_name="timer", schedule="0 */5 * * * *")
     async def watch_relay(timer: func.TimerRequest) -> None:
         """Every five minutes: logs an error if events wait for too long, and recreates missing leases."""
-        with told_in_a_line("how far the relay is, is not known"):
+        with log_outage_briefly("how far the relay is, is not known"):
             await service().operator.observer.watch()
 
     @app.timer_trigger(arg_name="timer", schedule="30 * * * * *")
     async def tend_parked(timer: func.TimerRequest) -> None:
         """Every minute: resends parked events that are no longer blocked, and discards those parked for too long."""
-        with told_in_a_line("parked events wait"):
+        with log_outage_briefly("parked events wait"):
             await service().operator.parking.upkeep()
 
     if any(each.can_be_due() for each in service.aggregates):
@@ -56,7 +56,7 @@ def relay_functions(service: Service) -> func.Blueprint:
         @app.timer_trigger(arg_name="timer", schedule="*/10 * * * * *")
         async def meet_deadlines(timer: func.TimerRequest) -> None:
             """Every ten seconds: runs ``on_due`` of the aggregates that are due."""
-            with told_in_a_line("deadlines wait"):
+            with log_outage_briefly("deadlines wait"):
                 deadlines = service().relay.deadlines
                 assert deadlines is not None, "something can be due"
                 await deadlines.meet()
@@ -94,10 +94,10 @@ _log = logging.getLogger(__name__)
 
 
 @contextmanager
-def told_in_a_line(waits: str) -> Iterator[None]:
+def log_outage_briefly(waits: str) -> Iterator[None]:
     """Logs an outage in one line, without a traceback. ``waits``: the work that the outage delays."""
     try:
         with own_failures():
             yield
-    except (StoreAway, OutboxError) as error:
+    except (StoreUnavailable, OutboxError) as error:
         _log.error("%s: %s", waits, error)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import azure.functions as func
 
-from cosmos_outbox.composition.declarations import ReactionOf, ReadModelOf, Subscriber
-from cosmos_outbox.functions.relay import told_in_a_line
+from cosmos_outbox.composition.declarations import ReactionDeclaration, ReadModelDeclaration, Subscriber
+from cosmos_outbox.functions.relay import log_outage_briefly
 from cosmos_outbox.inbox.receiver import WAIT_SECONDS
 from cosmos_outbox.service import Service
 from cosmos_outbox.settings.errors import Misconfigured
@@ -39,16 +39,16 @@ def subscription_functions(service: Service, of: Subscriber) -> func.Blueprint:
     @app.timer_trigger(arg_name="timer", schedule="30 * * * * *")
     async def watch(timer: func.TimerRequest) -> None:
         """Every minute: collects dead letters, and retries messages that were set aside."""
-        with told_in_a_line("what was set aside waits"):
+        with log_outage_briefly("what was set aside waits"):
             await service().subscriptions[of.name].subscriber.watch()
 
-    if isinstance(of, ReadModelOf) and of.has_source:
+    if isinstance(of, ReadModelDeclaration) and of.has_source:
         _add_walk(app, service, of.name, name)
     return app
 
 
 def _topic_of(of: Subscriber) -> Named | None:
-    return of.topic if isinstance(of, ReactionOf) else None
+    return of.topic if isinstance(of, ReactionDeclaration) else None
 
 
 def _add_walk(app: func.Blueprint, service: Service, of: str, name: str) -> None:
@@ -58,7 +58,7 @@ def _add_walk(app: func.Blueprint, service: Service, of: str, name: str) -> None
         """Every hour: begins or continues the walk of this day."""
         healing = service().subscriptions[of].healing
         assert healing is not None, "a read model with a source has a walk"
-        with told_in_a_line("the walk waits"):
+        with log_outage_briefly("the walk waits"):
             await healing.run(seconds=WALK_SECONDS)
 
 
@@ -112,7 +112,7 @@ def add_trigger(
 
 
 async def receive(service: Service, of: str, message: func.ServiceBusMessage, context: func.Context) -> None:
-    """Apply a message or set it aside. Raises StoreAway, or Misconfigured when the service cannot be wired.
+    """Apply a message or set it aside. Raises StoreUnavailable, or Misconfigured when the service cannot be wired.
 
     Both are raised after a pause: the host redelivers the message immediately, and counts each delivery.
     """

@@ -17,7 +17,7 @@ from cosmos_outbox.http.problems import (
 from cosmos_outbox.http.responses import packed, problem
 from cosmos_outbox.inbox import errors as of_inbox
 from cosmos_outbox.kernel.clock import monotonic
-from cosmos_outbox.kernel.own_failures import own_failures
+from cosmos_outbox.kernel.handler_failures import own_failures
 from cosmos_outbox.outbox import errors as of_outbox
 from cosmos_outbox.settings.errors import Misconfigured, Overloaded
 from cosmos_outbox.telemetry.correlation import correlated
@@ -29,9 +29,9 @@ _WRONG = (InvalidRequest, of_outbox.UnknownContinuation, of_outbox.Unpublishable
 _NOT_THERE = (of_outbox.AggregateNotFound, of_outbox.NotStuck)
 _NOT_NOW = (
     *(of_outbox.NotInTheWay, of_outbox.BeingReplayed, of_outbox.StillUnsendable),
-    *(of_inbox.NotApplied, of_inbox.NotInTurn, of_inbox.RecordChanged),
+    *(of_inbox.NotApplied, of_inbox.OutOfOrder, of_inbox.RecordChanged),
 )
-_AWAY = (of_outbox.Unavailable, of_outbox.NotDelivered, of_inbox.StoreAway, of_inbox.Contended)
+_AWAY = (of_outbox.Unavailable, of_outbox.NotDelivered, of_inbox.StoreUnavailable, of_inbox.ConcurrentUpdate)
 
 STATUS_OF: StatusOf = [
     (UnsupportedMediaType, 415, "Unsupported media type"),
@@ -56,7 +56,7 @@ STATUS_OF: StatusOf = [
 COME_BACK = (429, 503)
 """The statuses whose responses carry ``Retry-After``, rounded up."""
 
-UNLESS_TOLD = {
+DEFAULT_HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
     "Access-Control-Expose-Headers": "ETag, Last-Modified, Location, Written, Retry-After, Idempotency-Replayed, "
@@ -88,7 +88,7 @@ class Answering:
 
     ``own`` lists the errors of one service, each with the status and title of its response; they precede the common
     ones. ``check_load`` is called before each change, and raises Overloaded while the service accepts none.
-    ``told_every_seconds`` is for calls without a key: an error of one kind is logged at most once in this time, so
+    ``log_every_seconds`` is for calls without a key: an error of one kind is logged at most once in this time, so
     that an anonymous caller cannot flood the log.
     """
 
@@ -97,11 +97,11 @@ class Answering:
         own: StatusOf = (),
         *,
         check_load: Callable[[], None] | None = None,
-        told_every_seconds: float = 0.0,
+        log_every_seconds: float = 0.0,
     ) -> None:
         self._status_of: StatusOf = [*own, *STATUS_OF]
         self._check_load = check_load
-        self._told_every_seconds = told_every_seconds
+        self._log_every_seconds = log_every_seconds
         self._told_at: dict[type[Exception], float] = {}
 
     def __call__(self, handler: Handler) -> Handler:
@@ -125,8 +125,8 @@ class Answering:
                         answer = await handler(req)
                 except Exception as error:  # noqa: BLE001 - the edge: the caller gets a response to any error
                     answer = self.answer(error)
-            told = Headers(UNLESS_TOLD, answer.headers)
-            given = answer.with_headers({**told, request.CORRELATION_HEADER: correlation_id})
+            defaults = Headers(DEFAULT_HEADERS, answer.headers)
+            given = answer.with_headers({**defaults, request.CORRELATION_HEADER: correlation_id})
             return packed(req, given) if req.method in READING else given
 
         return answer_call
@@ -151,7 +151,7 @@ class Answering:
     def _tell(self, error: Exception, text: str, *values: object, exc_info: Exception | None = None) -> None:
         now, kind = monotonic(), type(error)
         told_at = self._told_at.get(kind)
-        if told_at is None or now - told_at >= self._told_every_seconds:
+        if told_at is None or now - told_at >= self._log_every_seconds:
             self._told_at[kind] = now
             _log.error(text, *values, exc_info=exc_info)
 

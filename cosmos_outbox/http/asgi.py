@@ -13,7 +13,7 @@ from cosmos_outbox.http.calls import Call, CallerOf, calls
 from cosmos_outbox.http.catch_all import Path, no_such_call
 from cosmos_outbox.http.documents import ROUTES, document_calls
 from cosmos_outbox.http.message import Answer, Handler, Request
-from cosmos_outbox.http.openapi import ToldCall
+from cosmos_outbox.http.openapi import DocumentedRoute
 from cosmos_outbox.http.request import HONOURED, MAX_BODY_BYTES
 from cosmos_outbox.http.resource import Resource
 from cosmos_outbox.service import Wired
@@ -39,15 +39,15 @@ def asgi_app(
     """
     served = calls(service, resources, caller_of=caller_of)
 
-    def told(base: str) -> Mapping[str, Any]:
+    def document(base: str) -> Mapping[str, Any]:
         components = openapi.with_problems()
         operations = [
-            ToldCall(each.name, each.method, each.route, openapi.described(each, components))
+            DocumentedRoute(each.name, each.method, each.route, openapi.described(each, components))
             for each in served
         ]
         return openapi.document(", ".join(each.path for each in resources), operations, components, base=base)
 
-    return AsgiApp([*served, *document_calls(told, lambda: kinds_of(each.errors for each in resources))])
+    return AsgiApp([*served, *document_calls(document, lambda: kinds_of(each.errors for each in resources))])
 
 
 class AsgiApp:

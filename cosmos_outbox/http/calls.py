@@ -17,7 +17,7 @@ from cosmos_outbox.http import conditions, listing, request
 from cosmos_outbox.http.answering import Answering, status_of
 from cosmos_outbox.http.message import READING, Answer, Handler, Request
 from cosmos_outbox.http.resource import Action, Resource
-from cosmos_outbox.http.responses import Shown
+from cosmos_outbox.http.responses import Representation
 from cosmos_outbox.http.validation import patched, replaced, validated
 from cosmos_outbox.kernel.clock import new_id, utc_now
 from cosmos_outbox.outbox.aggregate import Aggregate
@@ -85,7 +85,7 @@ class _Calls(Generic[A, D]):
         self, service: Callable[[], Wired], resource: Resource[A, D], caller_of: CallerOf | None
     ) -> None:
         self._service, self._resource, self._caller_of = service, resource, caller_of
-        self._shown = Shown(resource.shown)
+        self._shown = Representation(resource.shown)
         self._name = _snake(resource.kind.aggregate_type)
         self._answering = Answering(status_of(resource.errors), check_load=self._check_load)
 

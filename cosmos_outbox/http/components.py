@@ -112,12 +112,12 @@ class Components:
         return _as_object(found, form) if "properties" in found else found
 
     def _part(self, name: str, form: SchemaForm, parts: Mapping[str, Any], within: tuple[str, ...]) -> Schema:
-        schema, told = parts[name], f"{name}{form}"
+        schema, renamed = parts[name], f"{name}{form}"
         if "properties" not in schema:  # an enumeration
             return self.named(name, {key: each for key, each in schema.items() if key != "title"})
         if name in within:  # recursion: the schema is already being built
-            return ref(told)
-        return self.named(told, self._converted(schema, form, parts, (*within, name)))
+            return ref(renamed)
+        return self.named(renamed, self._converted(schema, form, parts, (*within, name)))
 
     def example(self, schema: Mapping[str, Any], name: str = "text") -> Any:
         """Returns a value that the schema allows; a text is its property's name in words."""
@@ -275,8 +275,8 @@ def parameter(name: str, schema: Schema | None = None, place: str = "") -> dict[
     if name != "continuationToken":  # a made-up token is never valid
         example = known[3] if isinstance(known[3], str | int) else None
         taken = taken | {"examples": [Components().example(taken, name) if example is None else example]}
-    told: dict[str, Any] = {"name": name, "in": found_in, "description": known[2], "schema": taken}
-    return told | ({"required": True} if found_in == "path" else {})
+    described: dict[str, Any] = {"name": name, "in": found_in, "description": known[2], "schema": taken}
+    return described | ({"required": True} if found_in == "path" else {})
 
 
 def _words(name: str) -> str:

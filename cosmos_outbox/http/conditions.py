@@ -46,8 +46,8 @@ def if_match(request: Request) -> frozenset[ETag]:
 
 def _tags(header: str, name: str) -> frozenset[ETag]:
     if not _TAGS.fullmatch(header):
-        told = "must be the unchanged ETag of an answer, in quotes; * stands for any version"
-        raise InvalidRequest(FieldError(name, told, "malformed"))
+        reason = "must be the unchanged ETag of an answer, in quotes; * stands for any version"
+        raise InvalidRequest(FieldError(name, reason, "malformed"))
     return frozenset(re.findall(_TAG, header))
 
 
@@ -87,8 +87,8 @@ def of_change(request: Request, body_etag: ETag | None = None) -> OfChange:
     if date is not None and "If-Match" not in request.headers and body_etag is None:
         since = _date(date)
         if since is None:
-            told = "must be the unchanged Last-Modified of an answer"
-            raise InvalidRequest(FieldError("If-Unmodified-Since", told, "malformed"))
+            reason = "must be the unchanged Last-Modified of an answer"
+            raise InvalidRequest(FieldError("If-Unmodified-Since", reason, "malformed"))
     header = request.headers.get("If-None-Match")
     if header is None:
         return OfChange(versions, since)
@@ -103,8 +103,8 @@ def taken_from(body: Mapping[str, Any]) -> tuple[dict[str, Any], ETag | None]:
         return rest, None
     etag = body[ETAG]
     if not isinstance(etag, str) or not re.fullmatch(_TAG, etag):
-        told = "must be as an answer had it: read again, or leave it out"
-        raise InvalidRequest(FieldError(ETAG, told, "malformed"))
+        reason = "must be as an answer had it: read again, or leave it out"
+        raise InvalidRequest(FieldError(ETAG, reason, "malformed"))
     return rest, etag
 
 

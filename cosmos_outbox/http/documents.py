@@ -54,7 +54,7 @@ _POLICY = (
     "form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
 
-_answering = Answering(told_every_seconds=60)
+_answering = Answering(log_every_seconds=60)
 
 
 def document_calls(

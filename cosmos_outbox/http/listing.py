@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from cosmos_outbox.http.message import Request
 from cosmos_outbox.http.problems import FieldError, InvalidRequest
 from cosmos_outbox.http.request import MAX_PAGE_SIZE, PAGE, parameters, query
-from cosmos_outbox.http.validation import form_of, told
+from cosmos_outbox.http.validation import field_errors, form_of
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.selection import Order, Selection, orders
@@ -120,5 +120,5 @@ def _equal(text: str, kind: type[Aggregate[Any]], name: str, wrong: list[FieldEr
     try:
         return adapter.dump_python(adapter.validate_python(text), mode="json")
     except ValidationError as problems:
-        wrong += told(problems, name)
+        wrong += field_errors(problems, name)
     return None

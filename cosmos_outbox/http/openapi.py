@@ -92,48 +92,48 @@ def with_problems() -> Components:
 
 
 @dataclass(frozen=True)
-class ToldCall:
+class DocumentedRoute:
     """One operation in a document."""
 
     name: str
     method: str
     route: str
     """The path below the API's root, without a leading slash."""
-    told: Mapping[str, Any]
+    described: Mapping[str, Any]
     security: list[dict[str, list[str]]] | None = None
 
 
 def described(call: Call, components: Components) -> dict[str, Any]:
     """Returns an operation with its responses, for a document with these components."""
-    told = _operation(call, components)
+    described = _operation(call, components)
     also = () if call.query else ("Cache-Control",) if call.method == "GET" else ("traceparent", "tracestate")
-    told["parameters"] += [parameter(name) for name in also]
+    described["parameters"] += [parameter(name) for name in also]
     return {
         "summary": call.summary[0].upper() + call.summary[1:],
         "description": description(call),
         "tags": [call.route.partition("/{")[0]],
-        **told,
+        **described,
         "responses": {str(status): each for status, each in _answers(call, components).items()},
     }
 
 
 def document(
-    title: str, operations: Iterable[ToldCall], components: Components, *, base: str = ""
+    title: str, operations: Iterable[DocumentedRoute], components: Components, *, base: str = ""
 ) -> dict[str, Any]:
     """Returns the API's document below ``base``. Adds the common parameters and responses to each operation."""
     paths: dict[str, dict[str, Any]] = {}
     for each in operations:
-        told = dict(each.told)
-        told["parameters"] = [*told.get("parameters", ()), parameter(CORRELATION_HEADER)]
-        told["responses"] = _completed(told["responses"])
+        described = dict(each.described)
+        described["parameters"] = [*described.get("parameters", ()), parameter(CORRELATION_HEADER)]
+        described["responses"] = _completed(described["responses"])
         if each.security:
-            told["responses"]["401"] = {
+            described["responses"]["401"] = {
                 "description": "No key, or a wrong one: the platform's answer, without a body."
             }
-        told["responses"] = dict(sorted(told["responses"].items()))
+        described["responses"] = dict(sorted(described["responses"].items()))
         security = {} if each.security is None else {"security": each.security}
         paths.setdefault(f"{base}/{each.route}", {})[each.method.lower()] = {
-            "operationId": each.name, **told, **security
+            "operationId": each.name, **described, **security
         }  # fmt: skip
     return {
         "openapi": VERSION,
@@ -182,17 +182,17 @@ def description(call: Call) -> str:
 
 
 def _answers(call: Call, components: Components) -> dict[int | str, dict[str, Any]]:
-    told: dict[int | str, dict[str, Any]] = {call.status.value: _success(call, components)}
+    described: dict[int | str, dict[str, Any]] = {call.status.value: _success(call, components)}
     if call.method == "GET" and "If-None-Match" in call.honours:
-        told[304] = {
+        described[304] = {
             "description": "The caller has this version",
             "headers": _headers("ETag", "Last-Modified"),
         }
     for status, text in _refusals(call).items():
-        told[status] = {
+        described[status] = {
             "description": text, "content": {"application/problem+json": {"schema": ref("Problem")}}
         }  # fmt: skip
-    return told
+    return described
 
 
 def _success(call: Call, components: Components) -> dict[str, Any]:
@@ -201,11 +201,11 @@ def _success(call: Call, components: Components) -> dict[str, Any]:
         headers += ["ETag", "Last-Modified"]
     if "Idempotency-Key" in call.honours:
         headers += ["Written", "Idempotency-Replayed"]
-    told: dict[str, Any] = {"description": call.status.phrase, "headers": _headers(*headers)}
+    described: dict[str, Any] = {"description": call.status.phrase, "headers": _headers(*headers)}
     if call.status != HTTPStatus.NO_CONTENT:
         schema = _shown(call, components)
-        told["content"] = {"application/json": {"schema": schema, "example": components.example(schema)}}
-    return told
+        described["content"] = {"application/json": {"schema": schema, "example": components.example(schema)}}
+    return described
 
 
 def _headers(*names: str) -> dict[str, Any]:
@@ -263,7 +263,7 @@ def _refusals(call: Call) -> Mapping[int, str]:
 
 def _operation(call: Call, components: Components) -> dict[str, Any]:
     names = [*(["id"] if "{id}" in call.route else []), *call.honours]
-    told: dict[str, Any] = {
+    described: dict[str, Any] = {
         "parameters": [
             *(parameter(name, _condition(call, name)) for name in names),
             *(parameter(name, _queried(call, name), "query") for name in call.query),
@@ -274,8 +274,8 @@ def _operation(call: Call, components: Components) -> dict[str, Any]:
         decided = _sent_back(call, components)  # an example cannot know stored values
         example = {name: value for name, value in components.example(schema).items() if name not in decided}
         content = {"schema": schema, "example": example}
-        told["requestBody"] = {"required": True, "content": dict.fromkeys(call.takes, content)}
-    return told
+        described["requestBody"] = {"required": True, "content": dict.fromkeys(call.takes, content)}
+    return described
 
 
 def _condition(call: Call, name: str) -> Schema | None:

@@ -86,13 +86,13 @@ def kinds(status_of: Sequence[tuple[type[Exception], int, str]]) -> Mapping[str,
 
 def page(kind: ProblemKind) -> Answer:
     """Returns the HTML page that explains the kind."""
-    told = "The status of the first answer"
+    text = "The status of the first answer"
     if kind.status:
-        told = f"{kind.status} {HTTPStatus(kind.status).phrase}"
+        text = f"{kind.status} {HTTPStatus(kind.status).phrase}"
     html = (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f'<meta name="color-scheme" content="light dark">'
-        f"<title>{escape(kind.title)}</title><main><h1>{escape(kind.title)}</h1><p>{told}</p>"
+        f"<title>{escape(kind.title)}</title><main><h1>{escape(kind.title)}</h1><p>{text}</p>"
         f"<p>{escape(kind.meaning)}</p></main></html>\n"
     )
     headers = {"Cache-Control": "max-age=3600", "Content-Security-Policy": "default-src 'none'"}
@@ -119,7 +119,7 @@ class FieldError:
     code: str = "invalid"
     """The broken rule, for programs: it stays the same when the text changes."""
 
-    def told(self) -> "FieldError":
+    def described(self) -> "FieldError":
         """Returns a copy truncated for a response: a caller may send a name as long as a body."""
         return FieldError(_cut(self.field, LONGEST_NAME), _cut(self.reason, LONGEST_REASON), self.code)
 
@@ -139,9 +139,11 @@ class InvalidRequest(RequestError):
 
     def __init__(self, *errors: FieldError) -> None:
         self.errors = errors[:MOST_ERRORS]
-        told = [f"{each.field}: {each.reason}" for each in (error.told() for error in errors[:_IN_THE_TEXT])]
+        text = [
+            f"{each.field}: {each.reason}" for each in (error.described() for error in errors[:_IN_THE_TEXT])
+        ]
         more = [f"and {len(errors) - _IN_THE_TEXT} more"] if len(errors) > _IN_THE_TEXT else []
-        super().__init__("; ".join(told + more))
+        super().__init__("; ".join(text + more))
 
 
 def _cut(text: str, most: int) -> str:

@@ -108,8 +108,8 @@ def json_object(request: Request, *media_types: str) -> dict[str, Any]:
         )
     body = request.body
     if not body and "transfer-encoding" in request.headers:
-        told = "did not arrive: send Content-Length, since a chunked body is not passed on by the host"
-        raise InvalidRequest(FieldError("body", told, "required"))
+        reason = "did not arrive: send Content-Length, since a chunked body is not passed on by the host"
+        raise InvalidRequest(FieldError("body", reason, "required"))
     if len(body) > MAX_BODY_BYTES:
         raise RequestTooLarge(FieldError("body", f"must not be over {MAX_BODY_BYTES} bytes", "too_long"))
     try:
@@ -119,8 +119,8 @@ def json_object(request: Request, *media_types: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise InvalidRequest(FieldError("body", "must be a JSON object", "wrong_type"))
     if repeated := _repeated_names(body):
-        told = "names {!r} twice: readers differ on which counts"
-        raise InvalidRequest(*(FieldError("body", told.format(name), "repeated") for name in repeated))
+        reason = "names {!r} twice: readers differ on which counts"
+        raise InvalidRequest(*(FieldError("body", reason.format(name), "repeated") for name in repeated))
     return data
 
 
@@ -144,8 +144,8 @@ def refuse_unless(honoured: Collection[str], request: Request) -> None:
     """
     given = dict(parse_qsl(urlsplit(request.url).query, keep_blank_values=True))
     if API_VERSION in given and API_VERSION not in honoured:
-        told = "names a version, and the API has one: leave it out"
-        raise InvalidRequest(FieldError(API_VERSION, told, "not_honoured"))
+        reason = "names a version, and the API has one: leave it out"
+        raise InvalidRequest(FieldError(API_VERSION, reason, "not_honoured"))
     wrong = [
         FieldError(name, f"cannot be honoured by this call: {instead}", "not_honoured")
         for name, instead in _INSTEAD.items()
@@ -221,8 +221,8 @@ def _body_digest(request: Request, *, without: str = "") -> str:
     try:
         return hashlib.sha256(canonical(asked)).hexdigest()
     except ValueError:
-        told = "has an integer beyond 2^53: write it as text"
-        raise InvalidRequest(FieldError("body", told, "too_large")) from None
+        reason = "has an integer beyond 2^53: write it as text"
+        raise InvalidRequest(FieldError("body", reason, "too_large")) from None
 
 
 def parameters(request: Request, *names: str) -> tuple[dict[str, str], list[FieldError]]:
@@ -231,8 +231,8 @@ def parameters(request: Request, *names: str) -> tuple[dict[str, str], list[Fiel
     They are read from the URL, since the Functions host drops empty ones. A misspelled name must not be ignored: with
     a misspelled ``continuationToken`` a caller would get the first page for ever.
     """
-    told = parse_qsl(urlsplit(request.url).query, keep_blank_values=True)
-    given = [(_OF_THE_HOST.get(name.lower(), name), value) for name, value in told]
+    pairs = parse_qsl(urlsplit(request.url).query, keep_blank_values=True)
+    given = [(_OF_THE_HOST.get(name.lower(), name), value) for name, value in pairs]
     known = {*names, *_OF_THE_HOST.values()}
     times = Counter(name for name, _ in given)
     other = f"is not one of {', '.join(sorted(known))}"
@@ -256,8 +256,8 @@ def page_request(request: Request, *also: str) -> tuple[int, str | None]:
     given = query(request, *PAGE, *also)
     size, token = page_size(given), given.get("continuationToken")
     if token == "":
-        told = "must not be empty: leave it out for the first page"
-        raise InvalidRequest(FieldError("continuationToken", told, "too_short"))
+        reason = "must not be empty: leave it out for the first page"
+        raise InvalidRequest(FieldError("continuationToken", reason, "too_short"))
     return size, token
 
 
@@ -265,8 +265,8 @@ def page_size(given: Mapping[str, str]) -> int:
     """Returns the maximum number of items on a page. Raises InvalidRequest."""
     text = given.get("pageSize", str(DEFAULT_PAGE_SIZE))
     if not (_NUMBER.fullmatch(text) and 1 <= int(text) <= MAX_PAGE_SIZE):
-        told = f"must be a number from 1 to {MAX_PAGE_SIZE}"
-        raise InvalidRequest(FieldError("pageSize", told, "out_of_range"))
+        reason = f"must be a number from 1 to {MAX_PAGE_SIZE}"
+        raise InvalidRequest(FieldError("pageSize", reason, "out_of_range"))
     return int(text)
 
 

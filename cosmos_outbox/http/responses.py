@@ -53,7 +53,7 @@ def problem(
         "detail": detail,
         "errors": [
             {"field": each.field, "code": each.code, "reason": each.reason}
-            for each in (error.told() for error in errors)
+            for each in (error.described() for error in errors)
         ],
         "correlationId": correlation.current(),
     }
@@ -88,7 +88,7 @@ REPLAYED = {"Idempotency-Replayed": "true"}
 
 
 @dataclass(frozen=True)
-class Shown(Generic[A]):
+class Representation(Generic[A]):
     """Builds the responses to calls on aggregates of one type."""
 
     view: Callable[[A], Mapping[str, Any]]
@@ -172,13 +172,13 @@ def packed(request: Request, answer: Answer) -> Answer:
     if is_strong or "Content-Encoding" in headers:
         return answer
     varying = ", ".join(filter(None, (headers.get("Vary"), "Accept-Encoding")))
-    told = answer.with_headers({"Vary": varying})
+    varied = answer.with_headers({"Vary": varying})
     if len(answer.body) < LEAST_BYTES or not _TEXT.fullmatch(answer.media_type):
-        return told
+        return varied
     if not takes_gzip(request) or _is_lured(request):
-        return told
+        return varied
     body = gzip.compress(answer.body, _LEVEL, mtime=0)
-    return replace(told.with_headers({"Content-Encoding": "gzip"}), body=body)
+    return replace(varied.with_headers({"Content-Encoding": "gzip"}), body=body)
 
 
 def takes_gzip(request: Request) -> bool:

@@ -94,10 +94,10 @@ def validated(model: type[Model], data: Any) -> Model:
     try:
         return model.model_validate(data, by_alias=True, by_name=False, extra="forbid")
     except ValidationError as problems:
-        raise InvalidRequest(*told(problems)) from None  # the original holds the input: personal data
+        raise InvalidRequest(*field_errors(problems)) from None  # the original holds the input: personal data
 
 
-def told(problems: ValidationError, within: str = "") -> list[FieldError]:
+def field_errors(problems: ValidationError, within: str = "") -> list[FieldError]:
     """Converts pydantic's errors, without input values; ``within``: the name of the field that holds the value."""
     return [
         FieldError(

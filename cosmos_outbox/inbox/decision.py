@@ -49,7 +49,7 @@ First = Callable[[Event], S | None]
 """Returns the state that an aggregate's first event holds; None: it holds none."""
 
 
-class Done(Enum):
+class SkipReason(Enum):
     """The reason to write nothing."""
 
     APPLIED_BEFORE = "is in its entry already"
@@ -59,7 +59,7 @@ class Done(Enum):
     CONFLICT = "has the sequence of another event"
 
 
-class Because(Enum):
+class HealReason(Enum):
     """The reason to read the source."""
 
     NEW = "there is no entry"
@@ -75,7 +75,7 @@ class Because(Enum):
 class Complete:
     """The message is done, and nothing is written."""
 
-    why: Done
+    why: SkipReason
 
 
 @dataclass(frozen=True)
@@ -83,14 +83,14 @@ class Put(Generic[S]):
     """Write this entry over the version that was read; ``because`` None: an event was applied."""
 
     entry: Entry[S]
-    because: Because | None = None
+    because: HealReason | None = None
 
 
 @dataclass(frozen=True)
 class Heal:
     """Read the source. ``at_least``: the sequence that it must have reached; None: any."""
 
-    because: Because
+    because: HealReason
     at_least: int | None
 
 
@@ -101,7 +101,7 @@ def make(event: Event, first: First[S], now: datetime, tombstones: timedelta | N
     if tombstones is not None and event.age(now) >= tombstones / 2:
         return None  # create-young
     made = first(event)
-    return None if made is None else Put(Entry(1, event.id, made), Because.NEW)
+    return None if made is None else Put(Entry(1, event.id, made), HealReason.NEW)
 
 
 def decide(
@@ -111,17 +111,17 @@ def decide(
     if first is not None and (entry is None or entry.other_form):
         return _first(entry, event, first(event) if event.sequence == 1 and not event.is_notice else None)
     if entry is None:
-        return Heal(Because.NEW, event.sequence)  # made-from-source
+        return Heal(HealReason.NEW, event.sequence)  # made-from-source
     if entry.deleted:
-        return Complete(Done.DELETED)  # deleted-is-final
+        return Complete(SkipReason.DELETED)  # deleted-is-final
     if event.sequence is None:
-        return Heal(Because.UNSEQUENCED, None)  # unsequenced
+        return Heal(HealReason.UNSEQUENCED, None)  # unsequenced
     return _place(entry, event, event.sequence, project, tells_notices=first is not None)
 
 
 def _first(entry: Entry[S] | None, event: Event, made: S | None) -> Put[S] | Heal:
     """``made-from-first``: the later events are replayed, so the entry's former content comes again."""
-    because = Because.NEW if entry is None else Because.FORM
+    because = HealReason.NEW if entry is None else HealReason.FORM
     if made is None:
         return Heal(because, event.sequence)
     return Put(Entry(1, event.id, made, entry.healed if entry else 0), because)
@@ -131,14 +131,16 @@ def _place(
     entry: Entry[S], event: Event, sequence: int, project: Projection[S], *, tells_notices: bool
 ) -> Complete | Put[S] | Heal:
     if sequence <= entry.last_sequence:
-        return Complete(Done.CONFLICT if _conflict(entry, event) else Done.APPLIED_BEFORE)  # applied-before
+        return Complete(
+            SkipReason.CONFLICT if _conflict(entry, event) else SkipReason.APPLIED_BEFORE
+        )  # applied-before
     if sequence > entry.last_sequence + 1:
-        return Heal(Because.GAP, sequence)  # next-only
+        return Heal(HealReason.GAP, sequence)  # next-only
     if entry.state is None:
-        return Heal(Because.FORM, sequence)  # other-form
+        return Heal(HealReason.FORM, sequence)  # other-form
     after = None if event.is_notice and not tells_notices else project(entry.state, event)
     if after is None:  # notice-healed, unknown-healed
-        return Heal(Because.NOTICE if event.is_notice else Because.UNKNOWN, sequence)
+        return Heal(HealReason.NOTICE if event.is_notice else HealReason.UNKNOWN, sequence)
     named = None if event.is_notice else event.id
     return Put(Entry(sequence, named, after.state, entry.healed))
 
@@ -151,7 +153,7 @@ def mend(
     Both were read consistently, the entry first. ``notes_gone``: the source keeps no tombstones, so the entry has to.
     """
     if entry is not None and entry.deleted:
-        return Complete(Done.DELETED)  # deleted-is-final
+        return Complete(SkipReason.DELETED)  # deleted-is-final
     if found is None:
         return _gone(entry, heal, noted=notes_gone)
     if heal.at_least is not None and found.sequence < heal.at_least:
@@ -162,9 +164,9 @@ def mend(
 def _from_source(entry: Entry[S] | None, heal: Heal, found: Found[S]) -> Complete | Put[S]:
     if entry is not None and not _newer(entry, heal, found):
         if entry.other_form and found.sequence == entry.last_sequence:  # other-form
-            return Put(replace(entry, state=found.state, other_form=False), Because.FORM)
-        return Complete(Done.NOT_NEWER)  # only-newer
-    healed = (entry.healed if entry else 0) + (heal.because not in (Because.NEW, Because.FORM))
+            return Put(replace(entry, state=found.state, other_form=False), HealReason.FORM)
+        return Complete(SkipReason.NOT_NEWER)  # only-newer
+    healed = (entry.healed if entry else 0) + (heal.because not in (HealReason.NEW, HealReason.FORM))
     return Put(
         Entry(found.sequence, None, found.state, healed), heal.because
     )  # healed-has-no-id, keep-the-deleted
@@ -182,7 +184,7 @@ def _gone(entry: Entry[S] | None, heal: Heal, *, noted: bool) -> Complete | Put[
     if entry is None and noted:
         return Put(Entry(heal.at_least or 0, None, None), heal.because)  # gone-is-noted
     if entry is None:
-        return Complete(Done.GONE)
+        return Complete(SkipReason.GONE)
     return Put(Entry(entry.last_sequence, None, None, entry.healed), heal.because)  # gone-is-deleted
 
 
@@ -197,7 +199,9 @@ def _conflict(entry: Entry[S], event: Event) -> bool:
 
 def _newer(entry: Entry[S], heal: Heal, found: Found[S]) -> bool:
     """Whether the source is newer. Equal sequences compare states: a change without a sequence leaves it unchanged."""
-    compared = heal.because is Because.UNSEQUENCED or (heal.because is Because.WALK and not entry.other_form)
+    compared = heal.because is HealReason.UNSEQUENCED or (
+        heal.because is HealReason.WALK and not entry.other_form
+    )
     if compared and found.sequence == entry.last_sequence:
         return found.state != entry.state
     return found.sequence > entry.last_sequence

@@ -17,20 +17,20 @@ from typing import Protocol
 
 from cosmos_outbox.inbox import telemetry
 from cosmos_outbox.inbox.errors import (
-    EffectAway,
+    AlreadyProcessed,
     EffectFailed,
-    EffectNotDone,
     EffectRefused,
+    EffectRejected,
+    EffectUnavailable,
     NotApplied,
     RecordChanged,
-    Settled,
-    StoreAway,
+    StoreUnavailable,
 )
 from cosmos_outbox.inbox.event import Event, utc
-from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, MARGIN, Read, told
+from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, MARGIN, Read, reason_of
 from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.kernel.clock import monotonic, new_id, sleep, utc_now
-from cosmos_outbox.kernel.own_failures import own_failures
+from cosmos_outbox.kernel.handler_failures import own_failures
 
 EFFECT_SECONDS = 30.0
 """The longest that a handler may take."""
@@ -45,8 +45,8 @@ OLD = timedelta(seconds=LONGEST_CALL_SECONDS + 60)
 """The age after which no call can still finish a start: the longest call, plus a margin for clocks that differ."""
 
 Effect = Callable[[Event], Awaitable[None]]
-"""Runs the effect, with ``event.id`` as its idempotency key. Raises EffectAway if its service is unavailable, and
-EffectNotDone if this effect surely was not done; after any other error the effect may have taken place."""
+"""Runs the effect, with ``event.id`` as its idempotency key. Raises EffectUnavailable if its service is away, and
+EffectRejected if this effect surely was not done; after any other error the effect may have taken place."""
 
 _log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class EffectRecord:
 
 
 class EffectRecords(Protocol):
-    """Stores the records of one subscriber. Every call raises StoreAway if the store does not answer."""
+    """Stores the records of one subscriber. Every call raises StoreUnavailable if the store does not answer."""
 
     async def find(self, event_id: str) -> EffectRecord | None:
         """Returns the newest record; None proves that there is none (``record-fenced``)."""
@@ -152,7 +152,7 @@ class EffectInbox:
             EffectRefused: it may have been done; an operator decides.
             EffectFailed: it was not done, or may be running: the message waits.
             RecordChanged: another call wrote first.
-            StoreAway: the store, or the service that the effect calls, did not answer.
+            StoreUnavailable: the store, or the service that the effect calls, did not answer.
         """
         await self._run(event, asked=False)
 
@@ -164,14 +164,14 @@ class EffectInbox:
         """Record that the effect must not run (``discard-marks``); a repeatable handler may be running already.
 
         Raises:
-            Settled: it was done.
+            AlreadyProcessed: it was done.
             NotApplied: a call may be running it.
             RecordChanged: another call wrote the record: call again.
-            StoreAway: the store did not answer.
+            StoreUnavailable: the store did not answer.
         """
         found, now = await self.records.find(event.id), self.clock()
         if found is not None and found.state is EffectState.DONE:
-            raise Settled("its effect was done before")
+            raise AlreadyProcessed("its effect was done before")
         if found is not None and found.may_run(now):
             raise NotApplied("its effect may be running: try again in some minutes")
         if found is None or not found.is_closed:
@@ -196,10 +196,10 @@ class EffectInbox:
     async def _run_repeatable(self, event: Event, found: EffectRecord | None, looked_at: datetime) -> None:
         try:
             await self._call(event, looked_at)
-        except EffectAway:
+        except EffectUnavailable:
             raise
         except Exception as error:
-            raise EffectFailed(told(error)) from error  # failure-set-aside
+            raise EffectFailed(reason_of(error)) from error  # failure-set-aside
         with suppress(RecordChanged):  # by another call, or by an attempt of this one whose answer was lost
             await self._write(_record(event, EffectState.DONE, self.clock(), over=found))  # record-after
 
@@ -218,16 +218,18 @@ class EffectInbox:
         started = await self._write(replace(new, call=new_id().hex))
         try:
             await self._call(event, started.at)
-        except (EffectAway, EffectNotDone) as error:
+        except (EffectUnavailable, EffectRejected) as error:
             await self._write(replace(started, state=EffectState.FREE, at=self.clock()))  # put-back
-            raise error if isinstance(error, EffectAway) else EffectFailed(told(error)) from error
+            raise error if isinstance(error, EffectUnavailable) else EffectFailed(reason_of(error)) from error
         except Exception as error:
-            raise EffectRefused(f"it may have been done: {told(error)}") from error  # unknown-failure-listed
+            raise EffectRefused(
+                f"it may have been done: {reason_of(error)}"
+            ) from error  # unknown-failure-listed
         await self._write(replace(started, state=EffectState.DONE, at=self.clock()))
 
     async def _call(self, event: Event, since: datetime) -> None:
         if self.clock() - since > BEGIN:  # deadline
-            raise EffectAway("this call took too long to begin the effect, which it has not run")
+            raise EffectUnavailable("this call took too long to begin the effect, which it has not run")
         with own_failures():
             async with asyncio.timeout(EFFECT_SECONDS):
                 await self.effect(event)
@@ -238,7 +240,7 @@ class EffectInbox:
         while True:
             try:
                 return await self._store(record)
-            except StoreAway as error:
+            except StoreUnavailable as error:
                 if self.time() >= until:
                     raise
                 await self.pause(error.retry_after_seconds)

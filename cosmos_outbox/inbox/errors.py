@@ -3,22 +3,22 @@
 ::
 
     InboxError
-    ├── StoreAway              the store or the source is unavailable: this affects every aggregate
-    │   └── EffectAway         the service that an effect calls is unavailable
-    ├── EntryChanged           another writer changed the entry after it was read
-    ├── Contended              the entry changed each time it was about to be written
-    ├── SourceBehind           the source does not show the event yet
-    ├── Unstorable             the store will never take this entry as it is
-    ├── Unreadable             the message is no event: it can never be applied
-    ├── NotSetAside            no open record has this id
-    ├── NotApplied             a record that was set aside cannot be applied
-    ├── RecordChanged          another writer changed the record after it was read
-    ├── EffectNotDone          an effect did not take place, for a reason of its own
-    ├── EffectFailed           an effect failed: its message waits
-    ├── NotInTurn              another event, or a missing one, comes first
-    ├── EffectRefused          an effect is not run automatically: an operator decides
-    ├── ReactionRefused        a reaction is refused by its target: an operator decides
-    └── Settled                a message to be discarded has its outcome already
+    ├── StoreUnavailable         the store or the source is unavailable: this affects every aggregate
+    │   └── EffectUnavailable    the service that an effect calls is unavailable
+    ├── EntryChanged             another writer changed the entry after it was read
+    ├── ConcurrentUpdate         the entry changed each time it was about to be written
+    ├── SourceBehind             the source does not show the event yet
+    ├── Unstorable               the store will never take this entry as it is
+    ├── Unreadable               the message is no event: it can never be applied
+    ├── NotSetAside              no open record has this id
+    ├── NotApplied               a record that was set aside cannot be applied
+    ├── RecordChanged            another writer changed the record after it was read
+    ├── EffectRejected           an effect did not take place, for a reason of its own
+    ├── EffectFailed             an effect failed: its message waits
+    ├── OutOfOrder               another event, or a missing one, comes first
+    ├── EffectRefused            an effect is not run automatically: an operator decides
+    ├── ReactionRefused          a reaction is refused by its target: an operator decides
+    └── AlreadyProcessed         a message to be discarded has its outcome already
 
 Any other error, such as one of a bug in a projection, is taken to affect one aggregate alone.
 """
@@ -28,7 +28,7 @@ class InboxError(Exception):
     """Base of every error that the inbox raises on purpose."""
 
 
-class StoreAway(InboxError):
+class StoreUnavailable(InboxError):
     """The store or the source is unavailable: wait, then try again. A write may or may not have taken place."""
 
     def __init__(self, message: str, *, retry_after_seconds: float = 1.0) -> None:
@@ -40,7 +40,7 @@ class EntryChanged(InboxError):
     """Another writer changed the entry after it was read, or an earlier attempt of this one: read it again."""
 
 
-class Contended(InboxError):
+class ConcurrentUpdate(InboxError):
     """The entry changed each time it was about to be written: try again later."""
 
 
@@ -68,15 +68,15 @@ class RecordChanged(InboxError):
     """Another writer changed the record after it was read: read it again."""
 
 
-class EffectAway(StoreAway):
+class EffectUnavailable(StoreUnavailable):
     """The service that an effect calls is unavailable and has done nothing: an effect raises this."""
 
 
-class EffectNotDone(InboxError):
+class EffectRejected(InboxError):
     """An effect surely did not take place, for a reason of its own: an effect raises this, without personal data."""
 
 
-class NotInTurn(InboxError):
+class OutOfOrder(InboxError):
     """Another event of the aggregate, or a missing one, comes first: apply or discard that one."""
 
 
@@ -98,5 +98,5 @@ class ReactionRefused(InboxError):
     """
 
 
-class Settled(InboxError):
+class AlreadyProcessed(InboxError):
     """A message to be discarded was applied, or found to change nothing: its copy is closed as applied."""

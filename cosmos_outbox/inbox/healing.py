@@ -26,12 +26,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
-from cosmos_outbox.inbox.decision import Because, Put, hides
+from cosmos_outbox.inbox.decision import HealReason, Put, hides
 from cosmos_outbox.inbox.entry import Entry, Found, Stamp, VersionedEntry
 from cosmos_outbox.inbox.errors import EntryChanged
 from cosmos_outbox.inbox.ports import SourceList
 from cosmos_outbox.inbox.state import StateInbox
-from cosmos_outbox.inbox.walk import Counts, Leg, Result, Side, Walk, WalkProgress
+from cosmos_outbox.inbox.walk import Counts, Leg, Result, Scan, Side, WalkProgress
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 S = TypeVar("S")
@@ -74,12 +74,12 @@ class Healing(Generic[S]):
     young: timedelta = YOUNG
 
     async def progress(self) -> WalkProgress | None:
-        """Returns the walk's progress; None: none has begun. Raises StoreAway."""
+        """Returns the walk's progress; None: none has begun. Raises StoreUnavailable."""
         stored = await self.inbox.entries.progress()
         return None if stored is None else WalkProgress.of(*stored)
 
     async def run(self, *, seconds: float) -> None:
-        """Continue the walk, or begin the daily one, for at most ``seconds``. Raises StoreAway."""
+        """Continue the walk, or begin the daily one, for at most ``seconds``. Raises StoreUnavailable."""
         now, progress = self.inbox.clock(), await self.progress()
         if progress is not None and progress.is_claimed(now):
             return
@@ -97,7 +97,7 @@ class Healing(Generic[S]):
     async def rebuild(
         self, report: Callable[[WalkProgress], None], *, source_wins: bool = False
     ) -> WalkProgress:
-        """Compare all to the end; an interrupted rebuild is resumed. Raises StoreAway: run it again.
+        """Compare all to the end; an interrupted rebuild is resumed. Raises StoreUnavailable: run it again.
 
         ``source_wins``, after a restore: the source wins, whatever the sequences are. Entries that are ahead are
         lowered, those whose source is gone are removed, and deleted ones of living sources come back. That breaks the
@@ -140,7 +140,7 @@ class Healing(Generic[S]):
 
     def _walk(
         self, progress: WalkProgress, blocked: Collection[AggregateKey], *, source_wins: bool = False
-    ) -> Walk:
+    ) -> Scan:
         sources = self.sources
         asked = progress.on_demand
         bounds = _Bounds(
@@ -167,7 +167,7 @@ class Healing(Generic[S]):
             legs[Side.SOURCES] = Leg(lambda at: sources.page(progress.since, at), compare_source)
         if progress.since is None:
             legs[Side.ENTRIES] = Leg(self.inbox.entries.page, compare_entry)
-        return Walk(self.inbox.entries, legs, self.inbox.clock, self._ended)
+        return Scan(self.inbox.entries, legs, self.inbox.clock, self._ended)
 
     @staticmethod
     def _ended(progress: WalkProgress) -> WalkProgress:
@@ -214,7 +214,7 @@ class Healing(Generic[S]):
         result = await self.inbox.heal(key)
         if not isinstance(result, Put):
             return Result.RIGHT
-        return Result.REWRITTEN if result.because is Because.FORM else Result.HEALED
+        return Result.REWRITTEN if result.because is HealReason.FORM else Result.HEALED
 
     async def _mark(self, key: AggregateKey, read: VersionedEntry[S] | None, *, blocked: bool) -> None:
         if read is None or blocked == (read.blocked_since is not None):

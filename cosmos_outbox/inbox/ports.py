@@ -1,7 +1,7 @@
 """The ports of a subscriber: its store, and the source of the events.
 
 A read may be old: a replica that lags may answer. A *consistent read* misses nothing that was committed before the
-call; an adapter does it with the session token of a write. Every call raises StoreAway if it is not answered.
+call; an adapter does it with the session token of a write. Every call raises StoreUnavailable if it is not answered.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from cosmos_outbox.inbox.effect import EffectRecords
 from cosmos_outbox.inbox.entry import Entry, Found, Stamp, VersionedEntry, WalkPage
-from cosmos_outbox.inbox.form import EntryForm, Listing
+from cosmos_outbox.inbox.entry_schema import EntrySchema, Listing
 from cosmos_outbox.inbox.set_aside import SetAside
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
@@ -81,10 +81,10 @@ class SourceList(Protocol[S]):
 class Store(Protocol):
     """Where a subscriber keeps its entries, what it set aside, and what is known of its effects."""
 
-    def entries(self, name: str, form: EntryForm[M], deleted_ttl_seconds: int | None) -> Entries[M]:
+    def entries(self, name: str, form: EntrySchema[M], deleted_ttl_seconds: int | None) -> Entries[M]:
         """Of one read model; None: deleted entries are kept for good. Raises Misconfigured."""
 
-    def listing(self, name: str, form: EntryForm[M]) -> Listing[M]:
+    def listing(self, name: str, form: EntrySchema[M]) -> Listing[M]:
         """Of one read model."""
 
     def set_aside(self, subscription: str, closed_ttl_seconds: int) -> SetAside:

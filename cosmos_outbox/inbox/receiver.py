@@ -29,14 +29,14 @@ from cosmos_outbox.inbox.errors import (
     EffectRefused,
     InboxError,
     ReactionRefused,
-    StoreAway,
+    StoreUnavailable,
     Unreadable,
 )
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState, SetAside
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic, sleep, utc_now
-from cosmos_outbox.kernel.own_failures import cause_of, own_failures
+from cosmos_outbox.kernel.handler_failures import cause_of, own_failures
 
 WAIT_SECONDS = 45.0
 """How long a call waits for the store before it raises."""
@@ -70,7 +70,7 @@ Read = Callable[[Delivery], Event | None]
 """Returns the event in a message; None: the message is not for this subscriber. Raises Unreadable."""
 
 Handle = Callable[[Event], Awaitable[object]]
-"""Applies an event; returns when the message is done. Any error but StoreAway affects one aggregate alone."""
+"""Applies an event; returns when the message is done. Any error but StoreUnavailable affects one aggregate alone."""
 
 _log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ SAY_AT = 20
 
 
 @dataclass
-class Streak:
+class CommonCauseDetector:
     """Logs once if many aggregates fail for one cause and none succeeds: the cause is then probably systemic.
 
     A cause is the type of an error and the line that raised it, since the text may name the aggregate. No message is
@@ -120,7 +120,7 @@ class Receiver:
     now: Callable[[], datetime] = utc_now
     time: Callable[[], float] = monotonic
     sleep: Callable[[float], Awaitable[None]] = sleep
-    streak: Streak = field(default_factory=Streak)
+    streak: CommonCauseDetector = field(default_factory=CommonCauseDetector)
     check: Callable[[], Awaitable[object]] | None = None
     """Returns if store and source answer about a nonexistent aggregate. None: each apparent outage counts as one."""
     in_order: bool = False
@@ -129,7 +129,7 @@ class Receiver:
     """The time until which an aggregate's events are set aside untried."""
 
     async def receive(self, delivery: Delivery) -> None:
-        """Apply a message or set it aside; after a return it is done. Raises StoreAway, after having waited."""
+        """Apply a message or set it aside; after a return it is done. Raises StoreUnavailable, after having waited."""
         with telemetry.of_subscription(delivery.subscription):
             await self._receive(delivery)
 
@@ -144,11 +144,11 @@ class Receiver:
                     with own_failures():
                         return await self._once(delivery, read)
             except TimeoutError:
-                failure = StoreAway("the store answers so slowly that no event is applied in time")
-            except StoreAway as error:
+                failure = StoreUnavailable("the store answers so slowly that no event is applied in time")
+            except StoreUnavailable as error:
                 failure = error
             except Exception as error:  # noqa: BLE001 - a bug of the store's adapter also waits before it is raised
-                failure = StoreAway(f"the store cannot be used, because of a bug: {told(error)}")
+                failure = StoreUnavailable(f"the store cannot be used, because of a bug: {reason_of(error)}")
             now = self.time()
             if now >= room_at and await self._makes_room(delivery, read, failure):
                 return None
@@ -168,14 +168,14 @@ class Receiver:
         except Unreadable as error:
             return error
         if event is not None:
-            told = event.action, event.id, event.aggregate, event.sequence
-            _log.info("received %s %s of %s, sequence %s", *told)
+            logged = event.action, event.id, event.aggregate, event.sequence
+            _log.info("received %s %s of %s, sequence %s", *logged)
         return event
 
     async def keep(self, delivery: Delivery, reason: str) -> None:
         """Store a dead letter, to be retried or decided by an operator (``dead-letters-collected``).
 
-        Raises StoreAway.
+        Raises StoreUnavailable.
         """
         with telemetry.of_subscription(delivery.subscription):
             try:
@@ -201,7 +201,7 @@ class Receiver:
         except Unreadable:
             raise
         except Exception as error:  # noqa: BLE001 - if raised, the message would be redelivered at once, and for ever
-            raise Unreadable(f"the message cannot be read, because of a bug: {told(error)}") from None
+            raise Unreadable(f"the message cannot be read, because of a bug: {reason_of(error)}") from None
 
     async def _once(self, delivery: Delivery, read: Event | Unreadable | None) -> None:
         if isinstance(read, Unreadable):
@@ -209,7 +209,7 @@ class Receiver:
             await self._add(record)
             _log.error("refused message %s: %s. Its record is %s", delivery.message_id, read, record.id)
         elif read is not None and await self._goes_behind(read.aggregate):
-            before = StoreAway("an event of its aggregate before it was set aside")
+            before = StoreUnavailable("an event of its aggregate before it was set aside")
             await self._put_aside(delivery, read, before, RecordState.WAITING)
         elif read is not None:
             await self._try(delivery, read)
@@ -220,7 +220,7 @@ class Receiver:
             try:
                 with own_failures():
                     await self.handle(event)
-            except StoreAway:
+            except StoreUnavailable:
                 raise
             except (EffectRefused, ReactionRefused) as error:
                 return await self._put_aside(delivery, event, error, RecordState.REFUSED)
@@ -238,7 +238,7 @@ class Receiver:
             pause *= 2
 
     async def _makes_room(
-        self, delivery: Delivery, event: Event | Unreadable | None, failure: StoreAway
+        self, delivery: Delivery, event: Event | Unreadable | None, failure: StoreUnavailable
     ) -> bool:
         """Rule ``makes-room``: set the event aside if its failure affects no others."""
         if not isinstance(event, Event) or self.check is None:
@@ -249,13 +249,13 @@ class Receiver:
                     await self.check()
                     await self._put_aside(delivery, event, failure, RecordState.WAITING)
         except Exception as error:  # noqa: BLE001 - any failure of the check counts as an outage
-            _log.debug("what hits %s hits all: %s", event.aggregate, told(error))
+            _log.debug("what hits %s hits all: %s", event.aggregate, reason_of(error))
             return False
         self._sick[event.aggregate] = self.time() + SICK_SECONDS
         return True
 
     async def _goes_behind(self, aggregate: AggregateKey) -> bool:
-        """Whether the event must be set aside behind an earlier one of its aggregate. Raises StoreAway."""
+        """Whether the event must be set aside behind an earlier one of its aggregate. Raises StoreUnavailable."""
         for each in [one for one, until in self._sick.items() if until <= self.time()]:
             del self._sick[each]
         return aggregate in self._sick or (self.in_order and await self.set_aside.waits(aggregate))
@@ -263,7 +263,7 @@ class Receiver:
     async def _put_aside(
         self, delivery: Delivery, event: Event, error: Exception, state: RecordState
     ) -> None:
-        reason = told(error)
+        reason = reason_of(error)
         record = Record.of(delivery, event, state, reason, self.now())
         await self._add(record)
         _log.debug("event %s failed here:", event.id, exc_info=error)
@@ -281,6 +281,6 @@ class Receiver:
         )
 
 
-def told(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """Returns the reason for a record: an InboxError's text, or of any other error what :func:`cause_of` says."""
     return str(error) if isinstance(error, InboxError) else cause_of(error)

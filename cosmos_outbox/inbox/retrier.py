@@ -19,22 +19,22 @@ from typing import Protocol
 
 from cosmos_outbox.inbox import telemetry
 from cosmos_outbox.inbox.errors import (
+    AlreadyProcessed,
     EffectRefused,
     InboxError,
     NotApplied,
     NotSetAside,
     ReactionRefused,
     RecordChanged,
-    Settled,
-    StoreAway,
+    StoreUnavailable,
     Unreadable,
 )
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, Handle, Read, told
+from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, Handle, Read, reason_of
 from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState, SetAside
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic, utc_now
-from cosmos_outbox.kernel.own_failures import own_failures
+from cosmos_outbox.kernel.handler_failures import own_failures
 
 AWAY_AT = 5
 """For how many aggregates in a row the store must be unavailable before a run assumes an outage for all."""
@@ -49,11 +49,11 @@ class OnRequest(Protocol):
         """Apply a refused message. Raises EffectRefused, ReactionRefused, and the errors of a handler."""
 
     async def give_up(self, event: Event, reason: str) -> None:
-        """Record that the event must never be applied. Raises Settled, NotInTurn, StoreAway."""
+        """Record that the event must never be applied. Raises AlreadyProcessed, OutOfOrder, StoreUnavailable."""
 
 
 @dataclass
-class Away:
+class OutageDetector:
     """Decides whether a store is unavailable for one aggregate or for all: for all after so many in a row.
 
     It can be unavailable for one aggregate alone: its partition is throttled or full, or a replica does not catch up.
@@ -62,14 +62,14 @@ class Away:
     at: int
     """The number in a row that means an outage for all; high enough that independent failures rarely reach it."""
     in_a_row: int = 0
-    error: StoreAway | None = None
+    error: StoreUnavailable | None = None
     """The error of the last aggregate that failed; None: none did."""
 
     def answered(self) -> None:
         """Note that the store has answered for an aggregate."""
         self.in_a_row = 0
 
-    def found(self, error: StoreAway) -> None:
+    def found(self, error: StoreUnavailable) -> None:
         """Note that the store was unavailable for an aggregate."""
         self.in_a_row, self.error = self.in_a_row + 1, error
 
@@ -80,16 +80,16 @@ class Away:
 
 
 @dataclass(frozen=True)
-class Tried:
+class Attempted:
     """The results of a run over the waiting records, as counts."""
 
     applied: int = 0
     waiting: int = 0
     overdue: int = 0
 
-    def plus(self, states: Sequence[RecordState]) -> "Tried":
+    def plus(self, states: Sequence[RecordState]) -> "Attempted":
         """Returns the counts with more records added, by their new states."""
-        return Tried(
+        return Attempted(
             self.applied + states.count(RecordState.APPLIED),
             self.waiting + states.count(RecordState.WAITING),
             self.overdue,
@@ -109,11 +109,11 @@ class Retrier:
     asked: OnRequest | None = None
     """None: applying a discarded event does no harm, as in a read model, whose entry is right after it."""
 
-    async def run(self, *, seconds: float) -> Tried:
-        """Retry waiting records; starts none after ``seconds``, and interrupts none. Raises StoreAway."""
+    async def run(self, *, seconds: float) -> Attempted:
+        """Retry waiting records; starts none after ``seconds``, and interrupts none. Raises StoreUnavailable."""
         until = monotonic() + seconds
-        closing, away = Away(AWAY_AT), Away(AWAY_AT)
-        tried = Tried(overdue=await self._close_overdue(until, closing))
+        closing, away = OutageDetector(AWAY_AT), OutageDetector(AWAY_AT)
+        tried = Attempted(overdue=await self._close_overdue(until, closing))
         seen: set[AggregateKey | None] = set()
         async for record in self.set_aside.waiting():
             if monotonic() >= until:
@@ -126,7 +126,7 @@ class Retrier:
             seen.add(record.aggregate)
             try:
                 tried = tried.plus(await self._in_order(record.aggregate, until=until))
-            except StoreAway as found:
+            except StoreUnavailable as found:
                 away.found(found)
             else:
                 away.answered()
@@ -147,7 +147,7 @@ class Retrier:
         Raises:
             NotSetAside: there is no such record.
             NotApplied: this record, or one before it, cannot be applied, or was discarded.
-            StoreAway: the store cannot be used.
+            StoreUnavailable: the store cannot be used.
         """
         record = await self.set_aside.get(record_id)
         states = [record.state]
@@ -170,9 +170,9 @@ class Retrier:
 
         Raises:
             NotSetAside: there is no such record.
-            NotApplied, NotInTurn: an effect or a reaction is done already, may be running, or is not in turn.
+            NotApplied, OutOfOrder: an effect or a reaction is done already, may be running, or is not in turn.
             RecordChanged: another caller changed the record, or closed it in another way.
-            StoreAway: the store cannot be used.
+            StoreUnavailable: the store cannot be used.
         """
         record = await self.set_aside.get(record_id)
         if record.state.is_open:
@@ -202,17 +202,17 @@ class Retrier:
         return await self.set_aside.page(size, continuation_token)
 
     async def counts(self) -> Mapping[RecordState, int]:
-        """Returns the numbers of open records by state. Raises StoreAway."""
+        """Returns the numbers of open records by state. Raises StoreUnavailable."""
         return {state: await self.set_aside.count(state) for state in RecordState if state.is_open}
 
     async def show(self, record_id: str) -> Record:
-        """Returns one open record with its message. Raises NotSetAside, StoreAway."""
+        """Returns one open record with its message. Raises NotSetAside, StoreUnavailable."""
         record = await self.set_aside.get(record_id)
         if not record.state.is_open:
             raise NotSetAside(f"this record is closed as {record.state.value}, and its message is gone")
         return record
 
-    async def _close_overdue(self, until: float, away: Away) -> int:
+    async def _close_overdue(self, until: float, away: OutageDetector) -> int:
         closed, found_away = 0, set[AggregateKey | None]()
         async for record in self.set_aside.older(self.now() - self.limit):
             if monotonic() >= until or away.for_all:
@@ -221,7 +221,7 @@ class Retrier:
                 continue
             try:
                 is_settled = await self._is_settled(record, "it has waited for too long")  # overdue_marks
-            except StoreAway as error:
+            except StoreUnavailable as error:
                 away.found(error)
                 found_away.add(record.aggregate)
                 continue
@@ -247,7 +247,7 @@ class Retrier:
     async def _is_settled(self, record: Record, reason: str) -> bool:
         """Discard a record's message in its own store; whether it was done already.
 
-        Raises NotInTurn; NotApplied: the function that names its targets fails; StoreAway.
+        Raises OutOfOrder; NotApplied: the function that names its targets fails; StoreUnavailable.
         """
         if self.asked is None or (found := await self._open(record.id)) is None or found.delivery is None:
             return False
@@ -256,18 +256,18 @@ class Retrier:
                 event = self.read(found.delivery)
                 if event is not None:
                     await self.asked.give_up(event, reason)
-        except Settled:
+        except AlreadyProcessed:
             return True
         except InboxError:
             raise
         except Exception as error:  # noqa: BLE001 - a bug of the subscriber's function affects this message alone
-            raise NotApplied(f"it cannot be given up, because of a bug: {told(error)}") from None
+            raise NotApplied(f"it cannot be given up, because of a bug: {reason_of(error)}") from None
         return False
 
     async def _put_last(self, seen: Record) -> None:
         """Move the record by which its aggregate was found to the end, if it was not tried but waits behind another.
 
-        Raises StoreAway: the store of the records is unavailable, which affects all of them.
+        Raises StoreUnavailable: the store of the records is unavailable, which affects all of them.
         """
         record = await self._open(seen.id)
         if record is not None and record.version == seen.version:
@@ -293,7 +293,7 @@ class Retrier:
         return states
 
     async def _try(self, record: Record, *, asked: bool = False) -> RecordState:
-        """Retry a record; returns its new state. ``asked``: an operator named it. Raises StoreAway."""
+        """Retry a record; returns its new state. ``asked``: an operator named it. Raises StoreUnavailable."""
         handle, failed = self.handle, RecordState.WAITING
         if self.asked is not None and asked and record.state is RecordState.REFUSED:
             handle, failed = self.asked.apply, RecordState.REFUSED
@@ -305,12 +305,12 @@ class Retrier:
                 if event is not None:
                     async with asyncio.timeout(LONGEST_CALL_SECONDS):
                         await handle(event)
-        except StoreAway:
+        except StoreUnavailable:
             raise
         except (Unreadable, EffectRefused, ReactionRefused) as error:
             return await self._change(record, RecordState.REFUSED, str(error))
         except Exception as error:  # noqa: BLE001 - it affects this aggregate alone, and the record shows the error
-            return await self._change(record, failed, told(error))
+            return await self._change(record, failed, reason_of(error))
         return await self._change(record, RecordState.APPLIED, record.reason)
 
     async def _change(self, record: Record, state: RecordState, reason: str) -> RecordState:

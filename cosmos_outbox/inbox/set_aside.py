@@ -50,7 +50,7 @@ class Delivery:
 
 
 Receive = Callable[[Delivery], Awaitable[None]]
-"""Handles a message. Raises StoreAway, after a wait: the message returns to the broker."""
+"""Handles a message. Raises StoreUnavailable, after a wait: the message returns to the broker."""
 
 Keep = Callable[[Delivery, str], Awaitable[None]]
 """Stores the record of a dead letter, with the reason why it became one."""
@@ -114,7 +114,7 @@ class RecordPage:
 
 
 class SetAside(Protocol):
-    """Stores the records of one subscription. Every call raises StoreAway if it is not answered."""
+    """Stores the records of one subscription. Every call raises StoreUnavailable if it is not answered."""
 
     async def add(self, record: Record) -> None:
         """Create the record, unless one with its id exists, in whatever state."""

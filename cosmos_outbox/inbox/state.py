@@ -18,19 +18,19 @@ from typing import Generic, TypeVar
 
 from cosmos_outbox.inbox import telemetry
 from cosmos_outbox.inbox.decision import (
-    Because,
     Complete,
-    Done,
     First,
     Heal,
+    HealReason,
     Projection,
     Put,
+    SkipReason,
     decide,
     make,
     mend,
 )
 from cosmos_outbox.inbox.entry import Entry, Stamp, VersionedEntry
-from cosmos_outbox.inbox.errors import Contended, EntryChanged, SourceBehind
+from cosmos_outbox.inbox.errors import ConcurrentUpdate, EntryChanged, SourceBehind
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.ports import Entries, Source
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -41,7 +41,7 @@ S = TypeVar("S")
 NOBODY = AggregateKey("nobody", "nobody")
 
 ATTEMPTS = 5
-"""The number of attempts on an entry that keeps changing, before Contended is raised."""
+"""The number of attempts on an entry that keeps changing, before ConcurrentUpdate is raised."""
 
 Decide = Callable[[Entry[S] | None], Complete | Put[S] | Heal]
 
@@ -53,7 +53,7 @@ MOST = 1_000
 
 
 @dataclass
-class Remembered(Generic[S]):
+class LastWriteCache(Generic[S]):
     """Remembers the entries that this process wrote last, so that the next event is applied without a read.
 
     A remembered entry may be old, as a read may be.
@@ -80,7 +80,7 @@ class StateInbox(Generic[S]):
     source: Source[S]
     project: Projection[S]
     clock: Callable[[], datetime] = utc_now
-    counts: Counter[Because | Done | None] = field(default_factory=Counter)
+    counts: Counter[HealReason | SkipReason | None] = field(default_factory=Counter)
     """The outcomes since the process began; None: applied."""
     first: First[S] | None = None
     """Makes an entry from an aggregate's first event; None: it is made from the source."""
@@ -88,15 +88,15 @@ class StateInbox(Generic[S]):
     """The lifetime of tombstones, of source or entry; None: there is no source to read."""
     forgetful: bool = False
     """Whether the source keeps no tombstones; then the entry does (``gone-is-noted``)."""
-    _remembered: Remembered[S] = field(default_factory=Remembered)
+    _remembered: LastWriteCache[S] = field(default_factory=LastWriteCache)
 
     async def handle(self, event: Event) -> Complete | Put[S]:
         """Apply an event, unless it is applied already. After a return the message is done.
 
         Raises:
-            StoreAway: the store or the source did not answer.
+            StoreUnavailable: the store or the source did not answer.
             SourceBehind: the source does not show the event.
-            Contended: the entry changed at each attempt.
+            ConcurrentUpdate: the entry changed at each attempt.
             Unstorable: the store will never take the entry.
         """
         late = event.age(self.clock()).total_seconds() if event.created_at.tzinfo else None
@@ -130,7 +130,7 @@ class StateInbox(Generic[S]):
         self._remembered.note(key, put.entry, await self.entries.put(key, put.entry, stamp, over=over))
 
     async def check(self) -> None:
-        """Return if store and source answer a read of a nonexistent aggregate. Raises StoreAway."""
+        """Return if store and source answer a read of a nonexistent aggregate. Raises StoreUnavailable."""
         await self.entries.read(NOBODY)
         await self.source.read(NOBODY)
 
@@ -139,14 +139,14 @@ class StateInbox(Generic[S]):
 
         A walk calls this for entries and for sources: a lost only event has no entry (``walk-both-ways``).
         """
-        result = await self._settle(key, lambda _: Heal(Because.WALK, None), None)
+        result = await self._settle(key, lambda _: Heal(HealReason.WALK, None), None)
         if isinstance(result, Put):
             self.counts[result.because] += 1
-            if result.because is Because.FORM:
-                _log.debug("wrote the entry of %s again: %s", key, Because.FORM.value)
+            if result.because is HealReason.FORM:
+                _log.debug("wrote the entry of %s again: %s", key, HealReason.FORM.value)
                 return result
             telemetry.gap_healed()
-            _log.warning("healed %s: %s", key, Because.WALK.value)
+            _log.warning("healed %s: %s", key, HealReason.WALK.value)
         return result
 
     async def _settle(self, key: AggregateKey, decide_on: Decide[S], late: float | None) -> Complete | Put[S]:
@@ -161,7 +161,7 @@ class StateInbox(Generic[S]):
                 decision = await self._heal(key, read, decision)
             if isinstance(decision, Complete) or await self._is_written(key, decision, late, read):
                 return decision
-        raise Contended(f"{key} changed at each of {ATTEMPTS} attempts: it is tried again later")
+        raise ConcurrentUpdate(f"{key} changed at each of {ATTEMPTS} attempts: it is tried again later")
 
     async def _heal(self, key: AggregateKey, read: VersionedEntry[S] | None, heal: Heal) -> Complete | Put[S]:
         found = await self.source.newest(key)  # newest-source
@@ -184,32 +184,32 @@ class StateInbox(Generic[S]):
     def _tell(self, event: Event, result: Complete | Put[S]) -> None:
         self.counts[result.why if isinstance(result, Complete) else result.because] += 1
         self._count(event, result)
-        told = event.action, event.id, event.aggregate, event.sequence or "none"
+        logged = event.action, event.id, event.aggregate, event.sequence or "none"
         match result:
-            case Complete(Done.CONFLICT):
+            case Complete(SkipReason.CONFLICT):
                 _log.error(
                     "%s %s of %s, sequence %s, is not applied: another event has this sequence. Two publishers write "
                     "this aggregate, or its store was restored: find out which state is right, then rebuild the entry",
-                    *told,
+                    *logged,
                 )
             case Complete(why):
-                _log.info("%s %s of %s, sequence %s, %s", *told, why.value)
+                _log.info("%s %s of %s, sequence %s, %s", *logged, why.value)
             case Put(_, None):
-                _log.debug("applied %s %s of %s, sequence %s", *told)
-            case Put(_, Because.NEW | Because.FORM as because):
-                _log.debug("made the entry: %s %s of %s, sequence %s: %s", *told, because.value)
-            case Put(_, Because() as because):
-                _log.warning("healed at %s %s of %s, sequence %s: %s", *told, because.value)
+                _log.debug("applied %s %s of %s, sequence %s", *logged)
+            case Put(_, HealReason.NEW | HealReason.FORM as because):
+                _log.debug("made the entry: %s %s of %s, sequence %s: %s", *logged, because.value)
+            case Put(_, HealReason() as because):
+                _log.warning("healed at %s %s of %s, sequence %s: %s", *logged, because.value)
 
     def _count(self, event: Event, result: Complete | Put[S]) -> None:
         match result:
-            case Complete(Done.CONFLICT):
+            case Complete(SkipReason.CONFLICT):
                 telemetry.decided(telemetry.Outcome.REFUSED)
             case Complete():
                 telemetry.decided(telemetry.Outcome.DUPLICATE)
             case Put(_, because):
                 telemetry.decided(telemetry.Outcome.APPLIED)
-                if because in (None, Because.NEW, Because.FORM):
+                if because in (None, HealReason.NEW, HealReason.FORM):
                     telemetry.applied(event.created_at, self.clock())
-                elif because is Because.GAP:
+                elif because is HealReason.GAP:
                     telemetry.gap_healed()

@@ -12,9 +12,9 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from cosmos_outbox.inbox.errors import EffectNotDone, NotApplied
+from cosmos_outbox.inbox.errors import EffectRejected, NotApplied
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.receiver import told
+from cosmos_outbox.inbox.receiver import reason_of
 
 Upcasts = Mapping[str, Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]]]
 """Maps an event's name and a version to the step that converts ``data`` from it to the next version.
@@ -68,7 +68,7 @@ class Upcasting:
                 data = steps[each](data)
             except Exception as error:
                 raise NotApplied(
-                    f"the step from version {each} of {event.action} failed for {event.id}: {told(error)}"
+                    f"the step from version {each} of {event.action} failed for {event.id}: {reason_of(error)}"
                 ) from error
         return replace(event, data=data, schema_version=known)
 
@@ -89,7 +89,7 @@ class Upcasting:
             try:
                 known = self(event)
             except NotApplied as error:
-                raise EffectNotDone(str(error)) from error
+                raise EffectRejected(str(error)) from error
             await run(known)
 
         return run_upcast  # type: ignore[return-value]  # it has the effect's signature

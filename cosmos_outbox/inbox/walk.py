@@ -18,12 +18,12 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from cosmos_outbox.inbox.entry import WalkPage
-from cosmos_outbox.inbox.errors import EntryChanged, StoreAway
+from cosmos_outbox.inbox.errors import EntryChanged, StoreUnavailable
 from cosmos_outbox.inbox.ports import Entries
-from cosmos_outbox.inbox.receiver import told
-from cosmos_outbox.inbox.stored import text_or_none, time_or_none
+from cosmos_outbox.inbox.receiver import reason_of
+from cosmos_outbox.inbox.serialization import text_or_none, time_or_none
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.kernel.own_failures import own_failures
+from cosmos_outbox.kernel.handler_failures import own_failures
 
 T = TypeVar("T")
 
@@ -153,7 +153,7 @@ class Leg(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Walk:
+class Scan:
     """Runs its legs one after the other."""
 
     store: Entries[Any]
@@ -166,7 +166,7 @@ class Walk:
     """Called after each page."""
 
     async def run(self, progress: WalkProgress, *, seconds: float | None) -> WalkProgress:
-        """Continue to the end or for ``seconds``. Raises StoreAway."""
+        """Continue to the end or for ``seconds``. Raises StoreUnavailable."""
         try:
             async with asyncio.timeout(seconds):
                 progress = await self._save(progress)
@@ -181,11 +181,11 @@ class Walk:
         return progress
 
     async def _page(self, progress: WalkProgress, side: Side) -> WalkProgress:
-        """Compare one page and save the progress. Raises StoreAway: the store is unavailable for all."""
+        """Compare one page and save the progress. Raises StoreUnavailable: the store is unavailable for all."""
         page = await self.legs[side].page(progress.position)
         found = await self._compare(side, page.items)
-        away = [each for each in found if isinstance(each, StoreAway)]
-        results = [Result.FAILED if isinstance(each, StoreAway) else each for each in found]
+        away = [each for each in found if isinstance(each, StoreUnavailable)]
+        results = [Result.FAILED if isinstance(each, StoreUnavailable) else each for each in found]
         progress = replace(progress, counts=progress.counts.plus(side, results), position=page.position)
         if page.position is None:
             sides = [*self.legs, None]
@@ -207,19 +207,19 @@ class Walk:
 
     async def _compare(
         self, side: Side, items: Sequence[tuple[AggregateKey, Any]]
-    ) -> list[Result | StoreAway]:
+    ) -> list[Result | StoreUnavailable]:
         compare, slots = self.legs[side].compare, asyncio.Semaphore(AT_ONCE)
 
-        async def one(key: AggregateKey, listed: Any) -> Result | StoreAway:
+        async def one(key: AggregateKey, listed: Any) -> Result | StoreUnavailable:
             async with slots:
                 try:
                     with own_failures():
                         return await compare(key, listed)
-                except StoreAway as error:
+                except StoreUnavailable as error:
                     _log.error("the walk leaves %s to the next one: %s", key, error)
                     return error
                 except Exception as error:  # noqa: BLE001 - one aggregate must not end the walk over the others
-                    _log.error("the walk cannot compare %s: %s", key, told(error))
+                    _log.error("the walk cannot compare %s: %s", key, reason_of(error))
                     return Result.FAILED
 
         return await asyncio.gather(*(one(key, listed) for key, listed in items))

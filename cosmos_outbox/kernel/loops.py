@@ -16,7 +16,7 @@ SLICE = 50
 
 
 @dataclass
-class OnceAMinute:
+class LogThrottle:
     """Decides when a condition that goes on is logged again: once a minute, not at each attempt."""
 
     _said_at: float = field(default=float("-inf"), repr=False)

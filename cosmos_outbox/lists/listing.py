@@ -14,9 +14,9 @@ from typing import Any, Generic, Protocol, TypeVar
 from pydantic import BaseModel
 
 from cosmos_outbox.inbox.entry import Listed, ListedPage
-from cosmos_outbox.inbox.form import DESCENDING, Condition, EntryForm
-from cosmos_outbox.inbox.stored import time_or_none
-from cosmos_outbox.kernel.loops import OnceAMinute
+from cosmos_outbox.inbox.entry_schema import DESCENDING, Condition, EntrySchema
+from cosmos_outbox.inbox.serialization import time_or_none
+from cosmos_outbox.kernel.loops import LogThrottle
 from cosmos_outbox.lists.token_key import TokenKey
 
 S = TypeVar("S", bound=BaseModel)
@@ -34,7 +34,7 @@ class Sorted:
 
     @classmethod
     def of(cls, order: str) -> "Sorted":
-        """Returns the order; ``order`` is one of ``EntryForm.orders``."""
+        """Returns the order; ``order`` is one of ``EntrySchema.orders``."""
         return cls(order.removeprefix(DESCENDING), order.startswith(DESCENDING))
 
 
@@ -56,10 +56,10 @@ class EntryListing(Generic[S]):
     """Lists the living entries of one read model; ``scope`` names it in tokens."""
 
     items: Items
-    form: EntryForm[S]
+    form: EntrySchema[S]
     scope: str
     key: TokenKey
-    _unreadable: OnceAMinute = field(default_factory=OnceAMinute, repr=False)
+    _unreadable: LogThrottle = field(default_factory=LogThrottle, repr=False)
 
     async def page(
         self, conditions: Sequence[Sequence[Condition]], sort: str, size: int, token: str | None

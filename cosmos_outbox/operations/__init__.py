@@ -1,1 +1,1 @@
-"""What whoever runs a service sees and does: each of it tells the truth about a failure, and loses no event."""
+"""What whoever runs a service sees and does: each reports a failure as it is, and loses no event."""

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
+from cosmos_outbox.cosmos.maintenance.event_list import KeyProgress
 from cosmos_outbox.cosmos.relay.forwarding import RelayFailure, RelayFailures
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.store.client import ContainerProxy, read_account
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.cosmos.store.partition_key import Key
-from cosmos_outbox.cosmos.upkeep.event_list import KeyProgress
 from cosmos_outbox.kernel.clock import Clock, monotonic, utc_now
 from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.outbox.feed import SHARE
@@ -35,7 +35,7 @@ LATE_SECONDS = 60
 """A change that waits for longer is late: as the alert oldest-waiting has it; a cold start takes less."""
 
 
-class Holding(StrEnum):
+class LeaseState(StrEnum):
     """Whether a relay works on a lease."""
 
     YES = "held"
@@ -68,12 +68,12 @@ class LeaseStatus:
     """Since the lease was last written, which its owner does every few seconds; None: not known."""
 
     @property
-    def held(self) -> Holding:
+    def held(self) -> LeaseState:
         """Whether somebody works on it, by what the lease shows."""
         if self.owner is None:
-            return Holding.BY_NOBODY
+            return LeaseState.BY_NOBODY
         silent = self.silent_seconds is not None and self.silent_seconds > SILENT_SECONDS
-        return Holding.BY_SILENT if silent else Holding.YES
+        return LeaseState.BY_SILENT if silent else LeaseState.YES
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ DEADLINE_SECONDS = 20.0
 """For reading how far all leases are, the SDK's own retries included."""
 
 SAMPLES = 8
-"""So many changes of each lease tell the average age of all: it is off by a sixteenth of their span at most."""
+"""So many changes of each lease give the average age of all: it is off by a sixteenth of their span at most."""
 
 _log = logging.getLogger(__name__)
 

@@ -18,17 +18,17 @@ from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.outbox.aggregate_block import AggregateBlock, BlockDecision
 from cosmos_outbox.outbox.errors import NotDelivered, Throttled, Unavailable
 from cosmos_outbox.outbox.feed import ACTION as NOTICE
 from cosmos_outbox.outbox.feed import (
     FeedEvent,
-    Notice,
     OutboxEvent,
+    SkipMarker,
     by_aggregate,
     in_order,
     still_of,
 )
-from cosmos_outbox.outbox.marker import Fate, Marker
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Publisher, deliver
 
 PATIENCE_SECONDS = 60.0
@@ -169,26 +169,26 @@ class Republishing:
 
 def _take_out(
     left: dict[AggregateKey, list[FeedEvent]],
-    markers: Mapping[AggregateKey, Marker],
+    markers: Mapping[AggregateKey, AggregateBlock],
     progress: RepublishingProgress,
 ) -> None:
     """Removes parked aggregates from ``left``, and replaces discarded events by their notices."""
     for key in [*left]:
-        marker = markers.get(key, Marker(key))
+        marker = markers.get(key, AggregateBlock(key))
         if marker.blocked:
             progress.skipped[key] = "it is parked"
             del left[key]
             continue
-        kept = [event for event in left[key] if marker.fate(event) is not Fate.DROP]
-        given_up = [event for event in left[key] if marker.fate(event) is Fate.DROP]
+        kept = [event for event in left[key] if marker.fate(event) is not BlockDecision.DROP]
+        given_up = [event for event in left[key] if marker.fate(event) is BlockDecision.DROP]
         progress.discarded += len(given_up)
         notices = [_notice(key, event, marker) for event in given_up if event.sequence is not None]
         left[key] = in_order([*kept, *notices])
 
 
-def _notice(key: AggregateKey, discarded: FeedEvent, marker: Marker) -> OutboxEvent:
+def _notice(key: AggregateKey, discarded: FeedEvent, marker: AggregateBlock) -> OutboxEvent:
     """Returns the notice of a discarded event: subscribers get it again, and see no gap."""
-    notice = Notice(key, discarded.id, discarded.sequence, marker.discarded[discarded.id])
+    notice = SkipMarker(key, discarded.id, discarded.sequence, marker.discarded[discarded.id])
     return OutboxEvent(
         id=notice.id,
         aggregate=key,

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from cosmos_outbox.kernel.clock import monotonic, randomness
-from cosmos_outbox.kernel.loops import OnceAMinute
+from cosmos_outbox.kernel.loops import LogThrottle
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.settings.errors import InfraError, Overloaded
 from cosmos_outbox.telemetry.tracing import of_no_request
@@ -26,7 +26,7 @@ RESUME_SHARE = 0.8
 """Refused writers are let in again below this share of the limit, so that it does not change with each look."""
 
 RETRY_SECONDS = 10, 30
-"""Each refused caller is told another time, so that not all come back at once."""
+"""Each refused caller gets another time, so that not all come back at once."""
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class LoadShedder:
         self._refusing = False
         self._looked_at = self._known_at = float("-inf")
         self._looking: asyncio.Task[None] | None = None
-        self._saying = OnceAMinute()
+        self._saying = LogThrottle()
 
     def check(self) -> None:
         """Return if a change is let in; call it before anything is stored. Never waits. Raises Overloaded."""

@@ -200,7 +200,7 @@ class StuckList:
     async def page(self, size: int, token: str | None, *, discarded: bool = False) -> StuckPage:
         """A page, the oldest of each source first; or of the events that were discarded.
 
-        Raises UnknownContinuation; Throttled, Unavailable, StoreAway: a store could not answer.
+        Raises UnknownContinuation; Throttled, Unavailable, StoreUnavailable: a store could not answer.
         """
         sources = dict(enumerate(self._parked if discarded else self._all))
         number, inner = _position(token, len(sources))

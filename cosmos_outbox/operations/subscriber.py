@@ -7,8 +7,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from cosmos_outbox.inbox.errors import StoreAway
-from cosmos_outbox.inbox.form import Listing
+from cosmos_outbox.inbox.entry_schema import Listing
+from cosmos_outbox.inbox.errors import StoreUnavailable
 from cosmos_outbox.inbox.healing import Healing
 from cosmos_outbox.inbox.ports import Entries
 from cosmos_outbox.inbox.receiver import Receiver
@@ -18,7 +18,7 @@ from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.telemetry import gauges
-from cosmos_outbox.telemetry.work import Work
+from cosmos_outbox.telemetry.liveness import Work
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -41,7 +41,7 @@ async def shows(
     while True:
         try:
             found = await entries.read(key)
-        except StoreAway:
+        except StoreUnavailable:
             found = None
         if found is not None and found.entry.last_sequence >= sequence:
             return True
@@ -54,7 +54,7 @@ class DeadLettered(Protocol):
     """The messages of a subscription that the broker has given up."""
 
     async def collect(self, keep: Keep, *, seconds: float) -> Collected:
-        """Move what is there into records; receives nothing more after so many seconds. Raises StoreAway."""
+        """Move what is there into records; receives nothing more after so many seconds. Raises StoreUnavailable."""
 
 
 class Arriving(Protocol):
@@ -99,11 +99,11 @@ class Subscriber:
     """Made when they are first needed: a process that answers HTTP alone starts without the broker's SDK."""
 
     async def collect(self) -> Collected:
-        """Move the dead letters into records. Raises StoreAway."""
+        """Move the dead letters into records. Raises StoreUnavailable."""
         return await self.queues().dead_letters.collect(self.receiver.keep, seconds=COLLECT_SECONDS)
 
     async def watch(self) -> None:
-        """Collect the dead letters, and try what waits. Raises StoreAway."""
+        """Collect the dead letters, and try what waits. Raises StoreUnavailable."""
         results = await asyncio.gather(
             self.collect(), self.retrier.run(seconds=RETRY_SECONDS), return_exceptions=True
         )
@@ -113,7 +113,7 @@ class Subscriber:
                 raise result
 
     async def _measure(self) -> None:
-        """Raises StoreAway."""
+        """Raises StoreUnavailable."""
         oldest = (await self.retrier.page(1, None)).items
         ages = [(self.retrier.now() - record.set_aside_at).total_seconds() for record in oldest]
         counts = await self.retrier.counts() if oldest else {}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic.alias_generators import to_camel
 
 if TYPE_CHECKING:
-    from cosmos_outbox.cosmos.upkeep.event_list import EventPage
+    from cosmos_outbox.cosmos.maintenance.event_list import EventPage
     from cosmos_outbox.inbox.healing import Healing
     from cosmos_outbox.inbox.retrier import Retrier
     from cosmos_outbox.inbox.walk import Counts
@@ -76,7 +76,7 @@ def _rounded(seconds: float | None) -> float | None:
 async def subscriber(name: str, retrier: "Retrier", healing: "Healing[Any] | None") -> View:
     """The open records of one subscriber by state, what its last walk found, and the walk that is under way.
 
-    Raises StoreAway.
+    Raises StoreUnavailable.
     """
     records = await retrier.counts()
     walk = await healing.progress() if healing else None

@@ -126,10 +126,10 @@ class Aggregate(ABC, Generic[StateT]):
     """The type's name in stored documents and messages; never change it once events are stored."""
     state_type: ClassVar[type[AggregateState]]
     created_event: ClassVar[type[DomainEvent] | str | None] = None
-    """The event of the creation: its name, with ``created_tells``, or a class of your own. The fields of a class are
+    """The event of the creation: its name, with ``created_payload``, or a class of your own. The fields of a class are
     filled from the state by name; a field with the name of the aggregate's type, such as ``booking``, gets the part
     of the state that its model has."""
-    created_tells: ClassVar[type[BaseModel] | None] = None
+    created_payload: ClassVar[type[BaseModel] | None] = None
     """The model of the state's part that a ``created_event`` declared by name carries."""
     changed_events: ClassVar[Mapping[str, type[DomainEvent] | str]] = {}
     """The event of each property that :meth:`_set` changes: its name, or a class that is filled in the same way. An
@@ -167,7 +167,7 @@ class Aggregate(ABC, Generic[StateT]):
                 cls.aggregate_type,
                 cls.state_type,
                 cls.created_event if cls._created is Aggregate._created else None,
-                cls.created_tells,
+                cls.created_payload,
                 cls.changed_events,
                 cls.__module__,
             ).events()
@@ -182,7 +182,7 @@ class Aggregate(ABC, Generic[StateT]):
             )
 
     def __init__(self, state: StateT, *, is_new: bool) -> None:
-        self._told = state
+        self._published_state = state
         self._state = state
         self._is_new = is_new
         self._happened: list[str | Numbered] = []
@@ -266,22 +266,24 @@ class Aggregate(ABC, Generic[StateT]):
         if not self._is_new and not happened:
             return None
         first = 1 if self._is_new else self._state.last_sequence + 1
-        told = [
+        happened_in_order = [
             each if isinstance(each, str) else each(sequence)
             for sequence, each in enumerate(happened, start=first + (1 if self._is_new else 0))
         ]
-        state = self._final_state(told, first + len(told) - (0 if self._is_new else 1))
+        state = self._final_state(
+            happened_in_order, first + len(happened_in_order) - (0 if self._is_new else 1)
+        )
         events = [self._created(state, first)] if self._is_new else []
-        for each in told:
+        for each in happened_in_order:
             sequence = first + len(events)
-            events.append(self._told_of(each, state, sequence) if isinstance(each, str) else each)
+            events.append(self._event_of(each, state, sequence) if isinstance(each, str) else each)
         for event in events:
             check_event(event, self.aggregate_type)
         return Changes(state, tuple(self._published(event, state) for event in events))
 
-    def _final_state(self, told: Sequence[str | DomainEvent], last_sequence: int) -> StateT:
-        changed = {each for each in told if isinstance(each, str)}
-        times = [each.created_at for each in told if not isinstance(each, str)]
+    def _final_state(self, happened_in_order: Sequence[str | DomainEvent], last_sequence: int) -> StateT:
+        changed = {each for each in happened_in_order if isinstance(each, str)}
+        times = [each.created_at for each in happened_in_order if not isinstance(each, str)]
         if changed and self._changed_at is not None:
             times.append(self._changed_at)
         stamps = {} if self._is_new else self._stamps(changed, max(times))
@@ -291,7 +293,7 @@ class Aggregate(ABC, Generic[StateT]):
         form = self._forms.get(type(event))
         return event if form is None else form.made(event, state)
 
-    def _told_of(self, name: str, state: StateT, sequence: int) -> DomainEvent:
+    def _event_of(self, name: str, state: StateT, sequence: int) -> DomainEvent:
         assert self._changed_at is not None, "a changed property has its time"
         return self._updated(name, state, sequence, self._changed_at)
 
@@ -303,9 +305,9 @@ class Aggregate(ABC, Generic[StateT]):
         if getattr(self._state, name) == value:
             return
         if not self._by_hand and name not in self._declared:
-            raise TypeError(self._untold(name))
+            raise TypeError(self._undeclared_change(name))
         self._state = self._state.model_copy(update={name: value})
-        if getattr(self._told, name) == value:
+        if getattr(self._published_state, name) == value:
             self._happened.remove(name)
         else:
             if name not in self._happened:
@@ -320,7 +322,7 @@ class Aggregate(ABC, Generic[StateT]):
         are compared with these values.
         """
         self._state = self._state.model_copy(update=update)
-        self._told = self._told.model_copy(update=update)
+        self._published_state = self._published_state.model_copy(update=update)
         self._happened = [*(each for each in self._happened if each not in update), event]
 
     def _created(self, state: StateT, sequence: int) -> DomainEvent:
@@ -331,15 +333,15 @@ class Aggregate(ABC, Generic[StateT]):
     def _updated(self, name: str, state: StateT, sequence: int, at: datetime) -> DomainEvent:
         """Returns the event of a property's new value. Override it if ``changed_events`` cannot fill the event."""
         if name not in self._declared:
-            raise TypeError(self._untold(name))
+            raise TypeError(self._undeclared_change(name))
         return self._filled(self._declared[name], state, sequence, at)
 
     def _filled(self, by: DeclaredEvent, state: StateT, sequence: int, at: datetime) -> DomainEvent:
         values = {**by.values(self.aggregate_id, state), "sequence": sequence, "created_at": at}
         return by.event.model_validate(values, by_name=True, context=STORED)
 
-    def _untold(self, name: str) -> str:
-        return f"no event tells that {name} of a {self.aggregate_type} changed: add it to changed_events"
+    def _undeclared_change(self, name: str) -> str:
+        return f"no event says that {name} of a {self.aggregate_type} changed: add it to changed_events"
 
     def _stamps(self, changed: Collection[str], at: datetime) -> Mapping[str, Any]:
         """Returns further properties that these changes set; by default ``modified_at``, if the state has it.

@@ -33,7 +33,7 @@ set where the error is raised or translated, and never parsed from a text.
 from enum import StrEnum
 
 
-class Hindrance(StrEnum):
+class FailureReason(StrEnum):
     """The reason why a round of the relay failed: ``outbox.reason`` of the metric ``outbox.relay.failed_rounds``."""
 
     BROKER_AWAY = "broker_away"
@@ -131,7 +131,7 @@ class NotDelivered(OutboxError):
 
     retry_after_seconds: float = 5.0
 
-    def __init__(self, message: str, why: Hindrance = Hindrance.BROKER_AWAY) -> None:
+    def __init__(self, message: str, why: FailureReason = FailureReason.BROKER_AWAY) -> None:
         super().__init__(message)
         self.why = why
 
@@ -156,14 +156,14 @@ class StillUnsendable(OutboxError):
     """A parked event cannot be sent. The events before it were sent; those behind it wait."""
 
 
-def hindrance(error: BaseException) -> Hindrance:
+def hindrance(error: BaseException) -> FailureReason:
     """Returns the reason that an error of ours is for a page of the feed; any other error is a bug."""
     match error:
         case NotDelivered():
             return error.why
         case Throttled():
-            return Hindrance.STORE_THROTTLES
+            return FailureReason.STORE_THROTTLES
         case Unavailable():
-            return Hindrance.STORE_AWAY
+            return FailureReason.STORE_AWAY
         case _:
-            return Hindrance.BUG
+            return FailureReason.BUG

@@ -133,7 +133,7 @@ class Declarations:
     aggregate_type: str
     state: type[BaseModel]
     created: type[DomainEvent] | str | None
-    created_tells: type[BaseModel] | None
+    created_payload: type[BaseModel] | None
     changed: Mapping[str, type[DomainEvent] | str]
     module: str
     """The module of the aggregate."""
@@ -157,8 +157,8 @@ class Declarations:
             made[name] = self._of(self._changed(event, name) if isinstance(event, str) else event)
             if name not in made[name].of_state and field.annotation is not bool:
                 raise TypeError(
-                    f"{made[name].event.__name__} does not tell {name}, though it is its event: add {name} to it. Only "
-                    "the event of a flag tells by its name alone"
+                    f"{made[name].event.__name__} does not carry {name}, though it is its event: add {name}. Only "
+                    "the event of a flag says it by its name alone"
                 )
         return made
 
@@ -166,13 +166,13 @@ class Declarations:
         return DeclaredEvent.of(event, self.aggregate_type, self.state)
 
     def _created(self, event: type[DomainEvent] | str) -> type[DomainEvent]:
-        if isinstance(event, str) and self.created_tells is not None:
-            about = f"There is a new {self.aggregate_type}; the event carries all that is told of it."
-            return self._made(event, self.created_tells, self.created_tells.model_fields, about)
-        if isinstance(event, str) or self.created_tells is not None:
+        if isinstance(event, str) and self.created_payload is not None:
+            about = f"There is a new {self.aggregate_type}; the event carries all that is published of it."
+            return self._made(event, self.created_payload, self.created_payload.model_fields, about)
+        if isinstance(event, str) or self.created_payload is not None:
             raise TypeError(
-                "created_tells and a created_event that is declared by its name belong together: created_tells is the "
-                "model of what the event tells of the state"
+                "created_payload and a created_event that is declared by its name belong together: created_payload is "
+                "the model of what the event carries of the state"
             )
         return event
 
@@ -183,23 +183,23 @@ class Declarations:
         return self._made(event, self.state, (name,), f"The {self.aggregate_type} has another {name}.")
 
     def _made(
-        self, event: str, model: type[BaseModel], told: Collection[str], about: str
+        self, event: str, model: type[BaseModel], carried: Collection[str], about: str
     ) -> type[DomainEvent]:
         """Creates the class of an event with these fields of a model, each with its type there."""
         if not event.isidentifier():
             raise TypeError(f"{event!r} cannot name an event: take one word, such as BookingMoved")
         id_field = id_field_of(self.aggregate_type)
-        if taken := sorted({*told} & (_OF_EVERY_EVENT | {id_field})):
+        if taken := sorted({*carried} & (_OF_EVERY_EVENT | {id_field})):
             raise TypeError(
-                f"{event} cannot tell {taken[0]}, which every event has for itself: leave it out, or write the event's "
-                "class"
+                f"{event} cannot carry {taken[0]}, which every event has for itself: leave it out, or write the "
+                "event's class"
             )
         own_id = self.state.model_fields.get("id")
         fields: dict[str, Any] = {
             "action": (Literal[event], event),
             id_field: (str if own_id is None else own_id.annotation, Field()),
         }
-        for name in told:
+        for name in carried:
             field = model.model_fields[name]
             fields[name] = (
                 Annotated[field.annotation, *field.metadata, Field(description=field.description)],
@@ -298,7 +298,7 @@ class PublishedForm:
             )
         if taken := sorted(kept & form.model_fields.keys()):
             raise TypeError(
-                f"{form.__name__} cannot tell {taken[0]}, which every event has for itself: leave it out"
+                f"{form.__name__} cannot carry {taken[0]}, which every event has for itself: leave it out"
             )
         fields: dict[str, Any] = {
             name: (field.annotation, field)
@@ -318,13 +318,13 @@ class PublishedForm:
 
     def made(self, event: DomainEvent, state: BaseModel) -> DomainEvent:
         """Returns the published event, from the event and the state that is stored with it."""
-        told = self.form.of(event, state)  # type: ignore[attr-defined]  # checked when it was declared
-        if not isinstance(told, self.form):
+        made = self.form.of(event, state)  # type: ignore[attr-defined]  # checked when it was declared
+        if not isinstance(made, self.form):
             raise TypeError(
-                f"of() of {self.form.__name__} has made a {type(told).__name__}: return a {self.form.__name__}"
+                f"of() of {self.form.__name__} has made a {type(made).__name__}: return a {self.form.__name__}"
             )
         kept = {name: getattr(event, name) for name in self.published.model_fields.keys() & dict(event)}
-        return self.published.model_construct(**{**kept, **dict(told)})
+        return self.published.model_construct(**{**kept, **dict(made)})
 
 
 PublishedForms = Mapping[type[DomainEvent] | str, type[BaseModel]]

@@ -19,8 +19,8 @@ from pydantic import Field
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, utc_now
-from cosmos_outbox.kernel.loops import OnceAMinute
-from cosmos_outbox.outbox.errors import Hindrance
+from cosmos_outbox.kernel.loops import LogThrottle
+from cosmos_outbox.outbox.errors import FailureReason
 from cosmos_outbox.outbox.event import Timestamp, WireModel
 
 _MOST_NAMED = 10
@@ -91,7 +91,7 @@ class Unread:
     event: OutboxEvent | Poison
     """The event as delivered: sufficient for its order, but not to be sent."""
     reason: str
-    why: Hindrance = Hindrance.STORE_AWAY
+    why: FailureReason = FailureReason.STORE_AWAY
 
     @property
     def id(self) -> str:
@@ -205,7 +205,7 @@ ACTION = EventDiscarded.__name__
 
 
 @dataclass(frozen=True)
-class Notice:
+class SkipMarker:
     """Replaces a discarded event for subscribers."""
 
     aggregate: AggregateKey
@@ -258,7 +258,7 @@ class TtlGuard:
     """Watches the age of events that are about to be forwarded; logs at most once a minute."""
 
     clock: Clock = utc_now
-    saying: OnceAMinute = field(default_factory=OnceAMinute)
+    saying: LogThrottle = field(default_factory=LogThrottle)
 
     def watch(self, events: Iterable[FeedEvent]) -> None:
         """Logs an error if one of the events has used more than ``SHARE`` of its TTL."""

@@ -21,7 +21,7 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.canonical import as_sent
-from cosmos_outbox.outbox.errors import Hindrance
+from cosmos_outbox.outbox.errors import FailureReason
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, Unread
 
 STRUCTURED = "application/cloudevents+json"
@@ -154,7 +154,7 @@ class Unknown:
 
     accepted: int
     reason: str
-    why: Hindrance = field(default=Hindrance.BROKER_AWAY, compare=False)
+    why: FailureReason = field(default=FailureReason.BROKER_AWAY, compare=False)
 
 
 Outcome = Accepted | Refused | Failing | Unknown
@@ -193,7 +193,7 @@ class Block:
     """Whether it may be accepted later: then it is retried automatically."""
 
     @property
-    def told(self) -> str:
+    def message(self) -> str:
         """The reason, equal for equal causes, and the further text, for an operator."""
         return f"{self.reason}: {self.detail}" if self.detail else self.reason
 
@@ -206,7 +206,7 @@ class Delivered:
     block: Block | None = None
     waits_for: str | None = None
     """The reason why the other events are not sent yet; a later attempt sends them."""
-    why: Hindrance = Hindrance.BROKER_AWAY
+    why: FailureReason = FailureReason.BROKER_AWAY
     """The kind of ``waits_for``."""
 
 
@@ -265,6 +265,6 @@ def _delivery(events: Sequence[FeedEvent], offered: int, outcome: Outcome, large
             stopped = events[offered]
             if isinstance(stopped, Unread):
                 return Delivered(offered, waits_for=stopped.reason, why=stopped.why)
-            told = stopped.reason if isinstance(stopped, Poison) else _unsendable(stopped, largest)
-            assert told is not None, "something stopped it"
-            return Delivered(offered, Block(stopped, told))
+            shown = stopped.reason if isinstance(stopped, Poison) else _unsendable(stopped, largest)
+            assert shown is not None, "something stopped it"
+            return Delivered(offered, Block(stopped, shown))

@@ -13,7 +13,7 @@ from enum import StrEnum
 from opentelemetry.metrics import CallbackOptions, Observation, get_meter
 
 from cosmos_outbox.kernel.clock import monotonic
-from cosmos_outbox.outbox.errors import Hindrance
+from cosmos_outbox.outbox.errors import FailureReason
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent
 
 AGES = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1_800, 3_600, 21_600, 86_400, 432_000, 864_000)
@@ -132,7 +132,7 @@ def parked(why: Why, count: int = 1) -> None:
         _parked.add(count, {"outbox.reason": why.value})
 
 
-def round_failed(why: Hindrance) -> None:
+def round_failed(why: FailureReason) -> None:
     """Counts a page of the feed that could not be read or forwarded, and comes again."""
     _failed_rounds.add(1, {"outbox.reason": why.value})
 

@@ -71,7 +71,7 @@ class Versioned(Generic[A]):
 
 
 @dataclass(frozen=True)
-class Pinned:
+class Precondition:
     """The versions of an aggregate that a caller allows."""
 
     if_match: Collection[ETag] = ()

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 
-from cosmos_outbox.cosmos.upkeep.inspection import CosmosInspection
+from cosmos_outbox.cosmos.maintenance.inspection import CosmosInspection
 from cosmos_outbox.kernel.clock import Clock, utc_now
 from cosmos_outbox.operations.health import LOOK_SECONDS
 from cosmos_outbox.outbox.errors import Unavailable

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
+from cosmos_outbox.cosmos.maintenance.inspection import ContainerState, IndexingPolicy
 from cosmos_outbox.cosmos.store.client import Account
-from cosmos_outbox.cosmos.upkeep.inspection import ContainerState, IndexingPolicy
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
 from cosmos_outbox.preflight.plan import Needed
 from cosmos_outbox.preflight.report import Finding, ok, unknown, warning, written, wrong
@@ -24,7 +24,7 @@ def consistency(level: str | None) -> Finding:
     if level is None:
         return unknown(
             "account",
-            "its default consistency is not known: its answer does not tell it",
+            "its default consistency is not known: its answer lacks it",
             "look in the portal that it is Session",
         )
     if level in _STRONG_ENOUGH:
@@ -74,7 +74,9 @@ def _partition_key(need: Needed, state: ContainerState) -> Finding:
     problem = f"the partition key is {_written_paths(state.partition_key) or 'missing'}, not {wanted}"
     if need.own is not None:
         return wrong(
-            need.subject, problem, "name the container's paths in the service's OwnContainer, in their order"
+            need.subject,
+            problem,
+            "name the container's paths in the service's ExistingContainer, in their order",
         )
     return wrong(
         need.subject,
@@ -120,8 +122,8 @@ def _own_ttl(subject: str, ttl: int, declared: int) -> Finding:
     if ttl != declared:
         return wrong(
             subject,
-            f"the default TTL is {ttl}, and the service's OwnContainer says {declared}",
-            f"name default_ttl={ttl} in the OwnContainer, or change the container",
+            f"the default TTL is {ttl}, and the service's ExistingContainer says {declared}",
+            f"name default_ttl={ttl} in the ExistingContainer, or change the container",
         )
     return ok(subject, f"TTL is on, and events expire by their own; the default is {ttl}")
 

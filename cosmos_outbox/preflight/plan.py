@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from cosmos_outbox.composition.declarations import ReactionOf
+from cosmos_outbox.composition.declarations import ReactionDeclaration
 from cosmos_outbox.cosmos.aggregates import listing
 from cosmos_outbox.cosmos.aggregates.documents import DUE
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase, CosmosNames
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths
-from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.inbox.entry_schema import EntrySchema
 from cosmos_outbox.service import Service
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.environment import Settings, SubscriberSettings
+from cosmos_outbox.settings.existing_container import ExistingContainer
 from cosmos_outbox.settings.names import named_after
-from cosmos_outbox.settings.own_container import OwnContainer
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Needed:
     """The properties in queries, besides the id."""
     composite: tuple[tuple[str, ...], ...] = ()
     """The properties, ascending, of each ORDER BY over several."""
-    own: OwnContainer | None = None
+    own: ExistingContainer | None = None
     """The team's declaration, if the container holds a team's own documents."""
 
     @property
@@ -153,7 +153,7 @@ def _queried_beside_events(service: Service) -> tuple[str, ...]:
     return tuple(dict.fromkeys(("/type", "/aggregateType", "/aggregateId", *found)))
 
 
-def _kept(container: str, setting: str, form: EntryForm[Any] | None) -> Needed:
+def _kept(container: str, setting: str, form: EntrySchema[Any] | None) -> Needed:
     """Returns a subscriber's container; the queried paths follow from its form. ``form`` None: it has effects."""
     if form is None:
         queried: tuple[str, ...] = ()
@@ -204,7 +204,9 @@ class Plan:
         return tuple(
             (
                 (
-                    own.beside(name(each.topic)) if isinstance(each, ReactionOf) and each.topic else own
+                    own.beside(name(each.topic))
+                    if isinstance(each, ReactionDeclaration) and each.topic
+                    else own
                 ).destination,
                 name(each.subscription),
             )

@@ -12,7 +12,7 @@ from azure.core.exceptions import AzureError, ClientAuthenticationError
 from azure.servicebus import exceptions as sdk
 from azure.servicebus._pyamqp.error import MessageException  # a test pins when it is raised
 
-from cosmos_outbox.outbox.errors import Hindrance
+from cosmos_outbox.outbox.errors import FailureReason
 
 SDK_ERRORS = (AzureError, asyncio.TimeoutError, OSError, ValueError)
 """The errors that a call of the SDK can raise. A ValueError means that the client was closed during the call, if all
@@ -70,7 +70,7 @@ VERDICTS: dict[type[BaseException], tuple[Verdict, str]] = {
 """The most derived class of an error wins. A test compares this table with the SDK's own list of errors."""
 
 
-HINDRANCES = {Verdict.BUSY: Hindrance.BROKER_THROTTLES, Verdict.MEND: Hindrance.BROKER_REFUSES}
+HINDRANCES = {Verdict.BUSY: FailureReason.BROKER_THROTTLES, Verdict.MEND: FailureReason.BROKER_REFUSES}
 """The reason for a delay of events, for verdicts that do not mean that the broker is unavailable."""
 
 CONDITIONS: dict[bytes, tuple[Verdict, str]] = {

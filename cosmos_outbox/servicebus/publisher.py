@@ -19,7 +19,7 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
 from cosmos_outbox.kernel.clock import monotonic
-from cosmos_outbox.outbox.errors import Hindrance
+from cosmos_outbox.outbox.errors import FailureReason
 from cosmos_outbox.outbox.publisher import AggregateEvents, CloudEvents, Guarantees, Outcome, Refused, Unknown
 from cosmos_outbox.servicebus.errors import (
     HINDRANCES,
@@ -66,7 +66,7 @@ ENVELOPE_BYTES = 600
 _OF_THE_SERVICE = (AzureError, OSError, TimeoutError)
 """Errors that no message's encoding raises."""
 
-_LATE = Unknown(0, "the topic did not take the events in time", Hindrance.TOO_SLOW)
+_LATE = Unknown(0, "the topic did not take the events in time", FailureReason.TOO_SLOW)
 
 _log = logging.getLogger(__name__)
 
@@ -271,7 +271,7 @@ class ServiceBusPublisher:
 
 
 def _away(kind: Verdict, reason: str) -> Unknown:
-    return Unknown(0, reason, HINDRANCES.get(kind, Hindrance.BROKER_AWAY))
+    return Unknown(0, reason, HINDRANCES.get(kind, FailureReason.BROKER_AWAY))
 
 
 def _traceparent(message: ServiceBusMessage) -> str | None:

@@ -23,16 +23,16 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBu
 from azure.servicebus.amqp import AmqpMessageBodyType
 from azure.servicebus.exceptions import OperationTimeoutError, SessionCannotBeLockedError
 
-from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.inbox.errors import StoreUnavailable
 from cosmos_outbox.inbox.set_aside import Collected, Delivery, Keep, Receive
 from cosmos_outbox.kernel.clock import monotonic, utc_now
-from cosmos_outbox.kernel.loops import OnceAMinute
-from cosmos_outbox.kernel.own_failures import CallEnded, own_failures
+from cosmos_outbox.kernel.handler_failures import CallEnded, own_failures
+from cosmos_outbox.kernel.loops import LogThrottle
 from cosmos_outbox.servicebus.client import in_time
 from cosmos_outbox.servicebus.errors import SDK_ERRORS, verdict
 from cosmos_outbox.servicebus.received import delivery_of
+from cosmos_outbox.telemetry.liveness import Work
 from cosmos_outbox.telemetry.messaging import handling
-from cosmos_outbox.telemetry.work import Work
 
 AT_ONCE = 10
 SILENCE_SECONDS = 2.0
@@ -54,7 +54,7 @@ class DeadLetters:
     """Whether ``topic`` is a queue."""
 
     async def collect(self, keep: Keep, *, seconds: float) -> Collected:
-        """Moves the dead letters into records; receives no more after ``seconds``. Raises StoreAway.
+        """Moves the dead letters into records; receives no more after ``seconds``. Raises StoreUnavailable.
 
         Every received message is processed: one that is left would be hidden until its lock expires.
         """
@@ -70,7 +70,7 @@ class DeadLetters:
         except TimeoutError:
             _log.info("not all dead letters were collected within %.0f s: the next run goes on", seconds)
         except SDK_ERRORS as error:
-            raise StoreAway(f"the dead letters cannot be read: {verdict(error)[1]}") from error
+            raise StoreUnavailable(f"the dead letters cannot be read: {verdict(error)[1]}") from error
         if collected:
             _log.warning("collected %d dead letter(s) of %s", collected, self.subscription)
         return Collected(collected, emptied)
@@ -192,7 +192,7 @@ class Sessions:
     opening_seconds: float = OPENING_SECONDS
     is_queue: bool = False
     """Whether ``topic`` is a queue."""
-    clock_log: OnceAMinute = field(default_factory=OnceAMinute)
+    clock_log: LogThrottle = field(default_factory=LogThrottle)
 
     async def serve(self, receive: Receive, stop: asyncio.Event, work: Work, *, slots: int) -> None:
         """Handles messages until ``stop`` is set; returns once the current messages are handled."""
@@ -291,7 +291,7 @@ class Sessions:
                         delivery = delivery_of(message, body_of(message), self.subscription)
                         with handling(self.topic, delivery, message.correlation_id):
                             await receive(delivery)
-                    except StoreAway:
+                    except StoreUnavailable:
                         await receiver.abandon_message(message)
                         return
                     await receiver.complete_message(message)
@@ -303,7 +303,7 @@ class Sessions:
 
 
 @asynccontextmanager
-async def renewed(session: ServiceBusSession, clock_log: OnceAMinute) -> AsyncIterator[None]:
+async def renewed(session: ServiceBusSession, clock_log: LogThrottle) -> AsyncIterator[None]:
     """Renews the session's lock at a third of its time while the block runs, even if this machine's clock is wrong.
 
     The SDK can lose a cancellation that arrives together with an answer (``asyncio.wait_for`` of Python 3.11). A
@@ -329,7 +329,7 @@ async def renewed(session: ServiceBusSession, clock_log: OnceAMinute) -> AsyncIt
         await asyncio.wait({renewing})
 
 
-def _until_renewal(session: ServiceBusSession, clock_log: OnceAMinute) -> float:
+def _until_renewal(session: ServiceBusSession, clock_log: LogThrottle) -> float:
     """Returns the pause before a lock that was just taken is renewed.
 
     The broker returns the lock's end by its own clock. If no lock can last that long from now, this machine's clock is

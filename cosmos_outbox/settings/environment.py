@@ -204,7 +204,7 @@ def _send_seconds(environment: Mapping[str, str]) -> int:
     if seconds < LEAST_SEND_SECONDS:
         raise Misconfigured(
             f"RELAY_SEND_SECONDS is {seconds}: set it to {LEAST_SEND_SECONDS} or more. In less time the store may "
-            "not have told which events are parked, or no connection to the topic may be open, and then nothing is "
+            "not have shown which events are parked, or no connection to the topic may be open, and then nothing is "
             "ever sent"
         )
     return seconds

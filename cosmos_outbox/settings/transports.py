@@ -227,7 +227,7 @@ def servicebus_of(transport: Transport) -> ServiceBus:
 
 
 def not_received(subscription: str) -> Misconfigured:
-    """What a subscriber of the service itself is told: over a webhook nothing waits for it."""
+    """The message for a subscriber of the service itself: over a webhook nothing waits for it."""
     return Misconfigured(
         f"{subscription} cannot receive: the service's transport is webhook, which posts events. Receive "
         "them by HTTP, as examples/receiver does, or set TRANSPORT=servicebus"

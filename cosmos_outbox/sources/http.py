@@ -29,7 +29,7 @@ from urllib.parse import quote
 from pydantic_core import from_json
 
 from cosmos_outbox.inbox.entry import Found
-from cosmos_outbox.inbox.errors import SourceBehind, StoreAway
+from cosmos_outbox.inbox.errors import SourceBehind, StoreUnavailable
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.settings.names import Named
@@ -113,12 +113,12 @@ class HttpSource(Generic[S]):
     _places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE), repr=False)
 
     async def read(self, key: AggregateKey) -> Found[S] | None:
-        """Returns the aggregate; it may be old, and None proves nothing. Raises StoreAway, SourceBehind."""
+        """Returns the aggregate; it may be old, and None proves nothing. Raises StoreUnavailable, SourceBehind."""
         _, found = await self._ask(key, {})
         return found
 
     async def newest(self, key: AggregateKey) -> Found[S] | None:
-        """Returns the aggregate; None: it is proven to be gone. Raises StoreAway, SourceBehind."""
+        """Returns the aggregate; None: it is proven to be gone. Raises StoreUnavailable, SourceBehind."""
         fence = {"Cache-Control": "no-cache"} if self.declared.answers_newest else {}
         status, found = await self._ask(key, fence)
         if found is None and not (self.declared.answers_newest or status == _GONE):
@@ -131,7 +131,7 @@ class HttpSource(Generic[S]):
             await self._session.close()
 
     async def _get(self, key: AggregateKey, headers: Mapping[str, str]) -> tuple[int, str, Any]:
-        """Returns the status, Retry-After and the JSON, if that counts. Raises StoreAway, SourceBehind."""
+        """Returns the status, Retry-After and the JSON, if that counts. Raises StoreUnavailable, SourceBehind."""
         import aiohttp  # noqa: PLC0415 - slow to import, and an app that only declares a source does not need it
 
         if key.id in (".", ".."):
@@ -149,7 +149,7 @@ class HttpSource(Generic[S]):
                 if status == 200 or (status == 404 and is_problem):
                     body = from_json(await _read_bounded(answer, key))  # from_json limits the nesting
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise StoreAway(f"the publisher's API does not answer: {type(error).__name__}") from error
+            raise StoreUnavailable(f"the publisher's API does not answer: {type(error).__name__}") from error
         except ValueError:
             raise SourceBehind(f"the publisher's API answers with no JSON for {key}") from None
         return status, after, body
@@ -162,12 +162,12 @@ class HttpSource(Generic[S]):
         if status == _GONE or (status == 404 and self._is_not_found(body)):
             return status, None
         if status == 404:
-            raise StoreAway(
+            raise StoreUnavailable(
                 "something else than the publisher's API answers 404: correct the address, or what stands before it"
             )
         if status in _AWAY or 300 <= status < 400 or status >= 500:
             pause = float(after) if after.isascii() and after.isdigit() else 1.0
-            raise StoreAway(f"the publisher's API answers {status}", retry_after_seconds=pause)
+            raise StoreUnavailable(f"the publisher's API answers {status}", retry_after_seconds=pause)
         raise SourceBehind(f"the publisher's API answers {status} for {key}")
 
     def _is_not_found(self, problem: Any) -> bool:

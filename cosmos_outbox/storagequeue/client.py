@@ -20,7 +20,7 @@ from azure.core.exceptions import (
 from azure.storage.queue.aio import QueueServiceClient
 
 from cosmos_outbox.kernel.clock import monotonic
-from cosmos_outbox.outbox.errors import Hindrance
+from cosmos_outbox.outbox.errors import FailureReason
 from cosmos_outbox.outbox.publisher import Refused, Unknown
 from cosmos_outbox.settings.connections import Connection, Credential
 from cosmos_outbox.settings.errors import CannotCheck, Denied, UnusableConnection, first_line
@@ -77,23 +77,23 @@ def verdict(error: BaseException, entity: str) -> Refused | Unknown:
     return Unknown(0, reason(error, entity), hindrance(error))
 
 
-def hindrance(error: BaseException) -> Hindrance:
+def hindrance(error: BaseException) -> FailureReason:
     """Classifies the error as a reason for a delay of events."""
     status = _status(error)
     if status in (429, 503):
-        return Hindrance.BROKER_THROTTLES
+        return FailureReason.BROKER_THROTTLES
     if isinstance(error, ClientAuthenticationError) or (
         status is not None and 400 <= status < 500 and status != 408
     ):
-        return Hindrance.BROKER_REFUSES
-    return Hindrance.BROKER_AWAY
+        return FailureReason.BROKER_REFUSES
+    return FailureReason.BROKER_AWAY
 
 
 def reason(error: BaseException, entity: str) -> str:
     """Returns the reason and the remedy, for an operator to read."""
-    status, told = _status(error), f"{_status(error) or ''} {error_code(error)}".strip()
+    status, answered = _status(error), f"{_status(error) or ''} {error_code(error)}".strip()
     if status is not None:
-        return f"{entity} {_ANSWERED.get(status, 'answers with an error')} ({told})"
+        return f"{entity} {_ANSWERED.get(status, 'answers with an error')} ({answered})"
     if isinstance(error, ClientAuthenticationError):
         return f"no token for {entity} could be obtained ({type(error).__name__})"
     if isinstance(error, TimeoutError):
@@ -162,7 +162,9 @@ async def messages_in(
     except ResourceNotFoundError:
         return None
     except SDK_ERRORS as error:
-        if hindrance(error) is Hindrance.BROKER_REFUSES and not isinstance(error, ClientAuthenticationError):
+        if hindrance(error) is FailureReason.BROKER_REFUSES and not isinstance(
+            error, ClientAuthenticationError
+        ):
             raise Denied(first_line(error)) from error
         raise CannotCheck(reason(error, "it")) from error
     except ValueError as error:  # the SDK raises it for an incomplete connection string

@@ -15,15 +15,15 @@ from azure.core.exceptions import HttpResponseError
 from azure.storage.queue import QueueMessage
 from azure.storage.queue.aio import QueueClient
 
-from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.inbox.errors import StoreUnavailable
 from cosmos_outbox.inbox.set_aside import Collected, Keep, Receive
 from cosmos_outbox.kernel.clock import monotonic
-from cosmos_outbox.kernel.own_failures import CallEnded, own_failures
+from cosmos_outbox.kernel.handler_failures import CallEnded, own_failures
 from cosmos_outbox.storagequeue.client import SDK_ERRORS, error_code, reason
 from cosmos_outbox.storagequeue.message import arrived
 from cosmos_outbox.storagequeue.publisher import FOR_EVER
+from cosmos_outbox.telemetry.liveness import Work
 from cosmos_outbox.telemetry.messaging import STORAGEQUEUE, handling
-from cosmos_outbox.telemetry.work import Work
 
 POISON = "-poison"
 """The suffix of a poison queue's name, as in the Functions host."""
@@ -111,7 +111,7 @@ class Messages:
                         work.received += 1
                     await held.release()
                     await _delete(self.queue, message, held.receipt)
-        except StoreAway as error:
+        except StoreUnavailable as error:
             _log.info("a message of %s comes back: %s", self.subscription, error)
         except (CallEnded, *SDK_ERRORS) as error:
             work.failed(reason(error, f"the queue {self.subscription}"), opening=False)
@@ -219,7 +219,7 @@ class PoisonQueue:
     subscription: str
 
     async def collect(self, keep: Keep, *, seconds: float) -> Collected:
-        """Moves the messages into records; receives no more after ``seconds``. Raises StoreAway."""
+        """Moves the messages into records; receives no more after ``seconds``. Raises StoreUnavailable."""
         until, collected = monotonic() + seconds, 0
         try:
             while monotonic() < until:
@@ -234,7 +234,7 @@ class PoisonQueue:
         except SDK_ERRORS as error:
             if error_code(error) == "QueueNotFound":  # the Functions host creates it with its first message
                 return Collected(collected, emptied=True)
-            raise StoreAway(
+            raise StoreUnavailable(
                 f"the poison queue cannot be read: {reason(error, str(self.queue.queue_name))}"
             ) from error
         _log.info("not all poison messages were collected within %.0f s: the next run goes on", seconds)

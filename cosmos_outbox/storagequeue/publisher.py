@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from azure.storage.queue.aio import QueueClient, QueueServiceClient
 
 from cosmos_outbox.kernel.clock import monotonic
-from cosmos_outbox.outbox.errors import Hindrance
+from cosmos_outbox.outbox.errors import FailureReason
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import (
     Accepted,
@@ -30,7 +30,7 @@ from cosmos_outbox.telemetry import messaging
 FOR_EVER = -1
 """The time to live of a message; by default a queue drops a message after seven days."""
 
-_LATE = Unknown(0, "the queue did not take the events in time", Hindrance.TOO_SLOW)
+_LATE = Unknown(0, "the queue did not take the events in time", FailureReason.TOO_SLOW)
 
 
 @dataclass

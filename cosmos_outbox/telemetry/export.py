@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from opentelemetry import metrics, trace
 
 from cosmos_outbox.kernel.clock import machine
-from cosmos_outbox.kernel.loops import OnceAMinute
+from cosmos_outbox.kernel.loops import LogThrottle
 from cosmos_outbox.settings.environment import TelemetrySettings
 from cosmos_outbox.settings.errors import Misconfigured, needed
 
@@ -191,7 +191,7 @@ class _OncePerMinute(logging.Handler):
 
     def __init__(self, level: int) -> None:
         super().__init__(level)
-        self._saying = OnceAMinute()
+        self._saying = LogThrottle()
 
     def emit(self, record: logging.LogRecord) -> None:
         if self._saying.due():

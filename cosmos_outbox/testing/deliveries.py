@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from cosmos_outbox.composition.declarations import ReadModelOf, Subscriber
+from cosmos_outbox.composition.declarations import ReadModelDeclaration, Subscriber
 from cosmos_outbox.inbox.entry import Entry
 from cosmos_outbox.inbox.set_aside import Delivery, Record
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -39,8 +39,8 @@ class Deliveries:
         """Deliver these events and messages, in this order; without any, the stored events not delivered yet.
 
         ``to``: one read model or effect; by default all of them. Returns the records of those that could not be
-        applied and were set aside, each with its reason. Raises StoreAway: an effect's service is unavailable for all
-        (EffectAway), so that the message is not done, and is delivered again by the next call.
+        applied and were set aside, each with its reason. Raises StoreUnavailable: an effect's service is away for all
+        (EffectUnavailable), so that the message is not done, and is delivered again by the next call.
         """
         known = {record.id for record in await self.set_aside()} if self._known is None else self._known
         self._known = None  # unless this ends well
@@ -63,13 +63,13 @@ class Deliveries:
         return [record for record in records if record.id not in known]
 
     async def upkeep(self) -> None:
-        """Run the timers' work: retry messages that were set aside. Raises StoreAway."""
+        """Run the timers' work: retry messages that were set aside. Raises StoreUnavailable."""
         self._known = None
         with using(self.clock.sources()):
             for subscription in self._of(None):
                 await subscription.subscriber.retrier.run(seconds=_UPKEEP_SECONDS)
 
-    async def entry(self, of: ReadModelOf[S], aggregate_id: str) -> Entry[S] | None:
+    async def entry(self, of: ReadModelDeclaration[S], aggregate_id: str) -> Entry[S] | None:
         """The entry that a read model has of an aggregate; of a deleted one the ``state`` is None."""
         model = self.subscriptions[of.name].read_model
         assert model is not None, "a read model's subscription keeps it"

@@ -13,7 +13,7 @@ from typing import Any, Self
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceivedMessage
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from cosmos_outbox.composition.declarations import ReactionOf
+from cosmos_outbox.composition.declarations import ReactionDeclaration
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.service import Service
 from cosmos_outbox.servicebus.client import servicebus_client
@@ -236,7 +236,7 @@ def _subscribed(service: Service, environment: Mapping[str, str]) -> Iterator[tu
     settings = service.subscriber_settings(environment)
     yield servicebus_of(settings.transport).topic, set()
     for each in service.subscribers:
-        topic = settings.name(each.topic) if isinstance(each, ReactionOf) and each.topic else None
+        topic = settings.name(each.topic) if isinstance(each, ReactionDeclaration) and each.topic else None
         yield topic or servicebus_of(settings.transport).topic, {settings.name(each.subscription)}
 
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import cache, partial
 from typing import Any, NoReturn
 
-from cosmos_outbox.composition.declarations import ReadModelOf, Subscriber
+from cosmos_outbox.composition.declarations import ReadModelDeclaration, Subscriber
 from cosmos_outbox.composition.transports import Clients
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase, CosmosStore
 from cosmos_outbox.cosmos.store.container import Container, Write
@@ -193,7 +193,7 @@ async def _in_memory(
 
 def _over(of: Subscriber, publisher: Answers) -> Subscriber:
     """The same, over what the publisher's API answers here."""
-    if isinstance(of, ReadModelOf) and isinstance(of.source, HttpApi):
+    if isinstance(of, ReadModelDeclaration) and isinstance(of.source, HttpApi):
         return replace(of, source=api_in_memory(of.source, publisher))
     return of
 

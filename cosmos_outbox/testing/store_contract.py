@@ -17,8 +17,8 @@ from pydantic import BaseModel
 
 from cosmos_outbox.inbox.effect import EffectRecord, EffectState
 from cosmos_outbox.inbox.entry import Entry, Stamp, VersionedEntry
+from cosmos_outbox.inbox.entry_schema import Condition, EntrySchema
 from cosmos_outbox.inbox.errors import EntryChanged, NotSetAside, RecordChanged
-from cosmos_outbox.inbox.form import Condition, EntryForm
 from cosmos_outbox.inbox.ports import Entries, Store
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -35,7 +35,7 @@ class Thing(BaseModel):
     name: str
 
 
-FORM = EntryForm(Thing, search={"name": lambda thing: thing.name}, sorted_by=["name"])
+FORM = EntrySchema(Thing, search={"name": lambda thing: thing.name}, sorted_by=["name"])
 KEY = AggregateKey("thing", "7")
 Check = Callable[["SubscriberStoreContract", Store], Coroutine[Any, Any, None]]
 

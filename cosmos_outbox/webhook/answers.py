@@ -189,15 +189,13 @@ class Tries:
             del self._tried[event_id]
         return tried.failed
 
-    def is_alone(self, event_id: str, told: Meaning) -> bool:
+    def is_alone(self, event_id: str, of: Meaning) -> bool:
         """Counts a response about the target. Returns whether it probably concerns the event: others are accepted."""
         tried = self._of(event_id)
         if tried.taken_before < self._taken:
             tried.refused, tried.taken_before = tried.refused + 1, self._taken
         often, seconds = tried.refused >= ATTEMPTS, monotonic() - tried.since
-        return (
-            often and seconds >= BUSY_SECONDS if told is Meaning.BUSY else often or seconds >= ALONE_SECONDS
-        )
+        return often and seconds >= BUSY_SECONDS if of is Meaning.BUSY else often or seconds >= ALONE_SECONDS
 
     def others_taken(self, event_id: str) -> bool:
         """Whether the target has accepted others since the first try of this event."""

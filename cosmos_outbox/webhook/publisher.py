@@ -27,7 +27,7 @@ import aiohttp
 from standardwebhooks import Webhook as Signing
 
 from cosmos_outbox.kernel.clock import monotonic, randomness, utc_now
-from cosmos_outbox.outbox.errors import Hindrance
+from cosmos_outbox.outbox.errors import FailureReason
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import (
     STRUCTURED,
@@ -105,7 +105,7 @@ BODY_SECONDS = 2.0
 
 _DOUBLINGS = 16
 
-_LATE = Unknown(0, "the receiver did not take the events in time", Hindrance.TOO_SLOW)
+_LATE = Unknown(0, "the receiver did not take the events in time", FailureReason.TOO_SLOW)
 _IMPOSSIBLE = "no request can be made of the event"
 
 
@@ -230,7 +230,7 @@ class WebhookPublisher:
                 case Meaning.EVENT:
                     self._tries.refused_for_good(request.id)
                     return Refused(0, answer.reason, detail=answers.piece(answer.body, event.data))
-                case Meaning.TARGET | Meaning.BUSY as told if self._tries.is_alone(request.id, told):
+                case Meaning.TARGET | Meaning.BUSY as meaning if self._tries.is_alone(request.id, meaning):
                     return Failing(0, answer.reason, self._tries.others_taken(request.id))
                 case Meaning.TARGET:
                     page.away = self._stop(answer.reason)
@@ -271,7 +271,7 @@ class WebhookPublisher:
                 while (pause := self._held_until - monotonic()) > 0:
                     if self._held_until > page.until:
                         return replace(
-                            _LATE, reason="the receiver asks for a pause", why=Hindrance.BROKER_THROTTLES
+                            _LATE, reason="the receiver asks for a pause", why=FailureReason.BROKER_THROTTLES
                         )
                     await asyncio.sleep(pause)
                 if self._stopped is not None and monotonic() < self._asked_again_at:
@@ -341,7 +341,7 @@ class WebhookPublisher:
             0,
             f"{reason}, so nothing is sent to {self._target.destination}: correct the receiver, WEBHOOK_URL or "
             "WEBHOOK_SECRETS. It is asked again by itself",
-            Hindrance.BROKER_REFUSES,
+            FailureReason.BROKER_REFUSES,
         )
         return self._stopped
 

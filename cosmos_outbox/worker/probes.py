@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from cosmos_outbox.inbox.errors import StoreAway
-from cosmos_outbox.inbox.receiver import told
-from cosmos_outbox.kernel.own_failures import own_failures
+from cosmos_outbox.inbox.errors import StoreUnavailable
+from cosmos_outbox.inbox.receiver import reason_of
+from cosmos_outbox.kernel.handler_failures import own_failures
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.telemetry.export import scraped
@@ -172,7 +172,7 @@ DRAIN_SECONDS = 20.0
 _log = logging.getLogger(__name__)
 
 
-async def tell_health(health: Health, stop: asyncio.Event) -> None:
+async def log_health(health: Health, stop: asyncio.Event) -> None:
     """Logs the health line every minute until ``stop`` is set."""
     while not await wait(stop, HEALTH_SECONDS):
         _log.info("health: %s", health.line())
@@ -201,7 +201,7 @@ async def every(
         try:
             with own_failures():
                 await work()
-        except (StoreAway, OutboxError, Misconfigured) as error:
+        except (StoreUnavailable, OutboxError, Misconfigured) as error:
             _log.error("%s: %s", waits, error)
         except Exception as error:  # noqa: BLE001 - otherwise the loop would end unnoticed
-            _log.error("%s, because of a bug: %s", waits, told(error))
+            _log.error("%s, because of a bug: %s", waits, reason_of(error))

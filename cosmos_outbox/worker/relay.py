@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 from cosmos_outbox.cosmos.aggregates.deadlines import BEAT_SECONDS
 from cosmos_outbox.cosmos.relay.forwarding import why_of
-from cosmos_outbox.cosmos.relay.relay import Committed
+from cosmos_outbox.cosmos.relay.relay import VerifiedPage
 from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.kernel.clock import machine, monotonic, new_id, randomness, utc_now
-from cosmos_outbox.kernel.loops import OnceAMinute
+from cosmos_outbox.kernel.loops import LogThrottle
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.errors import NotDelivered, OutboxError
 from cosmos_outbox.service import Wired
@@ -44,7 +44,7 @@ class ForwardingLog:
     forwarded: int = 0
     waiting: dict[str | None, str] = field(default_factory=dict)
     """The last reason of each lease, the newest last; that of the whole processor under None."""
-    saying: OnceAMinute = field(default_factory=OnceAMinute)
+    saying: LogThrottle = field(default_factory=LogThrottle)
 
     def sent(self, lease: str, count: int) -> None:
         """Records that the broker has accepted events."""
@@ -79,7 +79,7 @@ class RelayHealth:
     tried: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the relay has tried to start: from then on it works, or waits for the store."""
     started: bool = False
-    saying: OnceAMinute = field(default_factory=OnceAMinute)
+    saying: LogThrottle = field(default_factory=LogThrottle)
 
     @property
     def silent_seconds(self) -> float:
@@ -94,7 +94,7 @@ class RelayHealth:
     async def trouble(self) -> str | None:
         """Returns why the relay does not forward; None also for a worker without a lease, which is on standby."""
         if self.stop.is_set():
-            return "the worker is told to stop"
+            return "the worker is asked to stop"
         if not self.started:
             return "the relay has not started: the log says what it waits for"
         if self.processor.missing_ranges:
@@ -141,7 +141,7 @@ def health_of(wired: Wired, stop: asyncio.Event, tried: asyncio.Event | None = N
 
 
 async def work(health: RelayHealth) -> None:
-    """Relay until it is told to stop, and give the leases back. Raises Misconfigured."""
+    """Relay until it is asked to stop, and give the leases back. Raises Misconfigured."""
     wired, processor, stop = health.wired, health.processor, health.stop
     if not await _start(health):
         return
@@ -162,7 +162,7 @@ async def work(health: RelayHealth) -> None:
         upkeep.append(asyncio.create_task(looking))
     try:
         with wired.outbox.on_commit.listening(processor.wake):
-            await probes.tell_health(health, stop)
+            await probes.log_health(health, stop)
     finally:
         for task in upkeep:
             task.cancel()  # a replay that is cancelled leaves its claim, which expires
@@ -173,7 +173,7 @@ async def work(health: RelayHealth) -> None:
 def _processor(wired: Wired, forwarding: ForwardingLog) -> "changefeed.ChangeFeedProcessor":
     relaying, feed = wired.relay, wired.outbox.settings.feed
 
-    async def forward(page: Committed, context: "changefeed.ChangeFeedContext") -> None:
+    async def forward(page: VerifiedPage, context: "changefeed.ChangeFeedContext") -> None:
         forwarding.sent(context.lease_token, (await relaying.forwarding.forward_committed(page)).sent)
 
     return changefeed.ChangeFeedProcessor(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from cosmos_outbox.inbox.errors import InboxError
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
-from cosmos_outbox.kernel.loops import OnceAMinute
+from cosmos_outbox.kernel.loops import LogThrottle
 from cosmos_outbox.operations.subscriber import Subscription
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.service import Wired
@@ -25,7 +25,7 @@ from cosmos_outbox.worker import probes
 from cosmos_outbox.worker.probes import DRAIN_SECONDS, Address, every
 
 if TYPE_CHECKING:
-    from cosmos_outbox.telemetry.work import Work
+    from cosmos_outbox.telemetry.liveness import Work
 
 CANCEL_SECONDS = 5.0
 """The longest time that a stop waits for the tasks it has cancelled."""
@@ -47,7 +47,7 @@ class SubscriberHealth:
     works: "Sequence[Work]"
     """The work of each subscription, apart, so that a healthy one does not hide another that fails."""
     stop: asyncio.Event
-    saying: OnceAMinute = field(default_factory=OnceAMinute)
+    saying: LogThrottle = field(default_factory=LogThrottle)
 
     @property
     def silent_seconds(self) -> float:
@@ -62,7 +62,7 @@ class SubscriberHealth:
     async def trouble(self) -> str | None:
         """Returns why no message is applied."""
         if self.stop.is_set():
-            return "the worker is told to stop"
+            return "the worker is asked to stop"
         if self._waiting_for:
             return "messages wait: the log says why"
         try:
@@ -104,14 +104,14 @@ async def run(
 
 def health_of(service: Wired, stop: asyncio.Event) -> SubscriberHealth:
     """Of subscribers that are to begin: for :func:`serve`, once."""
-    from cosmos_outbox.telemetry.work import Work  # noqa: PLC0415 - not where nothing is received
+    from cosmos_outbox.telemetry.liveness import Work  # noqa: PLC0415 - not where nothing is received
 
     return SubscriberHealth(service, [Work() for _ in service.subscriptions], stop)
 
 
 async def serve(service: Wired, stop: asyncio.Event, health: SubscriberHealth, *, slots: int = SLOTS) -> None:
     """Serve the sessions, with the other work beside it. Raises what ended the serving."""
-    tending, others = set[asyncio.Task[None]](), [asyncio.create_task(probes.tell_health(health, stop))]
+    tending, others = set[asyncio.Task[None]](), [asyncio.create_task(probes.log_health(health, stop))]
     for each in service.subscriptions.values():
         watch = every(WATCH_SECONDS, stop, "what was set aside waits", each.subscriber.watch)
         tending.add(asyncio.create_task(watch))

@@ -71,7 +71,7 @@ class Article(Aggregate[ArticleState]):
 
     aggregate_type: ClassVar[str] = "article"
     state_type: ClassVar[type[AggregateState]] = ArticleState
-    created_event, created_tells = "ArticleListed", NewArticle
+    created_event, created_payload = "ArticleListed", NewArticle
 
     @classmethod
     def add(cls, article: NewArticle, *, id: UUID, at: datetime) -> Self:  # noqa: A002 - its id

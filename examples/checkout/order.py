@@ -77,7 +77,7 @@ class Order(Aggregate[OrderState]):
 
     aggregate_type: ClassVar[str] = "order"
     state_type: ClassVar[type[AggregateState]] = OrderState
-    created_event, created_tells = "OrderPlaced", NewOrder
+    created_event, created_payload = "OrderPlaced", NewOrder
 
     @classmethod
     def place(

@@ -46,7 +46,7 @@ class Payment(Aggregate[PaymentState]):
 
     aggregate_type: ClassVar[str] = "payment"
     state_type: ClassVar[type[AggregateState]] = PaymentState
-    created_event, created_tells = "PaymentRequested", Request
+    created_event, created_payload = "PaymentRequested", Request
     changed_events: ClassVar[Mapping[str, type[DomainEvent]]] = {"status": PaymentMoved}
 
     @classmethod

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from cosmos_outbox import After, EntryForm, Event, TolerantReader
+from cosmos_outbox import After, EntrySchema, Event, TolerantReader
 
 
 class Entry(TolerantReader):
@@ -35,4 +35,4 @@ def project(entry: Entry, event: Event) -> After[Entry] | None:
     return None
 
 
-FORM = EntryForm(Entry, search={"name": lambda entry: entry.name.casefold()}, sorted_by=["name"])
+FORM = EntrySchema(Entry, search={"name": lambda entry: entry.name.casefold()}, sorted_by=["name"])

@@ -37,7 +37,7 @@ class Person(Aggregate[PersonState]):
 
     aggregate_type: ClassVar[str] = "person"
     state_type: ClassVar[type[AggregateState]] = PersonState
-    created_event, created_tells = "PersonAddedEvent", Details
+    created_event, created_payload = "PersonAddedEvent", Details
     changed_events: ClassVar[Mapping[str, str]] = {
         "name": "PersonRenamedEvent", "email": "PersonEmailChangedEvent", "deleted": "PersonDeletedEvent",
     }  # fmt: skip

@@ -37,7 +37,7 @@ class SourceFile(Aggregate[FileState]):
 
     aggregate_type: ClassVar[str] = "file"
     state_type: ClassVar[type[AggregateState]] = FileState
-    created_event, created_tells = "FileUploaded", Upload
+    created_event, created_payload = "FileUploaded", Upload
 
     @classmethod
     def upload(cls, upload: Upload, *, id: UUID, at: datetime) -> Self:  # noqa: A002 - its id

@@ -107,7 +107,7 @@ class ImportTask(Aggregate[TaskState]):
 
     aggregate_type: ClassVar[str] = "task"
     state_type: ClassVar[type[AggregateState]] = TaskState
-    created_event, created_tells = "TaskCreated", NewTask
+    created_event, created_payload = "TaskCreated", NewTask
 
     @classmethod
     def create(cls, file_id: UUID, *, at: datetime) -> Self:

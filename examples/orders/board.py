@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from cosmos_outbox import After, Condition, EntryForm, Event, ListedPage, Listing, TolerantReader
+from cosmos_outbox import After, Condition, EntrySchema, Event, ListedPage, Listing, TolerantReader
 from examples.orders.events import ORDER_PLACED
 
 
@@ -74,7 +74,7 @@ def project(entry: BoardEntry, event: Event) -> After[BoardEntry] | None:
     return None
 
 
-FORM = EntryForm(
+FORM = EntrySchema(
     version=1,
     model=BoardEntry,
     search={"customer": lambda entry: entry.customer.casefold(), "status": lambda entry: entry.status.value},

@@ -27,7 +27,7 @@ class Gift(Aggregate[GiftState]):
 
     aggregate_type: ClassVar[str] = "gift"
     state_type: ClassVar[type[AggregateState]] = GiftState
-    created_event, created_tells = GIFT_GIVEN, NewGift
+    created_event, created_payload = GIFT_GIVEN, NewGift
 
     @classmethod
     def give(cls, gift: NewGift, *, at: datetime, id: UUID | None = None) -> Self:  # noqa: A002 - its id

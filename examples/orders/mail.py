@@ -13,8 +13,8 @@ class Mail(Protocol):
         """Tell the customer that the order is on its way.
 
         Raises:
-            EffectAway: the mail service is away: nothing was sent.
-            EffectNotDone: the mail service refuses this e-mail.
+            EffectUnavailable: the mail service is away: nothing was sent.
+            EffectRejected: the mail service refuses this e-mail.
         """
 
 

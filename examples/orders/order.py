@@ -50,7 +50,7 @@ class Order(Aggregate[OrderState]):
 
     aggregate_type: ClassVar[str] = "order"
     state_type: ClassVar[type[AggregateState]] = OrderState
-    created_event, created_tells = ORDER_PLACED, NewOrder
+    created_event, created_payload = ORDER_PLACED, NewOrder
     changed_events: ClassVar[Mapping[str, str]] = {"shipped_at": ORDER_SHIPPED}
 
     @classmethod

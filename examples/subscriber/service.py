@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from cosmos_outbox import (
     After,
-    EntryForm,
+    EntrySchema,
     Event,
     HttpApi,
     Named,
@@ -30,7 +30,7 @@ class Recipient(TolerantReader):
     email: str
 
 
-FORM = EntryForm(Recipient, search={"email": lambda entry: entry.email.casefold()}, sorted_by=["email"])
+FORM = EntrySchema(Recipient, search={"email": lambda entry: entry.email.casefold()}, sorted_by=["email"])
 
 
 def recipient(person: Mapping[str, Any]) -> Recipient:

@@ -19,8 +19,8 @@ from uuid import uuid4
 
 from pydantic import BaseModel
 
-from cosmos_outbox import Condition, EntryForm, Named, store
-from cosmos_outbox.errors import StoreAway
+from cosmos_outbox import Condition, EntrySchema, Named, store
+from cosmos_outbox.errors import StoreUnavailable
 
 S = TypeVar("S", bound=BaseModel)
 T = TypeVar("T")
@@ -51,7 +51,7 @@ class File:
         self._connection: sqlite3.Connection | None = None
 
     async def get(self, kind: str, document_id: str) -> tuple[dict[str, Any], str] | None:
-        """A document and its version. Raises StoreAway."""
+        """A document and its version. Raises StoreUnavailable."""
         return await self.run(lambda connection: self._get(connection, kind, document_id))
 
     async def put(
@@ -78,7 +78,7 @@ class File:
         return await self.run(write)
 
     async def remove(self, kind: str, document_id: str, over: str) -> bool:
-        """Whether it was at that version. Raises StoreAway."""
+        """Whether it was at that version. Raises StoreUnavailable."""
         query, given = (
             "DELETE FROM documents WHERE kind = ? AND id = ? AND version = ?",
             (kind, document_id, over),
@@ -94,7 +94,7 @@ class File:
         most: int,
         shown: str = "document",
     ) -> list[tuple[Any, str]]:
-        """The first documents, with their versions. Raises StoreAway."""
+        """The first documents, with their versions. Raises StoreUnavailable."""
         query = (
             f"SELECT {shown}, version FROM documents WHERE kind = :kind AND {where} "  # noqa: S608 - our own texts
             f"AND (expires_at IS NULL OR expires_at >= :now) ORDER BY {order} LIMIT {most}"
@@ -118,7 +118,7 @@ class File:
         return None if row is None else (json.loads(row[0]), row[1])
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do it in one transaction, which is rolled back if it raises. Raises StoreAway, and what the work raises."""
+        """Do it in one transaction, rolled back if it raises. Raises StoreUnavailable, and what the work raises."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._transaction, work)
 
     def _transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -133,7 +133,7 @@ class File:
                     connection.execute("ROLLBACK")
                 raise
         except (sqlite3.Error, OSError) as error:
-            raise StoreAway(f"{self.path.name} cannot be used: {error}") from error
+            raise StoreUnavailable(f"{self.path.name} cannot be used: {error}") from error
         return result
 
     def _opened(self) -> sqlite3.Connection:
@@ -165,7 +165,7 @@ class SqliteEntries(store.Entries[S]):
 
     file: File
     kind: str
-    form: EntryForm[S]
+    form: EntrySchema[S]
     deleted_ttl_seconds: int | None
 
     async def read(self, key: store.AggregateKey) -> store.VersionedEntry[S] | None:
@@ -375,10 +375,10 @@ class SqliteStore(store.Store):
 
     file: File
 
-    def entries(self, name: str, form: EntryForm[S], deleted_ttl_seconds: int | None) -> SqliteEntries[S]:
+    def entries(self, name: str, form: EntrySchema[S], deleted_ttl_seconds: int | None) -> SqliteEntries[S]:
         return SqliteEntries(self.file, f"entries of {name}", form, deleted_ttl_seconds)
 
-    def listing(self, name: str, form: EntryForm[S]) -> store.EntryListing[S]:
+    def listing(self, name: str, form: EntrySchema[S]) -> store.EntryListing[S]:
         return store.EntryListing(self.entries(name, form, None), form, name, store.TokenKey(self._key))
 
     def set_aside(self, subscription: str, closed_ttl_seconds: int) -> SqliteSetAside:

@@ -73,7 +73,7 @@ async def test_two_instances_that_start_at_once_create_the_leases_once(memory: I
 
 
 class Writer:
-    """Writes the next item of each key, round and round, until it is told to stop."""
+    """Writes the next item of each key, round and round, until it is asked to stop."""
 
     def __init__(self, containers: Containers) -> None:
         self._containers = containers

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from cosmos_outbox.cosmos.aggregates.idempotency import Claim, CosmosClaims
+from cosmos_outbox.cosmos.aggregates.idempotency import CosmosClaims, KeyReservation
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
@@ -82,7 +82,7 @@ async def faulty(store: CosmosStore) -> Faulty:
     return container
 
 
-async def claim(faulty: Faulty) -> Claim:
+async def claim(faulty: Faulty) -> KeyReservation:
     return await CosmosClaims(faulty, 600).claim("key", "f")
 
 

@@ -12,7 +12,7 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 
-from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.inbox.errors import StoreUnavailable
 from cosmos_outbox.inbox.set_aside import Collected, Delivery
 from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.servicebus.received import delivery_of
@@ -90,12 +90,12 @@ async def test_a_dead_letter_stays_until_its_record_is_stored(queue: DeadLetters
     kept: list[Any] = []
 
     async def away(*_: object) -> None:
-        raise StoreAway("away")
+        raise StoreUnavailable("away")
 
     async def keep(*given: object) -> None:
         kept.append(given)
 
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await queue.collect(away, seconds=20)
 
     async def collected() -> int:
@@ -108,7 +108,7 @@ async def test_a_dead_letter_stays_until_its_record_is_stored(queue: DeadLetters
 async def test_a_broker_that_is_away_is_the_inboxs_error(servicebus_server: Service) -> None:
     text = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=v;UseDevelopmentEmulator=true;"
     async with ServiceBusClient.from_connection_string(text, retry_total=0) as client:
-        with pytest.raises(StoreAway, match="dead letters cannot be read"):
+        with pytest.raises(StoreUnavailable, match="dead letters cannot be read"):
             async with asyncio.timeout(30):
                 await DeadLetters(client, "t", "s").collect(_nothing, seconds=20)
 

@@ -20,11 +20,11 @@ from cosmos_outbox.cosmos.inbox.listing import CosmosItems, token_key
 from cosmos_outbox.cosmos.inbox.source import CosmosSource
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
-from cosmos_outbox.inbox.decision import Because, Done
+from cosmos_outbox.inbox.decision import HealReason, SkipReason
 from cosmos_outbox.inbox.entry import Entry, Stamp
-from cosmos_outbox.inbox.errors import StoreAway, Unstorable
+from cosmos_outbox.inbox.entry_schema import EntrySchema
+from cosmos_outbox.inbox.errors import StoreUnavailable, Unstorable
 from cosmos_outbox.inbox.event import NOTICE, Event
-from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.healing import Healing
 from cosmos_outbox.inbox.reading import TolerantReader
 from cosmos_outbox.inbox.state import StateInbox
@@ -205,7 +205,7 @@ async def test_two_processes_apply_one_event_once(here: Process, there: Process)
     assert entry is not None
     assert entry.last_sequence == 2
     both = here.inbox.counts + there.inbox.counts
-    assert (both[Because.NEW], both[None]) == (1, 1)
+    assert (both[HealReason.NEW], both[None]) == (1, 1)
 
 
 async def test_an_answer_that_is_lost_changes_nothing_in_the_end(cosmos: Service, here: Process) -> None:
@@ -216,7 +216,7 @@ async def test_an_answer_that_is_lost_changes_nothing_in_the_end(cosmos: Service
         for _ in range(10):
             try:
                 await here.inbox.handle(event)
-            except StoreAway:
+            except StoreUnavailable:
                 continue
             break
         await cosmos.faults.clear()
@@ -247,7 +247,7 @@ async def test_over_replicas_that_lag_nothing_is_lost_and_nothing_comes_back(
     deleted = await here.entry(contact_id)
     assert deleted is not None
     assert (deleted.last_sequence, deleted.state) == (4, None)
-    assert Done.CONFLICT not in here.inbox.counts + there.inbox.counts
+    assert SkipReason.CONFLICT not in here.inbox.counts + there.inbox.counts
 
 
 async def test_a_deleted_entry_keeps_only_what_is_needed_and_expires(here: Process) -> None:
@@ -262,7 +262,8 @@ async def test_a_deleted_entry_keeps_only_what_is_needed_and_expires(here: Proce
 
 
 @pytest.mark.parametrize(
-    ("kind", "error"), [(Kind.INVALID, Unstorable), (Kind.TOO_LARGE, Unstorable), (Kind.DENIED, StoreAway)]
+    ("kind", "error"),
+    [(Kind.INVALID, Unstorable), (Kind.TOO_LARGE, Unstorable), (Kind.DENIED, StoreUnavailable)],
 )
 async def test_what_the_store_refuses_hits_one_contact_and_what_it_cannot_do_hits_all(
     here: Process, monkeypatch: pytest.MonkeyPatch, kind: Kind, error: type[Exception]
@@ -451,7 +452,7 @@ class OldEntry(TolerantReader):
     email: str
 
 
-OLD_FORM = EntryForm(
+OLD_FORM = EntrySchema(
     version=0, model=OldEntry, search={"email": lambda entry: entry.email}, sorted_by=["email"]
 )
 
@@ -471,10 +472,10 @@ async def test_entries_that_cannot_be_read_any_more_are_healed_by_an_event_and_b
     assert "2 of 2 entries are left out of a list" in caplog.text
     [created] = await here.events(silent)
     await here.inbox.handle(created)
-    assert here.inbox.counts == {Done.APPLIED_BEFORE: 1}
+    assert here.inbox.counts == {SkipReason.APPLIED_BEFORE: 1}
     await here.describe(told, email="jane@contoso.com")
     await here.inbox.handle((await here.events(told))[-1])
-    assert here.inbox.counts[Because.FORM] == 1
+    assert here.inbox.counts[HealReason.FORM] == 1
     progress = await healing_of(here, []).rebuild(lambda _: None)
     assert progress.last_counts == Counts(entries=2, sources=2, rewritten=1)
     entry = await here.entry(silent)

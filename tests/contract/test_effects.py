@@ -26,14 +26,14 @@ from cosmos_outbox.inbox.effect import (
     EffectState,
 )
 from cosmos_outbox.inbox.errors import (
-    EffectAway,
+    AlreadyProcessed,
     EffectFailed,
-    EffectNotDone,
     EffectRefused,
+    EffectRejected,
+    EffectUnavailable,
     NotApplied,
     RecordChanged,
-    Settled,
-    StoreAway,
+    StoreUnavailable,
 )
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -122,7 +122,7 @@ async def test_a_record_is_created_once_and_replaced_at_its_version(world: World
 # -- repeatable
 
 
-@pytest.mark.parametrize("error", [EffectNotDone("no such address"), TimeoutError()])
+@pytest.mark.parametrize("error", [EffectRejected("no such address"), TimeoutError()])
 async def test_a_repeatable_failure_leaves_no_record_and_waits(world: World, error: Exception) -> None:
     world.outbound.raises = [error]
     with pytest.raises(EffectFailed):
@@ -135,8 +135,8 @@ async def test_a_repeatable_failure_leaves_no_record_and_waits(world: World, err
 @pytest.mark.parametrize("repeatable", [True, False])
 async def test_an_outage_of_the_called_service_is_passed_on(records: EffectRecords, repeatable: bool) -> None:
     world = World(records, rules=replace(RULES, repeatable=repeatable))
-    world.outbound.raises = [EffectAway("closed", retry_after_seconds=7)]
-    with pytest.raises(EffectAway) as away:
+    world.outbound.raises = [EffectUnavailable("closed", retry_after_seconds=7)]
+    with pytest.raises(EffectUnavailable) as away:
         await world.inbox.handle(world.event)
     assert away.value.retry_after_seconds == 7
     assert await world.state() is (None if repeatable else EffectState.FREE)
@@ -203,7 +203,7 @@ async def test_an_operator_runs_what_may_have_been_done_again(once: World) -> No
 
 
 async def test_what_surely_was_not_done_is_put_back(once: World) -> None:
-    once.outbound.raises = [EffectNotDone("no such address")]
+    once.outbound.raises = [EffectRejected("no such address")]
     with pytest.raises(EffectFailed, match="no such address"):
         await once.inbox.handle(once.event)
     assert await once.state() is EffectState.FREE
@@ -262,7 +262,7 @@ async def test_an_old_start_is_given_up_at_its_version(once: World) -> None:
 
 async def test_what_is_done_is_not_given_up(world: World) -> None:
     await world.inbox.handle(world.event)
-    with pytest.raises(Settled):
+    with pytest.raises(AlreadyProcessed):
         await world.inbox.give_up(world.event, "late")
 
 
@@ -289,7 +289,7 @@ async def test_no_handler_begins_later_than_the_longest_call(repeatable: bool, l
 
     world.records = Slow()
     if late:
-        with pytest.raises(EffectAway, match="too long to begin"):
+        with pytest.raises(EffectUnavailable, match="too long to begin"):
             await world.inbox.handle(world.event)
         assert not records.stored or records.stored[world.event.id].state is EffectState.FREE
     else:
@@ -298,15 +298,15 @@ async def test_no_handler_begins_later_than_the_longest_call(repeatable: bool, l
 
 
 async def test_a_write_is_repeated_for_a_limited_time() -> None:
-    away = dict.fromkeys(range(1, 6), (StoreAway, False))
+    away = dict.fromkeys(range(1, 6), (StoreUnavailable, False))
     world = World(FakeRecords(Faults(away)))
     await world.inbox.handle(world.event)
     assert world.outbound.asked == [world.event.id]
     began, world = (
         world.clock.now,
-        World(FakeRecords(Faults(dict.fromkeys(range(1, 99), (StoreAway, False))))),
+        World(FakeRecords(Faults(dict.fromkeys(range(1, 99), (StoreUnavailable, False))))),
     )
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await world.inbox.handle(world.event)
     assert timedelta(seconds=WRITE_SECONDS) <= world.clock.now - NOON <= timedelta(seconds=WRITE_SECONDS + 1)
     assert began > NOON

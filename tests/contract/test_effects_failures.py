@@ -17,7 +17,7 @@ from cosmos_outbox.cosmos.inbox.effects import CosmosEffects
 from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.inbox.effect import OLD, EffectInbox
-from cosmos_outbox.inbox.errors import EffectNotDone, StoreAway
+from cosmos_outbox.inbox.errors import EffectRejected, StoreUnavailable
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.receiver import Receiver
 from cosmos_outbox.inbox.retrier import Retrier
@@ -53,7 +53,7 @@ class Story:
     def __post_init__(self) -> None:
         key = AggregateKey("contact", self.name)
         self.events = [Event(str(uuid4()), key, "Mailed", place, self.clock.now, {}) for place in (1, 2, 3)]
-        self.outbound.raises = [None, EffectNotDone("no such address")]
+        self.outbound.raises = [None, EffectRejected("no such address")]
         self.start()
 
     def start(self) -> None:
@@ -98,7 +98,7 @@ class Story:
             except ProcessDied:
                 self.deaths += 1
                 self.start()
-            except StoreAway:
+            except StoreUnavailable:
                 pass
             else:
                 return

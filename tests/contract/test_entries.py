@@ -17,9 +17,9 @@ from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.inbox.effect import EffectRecord, EffectState
 from cosmos_outbox.inbox.entry import After, Entry, Found, Stamp
-from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.inbox.entry_schema import Condition, EntrySchema, Listing
+from cosmos_outbox.inbox.errors import StoreUnavailable
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.form import Condition, EntryForm, Listing
 from cosmos_outbox.inbox.ports import Entries
 from cosmos_outbox.inbox.set_aside import Record, RecordState
 from cosmos_outbox.inbox.state import StateInbox
@@ -39,7 +39,7 @@ class Thing(BaseModel):
     adds: tuple[int, ...] = ()
 
 
-FORM = EntryForm(Thing, search={"name": lambda thing: thing.name}, sorted_by=["name"])
+FORM = EntrySchema(Thing, search={"name": lambda thing: thing.name}, sorted_by=["name"])
 STAMP = Stamp(NOON, 1.5)
 
 
@@ -82,7 +82,7 @@ async def test_an_entry_without_the_text_of_a_newer_form_is_not_in_the_lists_tha
 ) -> None:
     """Until it is written again; a page that ended with it would have no end to tell."""
     entries, listing = listed
-    before = replace(entries, form=EntryForm(Thing, search={}, sorted_by=[]))  # type: ignore[type-var]  # a dataclass
+    before = replace(entries, form=EntrySchema(Thing, search={}, sorted_by=[]))  # type: ignore[type-var]  # a dataclass
     for number, form in enumerate((before, entries, before, entries)):
         await form.put(AggregateKey("thing", str(number)), Entry(1, None, Thing(name="A")), STAMP, over=None)
     for sort, ids in (("name", ["1", "3"]), ("-name", ["3", "1"])):
@@ -175,5 +175,5 @@ async def test_a_list_of_cosmos_whose_token_is_not_taken_begins_anew(
 
         monkeypatch.setattr(entries.container, "page", refused)
         for position in (None, first.position):
-            with pytest.raises(StoreAway, match="400"):
+            with pytest.raises(StoreUnavailable, match="400"):
                 await entries.page(position)

@@ -11,6 +11,7 @@ import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from cosmos_changefeed import ChangeFeedProcessor, ProcessorOptions, StartFrom
+from cosmos_outbox.cosmos.maintenance.event_list import EventList, EventPage, EventState
 from cosmos_outbox.cosmos.relay.forwarding import RelayFailures
 from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
@@ -18,7 +19,6 @@ from cosmos_outbox.cosmos.relay.parking import Parking
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.relay.relay import Relay
 from cosmos_outbox.cosmos.store.container import Container
-from cosmos_outbox.cosmos.upkeep.event_list import EventList, EventPage, EventState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.relay_status import RelayObserver

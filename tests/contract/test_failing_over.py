@@ -14,7 +14,7 @@ from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store.client import CosmosClient, cosmos_client
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.outbox.errors import OutcomeUnknown, PreconditionFailed, Unavailable
-from cosmos_outbox.outbox.feed import Notice
+from cosmos_outbox.outbox.feed import SkipMarker
 from cosmos_outbox.outbox.unit_of_work import Receipt
 from cosmos_outbox.settings.connections import Connection
 from devstack.testing import Service
@@ -142,6 +142,6 @@ async def test_a_relay_parks_and_publishes_each_event_once_and_in_order(
     await story.until_done(story.replay)
 
     sent = [story.event(sequence)["id"] for sequence in (1, 2, 3, 4)]
-    sent[1] = Notice(story.key, sent[1], 2, story.now).id
+    sent[1] = SkipMarker(story.key, sent[1], 2, story.now).id
     assert topic.of(story.key) == sent
     assert await story.listed() == []

@@ -14,11 +14,11 @@ from cosmos_outbox.cosmos.relay import parking
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedState
 from cosmos_outbox.cosmos.relay.parking import LONGEST_TRY_AGAIN_SECONDS, MAX_AGE_SECONDS
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
-from cosmos_outbox.cosmos.relay.relay import Committed, Relay
+from cosmos_outbox.cosmos.relay.relay import Relay, VerifiedPage
 from cosmos_outbox.kernel.clock import sources, using
+from cosmos_outbox.outbox.aggregate_block import AggregateBlock, Refusal
 from cosmos_outbox.outbox.errors import NotDelivered
 from cosmos_outbox.outbox.feed import by_aggregate
-from cosmos_outbox.outbox.marker import Marker, Refusal
 from cosmos_outbox.outbox.publisher import (
     Accepted,
     AggregateEvents,
@@ -242,7 +242,7 @@ async def test_however_many_hang_the_others_do_not_wait_for_them(
         attempts += 1
         assert attempts < 12, "nobody has to come, and nobody waits for minutes"
         with suppress(NotDelivered):
-            await relay.forward_committed(Committed(page, by_aggregate(page)))
+            await relay.forward_committed(VerifiedPage(page, by_aggregate(page)))
             break
         if attempts == 3:
             assert good <= {*receiver.ids()}
@@ -258,7 +258,7 @@ async def test_a_receiver_at_which_all_hang_is_waited_for(
     page = [outbox_event(f"bad{each}", 1) for each in range(6)]
     for _ in range(5):
         with pytest.raises(NotDelivered):
-            await relay.forward_committed(Committed(page, by_aggregate(page)))
+            await relay.forward_committed(VerifiedPage(page, by_aggregate(page)))
     blocked = await lot.list_blocked()
     assert len(blocked) <= 1, (
         "one may have been tried five times before the others were; it is tried again by itself"
@@ -288,7 +288,7 @@ async def test_a_short_failure_does_not_wait_behind_many_that_hang(
     world = World(lot, hanging)  # type: ignore[arg-type]  # a publisher alone is seen
     for number in range(40):
         old = read(event(1, f"old{number}"))
-        blocked = Marker(contact_key(f"old{number}")).block(old, "500", [], world.now)
+        blocked = AggregateBlock(contact_key(f"old{number}")).block(old, "500", [], world.now)
         tried = Refusal(old.id, "500", 9, world.now, passing=True)
         await lot.park(replace(blocked, refusal=tried), [old])
     took = []

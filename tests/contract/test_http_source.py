@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from cosmos_outbox.inbox.decision import Because, Put
+from cosmos_outbox.inbox.decision import HealReason, Put
 from cosmos_outbox.inbox.entry import Entry, Found, Stamp
-from cosmos_outbox.inbox.errors import SourceBehind, StoreAway
+from cosmos_outbox.inbox.errors import SourceBehind, StoreUnavailable
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
@@ -149,7 +149,7 @@ async def test_a_404_of_somebody_else_is_an_outage(
 ) -> None:
     publisher.answer, publisher.headers = (404, text), {"Content-Type": content_type}
     for each in (source, fenced):
-        with pytest.raises(StoreAway, match="something else than the publisher's API"):
+        with pytest.raises(StoreUnavailable, match="something else than the publisher's API"):
             await each.newest(KEY)
 
 
@@ -173,7 +173,7 @@ async def test_what_hits_every_aggregate_is_waited_for_as_long_as_it_says(
     publisher: Publisher, source: HttpSource[State], status: int, retry_after: str, pause: float
 ) -> None:
     publisher.answer, publisher.headers = (status, "{}"), {"Retry-After": retry_after}
-    with pytest.raises(StoreAway, match=f"answers {status}") as away:
+    with pytest.raises(StoreUnavailable, match=f"answers {status}") as away:
         await source.read(KEY)
     assert away.value.retry_after_seconds == pause
 
@@ -185,14 +185,14 @@ async def test_the_key_goes_to_no_other_address_and_a_login_page_is_no_answer(pu
         for status in (301, 302, 303, 307, 308):
             publisher.answer = (status, "")
             for read in (found.read, found.newest):
-                with pytest.raises(StoreAway, match=f"answers {status}"):
+                with pytest.raises(StoreUnavailable, match=f"answers {status}"):
                     await read(KEY)
     assert {path for path, _ in publisher.asked} == {"/api/things/7"}
 
 
 async def test_a_publisher_that_is_not_there_is_waited_for() -> None:
     nobody = HttpApi(ADDRESS).made({ADDRESS.setting: "http://127.0.0.1:9/things"}, state_of)
-    with pytest.raises(StoreAway, match="does not answer"):
+    with pytest.raises(StoreUnavailable, match="does not answer"):
         await nobody.newest(KEY)
     await nobody.close()
 
@@ -246,7 +246,7 @@ async def test_healing_needs_a_source_that_has_reached_the_event(
         await inbox.handle(event(3))
     assert entries.of(KEY) is None
     publisher.newest = at(3)
-    assert await inbox.handle(event(3)) == Put(Entry(3, None, (1, 2, 3)), Because.NEW)
+    assert await inbox.handle(event(3)) == Put(Entry(3, None, (1, 2, 3)), HealReason.NEW)
     publisher.answer, publisher.newest = at(3), at(6)  # a replica that lags, and the newest
     await inbox.handle(event(5))
     assert entries.of(KEY) == Entry(6, None, (1, 2, 3, 4, 5, 6), healed=1)

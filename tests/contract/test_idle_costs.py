@@ -26,7 +26,7 @@ from cosmos_outbox import testing
 from cosmos_outbox.cosmos.inbox.effects import CosmosEffects
 from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder
 from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
-from cosmos_outbox.cosmos.store.transport import NotingTransport
+from cosmos_outbox.cosmos.store.transport import TrackingTransport
 from cosmos_outbox.inbox.effect import EffectInbox, EffectRules
 from cosmos_outbox.inbox.errors import ReactionRefused
 from cosmos_outbox.inbox.event import Event
@@ -124,7 +124,7 @@ def simulation(monkeypatch: pytest.MonkeyPatch) -> Simulation:
     monkeypatch.setattr(
         auth, "SKEW_SECONDS", math.inf
     )  # a request may be under way while the clock is put forward
-    send, response = NotingTransport.send, server._response
+    send, response = TrackingTransport.send, server._response
 
     async def counted(transport: Any, request: Any, **options: Any) -> Any:
         answer = await send(transport, request, **options)
@@ -139,7 +139,7 @@ def simulation(monkeypatch: pytest.MonkeyPatch) -> Simulation:
         made.headers["Date"] = format_datetime(world.now, usegmt=True)
         return made
 
-    monkeypatch.setattr(NotingTransport, "send", counted)
+    monkeypatch.setattr(TrackingTransport, "send", counted)
     monkeypatch.setattr(server, "_response", dated)
     monkeypatch.setattr(server, "Service", partial(Cosmos, clock=world.clock))
     monkeypatch.setattr(

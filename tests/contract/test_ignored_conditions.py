@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from cosmos_outbox.cosmos.maintenance.inspection import CosmosInspection
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container, Write
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY
-from cosmos_outbox.cosmos.upkeep.inspection import CosmosInspection
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.errors import IgnoresConditions
 from devstack.testing import Service

@@ -11,8 +11,8 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient, DatabaseProxy
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
+from cosmos_outbox.cosmos.maintenance.inspection import CosmosInspection
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY
-from cosmos_outbox.cosmos.upkeep.inspection import CosmosInspection
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.errors import CannotCheck, Denied

@@ -12,7 +12,7 @@ import pytest
 
 from cosmos_outbox.cosmos import transaction
 from cosmos_outbox.cosmos.aggregates.documents import request_id
-from cosmos_outbox.cosmos.aggregates.idempotency import Claim, CosmosClaims
+from cosmos_outbox.cosmos.aggregates.idempotency import CosmosClaims, KeyReservation
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
@@ -84,7 +84,7 @@ async def test_a_crash_between_claim_and_transaction_leaves_the_id_to_the_repeti
     ids: list[UUID] = []
 
     class Noting(CosmosClaims):
-        async def claim(self, key_digest: str, fingerprint: str) -> Claim:
+        async def claim(self, key_digest: str, fingerprint: str) -> KeyReservation:
             claim = await store.claims.claim(key_digest, fingerprint)
             ids.append(claim.aggregate_id)
             return claim
@@ -144,7 +144,7 @@ async def test_a_slow_request_sends_nothing_after_the_longest_request(store: Cos
     claims = store.claims
 
     class Slow(CosmosClaims):
-        async def claim(self, key_digest: str, fingerprint: str) -> Claim:
+        async def claim(self, key_digest: str, fingerprint: str) -> KeyReservation:
             claim = await claims.claim(key_digest, fingerprint)
             return replace(claim, usable_until=asyncio.get_running_loop().time() + 3.9)
 
@@ -165,7 +165,7 @@ async def test_a_lost_answer_is_not_asked_for_again_after_the_longest_request(
     claims = store.claims
 
     class AlmostLate(CosmosClaims):
-        async def claim(self, key_digest: str, fingerprint: str) -> Claim:
+        async def claim(self, key_digest: str, fingerprint: str) -> KeyReservation:
             claim = await claims.claim(key_digest, fingerprint)
             return replace(claim, usable_until=asyncio.get_running_loop().time() + 4.05)
 

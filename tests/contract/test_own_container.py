@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cosmos_outbox.cosmos.own.transaction import Transaction
+from cosmos_outbox.cosmos.existing.transaction import Transaction
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.kernel.clock import SYSTEM, using

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cosmos_outbox.cosmos.own.transaction import Transaction
+from cosmos_outbox.cosmos.existing.transaction import Transaction
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.outbox.errors import AlreadyExists, OutcomeUnknown, PreconditionFailed, Unpublishable
 from devstack.testing import Service as Server

@@ -7,17 +7,17 @@ import pytest
 from pydantic import BaseModel
 
 from cosmos_outbox.cli.rebuild import rebuild
-from cosmos_outbox.composition.declarations import ReadModelOf
-from cosmos_outbox.inbox.decision import Because, Complete, Done, Put
+from cosmos_outbox.composition.declarations import ReadModelDeclaration
+from cosmos_outbox.inbox.decision import Complete, HealReason, Put, SkipReason
 from cosmos_outbox.inbox.entry import After, Entry, Stamp
+from cosmos_outbox.inbox.entry_schema import EntrySchema
 from cosmos_outbox.inbox.errors import SourceBehind
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.walk import Counts, WalkProgress
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.service import Service
-from cosmos_outbox.settings.own_container import OwnDocuments
+from cosmos_outbox.settings.existing_container import DocumentSource
 from cosmos_outbox.worker.running import running as running_service
 from devstack.testing import Service as Server
 from devstack.testing import eventually
@@ -33,14 +33,14 @@ PATHS = {
     "two": ["/tenantId", "/bookingId"],
     "three": ["/a/region", "/tenantId", "/bookingId"],
 }
-TYPED = OwnDocuments({"/type": "booking"})
+TYPED = DocumentSource({"/type": "booking"})
 
 
 class Seats(BaseModel):
     seats: int
 
 
-FORM = EntryForm(Seats, search={"seats": lambda entry: str(entry.seats)}, sorted_by=["seats"])
+FORM = EntrySchema(Seats, search={"seats": lambda entry: str(entry.seats)}, sorted_by=["seats"])
 
 
 def state_of(document: Any) -> Seats:
@@ -57,7 +57,7 @@ def project(_: Seats, event: Event) -> After[Seats] | None:
 class Desk(World):
     """A world with a read model. It knows how a hierarchical key of any depth is made."""
 
-    board: ReadModelOf[Seats]
+    board: ReadModelDeclaration[Seats]
 
     def key(self, tenant: Any = "acme", booking: str = "b-1") -> Any:
         return {1: tenant, 2: [tenant, booking], 3: [7, tenant, booking]}[len(self.service.paths.paths)]
@@ -94,7 +94,7 @@ class Desk(World):
         return progress.last_counts
 
 
-def service_of(kind: str, source: OwnDocuments = TYPED) -> tuple[Service, ReadModelOf[Seats]]:
+def service_of(kind: str, source: DocumentSource = TYPED) -> tuple[Service, ReadModelDeclaration[Seats]]:
     service = declared(*PATHS[kind])
     board = service.read_model(
         "board", of="booking", form=FORM, state_of=state_of, project=project, source=source
@@ -116,16 +116,16 @@ async def desk(request: pytest.FixtureRequest, cosmos: Server) -> AsyncIterator[
 
 async def test_events_are_applied_in_order_and_once_and_gaps_are_healed_from_the_document(desk: Desk) -> None:
     await desk.book()
-    assert (await desk.handle(1)).because is Because.NEW
+    assert (await desk.handle(1)).because is HealReason.NEW
     assert await desk.entry() == (1, 1)
     await desk.move()
     assert (await desk.handle(2)).because is None
-    assert await desk.handle(2) == Complete(Done.APPLIED_BEFORE)
+    assert await desk.handle(2) == Complete(SkipReason.APPLIED_BEFORE)
     await desk.move("BookingMoved", "BookingMoved")
     await desk.move()
-    assert (await desk.handle(5)).because is Because.GAP
+    assert (await desk.handle(5)).because is HealReason.GAP
     assert await desk.entry() == (5, 4)
-    assert await desk.handle(3) == Complete(Done.APPLIED_BEFORE)
+    assert await desk.handle(3) == Complete(SkipReason.APPLIED_BEFORE)
 
 
 async def test_a_fence_is_made_where_a_document_is_and_in_each_partition_where_none_is_found(
@@ -152,8 +152,8 @@ async def test_behind_a_lagging_replica_a_document_is_proven_there_or_gone(
     await desk.run(lambda tx: tx.delete("b-1"))
     await desk.proxy.delete_item("b-2", desk.key("acme", "b-2"))
     await cosmos.faults.add("lag", seconds=600, count=None, container=BOOKINGS)
-    assert await desk.model.inbox.handle(never) == Complete(Done.GONE)
-    assert (await desk.model.inbox.handle(there)).because is Because.NEW
+    assert await desk.model.inbox.handle(never) == Complete(SkipReason.GONE)
+    assert (await desk.model.inbox.handle(there)).because is HealReason.NEW
     assert await desk.entry("b-3") == (1, 1)
     healed = await desk.model.inbox.heal(AggregateKey("booking", "b-1"))
     assert isinstance(healed, Put)
@@ -168,7 +168,7 @@ async def test_a_document_that_says_deleted_makes_a_deleted_entry_that_stays(des
         tx.event("BookingEnded", of=("booking", "b-1"))
     await desk.handle(1)
     assert await desk.entry() == (2, None)
-    assert await desk.handle(2) == Complete(Done.DELETED)
+    assert await desk.handle(2) == Complete(SkipReason.DELETED)
 
 
 async def test_one_id_in_two_partitions_is_told_and_not_guessed(desk: Desk) -> None:
@@ -224,7 +224,7 @@ async def test_a_rebuild_fills_an_empty_read_model_and_the_source_wins(desk: Des
 async def test_the_service_runs_with_its_read_model(cosmos: Server, servicebus_server: Server) -> None:
     topic = Topic(servicebus_server)
     await topic.create("board")
-    service, board = service_of("two", OwnDocuments({"/type": "booking"}, id="/number", deleted="/over"))
+    service, board = service_of("two", DocumentSource({"/type": "booking"}, id="/number", deleted="/over"))
     async with (
         world_of(service, cosmos, servicebus_server.connection_string, topic.name) as world,
         running_service(service, environment=world.environment, slots=2) as at_work,

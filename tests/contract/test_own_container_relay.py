@@ -15,11 +15,11 @@ from cosmos_changefeed import (
     StartFrom,
 )
 from cosmos_outbox.cosmos.aggregates.documents import EventReader, digest, is_as_committed
+from cosmos_outbox.cosmos.maintenance.inspection import CosmosInspection
 from cosmos_outbox.cosmos.relay.history import Span
 from cosmos_outbox.cosmos.relay.parked_documents import PARTITION, ParkedDocuments, ParkedEvent
 from cosmos_outbox.cosmos.store.container import Write
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
-from cosmos_outbox.cosmos.upkeep.inspection import CosmosInspection
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.preflight.cosmos import judge

@@ -34,6 +34,7 @@ from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.outbox.aggregate_block import AggregateBlock
 from cosmos_outbox.outbox.errors import (
     BeingReplayed,
     NotDelivered,
@@ -44,8 +45,7 @@ from cosmos_outbox.outbox.errors import (
     Unavailable,
     UnknownContinuation,
 )
-from cosmos_outbox.outbox.feed import ACTION, FeedEvent, Notice, OutboxEvent, TtlGuard
-from cosmos_outbox.outbox.marker import Marker
+from cosmos_outbox.outbox.feed import ACTION, FeedEvent, OutboxEvent, SkipMarker, TtlGuard
 from cosmos_outbox.outbox.publisher import AggregateEvents, Outcome, Refused, Unknown
 from devstack.testing import Service
 from outbox_simulation.engine.bus_publisher import BusPublisher
@@ -83,7 +83,7 @@ class World:
     async def pause(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
 
-    async def marker(self, aggregate: AggregateKey = A) -> Marker | None:
+    async def marker(self, aggregate: AggregateKey = A) -> AggregateBlock | None:
         return (await self.lot.markers([aggregate])).get(aggregate)
 
     async def is_blocked(self, aggregate: AggregateKey = A) -> bool:
@@ -119,7 +119,7 @@ def unsequenced(number: int) -> dict[str, Any]:
 
 
 def notice(sequence: int, contact: str = "a") -> str:
-    return Notice(contact_key(contact), event(sequence, contact)["id"], sequence, NOON).id
+    return SkipMarker(contact_key(contact), event(sequence, contact)["id"], sequence, NOON).id
 
 
 def ids(*sequences: int) -> list[str]:
@@ -241,7 +241,7 @@ async def test_what_is_gone_or_discarded_is_not_discarded_at_the_newest_version_
     world = World(cosmos_lot, BusPublisher(limit=1000))
     await world.feed(large(1), event(2))
     first = await world.parked(1)
-    told = Notice(A, first.event_id, 1, world.now)
+    told = SkipMarker(A, first.event_id, 1, world.now)
     marker = (await world.lot.markers([A]))[A]
     with pytest.raises(PreconditionFailed):
         await world.lot.discard(marker, replace(first, id="gone"), told, "r")
@@ -340,7 +340,9 @@ async def test_a_replay_sends_what_the_relay_parks_meanwhile(world: World) -> No
     world.topic.limit = 10_000
     settle, fed = world.lot.settle, False
 
-    async def settle_late(marker: Marker, delivered: Sequence[ParkedEvent], change: Change) -> Marker:
+    async def settle_late(
+        marker: AggregateBlock, delivered: Sequence[ParkedEvent], change: Change
+    ) -> AggregateBlock:
         nonlocal fed
         if not fed:
             fed = True
@@ -375,7 +377,7 @@ async def test_a_replay_that_died_after_sending_is_done_again_by_the_upkeep_with
     await world.feed(large(1), event(2))
     world.topic.limit = 10_000
 
-    async def die(*_: object) -> Marker:
+    async def die(*_: object) -> AggregateBlock:
         raise ConnectionResetError
 
     monkeypatch.setattr(world.lot, "settle", die)
@@ -399,7 +401,9 @@ async def test_a_replay_whose_claim_another_one_took_over_leaves_that_claim_alon
     world.topic.limit = 10_000
     settle = world.lot.settle
 
-    async def too_late(marker: Marker, delivered: Sequence[ParkedEvent], change: Change) -> Marker:
+    async def too_late(
+        marker: AggregateBlock, delivered: Sequence[ParkedEvent], change: Change
+    ) -> AggregateBlock:
         world.lot.settle = settle  # type: ignore[method-assign]
         world.now += timedelta(seconds=2 * READING_SECONDS)
         newest = await world.marker()
@@ -622,7 +626,7 @@ async def test_what_is_parked_anew_is_told_and_what_was_parked_before_is_not(wor
 
 @pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
 async def test_parking_needs_the_newest_version(world: World) -> None:
-    first = Marker(A).block(read(large(1)), "too large", [], NOON)
+    first = AggregateBlock(A).block(read(large(1)), "too large", [], NOON)
     await world.lot.park(first, [read(large(1))])
     with pytest.raises(PreconditionFailed):
         await world.lot.park(first, [read(event(2))])
@@ -749,7 +753,7 @@ async def test_what_lists_or_counts_parked_events_reads_no_document(cosmos_serve
         )
         namesake = read({**event(1), "aggregateType": "order", "id": "another"})
         assert namesake.aggregate == AggregateKey("order", A.id)
-        await lot.park(Marker(namesake.aggregate).block(namesake, "refused", [], NOON), [namesake])
+        await lot.park(AggregateBlock(namesake.aggregate).block(namesake, "refused", [], NOON), [namesake])
         marker = await lot.store((await lot.markers([A]))[A].claimed("replay", NOON))
         [first, second, _] = [parked for parked, _ in await lot.waiting(A, 10)]
         container.fields = frozenset()
@@ -904,7 +908,7 @@ async def test_aggregates_of_two_types_and_one_id_are_parked_apart(world: World)
 async def test_what_waits_is_counted_anew_for_one_of_two_types_with_one_id(world: World) -> None:
     order = AggregateKey("order", A.id)
     await world.feed(large(1), event(2))
-    blocked = Marker(order).block(read(large(3)), "too large", [], world.now)
+    blocked = AggregateBlock(order).block(read(large(3)), "too large", [], world.now)
     await world.lot.store(replace(blocked, waiting=3))
     seconds = itertools.count(step=1)
     hurried = Parking(

@@ -19,9 +19,9 @@ from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.relay.relay import Relay
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.outbox.aggregate_block import AggregateBlock
 from cosmos_outbox.outbox.errors import NotInTheWay, NotParked, OutboxError
-from cosmos_outbox.outbox.feed import Notice, TtlGuard
-from cosmos_outbox.outbox.marker import Marker
+from cosmos_outbox.outbox.feed import SkipMarker, TtlGuard
 from devstack.testing import Service
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.azure import PARKED, contacts_database, cosmos_connection
@@ -127,7 +127,7 @@ async def test_what_a_lost_answer_has_removed_is_not_counted_again(cosmos_server
             contact_key("a"),
         )
         events = [read(event_document("a", sequence)) for sequence in (1, 2, 3, 4)]
-        await lot.park(Marker(key).block(events[0], "refused", [], NOON), events)
+        await lot.park(AggregateBlock(key).block(events[0], "refused", [], NOON), events)
         marker = await lot.store((await lot.markers([key]))[key].claimed("replay", NOON))
         delivered = [parked for parked, _ in await lot.waiting(key, 2)]
         container.fate = Fate(Loss.REPEATED, 1)
@@ -163,7 +163,7 @@ async def test_whatever_write_is_lost_the_contacts_events_arrive_once_in_order(
             fate.write = 0
 
             expected = [story.event(sequence)["id"] for sequence in (1, 2, 3, 4, 5, 6)]
-            expected[1] = Notice(story.key, expected[1], 2, story.now).id
+            expected[1] = SkipMarker(story.key, expected[1], 2, story.now).id
             assert topic.of(story.key) == expected, f"write {write}"
             marker = (await story.lot.markers([story.key]))[story.key]
             assert (marker.blocked, marker.waiting) == (False, 0), f"write {write}"

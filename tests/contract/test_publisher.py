@@ -8,8 +8,8 @@ from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.exceptions import ServiceBusConnectionError
 
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
-from cosmos_outbox.cosmos.relay.relay import Committed, Relay
-from cosmos_outbox.outbox.errors import Hindrance, NotDelivered
+from cosmos_outbox.cosmos.relay.relay import Relay, VerifiedPage
+from cosmos_outbox.outbox.errors import FailureReason, NotDelivered
 from cosmos_outbox.outbox.feed import by_aggregate
 from cosmos_outbox.outbox.publisher import Accepted, CloudEvents, Refused, Unknown
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
@@ -60,7 +60,7 @@ async def test_what_does_not_exist_makes_events_wait(broker: Broker) -> None:
     async with broker.missing() as publisher:
         [outcome] = await publish(publisher, [event("a", 1), event("a", 2)])
     assert isinstance(outcome, Unknown)
-    assert (outcome.accepted, outcome.why) == (0, Hindrance.BROKER_REFUSES)
+    assert (outcome.accepted, outcome.why) == (0, FailureReason.BROKER_REFUSES)
     assert broker.absent in outcome.reason
 
 
@@ -70,7 +70,7 @@ async def test_a_broker_that_is_not_there_makes_events_wait(broker: Broker) -> N
         outcomes = await publish(publisher, *([event(f"a{number}", 1)] for number in range(40)))
     for outcome in outcomes:
         assert isinstance(outcome, Unknown)
-        assert (outcome.accepted, outcome.why) == (0, Hindrance.BROKER_AWAY)
+        assert (outcome.accepted, outcome.why) == (0, FailureReason.BROKER_AWAY)
         assert "cannot be reached" in outcome.reason
 
 
@@ -150,7 +150,7 @@ async def test_a_page_that_takes_longer_than_a_reading_of_the_markers_is_sent_in
     for attempt in range(1, 21):
         attempts = attempt
         with contextlib.suppress(NotDelivered):
-            await relay.forward_committed(Committed(events, by_aggregate(events)))
+            await relay.forward_committed(VerifiedPage(events, by_aggregate(events)))
             break
     await single.close()
     assert 1 < attempts < 20

@@ -19,7 +19,7 @@ from cosmos_outbox.cosmos.inbox.reaction_decision import (
     ReactionOutcome,
     ReactionRecord,
     SeenTarget,
-    TargetPlace,
+    TargetRef,
 )
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions, ReactionInbox
 from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
@@ -27,13 +27,13 @@ from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.inbox.errors import (
-    Contended,
+    AlreadyProcessed,
+    ConcurrentUpdate,
     InboxError,
     NotApplied,
-    NotInTurn,
+    OutOfOrder,
     ReactionRefused,
-    Settled,
-    StoreAway,
+    StoreUnavailable,
     Unstorable,
 )
 from cosmos_outbox.inbox.event import Event
@@ -42,7 +42,7 @@ from cosmos_outbox.inbox.retrier import Retrier
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
-from cosmos_outbox.kernel.own_failures import CallEnded
+from cosmos_outbox.kernel.handler_failures import CallEnded
 from cosmos_outbox.outbox.unit_of_work import Origin
 from devstack.testing import Service
 from tests.support.azure import CONTACTS, SET_ASIDE, contacts_database
@@ -124,7 +124,7 @@ async def test_instances_at_once_apply_each_message_once(heaps: Heaps) -> None:
         for _ in range(20):
             try:
                 await heaps.instance().handle(message)
-            except Contended:
+            except ConcurrentUpdate:
                 continue
             return
 
@@ -301,9 +301,9 @@ async def test_each_in_order_waits_for_the_one_before_and_goes_on_behind_one_tha
     name = await heaps.made()
     first, second, third = (told(name, str(number), number) for number in (1, 2, 3))
     inbox = heaps.instance()
-    with pytest.raises(NotInTurn):
+    with pytest.raises(OutOfOrder):
         await inbox.handle(second)
-    with pytest.raises(NotInTurn):
+    with pytest.raises(OutOfOrder):
         await inbox.give_up(second, "not in turn")
     for reason in ("lost", "the answer was lost"):
         await inbox.give_up(first, reason)
@@ -314,7 +314,7 @@ async def test_each_in_order_waits_for_the_one_before_and_goes_on_behind_one_tha
         await heaps.until_done(third)
     await heaps.change(name, lambda heap: heap.close(closed=False))
     await heaps.until_done(told(name, "4", 4))  # every_outcome_moves
-    with pytest.raises(NotInTurn, match="passed this one"):
+    with pytest.raises(OutOfOrder, match="passed this one"):
         await heaps.instance().apply(third)
     await heaps.until_done(first)
     assert await heaps.marks(name) == ["2", "4"]
@@ -358,13 +358,13 @@ async def test_nothing_is_sent_later_than_the_longest_call(heaps: Heaps) -> None
     inbox = heaps.instance()
 
     class Slow(Meets):
-        async def read(self, place: TargetPlace) -> SeenTarget[Heap]:
+        async def read(self, place: TargetRef) -> SeenTarget[Heap]:
             late[0] = LONGEST_CALL_SECONDS
             return await super().read(place)
 
     inbox = replace(inbox, reactions=Slow.over(inbox.reactions))
     slow = replace(SYSTEM, monotonic=lambda: SYSTEM.monotonic() + late[0])
-    with using(slow), pytest.raises(StoreAway, match="too late"):
+    with using(slow), pytest.raises(StoreUnavailable, match="too late"):
         await inbox.handle(told(name, "a"))
     assert await heaps.marks(name) == []
 
@@ -385,7 +385,7 @@ async def test_a_message_of_which_it_is_not_known_whether_it_was_applied_is_not_
 
     with monkeypatch.context() as away:
         away.setattr(inbox.reactions.container, "execute", lost)
-        with pytest.raises(StoreAway, match="may be stored or not"):
+        with pytest.raises(StoreUnavailable, match="may be stored or not"):
             await inbox.handle(message)
     await inbox.handle(message)
     assert await heaps.marks(name) == ["a"]
@@ -393,7 +393,7 @@ async def test_a_message_of_which_it_is_not_known_whether_it_was_applied_is_not_
 
 @pytest.mark.parametrize(
     ("kind", "error"),
-    [(Kind.TOO_LARGE, ReactionRefused), (Kind.INVALID, Unstorable), (Kind.DENIED, StoreAway)],
+    [(Kind.TOO_LARGE, ReactionRefused), (Kind.INVALID, Unstorable), (Kind.DENIED, StoreUnavailable)],
 )
 async def test_what_the_store_does_not_take_is_told_as_what_it_is(
     heaps: Heaps, monkeypatch: pytest.MonkeyPatch, kind: Kind, error: type[Exception]
@@ -507,14 +507,14 @@ async def test_a_store_that_hangs_for_all_makes_no_room(
     inbox = heaps.instance()
 
     class Away(Meets):
-        async def find(self, place: TargetPlace) -> ReactionRecord | None:
-            raise StoreAway("it is away")
+        async def find(self, place: TargetRef) -> ReactionRecord | None:
+            raise StoreUnavailable("it is away")
 
-        async def read(self, place: TargetPlace) -> SeenTarget[Heap]:
-            raise StoreAway("it is away")
+        async def read(self, place: TargetRef) -> SeenTarget[Heap]:
+            raise StoreUnavailable("it is away")
 
     desk = Desk(heaps, replace(inbox, reactions=Away.over(inbox.reactions)))
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await desk.receive(told(await heaps.made(), "a"))
     assert not (await desk.retrier.page(100, None)).items
 
@@ -542,7 +542,7 @@ async def test_an_operator_applies_what_was_refused_once_whatever_is_lost(heaps:
                 await desk.retrier.apply(record.id)
             except ProcessDied:
                 desk = Desk(heaps)
-            except (StoreAway, NotApplied):
+            except (StoreUnavailable, NotApplied):
                 continue
             if await desk.state(record) is RecordState.APPLIED:
                 break
@@ -592,7 +592,7 @@ async def test_what_was_applied_meanwhile_is_not_given_up(heaps: Heaps) -> None:
     with pytest.raises(NotApplied, match="closed as applied"):
         await desk.retrier.discard(delivery.record_id, "not wanted")
     assert (await desk.retrier.set_aside.get(delivery.record_id)).state is RecordState.APPLIED
-    with pytest.raises(Settled):
+    with pytest.raises(AlreadyProcessed):
         await heaps.instance().give_up(message, "once more")
     assert await heaps.marks(name) == ["a"]
 

@@ -12,10 +12,10 @@ from azure.cosmos.aio import CosmosClient
 
 from application.directory import DirectoryEntry, entry_of
 from cosmos_outbox.cli.rebuild import in_a_line, main, rebuild
-from cosmos_outbox.composition.declarations import ReadModelOf
+from cosmos_outbox.composition.declarations import ReadModelDeclaration
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
+from cosmos_outbox.inbox.entry_schema import EntrySchema
 from cosmos_outbox.inbox.errors import EntryChanged
-from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.walk import Counts, Side, WalkProgress
 from cosmos_outbox.kernel.clock import utc_now
 from devstack import provision
@@ -131,8 +131,8 @@ async def test_after_a_new_form_of_the_entries_all_are_written_again(
         return NewEntry(**dict(entry_of(contact)), badge=f"badge of {contact['email']}")
 
     texts: dict[str, Callable[[NewEntry], str]] = {**FORM.search, "lastName": lambda entry: entry.badge}
-    form = EntryForm(version=FORM.version + 1, model=NewEntry, search=texts, sorted_by=FORM.sorted_by)
-    declared = replace(cast("ReadModelOf[Any]", DIRECTORY), form=form, state_of=entry_with_badge)
+    form = EntrySchema(version=FORM.version + 1, model=NewEntry, search=texts, sorted_by=FORM.sorted_by)
+    declared = replace(cast("ReadModelDeclaration[Any]", DIRECTORY), form=form, state_of=entry_with_badge)
     monkeypatch.setitem(vars(contact_service), "subscribers", [declared])
     capsys.readouterr()
     assert await asyncio.to_thread(main, arguments, environment) == 0

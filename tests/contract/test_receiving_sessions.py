@@ -17,7 +17,7 @@ from cosmos_outbox.servicebus import sessions
 from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.servicebus.sessions import WAITING, Sessions
 from cosmos_outbox.settings.connections import Connection
-from cosmos_outbox.telemetry.work import Work
+from cosmos_outbox.telemetry.liveness import Work
 from devstack.testing import Service, eventually
 from tests.support.azure import Topic
 
@@ -186,7 +186,7 @@ async def test_a_broker_that_refuses_is_asked_ever_more_rarely_and_told_of_once(
     worker: Worker, wire: Wire, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO, logger="cosmos_outbox")
-    monkeypatch.setattr("cosmos_outbox.telemetry.work._FIRST_PAUSE_SECONDS", FIRST_PAUSE)
+    monkeypatch.setattr("cosmos_outbox.telemetry.liveness._FIRST_PAUSE_SECONDS", FIRST_PAUSE)
     await eventually(lambda: wire.open == WAITING)
     wire.away, before = True, len(wire.made)
     await eventually(lambda: len(wire.made) >= before + 5 * WAITING)

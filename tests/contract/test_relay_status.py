@@ -12,9 +12,9 @@ from cosmos_changefeed import ChangeFeedProcessor
 from cosmos_outbox.cosmos.relay.forwarding import RelayFailures
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.kernel.clock import utc_now
-from cosmos_outbox.kernel.loops import OnceAMinute
-from cosmos_outbox.operations.relay_status import Holding, RelayObserver
-from cosmos_outbox.outbox.errors import Hindrance
+from cosmos_outbox.kernel.loops import LogThrottle
+from cosmos_outbox.operations.relay_status import LeaseState, RelayObserver
+from cosmos_outbox.outbox.errors import FailureReason
 from devstack.testing import Service, eventually
 from tests.support.azure import CONTACTS, LEASES, contacts_database, cosmos_connection
 from tests.support.emulators import Gap
@@ -98,41 +98,41 @@ async def test_where_no_lease_is_left_all_is_late_and_at_risk(
 @pytest.mark.known_gap(Gap.CHANGE_FEED)
 async def test_why_events_wait_is_told_from_what_relays_have_kept(observer: RelayObserver) -> None:
     """By whichever process: the reasons are beside the leases, each with its last time."""
-    await observer.failures.note(Hindrance.BROKER_AWAY, "Service Bus cannot be reached")
+    await observer.failures.note(FailureReason.BROKER_AWAY, "Service Bus cannot be reached")
     another = replace(
-        observer.failures, clock=lambda: utc_now() + timedelta(seconds=1), _saying=defaultdict(OnceAMinute)
+        observer.failures, clock=lambda: utc_now() + timedelta(seconds=1), _saying=defaultdict(LogThrottle)
     )
-    await another.note(Hindrance.STORE_THROTTLES, "the store is at its throughput limit")
-    await another.note(Hindrance.STORE_THROTTLES, "not written: told less than a minute ago")
+    await another.note(FailureReason.STORE_THROTTLES, "the store is at its throughput limit")
+    await another.note(FailureReason.STORE_THROTTLES, "not written: told less than a minute ago")
 
     told = (await observer.status()).failures
 
     assert [(each.reason, each.detail) for each in told] == [
-        (Hindrance.STORE_THROTTLES, "the store is at its throughput limit"),
-        (Hindrance.BROKER_AWAY, "Service Bus cannot be reached"),
+        (FailureReason.STORE_THROTTLES, "the store is at its throughput limit"),
+        (FailureReason.BROKER_AWAY, "Service Bus cannot be reached"),
     ]
 
 
 async def test_failures_are_told_from_a_time_on(observer: RelayObserver) -> None:
     at = utc_now()
     failures = replace(observer.failures, clock=lambda: at)
-    await failures.note(Hindrance.BROKER_AWAY, "x" * 1000)
+    await failures.note(FailureReason.BROKER_AWAY, "x" * 1000)
     [told] = await failures.since(at)
-    assert (told.reason, told.at, told.detail) == (Hindrance.BROKER_AWAY, at, "x" * 400)
+    assert (told.reason, told.at, told.detail) == (FailureReason.BROKER_AWAY, at, "x" * 400)
     assert await failures.since(at + timedelta(microseconds=1)) == []
 
 
 @pytest.mark.known_gap(Gap.CHANGE_FEED)
 async def test_a_lease_shows_whether_somebody_works_on_it(observer: RelayObserver) -> None:
     [lease] = (await observer.status()).leases
-    assert lease.held is Holding.BY_NOBODY
+    assert lease.held is LeaseState.BY_NOBODY
     [document] = [each async for each in observer.leases.read_all_items() if each.get("LeaseToken")]
     await observer.leases.upsert_item({**document, "Owner": "killed"})
     [lease] = (await observer.status()).leases
-    assert lease.held is Holding.YES
+    assert lease.held is LeaseState.YES
     later = replace(observer, clock=lambda: utc_now() + timedelta(seconds=60))
     [lease] = (await later.status()).leases
-    assert lease.held is Holding.BY_SILENT
+    assert lease.held is LeaseState.BY_SILENT
 
 
 @pytest.mark.known_gap(Gap.CHANGE_FEED)
@@ -156,4 +156,4 @@ async def older_than(observer: RelayObserver, seconds: int) -> bool:
 async def test_a_store_that_is_away_holds_up_no_relay_that_keeps_its_failure(cosmos_server: Service) -> None:
     async with CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client:
         missing = client.get_database_client("no-such").get_container_client("no-such")
-        await RelayFailures(missing, "f", 1000).note(Hindrance.STORE_AWAY, "away")
+        await RelayFailures(missing, "f", 1000).note(FailureReason.STORE_AWAY, "away")

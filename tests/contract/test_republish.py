@@ -28,9 +28,9 @@ from cosmos_outbox.cosmos.store.partition_key import Item
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.republish import DryRun, Republishing, RepublishingProgress
+from cosmos_outbox.outbox.aggregate_block import AggregateBlock
 from cosmos_outbox.outbox.errors import NotDelivered, Unavailable
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent
-from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Outcome, Publisher, Unknown
 from devstack.testing import Service, eventually
 from tests.contract.conftest import ServiceBusBroker
@@ -279,7 +279,7 @@ async def test_a_broker_that_stays_away_ends_the_run_after_its_patience(world: W
 async def test_a_parked_aggregate_is_skipped_and_listed_and_the_others_go_out(world: World) -> None:
     await world.store(document("a", 1), document("a", 2), document("b", 1))
     [second] = EVENTS.events([document("a", 2)])
-    await world.lot.park(Marker(A).block(second, "too large", [], utc_now()), [second])
+    await world.lot.park(AggregateBlock(A).block(second, "too large", [], utc_now()), [second])
     progress = await world.publish()
     assert progress.skipped == {A: "it is parked"}
     assert (progress.published, progress.whole) == (1, False)
@@ -299,7 +299,7 @@ async def test_an_aggregate_that_is_parked_while_the_run_goes_on_is_skipped_from
     progress = RepublishingProgress()
     windows = work.publish(Span(0, 3), progress)
     await anext(windows)
-    marker = Marker(A).block(events[1], "too large", [], utc_now())
+    marker = AggregateBlock(A).block(events[1], "too large", [], utc_now())
     await world.lot.park(marker, [events[1]])
     await anext(windows)
     [parked] = (await world.lot.markers([A])).values()
@@ -332,7 +332,7 @@ async def test_an_event_that_was_given_up_stays_unpublished_and_its_notice_keeps
     await world.store(*items)
     events = EVENTS.events(items)
     long_ago = utc_now() - timedelta(hours=1)
-    stopped = Marker(A).block(events[1], "too large", events[:1], long_ago)
+    stopped = AggregateBlock(A).block(events[1], "too large", events[:1], long_ago)
     await world.lot.park(stopped, events[1:])
     parking = Parking(world.lot, world.broker.publisher, world.originals)
     [in_the_way] = [one for one, _ in await world.lot.waiting(A, 1)]

@@ -10,7 +10,7 @@ import pytest
 
 from application.directory import Search
 from cosmos_outbox.cosmos.aggregates.idempotency import KeyedRequest
-from cosmos_outbox.cosmos.store.transport import NotingTransport
+from cosmos_outbox.cosmos.store.transport import TrackingTransport
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.worker import subscriber as subscriber_worker
 from devstack.testing import Service, eventually
@@ -43,7 +43,7 @@ class Written(set[str]):
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> Written:
-    found, send = Written(), NotingTransport.send
+    found, send = Written(), TrackingTransport.send
 
     async def noted(transport: Any, request: Any, **options: Any) -> Any:
         container = re.search(r"/colls/([^/]+)/docs", request.url)
@@ -51,7 +51,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Written:
             found.add(container[1])
         return await send(transport, request, **options)
 
-    monkeypatch.setattr(NotingTransport, "send", noted)
+    monkeypatch.setattr(TrackingTransport, "send", noted)
     return found
 
 

@@ -10,8 +10,8 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
-from cosmos_outbox.composition.declarations import ReadModelOf
-from cosmos_outbox.inbox.decision import Because
+from cosmos_outbox.composition.declarations import ReadModelDeclaration
+from cosmos_outbox.inbox.decision import HealReason
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.unit_of_work import Origin
@@ -20,8 +20,8 @@ from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Names
 from cosmos_outbox.worker import relay as relay_worker
 from cosmos_outbox.worker import running as running_module
-from cosmos_outbox.worker.draining import Task, drain
 from cosmos_outbox.worker.running import running
+from cosmos_outbox.worker.shutdown import Task, drain
 from devstack.testing import Service as Server
 from devstack.testing import eventually
 from examples.fastapi.directory import FORM, Entry, entry_of, project
@@ -45,7 +45,7 @@ class World:
     def __init__(self, settings: dict[str, str], topic: Topic) -> None:
         self.settings = settings
         self.service = Service("people", [Person], Names(container="people"))
-        self.directory: ReadModelOf[Entry] = self.service.read_model(
+        self.directory: ReadModelDeclaration[Entry] = self.service.read_model(
             "directory", of=Person, form=FORM, state_of=entry_of, project=project
         )
         self.topic = topic
@@ -251,7 +251,7 @@ async def test_a_program_that_runs_a_service_twice_applies_each_event_once(world
         for person in people:
             await eventually(partial(_is, world, one.wired, person, ("King", 2)))
         counts = [each.wired.read_model(world.directory).inbox.counts for each in (one, two)]
-        assert sum(each[Because.NEW] + each[None] for each in counts) <= 2 * len(people)
+        assert sum(each[HealReason.NEW] + each[None] for each in counts) <= 2 * len(people)
 
 
 async def test_a_relay_that_is_run_once_ends_when_all_is_forwarded(world: World) -> None:
@@ -270,7 +270,7 @@ async def test_a_relay_that_could_not_forward_all_says_why(world: World, told_to
         asyncio.get_running_loop().call_later(2, stop.set)
     done = await drain(wired, stop, None, Task(once=True, seconds=None if told_to_stop else 2))
     assert (done.forwarded, done.whole) == (0, False)
-    why = "the relay was told to stop. " if told_to_stop else "2 s are over. "
+    why = "the relay was asked to stop. " if told_to_stop else "2 s are over. "
     assert done.reason.startswith(why)
     assert "topic nowhere (SERVICEBUS_TOPIC) does not exist" in done.reason
     assert done.reason.endswith("Run the command again")

@@ -12,7 +12,7 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
-from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.inbox.errors import StoreUnavailable
 from cosmos_outbox.inbox.set_aside import Record, RecordState, SetAside
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.lists import continuation
@@ -156,7 +156,7 @@ async def test_what_the_store_refuses_otherwise_is_no_fault_of_a_token(
         raise StoreFailed(Failure(kind, "refused"))
 
     monkeypatch.setattr(stored.container, "page", refusing)
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await stored.page(10, token)
 
 
@@ -189,7 +189,7 @@ async def test_a_record_is_never_made_without_its_message_because_the_store_was_
         return await execute(partition_key, writes)
 
     monkeypatch.setattr(stored.container, "execute", refusing)
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await stored.add(record(1))
     assert await listed(stored) == []
     await stored.add(record(1))

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.inbox.errors import StoreUnavailable
 from cosmos_outbox.inbox.reading import MessageReader
 from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.outbox.feed import OutboxEvent
@@ -21,7 +21,7 @@ from cosmos_outbox.settings.transports import StorageQueue
 from cosmos_outbox.storagequeue import messages
 from cosmos_outbox.storagequeue.messages import Messages, PoisonQueue
 from cosmos_outbox.storagequeue.publisher import StorageQueuePublisher
-from cosmos_outbox.telemetry.work import Work
+from cosmos_outbox.telemetry.liveness import Work
 from devstack.testing import eventually
 from examples.orders.service import service as order_service
 from tests.contract.conftest import StorageQueueBroker
@@ -127,7 +127,7 @@ async def test_a_message_that_came_too_often_is_collected_from_the_poison_queue(
     await publish(consumed.broker.publisher, [whole("a", 1)])
 
     def fail(_: Delivery) -> None:
-        raise StoreAway("the store is away")
+        raise StoreUnavailable("the store is away")
 
     subscriber = Subscriber(fail)
     async with consumed.serving(subscriber):

@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 import pytest
 
 from cosmos_outbox.inbox.set_aside import Delivery
-from cosmos_outbox.outbox.errors import Hindrance
+from cosmos_outbox.outbox.errors import FailureReason
 from cosmos_outbox.outbox.publisher import CloudEvents, Outcome, Refused, Unknown
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.errors import CannotCheck, Denied, UnusableConnection
 from cosmos_outbox.storagequeue.client import look, messages_in, queue_service
 from cosmos_outbox.storagequeue.messages import Messages
 from cosmos_outbox.storagequeue.publisher import StorageQueuePublisher
-from cosmos_outbox.telemetry.work import Work
+from cosmos_outbox.telemetry.liveness import Work
 from devstack.testing import eventually
 from tests.support.publishing import event, publish
 from tests.support.serving import serving
@@ -86,20 +86,20 @@ async def outcomes(address: str, *groups: int, queues: tuple[str, ...] = ("q",))
 @pytest.mark.parametrize(
     ("status", "code", "why"),
     [
-        (404, "QueueNotFound", Hindrance.BROKER_REFUSES),
-        (403, "AuthorizationPermissionMismatch", Hindrance.BROKER_REFUSES),
-        (403, "AuthenticationFailed", Hindrance.BROKER_REFUSES),
-        (409, "QueueBeingDeleted", Hindrance.BROKER_REFUSES),
-        (409, "QueueDisabled", Hindrance.BROKER_REFUSES),
-        (400, "InvalidResourceName", Hindrance.BROKER_REFUSES),
-        (400, "OutOfRangeQueryParameterValue", Hindrance.BROKER_REFUSES),
-        (503, "ServerBusy", Hindrance.BROKER_THROTTLES),
-        (500, "OperationTimedOut", Hindrance.BROKER_AWAY),
-        (500, "InternalError", Hindrance.BROKER_AWAY),
+        (404, "QueueNotFound", FailureReason.BROKER_REFUSES),
+        (403, "AuthorizationPermissionMismatch", FailureReason.BROKER_REFUSES),
+        (403, "AuthenticationFailed", FailureReason.BROKER_REFUSES),
+        (409, "QueueBeingDeleted", FailureReason.BROKER_REFUSES),
+        (409, "QueueDisabled", FailureReason.BROKER_REFUSES),
+        (400, "InvalidResourceName", FailureReason.BROKER_REFUSES),
+        (400, "OutOfRangeQueryParameterValue", FailureReason.BROKER_REFUSES),
+        (503, "ServerBusy", FailureReason.BROKER_THROTTLES),
+        (500, "OperationTimedOut", FailureReason.BROKER_AWAY),
+        (500, "InternalError", FailureReason.BROKER_AWAY),
     ],
 )
 async def test_what_is_not_the_events_fault_makes_all_of_the_page_wait(
-    status: int, code: str, why: Hindrance
+    status: int, code: str, why: FailureReason
 ) -> None:
     kind = answering(status, code)
     with serving(kind) as address:
@@ -136,7 +136,7 @@ async def test_an_answer_that_does_not_come_in_time_leaves_the_event_unknown() -
             )
             [outcome] = await publish(publisher, [event("a", 1), event("a", 2)], within=0.5)
     assert isinstance(outcome, Unknown)
-    assert (outcome.accepted, outcome.why) == (0, Hindrance.TOO_SLOW)
+    assert (outcome.accepted, outcome.why) == (0, FailureReason.TOO_SLOW)
 
 
 @pytest.mark.parametrize("status", [400, 201])

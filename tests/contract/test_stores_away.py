@@ -1,4 +1,4 @@
-"""What a subscriber keeps in Cosmos DB, and what it reads of a source there: that a store cannot be used is StoreAway.
+"""What a subscriber keeps in Cosmos DB, and what it reads of a source there: StoreUnavailable if it cannot be used.
 
 It names the container, and no caller takes it for an answer: for none stored, for a list that is empty, for a write
 that another one beat.
@@ -22,7 +22,7 @@ from cosmos_outbox.cosmos.inbox.reaction_decision import (
     ReactionOutcome,
     ReactionRecord,
     SeenTarget,
-    TargetPlace,
+    TargetRef,
     ToWrite,
 )
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
@@ -32,7 +32,7 @@ from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.inbox.effect import EffectRecord, EffectState
 from cosmos_outbox.inbox.entry import Entry, Stamp
-from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.inbox.errors import StoreUnavailable
 from cosmos_outbox.inbox.set_aside import Record, RecordState
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.unit_of_work import OnCommit
@@ -64,7 +64,7 @@ async def told(calls: Sequence[Call]) -> list[str]:
     """What each of them has raised."""
     each_told = []
     for call in calls:
-        with pytest.raises(StoreAway) as away:
+        with pytest.raises(StoreUnavailable) as away:
             await call()
         each_told.append(str(away.value))
     return each_told
@@ -118,7 +118,7 @@ def of_set_aside(container: Container) -> list[Call]:
 
 def of_reactions(container: Container) -> list[Call]:
     reactions = CosmosReactions(container, Heap, "marks", InOrder.ANY, LIVES, OnCommit())
-    place = TargetPlace("record", "h-1", "h-1", "cursor")
+    place = TargetRef("record", "h-1", "h-1", "cursor")
     no = ReactionRecord(ReactionOutcome.REFUSED, "fingerprint", 1, "no")
     seen: SeenTarget[Heap] = SeenTarget()
     return [

@@ -18,12 +18,12 @@ from azure.servicebus import ServiceBusMessage
 from pydantic import ValidationError
 
 from cosmos_outbox.cli.main import PARTS
-from cosmos_outbox.composition.declarations import ReadModelOf
+from cosmos_outbox.composition.declarations import ReadModelDeclaration
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.inbox.effect import OLD
 from cosmos_outbox.inbox.entry import After
+from cosmos_outbox.inbox.entry_schema import EntrySchema
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.ports import StoreOf
 from cosmos_outbox.inbox.reading import TolerantReader
 from cosmos_outbox.inbox.set_aside import RecordState
@@ -61,7 +61,7 @@ class Guest(TolerantReader):
     name: str
 
 
-FORM = EntryForm(Guest, search={"name": lambda guest: guest.name}, sorted_by=["name"])
+FORM = EntrySchema(Guest, search={"name": lambda guest: guest.name}, sorted_by=["name"])
 
 
 def guest(body: Mapping[str, Any]) -> Guest:
@@ -104,7 +104,7 @@ class World:
     """A subscriber of a topic of its own; its letters are what its effect asked for."""
 
     service: Service
-    guests: ReadModelOf[Guest]
+    guests: ReadModelDeclaration[Guest]
     settings: dict[str, str]
     topic: Topic
     publisher: Publisher

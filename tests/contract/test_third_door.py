@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cosmos_outbox.inbox.entry import After, Entry, Found
-from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.inbox.errors import StoreUnavailable
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.receiver import Receiver
 from cosmos_outbox.inbox.state import StateInbox
@@ -65,7 +65,7 @@ async def test_a_file_that_another_process_holds_is_waited_for(
     )  # fmt: skip
     assert holder.stdout is not None
     assert await holder.stdout.readline() == b"held\n"
-    with pytest.raises(StoreAway, match=r"store\.db cannot be used: database is locked"):
+    with pytest.raises(StoreUnavailable, match=r"store\.db cannot be used: database is locked"):
         await database.get("entries", KEY.id)
     waits: list[float] = []
 
@@ -88,7 +88,7 @@ async def test_a_disk_that_is_full_is_waited_for_and_leaves_nothing_half(databas
     await database.run(lambda connection: connection.execute(full).fetchall())
     large = Entry(1, None, Thing(name="x" * 100_000))
     entries = SqliteEntries(database, "entries", FORM, TTL)
-    with pytest.raises(StoreAway, match="full"):
+    with pytest.raises(StoreUnavailable, match="full"):
         await entries.put(AggregateKey("thing", "8"), large, STAMP, over=None)
     assert await adds(database) == (1,), "what is there can be read"
     await database.run(lambda connection: connection.execute("PRAGMA max_page_count = 100000").fetchall())

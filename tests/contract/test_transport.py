@@ -9,7 +9,7 @@ from azure.core.exceptions import ServiceRequestError
 from azure.core.rest import HttpRequest
 
 from cosmos_outbox.cosmos.store.errors import Attempts, Failure, Kind, noted
-from cosmos_outbox.cosmos.store.transport import NotingTransport
+from cosmos_outbox.cosmos.store.transport import TrackingTransport
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ async def test_an_answer_that_does_not_tell_the_outcome_is_a_lost_one(
 
     app = web.Application()
     app.router.add_post("/docs", answer)
-    async with TestServer(app) as server, NotingTransport() as transport:
+    async with TestServer(app) as server, TrackingTransport() as transport:
         with noted() as attempts:
             for _ in answers:
                 batch = HttpRequest(
@@ -62,7 +62,7 @@ async def test_only_batches_are_noted_and_only_where_somebody_waits_for_one() ->
     app = web.Application()
     app.router.add_get("/docs", answer)
     app.router.add_post("/docs", answer)
-    async with TestServer(app) as server, NotingTransport() as transport:
+    async with TestServer(app) as server, TrackingTransport() as transport:
         url = str(server.make_url("/docs"))
         with noted() as attempts:
             await transport.send(HttpRequest("GET", url))
@@ -73,7 +73,7 @@ async def test_only_batches_are_noted_and_only_where_somebody_waits_for_one() ->
 
 async def test_of_a_batch_that_was_never_sent_no_answer_is_lost() -> None:
     batch = HttpRequest("POST", "http://127.0.0.1:1/docs", headers={"x-ms-cosmos-is-batch-request": "True"})
-    async with NotingTransport() as transport:
+    async with TrackingTransport() as transport:
         with noted() as attempts, pytest.raises(ServiceRequestError):
             await transport.send(batch)
     assert attempts == Attempts()
@@ -89,7 +89,7 @@ async def test_a_batch_that_is_given_up_under_way_may_have_arrived() -> None:
 
     app = web.Application()
     app.router.add_post("/docs", answer)
-    async with TestServer(app) as server, NotingTransport() as transport:
+    async with TestServer(app) as server, TrackingTransport() as transport:
         url = str(server.make_url("/docs"))
         with noted() as attempts:
             batch = HttpRequest("POST", url, headers={"x-ms-cosmos-is-batch-request": "True"})

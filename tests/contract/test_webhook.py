@@ -17,7 +17,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
 
-from cosmos_outbox.outbox.errors import Hindrance
+from cosmos_outbox.outbox.errors import FailureReason
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import Accepted, CloudEvents, Failing, Outcome, Refused, Unknown
 from cosmos_outbox.settings.transports import Webhook
@@ -188,7 +188,7 @@ async def test_an_answer_about_the_target_stops_all_and_parks_nothing(
         again = await publish(publisher, *groups)
         for outcome in (*outcomes, *again):
             assert isinstance(outcome, Unknown)
-            assert outcome.why is Hindrance.BROKER_REFUSES
+            assert outcome.why is FailureReason.BROKER_REFUSES
             assert str(status) in outcome.reason
         receiver.answer = lambda _: OK
         assert await until_accepted(publisher, groups) == [Accepted()] * 20
@@ -463,7 +463,7 @@ async def test_a_pause_beyond_the_pages_time_makes_the_page_wait(receiver: Recei
     async with publishing(receiver.target(concurrency=1)) as publisher:
         outcomes = await publish(publisher, [event("a", 1)], [event("b", 1)])
     assert [type(each) for each in outcomes] == [Unknown, Unknown]
-    assert {each.why for each in outcomes if isinstance(each, Unknown)} == {Hindrance.BROKER_THROTTLES}
+    assert {each.why for each in outcomes if isinstance(each, Unknown)} == {FailureReason.BROKER_THROTTLES}
     assert len(receiver.got) == 1
 
 
@@ -511,7 +511,7 @@ async def test_a_name_that_leads_inside_is_not_asked(receiver: Receiver, address
     async with publishing(target, Answering(lambda: [address])) as publisher:
         [outcome] = await publish(publisher, [event("a", 1)])
     assert isinstance(outcome, Unknown)
-    assert outcome.why is Hindrance.BROKER_REFUSES
+    assert outcome.why is FailureReason.BROKER_REFUSES
     assert "may not be asked" in outcome.reason
     assert receiver.connections == 0
 

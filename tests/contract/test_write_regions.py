@@ -8,7 +8,7 @@ import pytest
 
 from cosmos_outbox.service import Wired
 from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.telemetry.work import Work
+from cosmos_outbox.telemetry.liveness import Work
 from cosmos_outbox.worker import relay as relay_worker
 from cosmos_outbox.worker.subscriber import SubscriberHealth
 from devstack.testing import Service, eventually

@@ -17,7 +17,7 @@ from pydantic.alias_generators import to_camel
 
 from application.directory import Field
 from cosmos_outbox.cosmos.aggregates.listing import ListQuery
-from cosmos_outbox.cosmos.upkeep.inspection import ContainerState, IndexingPolicy
+from cosmos_outbox.cosmos.maintenance.inspection import ContainerState, IndexingPolicy
 from cosmos_outbox.outbox.selection import Selection, orders
 from cosmos_outbox.preflight.cosmos import judge
 from cosmos_outbox.preflight.plan import Needed, needed

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cosmos_outbox.inbox.telemetry import Outcome
-from cosmos_outbox.outbox.errors import Hindrance
+from cosmos_outbox.outbox.errors import FailureReason
 from cosmos_outbox.outbox.telemetry import OFTEN, SELDOM, Why
 from cosmos_outbox.telemetry.messaging import MOST_LINKS
 from cosmos_outbox.telemetry.tracing import CORRELATION_ID
@@ -63,7 +63,7 @@ def test_the_page_says_when_and_what_to_do() -> None:
     [
         ("outbox.events.parked", Why),
         ("outbox.inbox.events", Outcome),
-        ("outbox.relay.failed_rounds", Hindrance),
+        ("outbox.relay.failed_rounds", FailureReason),
     ],
 )
 def test_the_page_lists_the_values_of_an_attribute(name: str, values: type[StrEnum]) -> None:

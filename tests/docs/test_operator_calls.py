@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from cosmos_outbox.cosmos.maintenance.event_list import EventPage, EventState, ListedEvent
 from cosmos_outbox.cosmos.relay.forwarding import RelayFailure
-from cosmos_outbox.cosmos.upkeep.event_list import EventPage, EventState, ListedEvent
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations import views
 from cosmos_outbox.operations.relay_status import LeaseStatus, RelayStatus
 from cosmos_outbox.operations.views import View
-from cosmos_outbox.outbox.errors import Hindrance
+from cosmos_outbox.outbox.errors import FailureReason
 from tests.support.functions import functions
 from tests.support.paths import ROOT
 
@@ -63,7 +63,7 @@ def shape(value: Any) -> Any:
 def test_the_answer_about_the_relay_is_shown_with_the_fields_that_it_has() -> None:
     section = (ROOT / "docs" / "operate" / "README.md").read_text().partition("## How is the relay?")[2]
     shown, *_ = re.findall(r"```json\n(.*?)```", section, re.DOTALL)
-    failure = RelayFailure(Hindrance.BROKER_AWAY, NOW, "Service Bus ...")
+    failure = RelayFailure(FailureReason.BROKER_AWAY, NOW, "Service Bus ...")
     lease = LeaseStatus("0", "owner", 3, 2, 0.0, position=4711, newest=4714)
     status = RelayStatus([lease], [], Counter(), failures=[failure])
     answer = views.relay_status(status)

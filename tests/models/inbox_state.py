@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import NamedTuple
 
-from cosmos_outbox.inbox.decision import Because, Complete, Done, Heal, Put, decide, make, mend
+from cosmos_outbox.inbox.decision import Complete, Heal, HealReason, Put, SkipReason, decide, make, mend
 from cosmos_outbox.inbox.entry import After, Entry, Found
 from cosmos_outbox.inbox.event import NOTICE, Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -221,7 +221,7 @@ class Model:
     def _decided(self, world: World, doing: Doing, version: int) -> tuple[str, World, Doing | None]:
         entry = world.entries[version]
         if doing.message is None:
-            decision: Complete | Put[Content] | Heal = Heal(Because.WALK, None)
+            decision: Complete | Put[Content] | Heal = Heal(HealReason.WALK, None)
         else:
             decision = self._decide(entry, messages(self.story.changes)[doing.message].event)
         what = f"reads version {version} of the entry"
@@ -235,7 +235,7 @@ class Model:
         self, world: World, doing: Doing, decision: Complete | Put[Content]
     ) -> tuple[World, Doing | None]:
         if isinstance(decision, Complete):
-            alarm = world.alarm or decision.why is Done.CONFLICT
+            alarm = world.alarm or decision.why is SkipReason.CONFLICT
             return world._replace(alarm=alarm), Doing("complete", doing.message)
         entry = replace(decision.entry, healed=0)
         if self.off == "complete-last":
@@ -295,23 +295,23 @@ class Model:
     def _decide(self, entry: Entry[Content] | None, event: Event) -> Complete | Put[Content] | Heal:
         """The decision of the inbox, or a wrong one in its place."""
         decision = decide(entry, event, project)
-        if self.off == "deleted-is-final" and decision == Complete(Done.DELETED):
+        if self.off == "deleted-is-final" and decision == Complete(SkipReason.DELETED):
             assert entry is not None
             return decide(replace(entry, state=()), event, project)
         applied = None if event.sequence is None else project((entry and entry.state) or (), event)
         forced = applied and Put(Entry(event.sequence or 0, event.id, applied.state))
         match self.off, decision:
             case (
-                ("applied-before", Complete(Done.APPLIED_BEFORE))
-                | ("next-only", Heal(Because.GAP))
-                | ("made-from-source", Heal(Because.NEW))
+                ("applied-before", Complete(SkipReason.APPLIED_BEFORE))
+                | ("next-only", Heal(HealReason.GAP))
+                | ("made-from-source", Heal(HealReason.NEW))
             ) if forced:
                 return forced
-            case ("notice-healed", Heal(Because.NOTICE)) | ("unknown-healed", Heal(Because.UNKNOWN)):
+            case ("notice-healed", Heal(HealReason.NOTICE)) | ("unknown-healed", Heal(HealReason.UNKNOWN)):
                 return Put(Entry(event.sequence or 0, event.id, entry.state if entry else None))
-            case "unsequenced", Heal(Because.UNSEQUENCED):
-                return Complete(Done.APPLIED_BEFORE)
-            case "notice-no-alarm", Complete(Done.APPLIED_BEFORE):
+            case "unsequenced", Heal(HealReason.UNSEQUENCED):
+                return Complete(SkipReason.APPLIED_BEFORE)
+            case "notice-no-alarm", Complete(SkipReason.APPLIED_BEFORE):
                 return decide(entry, replace(event, action="U"), project)
         return decision
 
@@ -322,15 +322,15 @@ class Model:
         noted = self.forgets and self.off != "gone-is-noted"
         result = mend(entry, heal, self._shown(found), notes_gone=noted)
         match self.off, result:
-            case "deleted-is-final", Complete(Done.DELETED):
+            case "deleted-is-final", Complete(SkipReason.DELETED):
                 assert entry is not None
                 return mend(replace(entry, state=()), heal, found)
-            case "only-newer", Complete(Done.NOT_NEWER) if found is not None:
+            case "only-newer", Complete(SkipReason.NOT_NEWER) if found is not None:
                 return Put(Entry(found.sequence, None, found.state))
             case "gone-is-deleted", Put() if found is None:
-                return Complete(Done.GONE)
+                return Complete(SkipReason.GONE)
             case "keep-the-deleted", Put() if entry is None and result.entry.deleted:
-                return Complete(Done.DELETED)
+                return Complete(SkipReason.DELETED)
             case "healed-has-no-id", Put() if entry is not None:
                 return Put(replace(result.entry, last_event_id=entry.last_event_id))
         return result
@@ -375,7 +375,7 @@ class Model:
         if entry is None and (world.gone or self.off == "walk-both-ways"):
             return None
         shown = None if world.gone else self._shown(source)
-        result = mend(entry, Heal(Because.WALK, None), shown, notes_gone=self.forgets)
+        result = mend(entry, Heal(HealReason.WALK, None), shown, notes_gone=self.forgets)
         return result.entry if isinstance(result, Put) else entry
 
     def _shown(self, found: Found[Content] | None) -> Found[Content] | None:

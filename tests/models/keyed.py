@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from cosmos_outbox.cosmos.aggregates.idempotency import KeyedRequest, Wanted, decide
+from cosmos_outbox.cosmos.aggregates.idempotency import ChangeRequest, KeyedRequest, decide
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import OutboxError
-from cosmos_outbox.outbox.unit_of_work import Pinned, Versioned
+from cosmos_outbox.outbox.unit_of_work import Precondition, Versioned
 
 RULES = frozenset({
     "one_batch", "created_only", "at_its_version", "caller_in_id", "fingerprint", "record_before_no",
@@ -241,8 +241,13 @@ class Model:
 
         kind: Any = _Aggregate
         found: Any = None if aggregate is None else Versioned[Any](aggregate, str(version))
-        wanted = Wanted[Any](
-            kind, "1", "1", change, KeyedRequest("", "", ""), Pinned(() if pinned is None else (str(pinned),))
+        wanted = ChangeRequest[Any](
+            kind,
+            "1",
+            "1",
+            change,
+            KeyedRequest("", "", ""),
+            Precondition(() if pinned is None else (str(pinned),)),
         )
         try:
             changes = decide(wanted, found)

@@ -34,7 +34,7 @@ class Rule(Enum):
 
 
 class Marker(NamedTuple):
-    """As ``cosmos_outbox.outbox.marker`` has it. ``version`` 0: not stored."""
+    """As ``cosmos_outbox.outbox.aggregate_block`` has it. ``version`` 0: not stored."""
 
     version: int = 0
     blocked: bool = False

@@ -23,7 +23,7 @@ from cosmos_outbox.cosmos.inbox.reaction_decision import (
     discard,
     fingerprint,
 )
-from cosmos_outbox.inbox.errors import NotInTurn, ReactionRefused
+from cosmos_outbox.inbox.errors import OutOfOrder, ReactionRefused
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM
@@ -296,7 +296,7 @@ class Model:
             else:
                 fenced = process.fenced or not self._on("newest_for_a_no")
                 write = decide(seen, event, self._react, order, record, fenced=fenced)
-        except NotInTurn:
+        except OutOfOrder:
             yield "it waits for its turn", _put(state, number, Process(way=process.way, lives=process.lives))
             return
         except ReactionRefused:

@@ -63,7 +63,7 @@ async def test_nothing_reachable_is_not_taken_for_right(capsys: pytest.CaptureFi
 async def test_services_that_hang_are_given_up(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cosmos_outbox.cosmos.upkeep.inspection.DEADLINE_SECONDS", 0.5)
+    monkeypatch.setattr("cosmos_outbox.cosmos.maintenance.inspection.DEADLINE_SECONDS", 0.5)
     monkeypatch.setattr("cosmos_outbox.servicebus.inspection.DEADLINE_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cosmos_outbox.cli.preflight import main
-from cosmos_outbox.cosmos.upkeep.inspection import IndexingPolicy
+from cosmos_outbox.cosmos.maintenance.inspection import IndexingPolicy
 from cosmos_outbox.preflight import cosmos as rules
 from cosmos_outbox.preflight.cosmos import covers
 from cosmos_outbox.preflight.report import exit_code, ok, unknown, warning, written, wrong

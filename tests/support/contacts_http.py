@@ -6,7 +6,7 @@ from typing import Any
 from cosmos_outbox.http import Request, request, validated
 from cosmos_outbox.http.answering import Answering, status_of
 from cosmos_outbox.http.calls import JSON, MERGE_PATCH
-from cosmos_outbox.http.responses import Shown
+from cosmos_outbox.http.responses import Representation
 from cosmos_outbox.http.validation import patched
 from domain.contact import Contact
 from domain.values import ContactDetails
@@ -14,7 +14,7 @@ from infra.contacts_http import contacts
 
 answering = Answering(status_of(contacts.errors))
 """It asks no service how far behind the relay is."""
-shown = Shown(contacts.shown)
+shown = Representation(contacts.shown)
 
 
 def view(contact: Contact) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class OfferState(Terms, AggregateState):
 class Offer(Aggregate[OfferState]):
     aggregate_type: ClassVar[str] = "offer"
     state_type: ClassVar[type[AggregateState]] = OfferState
-    created_event, created_tells = "OfferMade", Terms
+    created_event, created_payload = "OfferMade", Terms
     changed_events: ClassVar[Mapping[str, str]] = {
         "expires_at": "OfferExtended", "closed_as": "OfferClosed", "deleted": "OfferDeleted"
     }  # fmt: skip

@@ -8,13 +8,13 @@ from typing import Any
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from cosmos_outbox.composition.writer import Outbox
-from cosmos_outbox.cosmos.own.transaction import Transaction
+from cosmos_outbox.cosmos.existing.transaction import Transaction
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import Item
 from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.service import Service, Wired
+from cosmos_outbox.settings.existing_container import ExistingContainer
 from cosmos_outbox.settings.names import Names
-from cosmos_outbox.settings.own_container import OwnContainer
 from devstack.testing import Service as Server
 from tests.support.azure import database_of
 
@@ -27,7 +27,7 @@ ORIGIN = Origin("request-1")
 def declared(*paths: str) -> Service:
     """A service with a container of these partition key paths."""
     names = Names(database="unknown", container=BOOKINGS, topic="unknown")
-    return Service("bookings", names=names, own=OwnContainer(list(paths), AGGREGATES))
+    return Service("bookings", names=names, own=ExistingContainer(list(paths), AGGREGATES))
 
 
 TENANT, HIERARCHICAL, NESTED = (

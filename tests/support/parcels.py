@@ -58,7 +58,7 @@ class Tells(WireModel):
 class Parcel(Aggregate[ParcelState]):
     aggregate_type: ClassVar[str] = "parcel"
     state_type: ClassVar[type[AggregateState]] = ParcelState
-    created_event, created_tells = "ParcelSent", Tells
+    created_event, created_payload = "ParcelSent", Tells
     changed_events: ClassVar[Mapping[str, str]] = {
         "address": "ParcelMoved",
         "weight_in_grams": "ParcelWeighed",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-JUDGES = ROOT / "packages/simulation/src/outbox_simulation/judging"
+JUDGES = ROOT / "packages/simulation/src/outbox_simulation/invariants"
 """The rules: no code under test judges itself."""
 
 _SOURCES = (".", "packages/devstack/src", "packages/simulation/src", "packages/simulation/tests")

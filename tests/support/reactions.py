@@ -50,7 +50,7 @@ class Marked(DomainEvent):
 class Heap(Aggregate[HeapState]):
     aggregate_type: ClassVar[str] = "heap"
     state_type: ClassVar[type[AggregateState]] = HeapState
-    created_event, created_tells = "HeapMade", Marks
+    created_event, created_payload = "HeapMade", Marks
     changed_events = {"deleted": "HeapDeleted", "closed": "HeapClosed"}  # noqa: RUF012 - as users write it
 
     @property

@@ -53,7 +53,7 @@ class TaskState(Details, AggregateState):
 class Task(Aggregate[TaskState]):
     aggregate_type: ClassVar[str] = "officeTask"
     state_type: ClassVar[type[AggregateState]] = TaskState
-    created_event, created_tells = "TaskCreated", Details
+    created_event, created_payload = "TaskCreated", Details
     changed_events: ClassVar[Mapping[str, str]] = {
         "title": "TaskTitleChanged", "note": "TaskNoteChanged", "place": "TaskMoved", "owner": "TaskGiven",
         "done_at": "TaskDoneEvent", "deleted": "TaskDeleted",

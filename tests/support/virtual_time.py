@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from cosmos_outbox.kernel.clock import Sources, using
-from outbox_simulation.engine.befallen import EPOCH
+from outbox_simulation.engine.fault_injection import EPOCH
 from outbox_simulation.engine.loop import Loop
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from cosmos_outbox import (
     Aggregate,
     AggregateState,
     DomainEvent,
-    EntryForm,
+    EntrySchema,
     Event,
     Names,
     Service,
@@ -95,7 +95,7 @@ def project(row: Row, event: Event) -> After[Row] | None:
     return None
 
 
-FORM = EntryForm(Row, search={"title": lambda row: row.title.casefold()}, sorted_by=["title"])
+FORM = EntrySchema(Row, search={"title": lambda row: row.title.casefold()}, sorted_by=["title"])
 
 service = Service(
     "bookings", [Booking], Names(database="bookings", container="bookings", topic="booking-events")

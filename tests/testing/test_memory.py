@@ -13,14 +13,14 @@ from cosmos_outbox.cosmos.aggregates.idempotency import KeyedRequest
 from cosmos_outbox.errors import (
     AggregateNotFound,
     ConcurrentChange,
-    EffectAway,
-    EffectNotDone,
+    EffectRejected,
+    EffectUnavailable,
     OutcomeUnknown,
     PreconditionFailed,
     Throttled,
     Unavailable,
 )
-from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.inbox.errors import StoreUnavailable
 from cosmos_outbox.outbox.publisher import CloudEvents
 from cosmos_outbox.servicebus.message import message_from_event
 from cosmos_outbox.testing import InMemory, Message, NotInMemory, in_memory, message
@@ -198,7 +198,7 @@ async def test_what_cannot_be_read_is_set_aside_with_its_reason(memory: InMemory
 
 async def test_an_effect_that_was_not_done_is_done_by_the_upkeep(memory: InMemory) -> None:
     await booked()
-    bookings.answers.append(EffectNotDone("the mail service refuses"))
+    bookings.answers.append(EffectRejected("the mail service refuses"))
     await memory.deliver()
     assert bookings.mailed == []
     memory.clock.pass_by(minutes=2)
@@ -210,9 +210,9 @@ async def test_while_the_service_of_an_effect_is_away_its_message_comes_again_an
     memory: InMemory,
 ) -> None:
     await booked()
-    bookings.answers += [EffectAway("the mail service is away")] * 50
+    bookings.answers += [EffectUnavailable("the mail service is away")] * 50
     began = asyncio.get_running_loop().time()
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await memory.deliver(to=mail)
     assert asyncio.get_running_loop().time() - began < 5, "the library waits 45 s, by the test's clock"
     bookings.answers.clear()

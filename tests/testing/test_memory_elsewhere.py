@@ -7,15 +7,15 @@ import pytest
 
 from cosmos_outbox import (
     After,
-    EntryForm,
+    DocumentSource,
+    EntrySchema,
     Event,
+    ExistingContainer,
     HttpApi,
     Named,
     Names,
     NoSource,
     Origin,
-    OwnContainer,
-    OwnDocuments,
     Service,
     TolerantReader,
 )
@@ -28,7 +28,7 @@ ORIGIN = Origin("request-1")
 tenants = Service(
     "tenants",
     names=Names(database="d", container="bookings", topic="booking-events"),
-    own=OwnContainer(["/tenantId", "/bookingId"], {"booking": "/lastSequence"}),
+    own=ExistingContainer(["/tenantId", "/bookingId"], {"booking": "/lastSequence"}),
 )
 KEY = ["acme", "b-1"]
 NEW = {"id": "b-1", "tenantId": "acme", "bookingId": "b-1", "type": "booking", "seats": 1}
@@ -98,10 +98,10 @@ def seats_after(entry: Seats, event: Event) -> After[Seats] | None:
 BOARD = tenants.read_model(
     "trip-board",
     of="booking",
-    form=EntryForm(Seats, search={}, sorted_by=[]),
+    form=EntrySchema(Seats, search={}, sorted_by=[]),
     state_of=Seats.model_validate,
     project=seats_after,
-    source=OwnDocuments({"/type": "booking"}, id="/bookingId"),
+    source=DocumentSource({"/type": "booking"}, id="/bookingId"),
 )
 
 
@@ -119,7 +119,7 @@ async def test_a_read_model_of_documents_of_ones_own_is_healed_from_them(memory:
     assert await memory.entry(BOARD, "b-1") == entry
 
 
-FORM = EntryForm(Row, search={"title": lambda row: row.title}, sorted_by=["title"])
+FORM = EntrySchema(Row, search={"title": lambda row: row.title}, sorted_by=["title"])
 STORE = SqliteFile(Named("BOARD_FILE"))
 api = HttpApi(Named("BOOKINGS_API"), answers_newest=True)
 asking = Service("asking", publishes=False, store=STORE)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from outbox_simulation.judging.history import cause
-from outbox_simulation.judging.records import Answered, Attempted, Call, Outcome
+from outbox_simulation.invariants.history import cause
+from outbox_simulation.invariants.records import Answered, Attempted, Call, Outcome
 from tests.support import once
 from tests.torture.contacts import UPDATED, expected, sequence_of, value_of
 from tests.torture.journal import Journal
@@ -46,7 +46,7 @@ class Directory:
 
 @dataclass
 class Client:
-    """Asks for one thing after the other until told to stop."""
+    """Asks for one thing after the other until asked to stop."""
 
     name: str
     urls: Sequence[str]
@@ -59,7 +59,7 @@ class Client:
     numbers: Iterator[int] = field(default_factory=count)
 
     async def run(self) -> None:
-        """What is under way when told to stop is brought to its end."""
+        """What is under way when asked to stop is brought to its end."""
         while not self.stopping.is_set():
             if not await self._one():
                 await asyncio.sleep(_PAUSE_AFTER_FAILURE)

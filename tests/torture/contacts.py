@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from outbox_simulation.judging.language import State
+from outbox_simulation.invariants.language import State
 
 UPDATED = {
     "name": "ContactNameUpdatedEvent",

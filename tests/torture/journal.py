@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from outbox_simulation.judging.records import Noted, Record
+from outbox_simulation.invariants.records import Noted, Record
 
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 

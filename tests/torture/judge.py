@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from outbox_simulation.judging.checker import check
-from outbox_simulation.judging.entries import at_rest
-from outbox_simulation.judging.history import History
-from outbox_simulation.judging.records import FinallyListed, SeenEntry
-from outbox_simulation.judging.violation import Violation
+from outbox_simulation.invariants.checker import check
+from outbox_simulation.invariants.entries import at_rest
+from outbox_simulation.invariants.history import History
+from outbox_simulation.invariants.records import FinallyListed, SeenEntry
+from outbox_simulation.invariants.violation import Violation
 from tests.torture.contacts import Contacts, sequence_of
 from tests.torture.journal import Reader
 from tests.torture.listing import whole_list

@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 
-from outbox_simulation.judging.records import Struck
+from outbox_simulation.invariants.records import Struck
 from tests.support.azure import CONTACTS, DIRECTORY
 from tests.torture.clients import Client
 from tests.torture.lost_leases import delete_leases

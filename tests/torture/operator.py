@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from outbox_simulation.judging.records import DiscardAsked, Discarded, Free, SeenParked
+from outbox_simulation.invariants.records import DiscardAsked, Discarded, Free, SeenParked
 from tests.support import once
 from tests.torture.journal import Journal
 from tests.torture.listing import whole_list

@@ -16,8 +16,8 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosResourceExistsError
 
 from cosmos_outbox.kernel.clock import utc_now
-from outbox_simulation.judging.history import cause
-from outbox_simulation.judging.records import Answered, Attempted, Outcome, Unsequenced
+from outbox_simulation.invariants.history import cause
+from outbox_simulation.invariants.records import Answered, Attempted, Outcome, Unsequenced
 from tests.support.azure import CONTACTS
 from tests.torture.contacts import UPDATED, expected, value_of
 from tests.torture.journal import Journal

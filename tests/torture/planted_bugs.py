@@ -31,7 +31,7 @@ PLANTED = (
         "undelivered-page-counts-as-done",
         "cosmos_outbox/cosmos/relay/relay.py",
         "            raise\n        telemetry.last_success.now()\n",
-        "            return Forwarded()\n        telemetry.last_success.now()\n",
+        "            return ForwardResult()\n        telemetry.last_success.now()\n",
         "floods",
         _GAP,
     ),
@@ -115,7 +115,7 @@ PLANTED = (
     ),
     Planted(
         "discarded-id-is-forgotten",
-        "cosmos_outbox/outbox/marker.py",
+        "cosmos_outbox/outbox/aggregate_block.py",
         "        return replace(self, stands=False, refusal=refusal, discarded={**self.discarded, event_id: now})\n",
         "        return replace(self, stands=False, refusal=refusal)\n",
         "parked-contacts",
@@ -239,7 +239,7 @@ PLANTED = (
         "inbox-applies-before-it-checks",
         "cosmos_outbox/inbox/decision.py",
         "    if sequence <= entry.last_sequence:\n"
-        "        return Complete(Done.CONFLICT if _conflict(entry, event) else Done.APPLIED_BEFORE)"
+        "        return Complete(SkipReason.CONFLICT if _conflict(entry, event) else SkipReason.APPLIED_BEFORE)"
         "  # applied-before\n",
         "",
         "stolen-messages",
@@ -256,7 +256,7 @@ PLANTED = (
     Planted(
         "inbox-ignores-a-gap",
         "cosmos_outbox/inbox/decision.py",
-        "    if sequence > entry.last_sequence + 1:\n        return Heal(Because.GAP, sequence)  # next-only\n",
+        "    if sequence > entry.last_sequence + 1:\n        return Heal(HealReason.GAP, sequence)  # next-only\n",
         "",
         "stolen-messages",
         _SEEN,
@@ -283,7 +283,7 @@ PLANTED = (
     Planted(
         "inbox-brings-a-deleted-contact-back",
         "cosmos_outbox/inbox/decision.py",
-        "    if entry.deleted:\n        return Complete(Done.DELETED)  # deleted-is-final\n"
+        "    if entry.deleted:\n        return Complete(SkipReason.DELETED)  # deleted-is-final\n"
         "    if event.sequence is None:\n",
         "    if entry.deleted:\n"
         '        if event.action == "ContactCreatedEvent":\n'
@@ -293,7 +293,7 @@ PLANTED = (
         "\n"
         '            state: Any = entry_of(event.data["contact"])\n'
         "            return Put(Entry(event.sequence or 1, event.id, state))\n"
-        "        return Complete(Done.DELETED)  # deleted-is-final\n    if event.sequence is None:\n",
+        "        return Complete(SkipReason.DELETED)  # deleted-is-final\n    if event.sequence is None:\n",
         "stolen-messages",
         ("deleted entry came back", "entry went back"),
     ),

@@ -10,7 +10,7 @@ from azure.core.exceptions import AzureError
 from azure.cosmos.aio import CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from outbox_simulation.judging.records import Poisoned
+from outbox_simulation.invariants.records import Poisoned
 from tests.support.azure import CONTACTS
 from tests.torture.journal import Journal
 from tests.torture.stack import DATABASE, Stack

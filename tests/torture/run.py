@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from outbox_simulation.judging.history import History
-from outbox_simulation.judging.records import Stolen
+from outbox_simulation.invariants.history import History
+from outbox_simulation.invariants.records import Stolen
 from tests.support.paths import ROOT
 from tests.torture.clients import Client, Directory
 from tests.torture.journal import Journal, Reader

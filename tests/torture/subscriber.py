@@ -20,7 +20,7 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from outbox_simulation.judging.records import Completed, HandedOut
+from outbox_simulation.invariants.records import Completed, HandedOut
 from tests.torture.journal import Journal
 
 SESSIONS_AT_ONCE = 8

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from outbox_simulation.judging.history import History
+from outbox_simulation.invariants.history import History
 from tests.torture.judge import Verdict
 from tests.torture.run import Report
 

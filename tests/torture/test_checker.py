@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from outbox_simulation.judging.checker import check
-from outbox_simulation.judging.history import History
-from outbox_simulation.judging.records import (
+from outbox_simulation.invariants.checker import check
+from outbox_simulation.invariants.history import History
+from outbox_simulation.invariants.records import (
     Answered,
     Attempted,
     FinallyListed,

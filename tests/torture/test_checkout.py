@@ -151,8 +151,8 @@ PLANTED = (
     Planted(
         "a-message-is-done-though-the-store-did-not-answer",
         "cosmos_outbox/inbox/receiver.py",
-        "            except StoreAway:\n                raise\n            except (EffectRefused",
-        "            except StoreAway:\n                return None\n            except (EffectRefused",
+        "            except StoreUnavailable:\n                raise\n            except (EffectRefused",
+        "            except StoreUnavailable:\n                return None\n            except (EffectRefused",
         "storagequeue",
         ("reaction left out", "effect not asked for"),
     ),

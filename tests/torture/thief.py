@@ -17,8 +17,8 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from outbox_simulation.judging.language import NOTICE
-from outbox_simulation.judging.records import Stolen
+from outbox_simulation.invariants.language import NOTICE
+from outbox_simulation.invariants.records import Stolen
 from tests.torture.contacts import CREATED, DELETED
 from tests.torture.journal import Journal
 from tests.torture.subscriber import aggregate_of

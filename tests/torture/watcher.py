@@ -15,7 +15,7 @@ from typing import Any
 from azure.core.exceptions import AzureError
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from outbox_simulation.judging.records import SeenEntry
+from outbox_simulation.invariants.records import SeenEntry
 from tests.support.azure import DIRECTORY
 from tests.torture.journal import Journal
 from tests.torture.stack import DATABASE, Stack

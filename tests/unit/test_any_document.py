@@ -12,8 +12,8 @@ from cosmos_outbox.cosmos.aggregates.documents import EventReader, is_as_committ
 from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
 from cosmos_outbox.cosmos.store.partition_key import PartitionKeyPaths
-from cosmos_outbox.outbox.feed import Notice, OutboxEvent, Poison
-from cosmos_outbox.outbox.marker import Marker
+from cosmos_outbox.outbox.aggregate_block import AggregateBlock
+from cosmos_outbox.outbox.feed import OutboxEvent, Poison, SkipMarker
 from tests.support.contacts import NOON
 from tests.support.feed import EVENTS, contact_id, contact_key, event_document
 
@@ -47,11 +47,11 @@ async def test_an_event_under_a_key_that_is_none_is_poison_that_can_be_parked_an
     assert found.aggregate == contact_key("a")
 
     documents = ParkedDocuments(reader)
-    [place] = Marker(contact_key("a")).with_parked([found])[1]
-    parked = documents.event_item(found, Marker(contact_key("a")), place, at=NOON)
+    [place] = AggregateBlock(contact_key("a")).with_parked([found])[1]
+    parked = documents.event_item(found, AggregateBlock(contact_key("a")), place, at=NOON)
     for left in (parked, documents.without_document(parked)):
         json.dumps(documents.without_document(left), ensure_ascii=False, allow_nan=False).encode()
-        notice = documents.notice_item(Notice(contact_key("a"), found.id, found.sequence, NOON), left)
+        notice = documents.notice_item(SkipMarker(contact_key("a"), found.id, found.sequence, NOON), left)
         json.dumps(notice, ensure_ascii=False, allow_nan=False).encode()
         assert is_as_committed(notice["document"], of)
         assert isinstance(reader.event(notice["document"]), OutboxEvent)

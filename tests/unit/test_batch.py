@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from cosmos_outbox.cosmos.own.documents import Numbering, Raised
+from cosmos_outbox.cosmos.existing.documents import Numbering, Raised
 from cosmos_outbox.cosmos.relay.parked_documents import chunks, place_of
 from cosmos_outbox.cosmos.store.container import Container, Write, size_in_bytes
 from cosmos_outbox.cosmos.store.partition_key import PartitionKeyPaths

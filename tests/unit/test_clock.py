@@ -21,7 +21,7 @@ from cosmos_outbox.kernel.clock import (
     using,
     utc_now,
 )
-from cosmos_outbox.kernel.loops import OnceAMinute
+from cosmos_outbox.kernel.loops import LogThrottle
 from cosmos_outbox.telemetry import correlation
 from cosmos_outbox.telemetry.tracing import of_no_request
 from cosmos_outbox.testing.clock import Clock
@@ -89,7 +89,7 @@ def test_ids_and_luck_of_one_seed_are_the_same_in_two_runs_and_the_ids_are_of_ve
 
 def test_what_was_made_before_the_block_asks_the_clock_of_the_block() -> None:
     """Its functions look the sources up at each call: nothing was bound when it was made."""
-    once, clock = OnceAMinute(), Clock(NOON)
+    once, clock = LogThrottle(), Clock(NOON)
     with using(clock.seeded(1)):
         assert [once.due(), once.due()] == [True, False]
         clock.pass_by(seconds=60)

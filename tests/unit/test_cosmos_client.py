@@ -14,9 +14,9 @@ LOCAL = Connection(connection_string="AccountEndpoint=http://127.0.0.1:1/;Accoun
 @pytest.mark.parametrize("proxy", ["", "http://proxy:8080"])
 async def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
     made: list[dict[str, Any]] = []
-    kind = transport.NotingTransport
+    kind = transport.TrackingTransport
 
-    def noted(**options: Any) -> transport.NotingTransport:
+    def noted(**options: Any) -> transport.TrackingTransport:
         made.append(options)
         return kind(**options)
 
@@ -25,6 +25,6 @@ async def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatc
         monkeypatch.delenv(name.upper(), raising=False)
     if proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy)
-    monkeypatch.setattr(transport, "NotingTransport", noted)
+    monkeypatch.setattr(transport, "TrackingTransport", noted)
     await cosmos_client(LOCAL, None).close()
     assert made == [{"use_env_settings": bool(proxy), "session": None}]

@@ -134,7 +134,7 @@ def test_a_changed_property_tells_its_last_value_and_a_flag_its_time() -> None:
 def test_a_property_without_an_event_is_refused_when_it_is_set() -> None:
     booking = Booking.load(stored())
     with pytest.raises(
-        TypeError, match="no event tells that note of a booking changed: add it to changed_events"
+        TypeError, match="no event says that note of a booking changed: add it to changed_events"
     ):
         booking.change(NOON, note="by the window")
     assert booking.changes() is None
@@ -191,7 +191,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"created_event": OtherMeals}, "OtherMeals has meals as "),
     ({"created_event": Nameless}, 'Nameless needs its own name: add action: Literal["Nameless"] = "Nameless"'),
     ({"changed_events": {"phone": BookingMoved}}, "changed_events names phone, which BookingState has not"),
-    ({"changed_events": {"table": OfAnother}}, "OfAnother does not tell table, though it is its event: add table"),
+    ({"changed_events": {"table": OfAnother}}, "OfAnother does not carry table, though it is its event: add table"),
     ({"created_event": None}, "Wrong: no event says that a booking exists: set created_event, or write _created"),
 ]  # fmt: skip
 
@@ -233,7 +233,7 @@ class Named(Base):
 
     aggregate_type: ClassVar[str] = "booking"
     state_type: ClassVar[type[AggregateState]] = BookingState
-    created_event, created_tells = "NamedMade", NewBooking
+    created_event, created_payload = "NamedMade", NewBooking
     changed_events: ClassVar[Mapping[str, str]] = {
         "table": "NamedMoved", "note": "NamedNoted", "cancelled": "NamedCancelled", "cancelled_at": "NamedCancelledAt",
     }  # fmt: skip
@@ -320,7 +320,7 @@ def test_the_event_of_the_end_tells_by_its_name_alone() -> None:
     class Ended(Base):
         aggregate_type: ClassVar[str] = "booking"
         state_type: ClassVar[type[AggregateState]] = Ending
-        created_event, created_tells = "BookingMade", NewBooking
+        created_event, created_payload = "BookingMade", NewBooking
         changed_events: ClassVar[Mapping[str, str]] = {"deleted": "BookingEnded"}
 
     _, ended = Ended.declared_events()
@@ -336,13 +336,13 @@ class Unknown(WireModel):
 
 
 NAMED_MISTAKES: list[tuple[dict[str, Any], str]] = [
-    ({"created_tells": None}, "Wrong: created_tells and a created_event that is declared by its name belong together"),
-    ({"created_event": BookingMade}, "Wrong: created_tells and a created_event that is declared by its name belong"),
-    ({"created_tells": WithId}, "Wrong: BookingMade cannot tell id, which every event has for itself: leave it out"),
-    ({"created_tells": Unknown}, "Wrong: BookingMade has phone, which BookingState has not: add it there"),
+    ({"created_payload": None}, "Wrong: created_payload and a created_event that is declared by its name belong"),
+    ({"created_event": BookingMade}, "Wrong: created_payload and a created_event that is declared by its name belong"),
+    ({"created_payload": WithId}, "Wrong: BookingMade cannot carry id, which every event has for itself: leave it out"),
+    ({"created_payload": Unknown}, "Wrong: BookingMade has phone, which BookingState has not: add it there"),
     ({"changed_events": {"table": "Booking moved"}}, "Wrong: 'Booking moved' cannot name an event: take one word"),
     ({"changed_events": {"phone": "BookingMoved"}}, "changed_events names phone, which BookingState has not"),
-    ({"changed_events": {"created_at": "BookingMoved"}}, "Wrong: BookingMoved cannot tell created_at, which every"),
+    ({"changed_events": {"created_at": "BookingMoved"}}, "Wrong: BookingMoved cannot carry created_at, which every"),
 ]  # fmt: skip
 
 
@@ -353,7 +353,7 @@ def test_a_mistake_in_a_name_is_an_error_when_the_class_is_made(declared: dict[s
     with pytest.raises(TypeError) as raised:
         type("Wrong", (Base,), {
             "aggregate_type": "booking", "state_type": BookingState, "created_event": "BookingMade",
-            "created_tells": NewBooking, **declared,
+            "created_payload": NewBooking, **declared,
         })  # fmt: skip
     assert told in str(raised.value)
 
@@ -423,5 +423,5 @@ def test_a_form_cannot_tell_what_every_event_has() -> None:
     class Sequenced(Moved):
         parcel_id: str
 
-    with pytest.raises(TypeError, match="Sequenced cannot tell parcel_id, which every event has for itself"):
+    with pytest.raises(TypeError, match="Sequenced cannot carry parcel_id, which every event has for itself"):
         type("Wrong", (Parcel,), {"published_forms": {"ParcelMoved": Sequenced}})

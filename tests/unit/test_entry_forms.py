@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 
-from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.inbox.entry_schema import EntrySchema
 from examples.orders import board
 from infra import directory
 
@@ -24,7 +24,7 @@ from infra import directory
     ids=["directory", "board"],
 )
 def test_a_form_that_changes_gets_another_number(
-    form: EntryForm[Any], number: int, fields: list[str], texts: list[str]
+    form: EntrySchema[Any], number: int, fields: list[str], texts: list[str]
 ) -> None:
     assert (form.version, [*form.model.model_fields], [*form.search]) == (number, fields, texts), (
         "raise the form's version: entries of the version before are then written again"
@@ -32,7 +32,7 @@ def test_a_form_that_changes_gets_another_number(
 
 
 def test_a_form_that_names_no_number_goes_on_with_what_was_stored_of_it() -> None:
-    form = EntryForm(directory.FORM.model, search={}, sorted_by=[])
+    form = EntrySchema(directory.FORM.model, search={}, sorted_by=[])
     assert form.is_of({"form": 1})
     assert not form.is_of({"form": 0})
 
@@ -48,7 +48,7 @@ class Guest(BaseModel):
 
 
 def test_a_state_is_stored_by_the_names_that_it_is_read_by() -> None:
-    form = EntryForm(Guest, search={}, sorted_by=[])
+    form = EntrySchema(Guest, search={}, sorted_by=[])
     stored = form.write(Guest(lastName="Ada"))
     assert stored == {"lastName": "Ada"}
     assert form.read({"data": stored}) == Guest(lastName="Ada")

@@ -9,7 +9,7 @@ from azure.servicebus import exceptions as servicebus
 from azure.servicebus._pyamqp.error import AMQPLinkError, ErrorCondition, MessageException, MessageSendFailed
 
 from cosmos_outbox.cosmos.store.errors import Attempts, Failure, Kind, classify
-from cosmos_outbox.outbox.errors import Hindrance, Throttled, Unavailable
+from cosmos_outbox.outbox.errors import FailureReason, Throttled, Unavailable
 from cosmos_outbox.servicebus.errors import (
     HINDRANCES,
     SDK_ERRORS,
@@ -175,7 +175,7 @@ def test_errors_from_below_wait(error: Exception) -> None:
     ],
 )
 def test_what_holds_events_up_is_told_by_its_kind(error: Exception, why: str) -> None:
-    assert HINDRANCES.get(verdict(error)[0], Hindrance.BROKER_AWAY) == why
+    assert HINDRANCES.get(verdict(error)[0], FailureReason.BROKER_AWAY) == why
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ from cosmos_outbox.cosmos.relay import forwarding
 from cosmos_outbox.cosmos.relay.forwarding import Forwarding, Instance, RelayFailures
 from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
-from cosmos_outbox.cosmos.relay.relay import Committed, Relay
+from cosmos_outbox.cosmos.relay.relay import Relay, VerifiedPage
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.kernel.own_failures import CallEnded
-from cosmos_outbox.outbox.errors import Hindrance, NotDelivered
+from cosmos_outbox.kernel.handler_failures import CallEnded
+from cosmos_outbox.outbox.aggregate_block import AggregateBlock
+from cosmos_outbox.outbox.errors import FailureReason, NotDelivered
 from cosmos_outbox.outbox.feed import FeedEvent, TtlGuard
-from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.publisher import AggregateEvents, Outcome, Unknown
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.contacts import NOON
@@ -37,14 +37,14 @@ class NothingKept(RelayFailures):
 
     def __init__(self) -> None:
         super().__init__(None, "relay-failures", 1000)  # type: ignore[arg-type]  # nothing is written
-        self.kept: list[tuple[Hindrance, str]] = []
+        self.kept: list[tuple[FailureReason, str]] = []
 
-    async def note(self, reason: Hindrance, detail: str) -> None:
+    async def note(self, reason: FailureReason, detail: str) -> None:
         self.kept.append((reason, detail))
 
 
 class NeverAsked(CosmosParkingLot):
-    async def markers(self, _aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, Marker]:
+    async def markers(self, _aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, AggregateBlock]:
         await asyncio.Event().wait()
         raise AssertionError("cut off")
 
@@ -63,7 +63,7 @@ async def test_a_page_that_takes_too_long_is_told_to_an_operator_once_a_minute(
             await work.compare([event_document("a", 1)])
         else:
             events = EVENTS.events([event_document("a", 1)])
-            await work.forward_committed(Committed(events, {events[0].aggregate: events}))
+            await work.forward_committed(VerifiedPage(events, {events[0].aggregate: events}))
 
     async with memory_lot(NeverAsked) as lot:
         never = NeverRead(lot._partition.container, EVENTS)
@@ -79,15 +79,17 @@ async def test_a_page_that_takes_too_long_is_told_to_an_operator_once_a_minute(
 class Away(BusPublisher):
     """A broker that takes nothing, for a reason of that kind."""
 
-    why = Hindrance.BROKER_AWAY
+    why = FailureReason.BROKER_AWAY
 
     async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
         return [Unknown(0, "the topic is full", self.why) for _ in page]
 
 
-@pytest.mark.parametrize("why", [Hindrance.BROKER_AWAY, Hindrance.BROKER_THROTTLES, Hindrance.BROKER_REFUSES])
+@pytest.mark.parametrize(
+    "why", [FailureReason.BROKER_AWAY, FailureReason.BROKER_THROTTLES, FailureReason.BROKER_REFUSES]
+)
 async def test_a_round_that_the_broker_holds_up_is_counted_and_kept_by_its_kind(
-    why: Hindrance, lot: CosmosParkingLot
+    why: FailureReason, lot: CosmosParkingLot
 ) -> None:
     away = Away()
     away.why = why
@@ -114,4 +116,4 @@ async def test_a_call_that_is_cancelled_elsewhere_is_a_failed_round(lot: CosmosP
         await Forwarding(relay, EVENTS, Instance({}), kept).forward(
             [dict(read(event_document("a", 1)).document)]
         )
-    assert kept.kept == [(Hindrance.BUG, "CallEnded")]
+    assert kept.kept == [(FailureReason.BUG, "CallEnded")]

@@ -21,8 +21,8 @@ from cosmos_outbox.functions.function_app import App
 from cosmos_outbox.functions.function_app import app as function_app
 from cosmos_outbox.http import Answer, Answering, Request
 from cosmos_outbox.inbox.entry import After
+from cosmos_outbox.inbox.entry_schema import EntrySchema
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.reading import TolerantReader
 from cosmos_outbox.inbox.receiver import WAIT_SECONDS
 from cosmos_outbox.settings.errors import Misconfigured
@@ -278,7 +278,7 @@ def test_the_app_of_a_service_that_only_subscribes_has_its_subscribers_and_their
 
     monkeypatch.delenv("SERVICEBUS_TOPIC", raising=False)
     service = Service("hotel", publishes=False, store=CosmosDatabase(), names=Names(topic="guest-events"))
-    form = EntryForm(TolerantReader, search={}, sorted_by=[])
+    form = EntrySchema(TolerantReader, search={}, sorted_by=[])
 
     def project(state: TolerantReader, event: Event) -> After[TolerantReader]:
         return After(state)

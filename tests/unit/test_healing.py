@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from cosmos_outbox.inbox.decision import Because
+from cosmos_outbox.inbox.decision import HealReason
 from cosmos_outbox.inbox.entry import Entry, Found
-from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.inbox.errors import StoreUnavailable
 from cosmos_outbox.inbox.healing import EVERY, MOST_GONE, OVERLAP, WHOLE_EVERY, YOUNG, Healing
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.walk import CLAIM, MANY, Counts, Side, WalkProgress
@@ -49,7 +49,7 @@ class World:
         async def answered(key: AggregateKey) -> Found[State] | None:
             self.asked.append(key)
             if key in self.away:
-                raise StoreAway("its partition is throttled")
+                raise StoreUnavailable("its partition is throttled")
             if key in self.exits:
                 sys.exit("no such partition")
             return await newest(key)
@@ -112,7 +112,7 @@ async def test_entries_behind_and_missing_are_healed_and_found_right_later() -> 
     ]
     assert await world.walked() == Counts(entries=3, sources=3, healed=2)
     assert [world.sequence(key) for key in keys] == [2, 3, 1]
-    assert world.inbox.counts[Because.WALK] == 2
+    assert world.inbox.counts[HealReason.WALK] == 2
     assert (await world.rebuilt()).healed == 0
 
 
@@ -313,7 +313,7 @@ async def test_an_outage_of_the_source_ends_a_run_and_the_next_one_goes_on() -> 
     keys = [world.has(str(number), 1, 2) for number in range(3 * MANY)]
     world.source.page_size = world.entries.page_size = MANY
     world.away = set(keys)
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await world.walked()
     assert len(world.asked) == MANY, "one page alone"
     world.away = set(keys[:MANY])

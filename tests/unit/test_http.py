@@ -27,7 +27,7 @@ from cosmos_outbox.http.problems import (
     RequestTooLarge,
     UnsupportedMediaType,
 )
-from cosmos_outbox.http.responses import Shown
+from cosmos_outbox.http.responses import Representation
 from cosmos_outbox.inbox import errors as inbox
 from cosmos_outbox.outbox import errors
 from cosmos_outbox.outbox.unit_of_work import Receipt, Versioned
@@ -383,8 +383,8 @@ def test_an_id_may_be_written_in_capitals() -> None:
         (errors.StillUnsendable("x"), 409, None),
         (errors.NotDelivered("x"), 503, "5"),
         (Overloaded("x", retry_after_seconds=12.0), 503, "12"),
-        (inbox.StoreAway("x"), 503, "1"),
-        (inbox.Contended("x"), 503, "1"),
+        (inbox.StoreUnavailable("x"), 503, "1"),
+        (inbox.ConcurrentUpdate("x"), 503, "1"),
         (Misconfigured("COSMOS is missing"), 500, None),
     ],
 )
@@ -403,8 +403,8 @@ def test_no_error_that_a_caller_can_meet_is_without_a_status() -> None:
     bases = {errors.OutboxError, InfraError, RequestError}
     told_as_not_stuck = {errors.NotParked}
     of_operators = {
-        *(inbox.NotApplied, inbox.NotInTurn, inbox.RecordChanged),
-        *(inbox.Contended, inbox.StoreAway),
+        *(inbox.NotApplied, inbox.OutOfOrder, inbox.RecordChanged),
+        *(inbox.ConcurrentUpdate, inbox.StoreUnavailable),
     }
     of_infra = _leaves(RequestError) | {Misconfigured, Overloaded}
     assert met == (_leaves(errors.OutboxError) | of_infra | of_operators) - bases - told_as_not_stuck
@@ -495,7 +495,7 @@ def test_the_place_of_an_aggregate_with_a_free_id_is_an_address() -> None:
         aggregate_id = "Köln? 1/2"  # of a service of one's own
 
     town, at_towns = Town.create(DETAILS, at=NOON), Request("POST", "http://localhost/api/towns?code=key")
-    headers = Shown(http.view).created(at_towns, Receipt(town, '"1"')).headers
+    headers = Representation(http.view).created(at_towns, Receipt(town, '"1"')).headers
     assert headers["Location"] == "/api/towns/K%C3%B6ln%3F%201%2F2"
 
 

@@ -11,9 +11,15 @@ from itertools import product
 import pytest
 from pydantic import ValidationError
 
-from cosmos_outbox.inbox.decision import Because, Complete, Done, Heal, Put, mend
+from cosmos_outbox.inbox.decision import Complete, Heal, HealReason, Put, SkipReason, mend
 from cosmos_outbox.inbox.entry import Entry, Found, VersionedEntry
-from cosmos_outbox.inbox.errors import Contended, EntryChanged, SourceBehind, StoreAway, Unreadable
+from cosmos_outbox.inbox.errors import (
+    ConcurrentUpdate,
+    EntryChanged,
+    SourceBehind,
+    StoreUnavailable,
+    Unreadable,
+)
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.reading import MessageReader, TolerantReader
 from cosmos_outbox.inbox.state import StateInbox
@@ -85,9 +91,9 @@ async def test_a_first_event_that_tells_all_makes_its_entry_in_one_write_and_eac
 
 @pytest.mark.parametrize("after", [True, False])
 async def test_a_creation_whose_answer_is_lost_is_done_once(after: bool) -> None:
-    entries = FakeEntries[State](Faults({0: (StoreAway, after)}))
+    entries = FakeEntries[State](Faults({0: (StoreUnavailable, after)}))
     inbox = making(entries, FakeSource())
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await inbox.handle(event(1))
     result = await inbox.handle(event(1))
     assert isinstance(result, Complete) is after
@@ -99,7 +105,7 @@ async def test_an_event_that_comes_again_is_not_applied_again() -> None:
     for sequence in (1, 2, 2, 1):
         await inbox.handle(event(sequence))
     assert entries.of(KEY) == Entry(2, "7/2/Changed", (1, 2))
-    assert inbox.counts[Done.APPLIED_BEFORE] == 2
+    assert inbox.counts[SkipReason.APPLIED_BEFORE] == 2
     assert (entries.reads, entries.fences) == (2, 3), "only a write is decided on what may be old"
 
 
@@ -110,7 +116,7 @@ async def test_what_a_process_remembers_leads_to_a_write_at_its_version_and_to_n
     await ours.handle(event(1))
     for sequence in (2, 3):
         await others.handle(event(sequence))
-    assert await ours.handle(event(2)) == Complete(Done.APPLIED_BEFORE)
+    assert await ours.handle(event(2)) == Complete(SkipReason.APPLIED_BEFORE)
     assert entries.of(KEY) == Entry(3, "7/3/Changed", (1, 2, 3))
     await ours.handle(event(4))
     await others.handle(event(5))
@@ -124,12 +130,12 @@ async def test_what_a_process_remembers_leads_to_a_write_at_its_version_and_to_n
 @pytest.mark.parametrize(
     ("received", "because"),
     [
-        (event(4), Because.GAP),
-        (notice(2), Because.NOTICE),
-        (event(2, action="Renamed"), Because.UNKNOWN),
+        (event(4), HealReason.GAP),
+        (notice(2), HealReason.NOTICE),
+        (event(2, action="Renamed"), HealReason.UNKNOWN),
     ],
 )
-async def test_what_cannot_be_applied_is_read_from_the_source(received: Event, because: Because) -> None:
+async def test_what_cannot_be_applied_is_read_from_the_source(received: Event, because: HealReason) -> None:
     source = source_at(1)
     inbox, entries, _ = made(source=source)
     await inbox.handle(event(1))
@@ -186,7 +192,7 @@ async def test_a_deleted_aggregate_stays_deleted() -> None:
 async def test_no_entry_is_made_of_an_aggregate_that_is_gone_and_a_living_one_is_deleted() -> None:
     source: FakeSource[State] = FakeSource()
     inbox, entries, _ = made(source=source)
-    assert await inbox.handle(event(1)) == Complete(Done.GONE)
+    assert await inbox.handle(event(1)) == Complete(SkipReason.GONE)
     assert entries.of(KEY) is None
     source.change(KEY, Found(1, (1,)))
     await inbox.handle(event(1))
@@ -209,7 +215,7 @@ async def test_two_events_with_one_sequence_are_an_alarm(caplog: pytest.LogCaptu
     inbox, entries, _ = made(source=source_at(1))
     for each in (event(1), event(2), event(2, event_id="another")):
         await inbox.handle(each)
-    assert inbox.counts[Done.CONFLICT] == 1
+    assert inbox.counts[SkipReason.CONFLICT] == 1
     assert "another event has this sequence" in caplog.text
     assert entries.of(KEY) == Entry(2, "7/2/Changed", (1, 2))
 
@@ -219,7 +225,7 @@ async def test_healing_leaves_an_entry_that_is_ahead_of_its_source() -> None:
     inbox, entries, _ = made(source=source)
     await inbox.handle(event(3))
     source.change(KEY, Found(1, (1,)))
-    assert await inbox.heal(KEY) == Complete(Done.NOT_NEWER)
+    assert await inbox.heal(KEY) == Complete(SkipReason.NOT_NEWER)
     assert entries.of(KEY) == Entry(3, None, (1, 2, 3))
 
 
@@ -235,7 +241,7 @@ async def test_no_event_is_applied_to_an_entry_of_another_form_which_is_read_fro
     assert entries.of(KEY) == Entry(4, None, (1, 2, 3, 4)), (
         "no event was missing, so nothing counts as healed"
     )
-    assert inbox.counts == {Because.FORM: 1}
+    assert inbox.counts == {HealReason.FORM: 1}
 
 
 async def test_a_gap_before_an_entry_of_another_form_is_a_gap() -> None:
@@ -248,7 +254,7 @@ async def test_an_entry_of_another_form_knows_what_was_applied_before() -> None:
     inbox, entries, _ = made(entries=of_another_form(3), source=source_at(3))
     for received in (event(3), event(2), event(3, event_id="another")):
         await inbox.handle(received)
-    assert inbox.counts == {Done.APPLIED_BEFORE: 2, Done.CONFLICT: 1}
+    assert inbox.counts == {SkipReason.APPLIED_BEFORE: 2, SkipReason.CONFLICT: 1}
     assert len(entries.written[KEY]) == 1
 
 
@@ -256,10 +262,10 @@ async def test_an_entry_written_again_at_its_sequence_keeps_its_event_and_so_the
     inbox, entries, _ = made(entries=of_another_form(3), source=source_at(3))
     result = await inbox.heal(KEY)
     assert isinstance(result, Put)
-    assert result.because is Because.FORM
+    assert result.because is HealReason.FORM
     assert entries.of(KEY) == Entry(3, "7/3/Changed", (1, 2, 3))
     await inbox.handle(event(3, event_id="another"))
-    assert inbox.counts[Done.CONFLICT] == 1
+    assert inbox.counts[SkipReason.CONFLICT] == 1
 
 
 async def test_an_entry_of_another_form_whose_source_is_gone_becomes_a_deleted_one() -> None:
@@ -272,7 +278,7 @@ async def test_an_entry_that_changes_each_time_is_given_up_for_now() -> None:
     entries: FakeEntries[State] = FakeEntries()
     inbox, _, _ = made(entries=entries, source=source_at(1))
     entries.faults.at = dict.fromkeys((2, 4, 6, 8, 10), (EntryChanged, False))
-    with pytest.raises(Contended):
+    with pytest.raises(ConcurrentUpdate):
         await inbox.handle(event(1))
 
 
@@ -292,11 +298,11 @@ async def test_a_call_that_fails_or_whose_answer_is_lost_changes_nothing_in_the_
         reached = max(each.sequence or 0 for each in STORY[: at + 1])
         source.change(KEY, Found(reached, None if reached == 6 else tuple(range(1, reached + 1))))
         entries.lag = source.lag = lag
-        faults = Faults({call: (StoreAway, after)} if at == number else {})
+        faults = Faults({call: (StoreUnavailable, after)} if at == number else {})
         entries.faults = source.faults = faults
         try:
             await inbox.handle(received)
-        except StoreAway:
+        except StoreUnavailable:
             await inbox.handle(received)
         entry = entries.of(KEY)
         assert entry is not None
@@ -327,7 +333,7 @@ class Slow(FakeEntries[State]):
         self.reads += 1
         assert self.reads < 1_000, "it asks without a pause"
         if asyncio.get_running_loop().time() < self.shown_at:
-            raise StoreAway("it is away")
+            raise StoreUnavailable("it is away")
         return VersionedEntry(Entry(2, None, (1, 2)), "1")
 
 
@@ -350,7 +356,7 @@ def test_who_waits_for_a_write_is_told_as_soon_as_it_is_shown_and_never_later_th
 @pytest.mark.parametrize("found", [None, Found(9, (1, 9))])
 def test_an_entry_that_was_deleted_while_its_source_was_read_stays_so(found: Found[State] | None) -> None:
     deleted: Entry[State] = Entry(2, "7/2/Deleted", None)
-    assert mend(deleted, Heal(Because.GAP, 9), found) == Complete(Done.DELETED)
+    assert mend(deleted, Heal(HealReason.GAP, 9), found) == Complete(SkipReason.DELETED)
 
 
 def forgetful(entries: FakeEntries[State], source: FakeSource[State]) -> StateInbox[State]:
@@ -369,9 +375,9 @@ def forgetful(entries: FakeEntries[State], source: FakeSource[State]) -> StateIn
 async def test_an_event_of_what_is_gone_leaves_a_deleted_entry_that_no_earlier_event_revives() -> None:
     entries = FakeEntries[State]()
     inbox = forgetful(entries, FakeSource())
-    assert await inbox.handle(event(3)) == Put(Entry(3, None, None), Because.NEW)
+    assert await inbox.handle(event(3)) == Put(Entry(3, None, None), HealReason.NEW)
     for late in (event(1), event(2), event(4)):
-        assert await inbox.handle(late) == Complete(Done.DELETED)
+        assert await inbox.handle(late) == Complete(SkipReason.DELETED)
     assert entries.written[KEY] == [Entry(3, None, None)]
 
 

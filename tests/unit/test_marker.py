@@ -7,16 +7,16 @@ import pytest
 
 from cosmos_outbox.cosmos.relay.parked_documents import MarkerDocuments, marker_id
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.aggregate_block import AggregateBlock, BlockDecision
 from cosmos_outbox.outbox.feed import TtlGuard, Unread, in_order
-from cosmos_outbox.outbox.marker import Fate, Marker
 from tests.support.contacts import NOON
 from tests.support.feed import contact_key, event_document, read
 from tests.support.publishing import event
 
-BLOCKED = Marker(contact_key("a")).block(event("a", 2), "too large", [event("a", 1)], NOON)
+BLOCKED = AggregateBlock(contact_key("a")).block(event("a", 2), "too large", [event("a", 1)], NOON)
 
 
-def attempts(marker: Marker) -> int:
+def attempts(marker: AggregateBlock) -> int:
     assert marker.refusal is not None
     return marker.refusal.attempts
 
@@ -35,19 +35,23 @@ def test_the_next_event_that_is_refused_begins_at_one() -> None:
 
 def test_an_event_that_a_replay_meets_first_begins_at_one() -> None:
     assert (
-        attempts(Marker(contact_key("a"), blocked_since=NOON).refused("b", "too large", NOON, passing=False))
+        attempts(
+            AggregateBlock(contact_key("a"), blocked_since=NOON).refused(
+                "b", "too large", NOON, passing=False
+            )
+        )
         == 1
     )
 
 
 def test_of_an_aggregate_that_has_no_marker_nothing_is_parked_or_accepted() -> None:
-    unknown = Marker(contact_key("a"))
+    unknown = AggregateBlock(contact_key("a"))
     assert (unknown.blocked, unknown.waiting, unknown.accepted) == (False, 0, 0)
 
 
 def test_what_has_no_sequence_and_comes_before_the_first_that_has_one_stays_before_it() -> None:
     unsequenced = replace(event("a", 9), sequence=None)
-    _, places = Marker(contact_key("a")).with_parked([unsequenced, event("a", 1)])
+    _, places = AggregateBlock(contact_key("a")).with_parked([unsequenced, event("a", 1)])
     assert places == sorted(places)
 
 
@@ -69,7 +73,9 @@ def test_a_marker_is_found_under_its_id_whatever_version_has_stored_it() -> None
 
 
 def test_only_what_is_tried_by_itself_waits_longer_after_a_replay_in_vain() -> None:
-    passing = Marker(contact_key("a")).block(event("a", 2), "its receiver fails", [], NOON, passing=True)
+    passing = AggregateBlock(contact_key("a")).block(
+        event("a", 2), "its receiver fails", [], NOON, passing=True
+    )
     later = NOON + timedelta(hours=1)
     again = passing.claimed("replay", later).in_vain(later)
     assert (attempts(again), again.refusal and again.refusal.at, again.replay) == (2, later, None)
@@ -79,7 +85,7 @@ def test_only_what_is_tried_by_itself_waits_longer_after_a_replay_in_vain() -> N
 
 
 def test_a_free_marker_has_nothing_left_of_the_block_and_goes_on_telling_what_was_done() -> None:
-    known = Marker(
+    known = AggregateBlock(
         contact_key("a"), version="7", accepted=5, tail=8, discarded={"d": NOON}, passed={"p": NOON}
     )  # fmt: skip
     for blocked in (known.block(event("a", 9), "too large", [], NOON), known):
@@ -89,7 +95,12 @@ def test_a_free_marker_has_nothing_left_of_the_block_and_goes_on_telling_what_wa
 
 def test_a_marker_is_read_as_it_was_stored() -> None:
     documents = MarkerDocuments(600)
-    for marker in (BLOCKED, BLOCKED.freed(), BLOCKED.claimed("replay", NOON), Marker(contact_key("b"))):
+    for marker in (
+        BLOCKED,
+        BLOCKED.freed(),
+        BLOCKED.claimed("replay", NOON),
+        AggregateBlock(contact_key("b")),
+    ):
         item = {**documents.item(marker, "parked", NOON), "_etag": "7"}
         assert documents.marker(item) == replace(marker, version="7")
 
@@ -105,7 +116,10 @@ def test_only_a_free_marker_expires_and_its_type_tells_that_it_is_free() -> None
 def test_ids_are_kept_as_long_as_events_are() -> None:
     """An event that was discarded, or accepted without a sequence, may be delivered again until it expires."""
     times = {str(age): NOON - timedelta(seconds=age) for age in (0, 599, 601)}
-    for marker in (replace(BLOCKED, discarded=times, passed=times), Marker(contact_key("b"), passed=times)):
+    for marker in (
+        replace(BLOCKED, discarded=times, passed=times),
+        AggregateBlock(contact_key("b"), passed=times),
+    ):
         read = MarkerDocuments(600).marker(
             {**MarkerDocuments(600).item(marker, "parked", NOON), "_etag": "7"}
         )
@@ -130,8 +144,8 @@ def test_it_has_its_place_by_its_sequence_among_those_of_its_transaction() -> No
 
 def test_where_it_was_discarded_it_is_dropped() -> None:
     discarded = event("a", 2)
-    marker = Marker(contact_key("a"), discarded={discarded.id: NOON})
-    assert marker.fate(unread(discarded)) is Fate.DROP
+    marker = AggregateBlock(contact_key("a"), discarded={discarded.id: NOON})
+    assert marker.fate(unread(discarded)) is BlockDecision.DROP
 
 
 def test_half_of_its_lifetime_is_an_error_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

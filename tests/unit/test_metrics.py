@@ -14,7 +14,7 @@ from azure.servicebus.exceptions import ServiceBusServerBusyError
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.relay.relay import Relay
 from cosmos_outbox.inbox.entry import Found
-from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.inbox.errors import StoreUnavailable
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.receiver import Handle, Receiver
 from cosmos_outbox.inbox.state import StateInbox
@@ -171,7 +171,7 @@ def receiver(handle: Handle, records: inbox.FakeSetAside | None = None) -> Recei
 
 
 async def away(_: Event) -> None:
-    raise StoreAway("the store is away")
+    raise StoreUnavailable("the store is away")
 
 
 async def sick(_: Event) -> None:
@@ -206,7 +206,7 @@ async def test_what_became_of_events_at_a_state_is_counted_and_their_age_measure
 async def test_what_is_set_aside_refused_or_waits_is_counted(recorded: Recorded) -> None:
     await receiver(sick).receive(inbox.delivery(inbox.event(1)))
     await receiver(sick).receive(inbox.delivery(None))
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await receiver(away).receive(inbox.delivery(inbox.event(1)))
     await receiver(sick).keep(inbox.delivery(inbox.event(2), 2), "a dead letter")
     assert outcomes(recorded) == {"set_aside": 2, "refused": 1, "waiting": 1}

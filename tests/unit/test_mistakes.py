@@ -11,10 +11,10 @@ from cosmos_outbox import (
     Aggregate,
     AggregateState,
     DomainEvent,
-    EntryForm,
+    EntrySchema,
+    ExistingContainer,
     Names,
     Origin,
-    OwnContainer,
     Service,
     Timestamp,
 )
@@ -37,7 +37,7 @@ class Talk(Aggregate[TalkState]):
     aggregate_type = "talk"
     state_type = TalkState
     created_event = "TalkPlanned"
-    created_tells = Title
+    created_payload = Title
     changed_events: ClassVar[Mapping[str, str]] = {"title": "TalkRenamed"}
 
     @property
@@ -54,9 +54,9 @@ class RoomCleaned(DomainEvent):
     action: Literal["RoomCleaned"] = "RoomCleaned"
 
 
-def form(**changed: Any) -> EntryForm[Title]:
+def form(**changed: Any) -> EntrySchema[Title]:
     given: dict[str, Any] = {"model": Title, "search": {"title": str}, "sorted_by": ["title"]}
-    return EntryForm(**given | changed)
+    return EntrySchema(**given | changed)
 
 
 def talks(**changed: Any) -> Service:
@@ -107,7 +107,7 @@ def state_with(annotation: Any) -> object:
 
 def aggregate_without(name: str) -> Service:
     body = {"aggregate_type": "talk", "state_type": TalkState, "aggregate_id": Talk.aggregate_id}
-    events = {"created_event": "HalfMade", "created_tells": Title}
+    events = {"created_event": "HalfMade", "created_payload": Title}
     del body[name]
     return talks(aggregates=[type("Half", (Aggregate,), body | events)])
 
@@ -158,7 +158,7 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
     ("field misspelt", lambda: raised(TalkHeld, talk_id=ID, plce="B1"), "TalkHeld has no plce: add .*, or correct"),
     ("no id in event", lambda: raised(RoomCleaned), "RoomCleaned does not name its talk: add talk_id, so that a sub"),
     ("sorted by", lambda: form(sorted_by=["titel"]), "form of Title is sorted by titel, .*: there are title"),
-    ("path", lambda: talks(own=OwnContainer("tenant", {}), aggregates=[]), "'tenant' is no path of a property: write"),
+    ("path", lambda: talks(own=ExistingContainer("tenant", {}), aggregates=[]), "'tenant' is no path of a property"),
 ]  # fmt: skip
 
 

@@ -16,9 +16,9 @@ from cosmos_outbox.cosmos.relay.replay import Replay
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.operations.republish import Republishing, RepublishingProgress
+from cosmos_outbox.outbox.aggregate_block import AggregateBlock
 from cosmos_outbox.outbox.errors import ConcurrentChange, PreconditionFailed
-from cosmos_outbox.outbox.feed import FeedEvent, Notice
-from cosmos_outbox.outbox.marker import Marker
+from cosmos_outbox.outbox.feed import FeedEvent, SkipMarker
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.contacts import NOON
 from tests.support.feed import contact_key, event_document, read
@@ -33,7 +33,9 @@ class _Contended(CosmosParkingLot):
 
     races: int = 0
 
-    async def discard(self, marker: Marker, event: ParkedEvent, notice: Notice, reason: str) -> None:
+    async def discard(
+        self, marker: AggregateBlock, event: ParkedEvent, notice: SkipMarker, reason: str
+    ) -> None:
         if self.races:
             self.races -= 1
             await self.store((await self.markers([marker.aggregate]))[marker.aggregate])
@@ -43,7 +45,7 @@ class _Contended(CosmosParkingLot):
 
 async def _parked(lot: CosmosParkingLot) -> ParkedEvent:
     refused = read(event_document("a", 1))
-    await lot.park(Marker(CONTACT).block(refused, "refused", [], NOON), [refused])
+    await lot.park(AggregateBlock(CONTACT).block(refused, "refused", [], NOON), [refused])
     [(event, _)] = await lot.waiting(CONTACT, 1)
     return event
 
@@ -88,7 +90,7 @@ class _Slow(CosmosParkingLot):
         self.passed += self.seconds
         return await super().waiting(aggregate, limit)
 
-    async def markers(self, aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, Marker]:
+    async def markers(self, aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, AggregateBlock]:
         self.passed += self.seconds
         return await super().markers(aggregates)
 
@@ -127,9 +129,9 @@ async def test_a_republishing_counts_its_reading_from_the_beginning() -> None:
 class _OldList(CosmosParkingLot):
     """Its list of what is parked is as it was some time ago."""
 
-    listed: Sequence[Marker] = ()
+    listed: Sequence[AggregateBlock] = ()
 
-    async def list_blocked(self) -> Sequence[Marker]:
+    async def list_blocked(self) -> Sequence[AggregateBlock]:
         return self.listed
 
 
@@ -162,7 +164,7 @@ async def test_what_an_operator_has_to_look_at_is_left_alone_whatever_was_parked
 ) -> None:
     """An event of a lower sequence that came later, after a failover say, has its place before the one in the way."""
     refused = read(event_document("a", 2))
-    await lot.park(Marker(CONTACT).block(refused, "refused", [], NOON), [refused])
+    await lot.park(AggregateBlock(CONTACT).block(refused, "refused", [], NOON), [refused])
     await lot.park((await lot.markers([CONTACT]))[CONTACT], [read(event_document("a", 1))])
 
     assert await _left_alone(lot, NOON + MONTH - timedelta(hours=1))

@@ -15,8 +15,8 @@ from cosmos_outbox.cosmos.store.partition_key import (
 )
 from cosmos_outbox.outbox.feed import Lifetime
 from cosmos_outbox.service import Service
+from cosmos_outbox.settings.existing_container import ExistingContainer
 from cosmos_outbox.settings.names import Names
-from cosmos_outbox.settings.own_container import OwnContainer
 
 ONE, NESTED = PartitionKeyPaths(("/tenantId",)), PartitionKeyPaths(("/owner/tenant/id",))
 TWO = PartitionKeyPaths(("/tenantId", "/owner/id"))
@@ -89,9 +89,9 @@ def test_what_is_no_path_is_refused(paths: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("path", ["/id", "/type", "/data/tenantId", "/ttl", "/aggregateId", "/_etag"])
 def test_a_path_that_an_event_document_needs_for_itself_is_refused(path: str) -> None:
     with pytest.raises(ValueError, match="no event can be stored"):
-        Service("bookings", own=OwnContainer(path, {"booking": None}))
+        Service("bookings", own=ExistingContainer(path, {"booking": None}))
     with pytest.raises(ValueError, match="no event can be stored"):
-        Service("bookings", own=OwnContainer(["/tenantId", path], {"booking": None}))
+        Service("bookings", own=ExistingContainer(["/tenantId", path], {"booking": None}))
 
 
 def test_a_value_is_put_where_it_is_read() -> None:
@@ -106,10 +106,10 @@ def test_a_value_is_put_where_it_is_read() -> None:
 @pytest.mark.parametrize(
     ("own", "message"),
     [
-        (lambda: OwnContainer("/tenantId", {}), "names no aggregate"),
-        (lambda: OwnContainer("/tenantId", {"booking": "lastSequence"}), "no path of a property"),
-        (lambda: OwnContainer("/tenantId", {"booking": "/id"}), "cannot hold a sequence"),
-        (lambda: OwnContainer("/tenantId", {"booking": None}, default_ttl=0), "default_ttl"),
+        (lambda: ExistingContainer("/tenantId", {}), "names no aggregate"),
+        (lambda: ExistingContainer("/tenantId", {"booking": "lastSequence"}), "no path of a property"),
+        (lambda: ExistingContainer("/tenantId", {"booking": "/id"}), "cannot hold a sequence"),
+        (lambda: ExistingContainer("/tenantId", {"booking": None}, default_ttl=0), "default_ttl"),
     ],
 )
 def test_a_declaration_that_cannot_hold_is_refused_at_once(own: Any, message: str) -> None:
@@ -118,7 +118,9 @@ def test_a_declaration_that_cannot_hold_is_refused_at_once(own: Any, message: st
 
 
 def bookings(**more: Any) -> Service:
-    own = OwnContainer(["/tenantId", "/bookingId"], {"booking": "/lastSequence", "late-note": None}, **more)
+    own = ExistingContainer(
+        ["/tenantId", "/bookingId"], {"booking": "/lastSequence", "late-note": None}, **more
+    )
     return Service("bookings", names=Names(database="d", container="bookings", topic="t"), own=own)
 
 

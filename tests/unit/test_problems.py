@@ -31,7 +31,7 @@ from starlette.routing import Mount
 from cosmos_outbox.http import asgi_app, fastapi_router, problems
 from cosmos_outbox.http.answering import STATUS_OF
 from cosmos_outbox.http.problems import InvalidRequest
-from cosmos_outbox.http.validation import told as wrong
+from cosmos_outbox.http.validation import field_errors as wrong
 from cosmos_outbox.http.validation import validated
 from domain.values import ContactDetails
 from tests.support.contacts import DETAILS_JSON

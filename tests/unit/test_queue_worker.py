@@ -11,17 +11,17 @@ import pytest
 from azure.core.pipeline.transport import AioHttpTransport
 from azure.storage.queue.aio import QueueServiceClient
 
-from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.inbox.errors import StoreUnavailable
 from cosmos_outbox.inbox.set_aside import Collected, Delivery
 from cosmos_outbox.outbox.publisher import CloudEvents
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.storagequeue.client import queue_service
 from cosmos_outbox.storagequeue.message import MessageForm
 from cosmos_outbox.storagequeue.messages import Messages, PoisonQueue
-from cosmos_outbox.telemetry.work import Work
+from cosmos_outbox.telemetry.liveness import Work
 from devstack.http_in_memory import SentRequest, StoreResponse
 from outbox_simulation.engine import sdk_clock
-from outbox_simulation.engine.befallen import EPOCH
+from outbox_simulation.engine.fault_injection import EPOCH
 from outbox_simulation.engine.http import session
 from outbox_simulation.engine.storage_account import HeldMessage, StorageAccount
 from outbox_simulation.engine.storage_queues import CONNECTION, PACKAGES
@@ -123,7 +123,7 @@ def test_all_messages_are_handled_and_no_more_at_once_than_slots() -> None:
 def test_a_message_whose_store_is_away_comes_back_and_is_poison_in_the_end() -> None:
     async def story(account: Account) -> None:
         account.put("a", "b")
-        handler = Handler(errors=[StoreAway("away")] * 3)
+        handler = Handler(errors=[StoreUnavailable("away")] * 3)
         async with serving(account, handler, slots=1, most_deliveries=2):
             await asyncio.sleep(60)
         assert sorted(handler.got) == ["a-1", "a-1", "b-1", "b-1"]

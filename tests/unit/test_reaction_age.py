@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder, ReactionRecord, SeenTarget, TargetPlace
+from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder, ReactionRecord, SeenTarget, TargetRef
 from cosmos_outbox.cosmos.inbox.reactions import ReactionInbox, ReactionRules
 from cosmos_outbox.inbox.errors import NotApplied, ReactionRefused
 from cosmos_outbox.inbox.receiver import MARGIN
@@ -25,14 +25,14 @@ class Expiring:
         self.written: list[datetime] = []
         self.records: dict[str, tuple[datetime, ReactionRecord]] = {}
 
-    async def find(self, place: TargetPlace) -> ReactionRecord | None:
+    async def find(self, place: TargetRef) -> ReactionRecord | None:
         at, record = self.records.get(place.record, (None, None))
         return record if at is not None and self.now < at + LIVES else None
 
-    async def read(self, place: TargetPlace) -> SeenTarget[Heap]:
+    async def read(self, place: TargetRef) -> SeenTarget[Heap]:
         return SeenTarget(Heap.load(Heap.make("h").state), "1")
 
-    async def write(self, place: TargetPlace, *given: Any) -> None:
+    async def write(self, place: TargetRef, *given: Any) -> None:
         if await self.find(place) is None:
             self.written.append(self.now)
             self.records[place.record] = self.now, given[2].record

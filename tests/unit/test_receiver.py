@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cosmos_outbox.inbox.entry import Found
-from cosmos_outbox.inbox.errors import NotApplied, SourceBehind, StoreAway
+from cosmos_outbox.inbox.errors import NotApplied, SourceBehind, StoreUnavailable
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.receiver import (
     CHECK_SECONDS,
@@ -21,9 +21,9 @@ from cosmos_outbox.inbox.receiver import (
     PATIENT_SECONDS,
     WAIT_SECONDS,
     Receiver,
-    told,
+    reason_of,
 )
-from cosmos_outbox.inbox.retrier import Retrier, Tried
+from cosmos_outbox.inbox.retrier import Attempted, Retrier
 from cosmos_outbox.inbox.set_aside import RecordState
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -67,7 +67,7 @@ def receiver(handle: Handle, set_aside: FakeSetAside, clock: FakeTime | None = N
 
 
 async def away(_: Event) -> None:
-    raise StoreAway("the store is away")
+    raise StoreUnavailable("the store is away")
 
 
 async def sick(_: Event) -> None:
@@ -80,7 +80,7 @@ async def well(_: Event) -> None:
 
 async def test_nothing_is_raised_without_having_waited() -> None:
     clock = FakeTime()
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await receiver(away, FakeSetAside(), clock).receive(delivery(event(1)))
     assert 30 <= clock.now <= 60
 
@@ -94,7 +94,7 @@ async def test_a_bug_in_the_adapter_of_the_store_is_waited_for_too(
 ) -> None:
     """Raised at once, the message would use up its deliveries, and a worker would end for it."""
     clock, records = FakeTime(), FakeSetAside(Faults(dict.fromkeys(range(1_000), (error, False))))
-    with pytest.raises(StoreAway, match=f"a bug: {reason}"):
+    with pytest.raises(StoreUnavailable, match=f"a bug: {reason}"):
         await receiver(sick, records, clock).receive(delivery(event(1)))
     assert clock.now >= WAIT_SECONDS
 
@@ -201,7 +201,7 @@ async def test_a_call_that_hangs_ends_before_the_host_ends_the_process(
         clock.now += 40
         await asyncio.Event().wait()
 
-    with pytest.raises(StoreAway, match="slowly"):
+    with pytest.raises(StoreUnavailable, match="slowly"):
         await receiver(hangs, FakeSetAside(), clock).receive(delivery(event(1)))
     hours, minutes, seconds = map(
         int, json.loads((ROOT / "host.json").read_text())["functionTimeout"].split(":")
@@ -245,7 +245,7 @@ def test_what_hits_the_check_too_hits_everybody_and_nothing_is_set_aside() -> No
         loop = Loop()
         clock.now = 0
         tried = replace(receiver(away, records, clock), check=check)
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreUnavailable):
             loop.run(tried.receive(delivery(event(1))))
         assert clock.now >= WAIT_SECONDS
     assert records.records == {}
@@ -264,11 +264,11 @@ async def test_the_timer_applies_what_waits_in_its_order_and_once() -> None:
         else:
             await receiver(sick, records, FakeTime()).receive(delivery(event(2), 20))
     retrier = Retrier(read, inbox.handle, records, timedelta(days=1), lambda: NOON)
-    assert await retrier.run(seconds=5) == Tried(applied=2)
+    assert await retrier.run(seconds=5) == Attempted(applied=2)
     entry = entries.of(KEY)
     assert entry is not None
     assert (entry.last_sequence, entry.state, source.fences) == (3, (1, 2, 3), FAILURES + 1)
-    assert await retrier.run(seconds=5) == Tried()
+    assert await retrier.run(seconds=5) == Attempted()
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -280,8 +280,8 @@ async def test_a_death_between_applying_and_closing_leaves_a_record_that_is_clos
         handled.append(received)
 
     retrier = Retrier(read, handle, records, timedelta(days=1), lambda: NOON)
-    records.faults = Faults({0: (StoreAway, after)})
-    with pytest.raises(StoreAway):
+    records.faults = Faults({0: (StoreUnavailable, after)})
+    with pytest.raises(StoreUnavailable):
         await retrier.run(seconds=5)
     await retrier.run(seconds=5)
     assert set(records.states().values()) == {RecordState.APPLIED}
@@ -295,7 +295,7 @@ async def test_what_waits_for_too_long_is_closed_and_loses_its_message(
     await receiver(sick, records, FakeTime()).receive(delivery(event(1)))
     await receiver(well, records).receive(delivery(None))
     later = Retrier(read, sick, records, timedelta(days=1), lambda: NOON + timedelta(days=2))
-    assert await later.run(seconds=5) == Tried(overdue=2)
+    assert await later.run(seconds=5) == Attempted(overdue=2)
     assert set(records.states().values()) == {RecordState.OVERDUE}
     assert not any(record.delivery for record in records.records.values())
     assert "gave up event 7/1/Changed of thing 7" in caplog.text
@@ -352,10 +352,10 @@ async def test_a_dead_letter_waits_or_is_refused_and_what_is_for_others_is_left(
 
 
 async def test_a_reason_tells_the_inboxs_own_words_and_of_other_errors_only_their_kind() -> None:
-    assert told(SourceBehind("the source does not show event 3")) == "the source does not show event 3"
+    assert reason_of(SourceBehind("the source does not show event 3")) == "the source does not show event 3"
     with pytest.raises(ZeroDivisionError) as caught:
         await sick(event(1))
-    assert "contoso" not in told(caught.value)
+    assert "contoso" not in reason_of(caught.value)
 
 
 def test_a_reason_names_the_innermost_line_of_the_users_own_code() -> None:
@@ -364,4 +364,4 @@ def test_a_reason_names_the_innermost_line_of_the_users_own_code() -> None:
         json.loads(PERSONAL)
     line = caught.traceback[0].lineno + 1
     where = f"test_a_reason_names_the_innermost_line_of_the_users_own_code (unit/test_receiver.py:{line})"
-    assert told(caught.value) == f"JSONDecodeError in {where}: json.loads(PERSONAL)"
+    assert reason_of(caught.value) == f"JSONDecodeError in {where}: json.loads(PERSONAL)"

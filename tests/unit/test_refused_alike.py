@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
-from cosmos_outbox.cosmos.relay.relay import PATIENCE_SECONDS, Forwarded, Relay
+from cosmos_outbox.cosmos.relay.relay import PATIENCE_SECONDS, ForwardResult, Relay
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox.errors import NotDelivered
 from cosmos_outbox.outbox.feed import FeedEvent, TtlGuard
@@ -48,7 +48,7 @@ class Bench:
         guard = TtlGuard(clock=lambda: NOON)
         self.relay = Relay(self.publisher, self.lot, committed(self.lot), guard=guard)
 
-    async def forward(self, *contacts: str) -> Forwarded:
+    async def forward(self, *contacts: str) -> ForwardResult:
         with using(replace(SYSTEM, monotonic=lambda: self.now)):
             return await self.relay.forward([event(contact) for contact in contacts])
 

@@ -10,11 +10,11 @@ from datetime import timedelta
 import pytest
 
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
-from cosmos_outbox.cosmos.relay.relay import AcceptedEvents, Committed, Forwarded, Relay
+from cosmos_outbox.cosmos.relay.relay import ForwardResult, Relay, SentCache, VerifiedPage
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.aggregate_block import AggregateBlock
 from cosmos_outbox.outbox.errors import NotDelivered, PreconditionFailed, Unavailable
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, TtlGuard, Unread, by_aggregate, in_order
-from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.publisher import AggregateEvents, Failing, Guarantees, Outcome, Refused, Unknown
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.any_document import nested
@@ -39,9 +39,9 @@ def relay(publisher: BusPublisher, lot: CosmosParkingLot) -> Relay:
     return Relay(publisher, lot, committed(lot), guard=TtlGuard(clock=lambda: NOON))
 
 
-async def forward(relay: Relay, *events: FeedEvent) -> Forwarded:
+async def forward(relay: Relay, *events: FeedEvent) -> ForwardResult:
     """As the comparison with what was committed has found them."""
-    return await relay.forward_committed(Committed(events, by_aggregate(events)))
+    return await relay.forward_committed(VerifiedPage(events, by_aggregate(events)))
 
 
 def sent_of(publisher: BusPublisher, contact: str) -> list[str]:
@@ -114,13 +114,15 @@ async def test_an_event_whose_original_cannot_be_read_now_is_never_parked_as_it_
 
 async def test_a_contact_released_while_the_relay_was_parking_behind_it_is_sent() -> None:
     class Released(CosmosParkingLot):
-        async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> Collection[str]:
+        async def park(self, marker: AggregateBlock, events: Sequence[FeedEvent]) -> Collection[str]:
             await self.store(marker.freed())
             return await super().park(marker, events)
 
     publisher = BusPublisher()
     async with memory_lot(Released) as lot:
-        await lot.store(replace(Marker(contact_key("a")).block(event("a", 2), "r", [], NOON), waiting=1))
+        await lot.store(
+            replace(AggregateBlock(contact_key("a")).block(event("a", 2), "r", [], NOON), waiting=1)
+        )
         result = await relay(publisher, lot).forward([event("a", 3)])
         assert (result.sent, result.parked) == (1, 0)
         assert sent_of(publisher, "a") == ids("a", 3)
@@ -129,7 +131,7 @@ async def test_a_contact_released_while_the_relay_was_parking_behind_it_is_sent(
 
 async def test_an_aggregate_that_others_change_again_and_again_waits_and_holds_up_no_other() -> None:
     class Contended(CosmosParkingLot):
-        async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> Collection[str]:
+        async def park(self, marker: AggregateBlock, events: Sequence[FeedEvent]) -> Collection[str]:
             raise PreconditionFailed("others")
 
     publisher = BusPublisher()
@@ -160,7 +162,7 @@ async def test_more_events_than_races_may_be_refused_that_the_broker_has_already
     lot: CosmosParkingLot,
 ) -> None:
     publisher = BusPublisher()
-    await lot.store(Marker(contact_key("a"), accepted=9))
+    await lot.store(AggregateBlock(contact_key("a"), accepted=9))
     result = await relay(publisher, lot).forward(
         [*(large("a", number) for number in range(1, 10)), event("a", 10)]
     )
@@ -201,7 +203,7 @@ class Offered(BusPublisher):
 def test_events_of_two_aggregates_with_one_id_are_two() -> None:
     """An event's id is unique within its aggregate."""
     first = event("a", 1)
-    namesake, accepted = replace(event("b", 1), id=first.id), AcceptedEvents()
+    namesake, accepted = replace(event("b", 1), id=first.id), SentCache()
     accepted.add([first])
     assert accepted.without([first, namesake]) == [namesake]
 
@@ -210,7 +212,9 @@ async def test_nothing_is_sent_on_a_reading_of_the_markers_that_is_too_old() -> 
     loop = asyncio.get_running_loop()
 
     class SlowToRead(CosmosParkingLot):
-        async def markers(self, aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, Marker]:
+        async def markers(
+            self, aggregates: Collection[AggregateKey]
+        ) -> Mapping[AggregateKey, AggregateBlock]:
             found = await super().markers(aggregates)
             await asyncio.sleep(0.05)
             return found
@@ -244,11 +248,13 @@ async def test_what_the_broker_took_of_a_page_before_the_time_was_over_is_not_of
 
 async def test_a_lot_that_is_away_makes_events_wait() -> None:
     class Away(CosmosParkingLot):
-        async def markers(self, aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, Marker]:
+        async def markers(
+            self, aggregates: Collection[AggregateKey]
+        ) -> Mapping[AggregateKey, AggregateBlock]:
             raise Unavailable("away")
 
     class NoRoom(CosmosParkingLot):
-        async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> Collection[str]:
+        async def park(self, marker: AggregateBlock, events: Sequence[FeedEvent]) -> Collection[str]:
             raise Unavailable("away")
 
     publisher = BusPublisher()
@@ -281,7 +287,7 @@ async def test_a_document_of_no_contact_is_not_passed_over_while_it_can_neither_
 
 
 async def test_an_empty_batch_is_done_without_looking(lot: CosmosParkingLot) -> None:
-    assert await relay(BusPublisher(), lot).forward([]) == Forwarded(sent=0, parked=0, dropped=0)
+    assert await relay(BusPublisher(), lot).forward([]) == ForwardResult(sent=0, parked=0, dropped=0)
 
 
 async def test_a_bug_is_not_mistaken_for_a_broker_that_is_away(lot: CosmosParkingLot) -> None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cosmos_changefeed import EpkRange, FeedLag, LeaseLag, PartitionLag
-from cosmos_outbox.cosmos.upkeep.event_list import KeyProgress
+from cosmos_outbox.cosmos.maintenance.event_list import KeyProgress
 
 ALL = EpkRange("", "FF")
 

@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from cosmos_outbox.inbox.errors import NotApplied, NotSetAside, RecordChanged, StoreAway
+from cosmos_outbox.inbox.errors import NotApplied, NotSetAside, RecordChanged, StoreUnavailable
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.receiver import Receiver
-from cosmos_outbox.inbox.retrier import AWAY_AT, Retrier, Tried
+from cosmos_outbox.inbox.retrier import AWAY_AT, Attempted, Retrier
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from tests.support.inbox import NOON, FakeSetAside, delivery, event, read
@@ -27,7 +27,7 @@ class Handler:
     async def __call__(self, received: Event) -> None:
         self.given.append(received.id)
         if received.aggregate in self.away:
-            raise StoreAway("its partition is throttled")
+            raise StoreUnavailable("its partition is throttled")
         if received in self.sick:
             raise ZeroDivisionError
 
@@ -52,7 +52,7 @@ async def test_an_aggregates_records_are_tried_by_sequence_not_as_the_broker_had
     """An event that was published again has a later number than those after it."""
     handler, events = Handler(), (event(3), event(1), event(2))
     records = await records_of(*events)
-    assert await retrier(handler, records).run(seconds=60) == Tried(applied=3)
+    assert await retrier(handler, records).run(seconds=60) == Attempted(applied=3)
     assert handler.given == [event(number).id for number in (1, 2, 3)]
 
 
@@ -95,7 +95,7 @@ async def test_healthy_aggregates_between_those_whose_store_is_away_show_that_it
     keys = [AggregateKey("thing", f"{number:03}") for number in range(4 * AWAY_AT)]
     handler.away = {*keys[::2]}
     records = await records_of(*(event(1, key=key) for key in keys))
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await retrier(handler, records).run(seconds=60)
     assert len(handler.given) == len(keys), "none is left out"
     assert [*records.states().values()].count(RecordState.APPLIED) == 2 * AWAY_AT
@@ -105,7 +105,7 @@ async def test_a_message_that_was_too_large_to_keep_is_refused_for_an_operator()
     handler, records = Handler(), await records_of(event(1))
     wanted = record_id(records, event(1))
     records.records[wanted] = replace(records.records[wanted], delivery=None)
-    assert await retrier(handler, records).run(seconds=60) == Tried()
+    assert await retrier(handler, records).run(seconds=60) == Attempted()
     [record] = records.records.values()
     assert (record.state, record.reason) == (RecordState.REFUSED, "the message was too large to keep")
 
@@ -119,7 +119,7 @@ async def test_a_message_for_others_is_done_and_neither_handled_nor_kept() -> No
     await Receiver(for_others, handler, records).receive(delivery(event(1)))
     assert (handler.given, records.records) == ([], {})
     kept = await records_of(event(1))  # an earlier version took it for its own
-    assert await replace(retrier(handler, kept), read=for_others).run(seconds=60) == Tried(applied=1)
+    assert await replace(retrier(handler, kept), read=for_others).run(seconds=60) == Attempted(applied=1)
     assert handler.given == []
 
 
@@ -136,7 +136,7 @@ class LostAnswers(FakeSetAside):
             raise self.lost("on purpose")
 
 
-LOST = pytest.mark.parametrize("lost", [None, StoreAway, RecordChanged])
+LOST = pytest.mark.parametrize("lost", [None, StoreUnavailable, RecordChanged])
 
 
 async def one_record(lost: type[Exception] | None) -> tuple[FakeSetAside, str]:
@@ -176,14 +176,14 @@ async def test_a_record_that_was_closed_while_those_before_it_were_tried_is_pass
             await records.change(other, RecordState.DISCARDED, "an operator's", attempts=other.attempts)
 
     tried = await Retrier(read, apply, records, timedelta(days=1), lambda: NOON).run(seconds=60)
-    assert tried == Tried(applied=2)
+    assert tried == Attempted(applied=2)
     assert handler.given == [events[0].id, events[2].id]
 
 
 @LOST
 async def test_an_operator_who_applies_again_gets_the_first_answer(lost: type[Exception] | None) -> None:
     handler, (records, wanted) = Handler(), await one_record(lost)
-    with suppress(StoreAway):
+    with suppress(StoreUnavailable):
         await retrier(handler, records).apply(wanted)
     for _ in range(2):
         await retrier(handler, records).apply(wanted)
@@ -196,7 +196,7 @@ async def test_another_operator_who_discards_again_gets_the_first_answer(
     lost: type[Exception] | None,
 ) -> None:
     records, wanted = await one_record(lost)
-    with suppress(StoreAway):
+    with suppress(StoreUnavailable):
         await retrier(Handler(), records).discard(wanted, "the first reason")
     await retrier(Handler(), records).discard(wanted, "another reason")
     [record] = records.records.values()
@@ -216,5 +216,5 @@ async def test_what_is_discarded_while_it_is_applied_is_not_told_as_applied() ->
 async def test_a_run_without_time_closes_and_tries_nothing() -> None:
     handler, records = Handler(), await records_of(event(1))
     late = replace(retrier(handler, records), now=lambda: NOON + timedelta(days=2))
-    assert await late.run(seconds=0) == Tried()
-    assert await late.run(seconds=60) == Tried(overdue=1)
+    assert await late.run(seconds=0) == Attempted()
+    assert await late.run(seconds=60) == Attempted(overdue=1)

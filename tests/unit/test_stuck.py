@@ -11,9 +11,9 @@ from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.retrier import Retrier
 from cosmos_outbox.inbox.set_aside import Record, RecordState
 from cosmos_outbox.operations.stuck import Retried, Stuck, StuckKind, StuckList
+from cosmos_outbox.outbox.aggregate_block import AggregateBlock
 from cosmos_outbox.outbox.errors import NotInTheWay, NotStuck, StillUnsendable, UnknownContinuation
 from cosmos_outbox.outbox.feed import Poison
-from cosmos_outbox.outbox.marker import Marker
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.contacts import NOON
 from tests.support.feed import contact_key, event_document
@@ -43,7 +43,7 @@ class World:
 
     async def park(self) -> None:
         first, second = (read_document(event_document("a", number)) for number in (1, 2))
-        await self.lot.park(Marker(A).block(first, "too large", [], NOON), [first, second])
+        await self.lot.park(AggregateBlock(A).block(first, "too large", [], NOON), [first, second])
 
     async def set_aside(self) -> None:
         for number, records in enumerate((self.board, self.mails), 1):

@@ -15,20 +15,20 @@ import pytest
 
 from cosmos_outbox.cli import command, preflight, publish_again
 from cosmos_outbox.cli.main import PARTS, READER_GONE
+from cosmos_outbox.cosmos.maintenance.event_list import EventPage, EventState, ListedEvent
 from cosmos_outbox.cosmos.relay.forwarding import RelayFailure
 from cosmos_outbox.cosmos.relay.parked_documents import Discarding, ParkedEvent, ParkedPage, ParkedState
-from cosmos_outbox.cosmos.upkeep.event_list import EventPage, EventState, ListedEvent
-from cosmos_outbox.inbox.errors import NotApplied, StoreAway
+from cosmos_outbox.inbox.errors import NotApplied, StoreUnavailable
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordPage, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.relay_status import RelayStatus
 from cosmos_outbox.operations.republish import RepublishingProgress
 from cosmos_outbox.operations.stuck import StuckList
-from cosmos_outbox.outbox.errors import Hindrance, StillUnsendable
+from cosmos_outbox.outbox.errors import FailureReason, StillUnsendable
 from cosmos_outbox.preflight.report import wrong
 from cosmos_outbox.service import Wired
 from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.worker import draining
+from cosmos_outbox.worker import shutdown
 from infra.bootstrap import service
 from tests.support.contacts import NOON
 from tests.support.paths import ROOT
@@ -62,7 +62,7 @@ def operator() -> Any:
         discard=AsyncMock(side_effect=StillUnsendable(HOSTILE)),
         max_age_seconds=60,
     )
-    failure = RelayFailure(Hindrance.BROKER_REFUSES, NOON, HOSTILE)
+    failure = RelayFailure(FailureReason.BROKER_REFUSES, NOON, HOSTILE)
     status = RelayStatus([], [HOSTILE], Counter(["contact"]), 1, [failure])
     listed = ListedEvent(HOSTILE, 1, HOSTILE, HOSTILE, HOSTILE, EventState.PARKED, ID)
     return SimpleNamespace(
@@ -80,7 +80,7 @@ def wired() -> Any:
     retrier.show = AsyncMock(return_value=record())
     retrier.apply, retrier.discard = (
         AsyncMock(side_effect=NotApplied(HOSTILE)),
-        AsyncMock(side_effect=StoreAway(HOSTILE)),
+        AsyncMock(side_effect=StoreUnavailable(HOSTILE)),
     )
     retrier.counts = AsyncMock(return_value={RecordState.WAITING: 1})
     model = SimpleNamespace(inbox=SimpleNamespace(heal=AsyncMock(side_effect=NotApplied(HOSTILE))))
@@ -102,8 +102,8 @@ async def found(*_: object) -> Sequence[object]:
     return [wrong(HOSTILE, HOSTILE, HOSTILE)]
 
 
-async def drained(*_: object) -> draining.Drained:
-    return draining.Drained(0, whole=False, reason=HOSTILE)
+async def drained(*_: object) -> shutdown.Drained:
+    return shutdown.Drained(0, whole=False, reason=HOSTILE)
 
 
 TIMES = ["--since", "2026-03-01T12:00:00Z", "--to", "2026-03-01T13:00:00Z"]
@@ -140,7 +140,7 @@ def test_no_command_prints_stored_text_raw(
     monkeypatch.setattr(preflight, "_plan", lambda *_: None)
     monkeypatch.setattr(preflight, "_check", found)
     monkeypatch.setattr(publish_again, "republish", republished)
-    monkeypatch.setattr(draining, "drain", drained)
+    monkeypatch.setattr(shutdown, "drain", drained)
     assert PARTS[name].main()(rest) in (0, 1, 2)
     printed = "".join(capsys.readouterr())
     assert "FORGED" in printed, "the case has stored text"

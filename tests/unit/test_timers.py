@@ -6,8 +6,8 @@ from typing import Any, cast
 import azure.functions as func
 import pytest
 
-from cosmos_outbox.inbox.errors import StoreAway
-from cosmos_outbox.kernel.own_failures import CallEnded
+from cosmos_outbox.inbox.errors import StoreUnavailable
+from cosmos_outbox.kernel.handler_failures import CallEnded
 from cosmos_outbox.outbox.errors import Throttled, Unavailable
 from infra.bootstrap import service
 from tests.support.functions import functions
@@ -40,7 +40,7 @@ def test_there_are_timers() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [StoreAway("away"), Unavailable("away"), Throttled("away", retry_after_seconds=1.0)]
+    "error", [StoreUnavailable("away"), Unavailable("away"), Throttled("away", retry_after_seconds=1.0)]
 )
 @pytest.mark.parametrize("name", TIMERS)
 async def test_an_outage_is_one_line_of_a_timer(

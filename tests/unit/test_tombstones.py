@@ -84,7 +84,7 @@ class Seat(Aggregate[SeatState]):
     aggregate_type: ClassVar[str] = "seat"
     state_type: ClassVar[type[AggregateState]] = SeatState
     created_event: ClassVar[type[DomainEvent] | str | None] = "SeatMade"
-    created_tells: ClassVar[type[BaseModel] | None] = SeatShown
+    created_payload: ClassVar[type[BaseModel] | None] = SeatShown
     changed_events: ClassVar[Mapping[str, type[DomainEvent] | str]] = {
         "guest": "SeatTaken",
         "deleted": "SeatRemoved",

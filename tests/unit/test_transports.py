@@ -11,7 +11,7 @@ from cosmos_outbox import Event, Names, Service
 from cosmos_outbox.composition.transports import KINDS
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.functions import app
-from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.inbox.entry_schema import EntrySchema
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.environment import shown
 from cosmos_outbox.settings.errors import Misconfigured
@@ -109,7 +109,7 @@ ACCOUNT = {"COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5"}
 
 async def test_a_container_holds_one_read_model_or_the_effects_of_any_number_of_subscribers() -> None:
     environment = {**ACCOUNT, "ROOMS_CONTAINER": "things", "CALLS_CONTAINER": "mails", "KEPT_CONTAINER": "s"}
-    form: EntryForm[Thing] = FORM
+    form: EntrySchema[Thing] = FORM
     async with AsyncExitStack() as resources:
         made = CosmosDatabase("d", "s").open(environment, resources)
         for _ in range(2):

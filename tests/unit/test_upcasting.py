@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cosmos_outbox import (
-    EntryForm,
+    EntrySchema,
     Event,
     Named,
     Names,
@@ -92,7 +92,7 @@ class Row(TolerantReader):
     amount: int
 
 
-FORM = EntryForm(Row, search={}, sorted_by=[])
+FORM = EntrySchema(Row, search={}, sorted_by=[])
 
 
 def dealer() -> Service:

@@ -8,7 +8,7 @@ from itertools import permutations, product
 
 import pytest
 
-from cosmos_outbox.inbox.decision import Because, Complete, Done, Put, decide
+from cosmos_outbox.inbox.decision import Complete, HealReason, Put, SkipReason, decide
 from cosmos_outbox.inbox.entry import After, Entry
 from cosmos_outbox.inbox.errors import SourceBehind
 from cosmos_outbox.inbox.event import Event
@@ -55,20 +55,20 @@ async def test_every_order_and_every_loss_ends_in_the_right_state(last: Event) -
         entry = entries.of(KEY)
         assert entry is not None
         assert (entry.last_sequence, entry.state) == (3, None if last is DELETED else (1, 2, 3))
-        assert inbox.counts[Done.CONFLICT] == 0
+        assert inbox.counts[SkipReason.CONFLICT] == 0
 
 
 async def test_a_lost_answer_at_any_call_changes_nothing() -> None:
-    from cosmos_outbox.inbox.errors import StoreAway  # noqa: PLC0415 - the fake raises it
+    from cosmos_outbox.inbox.errors import StoreUnavailable  # noqa: PLC0415 - the fake raises it
 
     for at, after in product(range(6), (False, True)):
-        entries: FakeEntries[State] = FakeEntries(Faults({at: (StoreAway, after)}))
+        entries: FakeEntries[State] = FakeEntries(Faults({at: (StoreUnavailable, after)}))
         inbox = made(entries)
         for received in (event(1), event(2), event(3)):
             for _ in range(2):
                 try:
                     await inbox.handle(received)
-                except StoreAway:
+                except StoreUnavailable:
                     continue
                 break
         entry = entries.of(KEY)
@@ -83,7 +83,7 @@ async def test_an_entry_is_made_from_the_first_event_alone() -> None:
     assert not await delivered(inbox, event(None))
     assert not await delivered(inbox, notice(1))
     assert entries.of(KEY) is None
-    assert await inbox.handle(event(1)) == Put(Entry(1, event(1).id, (1,)), Because.NEW)
+    assert await inbox.handle(event(1)) == Put(Entry(1, event(1).id, (1,)), HealReason.NEW)
 
 
 async def test_a_notice_goes_to_the_projection_and_the_event_in_its_place_is_no_alarm() -> None:
@@ -95,7 +95,7 @@ async def test_a_notice_goes_to_the_projection_and_the_event_in_its_place_is_no_
     decided = decide(before, notice(2), tolerant, first)
     assert decided == Put(after)
     late = decide(after, event(2), tolerant, first)
-    assert late == Complete(Done.APPLIED_BEFORE)
+    assert late == Complete(SkipReason.APPLIED_BEFORE)
 
 
 async def test_an_entry_of_another_form_is_made_anew_when_all_is_published_again() -> None:
@@ -108,4 +108,4 @@ async def test_an_entry_of_another_form_is_made_anew_when_all_is_published_again
     for received in (event(1), event(2), event(3), event(4)):
         assert await delivered(inbox, received)
     assert entries.of(KEY) == Entry(4, event(4).id, (1, 2, 3, 4))
-    assert inbox.counts[Because.FORM] == 1
+    assert inbox.counts[HealReason.FORM] == 1

@@ -77,7 +77,7 @@ async def test_a_relay_that_forwards_is_ready_and_one_that_does_not_says_why(
     assert caplog.text.count("the store cannot be used at https://secret.example") == 1, "once a minute"
 
     health.stop.set()
-    assert await health.trouble() == "the worker is told to stop"
+    assert await health.trouble() == "the worker is asked to stop"
 
 
 async def test_a_relay_without_all_leases_is_not_ready() -> None:

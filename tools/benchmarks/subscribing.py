@@ -17,7 +17,7 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 from azure.servicebus.aio import ServiceBusClient
 
-from cosmos_outbox.cosmos.store.transport import NotingTransport
+from cosmos_outbox.cosmos.store.transport import TrackingTransport
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.feed import OutboxEvent
@@ -204,20 +204,20 @@ async def _requests(bed: Bed, contacts: int, each: int) -> float:
     """Requests to Cosmos DB for an applied event, counted in a worker in this process."""
     await deploy(bed)
     await _fill(bed, contacts, each)
-    application, stop, asked, send = wire(_settings(bed)), asyncio.Event(), 0, NotingTransport.send
+    application, stop, asked, send = wire(_settings(bed)), asyncio.Event(), 0, TrackingTransport.send
 
     async def counted(*given: object, **named: object) -> object:
         nonlocal asked
         asked += 1
         return await send(*given, **named)  # type: ignore[arg-type]  # passed on as they came
 
-    NotingTransport.send = counted  # type: ignore[method-assign]
+    TrackingTransport.send = counted  # type: ignore[method-assign]
     try:
         working = asyncio.create_task(subscriber.run(application, stop))
         await _drained(bed, bed.topic.subscription)
         stop.set()
         await working
     finally:
-        NotingTransport.send = send  # type: ignore[method-assign]
+        TrackingTransport.send = send  # type: ignore[method-assign]
     await _all_applied(bed, contacts, each)
     return asked / (contacts * each)

@@ -10,7 +10,7 @@ from azure.servicebus import ServiceBusMessage
 
 from cosmos_outbox.cosmos.aggregates.documents import EventReader, event_item, notice_document
 from cosmos_outbox.cosmos.store.partition_key import Item
-from cosmos_outbox.outbox.feed import Notice, OutboxEvent
+from cosmos_outbox.outbox.feed import OutboxEvent, SkipMarker
 from cosmos_outbox.outbox.publisher import CloudEvents
 from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.servicebus.message import message_from_event
@@ -67,7 +67,7 @@ def _documents() -> Iterator[Item]:
     contact = yield from _changed(contact)
     contact.delete(at=_NOON + timedelta(days=1))
     yield from _changed(contact)
-    lost = Notice(contact.key, str(_id(6)), sequence=6, created_at=_NOON + timedelta(days=2))
+    lost = SkipMarker(contact.key, str(_id(6)), sequence=6, created_at=_NOON + timedelta(days=2))
     yield notice_document(lost, partition_key=contact.partition_key)
 
 

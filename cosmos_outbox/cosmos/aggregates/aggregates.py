@@ -14,9 +14,9 @@ from uuid import UUID
 from cosmos_outbox.cosmos.aggregates.idempotency import (
     RETRY_SECONDS,
     ChangeAnswer,
+    ChangeRequest,
     CosmosClaims,
     KeyedRequest,
-    Wanted,
     back_off,
     change_once,
     create_once,
@@ -30,7 +30,7 @@ from cosmos_outbox.outbox.unit_of_work import (
     ETag,
     Origin,
     Page,
-    Pinned,
+    Precondition,
     Receipt,
     Versioned,
 )
@@ -129,7 +129,12 @@ class Aggregates:
                 break
             async with self.open_unit_of_work(origin) as work:
                 found = await _read_for_change(
-                    work, kind, aggregate_id, partition_key, pinned=Pinned(if_match, refuse), newest=newest
+                    work,
+                    kind,
+                    aggregate_id,
+                    partition_key,
+                    pinned=Precondition(if_match, refuse),
+                    newest=newest,
                 )
                 try:
                     change(found.aggregate)
@@ -168,8 +173,8 @@ class Aggregates:
 
         Raises as :func:`cosmos_outbox.cosmos.aggregates.idempotency.change_once` does.
         """
-        wanted = Wanted(
-            kind, aggregate_id, partition_key or aggregate_id, change, request, Pinned(if_match, refuse)
+        wanted = ChangeRequest(
+            kind, aggregate_id, partition_key or aggregate_id, change, request, Precondition(if_match, refuse)
         )
         answered = await change_once(self.open_unit_of_work, wanted, origin, attempts=ATTEMPTS)
         if answered.receipt is not None:
@@ -183,7 +188,7 @@ async def _read_for_change(  # noqa: PLR0913 - the aggregate's address, and the 
     aggregate_id: str,
     partition_key: str | None,
     *,
-    pinned: Pinned,
+    pinned: Precondition,
     newest: bool,
 ) -> Versioned[A]:
     """Reads the aggregate at an allowed version. Only a consistent read can refuse: the first read may be old.

@@ -25,7 +25,7 @@ from cosmos_outbox.cosmos.aggregates.documents import (
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.kernel.clock import monotonic, new_id, randomness, utc_now
-from cosmos_outbox.kernel.own_failures import own_failures
+from cosmos_outbox.kernel.handler_failures import own_failures
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.errors import AggregateNotFound, ConcurrentChange, Throttled, Unavailable
@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 
 
 class NotSettled(Exception):
-    """It is as due as before, or nobody can tell when it is due: a bug of whoever declares it. The text is ours."""
+    """It is as due as before, or nobody knows when it is due: a bug of whoever declares it. The text is ours."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class DueAggregates:
     async def _correct(self, found: DueDocument, kind: type[Aggregate[Any]]) -> None:
         """Let the document say when the aggregate is due, if it does not: by a rule that was made later, say.
 
-        The field alone is written, at the version that was read: no event tells of it. Raises Throttled, Unavailable.
+        The field alone is written, at the version that was read: no event describes it. Raises Throttled, Unavailable.
         """
         try:
             item = await self.container.read(found.id, found.partition_key)
@@ -192,8 +192,8 @@ class Deadlines:
         except Exception as error:  # noqa: BLE001 - whatever one of them makes raise hits that one alone
             self._resting[key] = self.time() + _REST_SECONDS
             # The text of another error may hold what it failed on, which is personal.
-            told = str(error) if isinstance(error, NotSettled) else type(error).__name__
-            _log.error("%s %s is due, and cannot be met: %s", found.kind, found.id, told)
+            reason = str(error) if isinstance(error, NotSettled) else type(error).__name__
+            _log.error("%s %s is due, and cannot be met: %s", found.kind, found.id, reason)
             return None
 
 
@@ -222,7 +222,7 @@ def fall_due(aggregate: Aggregate[Any], at: datetime) -> None:
     after = aggregate.due
     if after is not None and after <= due and not aggregate.deleted:
         raise NotSettled(
-            f"{type(aggregate).__name__}.on_due leaves it as due as before: change what due tells, or let due be None"
+            f"{type(aggregate).__name__}.on_due leaves it as due as before: change what due returns, or let due be None"
         )
 
 

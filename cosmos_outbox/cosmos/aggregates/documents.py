@@ -52,7 +52,7 @@ from cosmos_outbox.outbox.aggregate import STORED, Aggregate, AggregateState
 from cosmos_outbox.outbox.canonical import canonical, check, is_a_double
 from cosmos_outbox.outbox.errors import Unpublishable
 from cosmos_outbox.outbox.event import DomainEvent
-from cosmos_outbox.outbox.feed import FeedEvent, Notice, OutboxEvent, Poison
+from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, SkipMarker
 from cosmos_outbox.outbox.unit_of_work import KeyRecord, Origin, Versioned
 from cosmos_outbox.telemetry.tracing import valid_state
 
@@ -317,15 +317,15 @@ def event_item(aggregate: Aggregate[Any], event: DomainEvent, origin: Origin, *,
 
 
 def caused_by(origin: Origin) -> Item:
-    """The fields of an event's data that tell what caused the event."""
-    told = {
+    """The fields of an event's data that name what caused the event."""
+    cause = {
         "correlationId": origin.correlation_id,
         "traceparent": origin.traceparent or None,
         "tracestate": origin.tracestate or None,
         "causationId": origin.causation_id,
         "causedBy": origin.caused_by,
     }
-    return {name: value for name, value in told.items() if value is not None or name == "correlationId"}
+    return {name: value for name, value in cause.items() if value is not None or name == "correlationId"}
 
 
 def sealed(item: Item, *, schema_version: int, ttl: int, paths: PartitionKeyPaths = PARTITION_KEY) -> Item:
@@ -334,7 +334,9 @@ def sealed(item: Item, *, schema_version: int, ttl: int, paths: PartitionKeyPath
     return item | {DIGEST: digest(item, paths), SCHEMA_VERSION: schema_version, "ttl": ttl}
 
 
-def notice_document(notice: Notice, *, partition_key: Any, paths: PartitionKeyPaths = PARTITION_KEY) -> Item:
+def notice_document(
+    notice: SkipMarker, *, partition_key: Any, paths: PartitionKeyPaths = PARTITION_KEY
+) -> Item:
     """The event document of a notice, which is stored in the parking lot alone. A broken key is the aggregate's id."""
     key = paths.valid(partition_key)
     item: Item = {
@@ -349,7 +351,9 @@ def notice_document(notice: Notice, *, partition_key: Any, paths: PartitionKeyPa
 
 
 def digest(item: Mapping[str, Any], paths: PartitionKeyPaths = PARTITION_KEY) -> str:
-    """What tells whether an event document is as it was committed. Raises ValueError for what no digest can be made of.
+    """The digest that shows whether an event document is as it was committed.
+
+    Raises ValueError for what no digest can be made of.
 
     The digest is over the canonical form of the fields that say what is published, where, and of what. The value
     of the partition key counts, under one name, and not its paths: of a hierarchical key the list of its values.

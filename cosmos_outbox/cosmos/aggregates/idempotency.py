@@ -57,14 +57,14 @@ from cosmos_outbox.outbox.unit_of_work import (
     LONGEST_REQUEST_SECONDS,
     KeyRecord,
     Origin,
-    Pinned,
+    Precondition,
     Receipt,
     Versioned,
 )
 
 
 @dataclass(frozen=True)
-class Claim:
+class KeyReservation:
     """The reservation of a key for one aggregate id."""
 
     aggregate_id: UUID
@@ -84,7 +84,7 @@ CLAIM_TYPE = "idempotencyClaim"
 
 _ATTEMPTS_TO_CLAIM = 2
 _CLOCK_STEP_SECONDS = 1.0
-"""The service tells the times of a write and of an answer in whole seconds."""
+"""The service gives the times of a write and of an answer in whole seconds."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class CosmosClaims:
     lifetime_seconds: int
     longest_request_seconds: float = LONGEST_REQUEST_SECONDS
 
-    async def claim(self, key_digest: str, fingerprint: str) -> Claim:
+    async def claim(self, key_digest: str, fingerprint: str) -> KeyReservation:
         """Creates the claim of a key, or returns the existing one, whatever its fingerprint.
 
         Raises:
@@ -117,7 +117,7 @@ class CosmosClaims:
             raise error.failure.error() from error
         raise Unavailable("the claim of the Idempotency-Key expired at this moment: send the request again")
 
-    async def _make(self, key_digest: str, fingerprint: str) -> Claim | None:
+    async def _make(self, key_digest: str, fingerprint: str) -> KeyReservation | None:
         """The claim, made; None when there is one, which no old read says, but the write itself."""
         usable_until, aggregate_id = self._usable_until(), new_id()
         try:
@@ -128,9 +128,9 @@ class CosmosClaims:
             if error.failure.kind is Kind.CONFLICT:
                 return None
             raise
-        return Claim(aggregate_id, fingerprint, usable_until, self.lifetime_seconds, is_new=True)
+        return KeyReservation(aggregate_id, fingerprint, usable_until, self.lifetime_seconds, is_new=True)
 
-    async def _find(self, key_digest: str) -> Claim | None:
+    async def _find(self, key_digest: str) -> KeyReservation | None:
         """The claim that is there; None when it has just expired. Raises Unavailable when it is about to.
 
         Rule token_of_the_refusal: the container reads with the session token of the refused creation.
@@ -151,7 +151,9 @@ class CosmosClaims:
         if self.lifetime_seconds - age - _CLOCK_STEP_SECONDS < self.longest_request_seconds:
             usable_until = asked_at
         data = item["data"]
-        return Claim(UUID(data["aggregateId"]), data["fingerprint"], usable_until, item["ttl"], is_new=False)
+        return KeyReservation(
+            UUID(data["aggregateId"]), data["fingerprint"], usable_until, item["ttl"], is_new=False
+        )
 
     def _usable_until(self) -> float:
         """Counted from before the call that makes or reads the claim, so that the claim outlives this time."""
@@ -226,7 +228,7 @@ class ChangeAnswer(Generic[A]):
 
 
 @dataclass(frozen=True)
-class Wanted(Generic[A]):
+class ChangeRequest(Generic[A]):
     """A change of one aggregate that a request with a key asks for."""
 
     kind: type[A]
@@ -234,7 +236,7 @@ class Wanted(Generic[A]):
     partition_key: str
     change: Callable[[A], None]
     request: KeyedRequest
-    pinned: Pinned = field(default_factory=Pinned)
+    pinned: Precondition = field(default_factory=Precondition)
 
     @property
     def record(self) -> str:
@@ -258,11 +260,11 @@ class Wanted(Generic[A]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WantedNew(Wanted[A]):
+class WantedNew(ChangeRequest[A]):
     """The creation of an aggregate that a request with a key asks for; a claim determines its id."""
 
     new: A
-    claim: Claim
+    claim: KeyReservation
 
     @property
     def record(self) -> str:
@@ -345,7 +347,7 @@ def _track_new(work: CosmosUnitOfWork, new: Aggregate[Any], fingerprint: str, li
 
 async def change_once(
     open_unit_of_work: Callable[[Origin], CosmosUnitOfWork],
-    wanted: Wanted[A],
+    wanted: ChangeRequest[A],
     origin: Origin,
     *,
     attempts: int,
@@ -381,7 +383,7 @@ async def change_once(
     raise wanted.lost()
 
 
-async def _find(work: CosmosUnitOfWork, wanted: Wanted[A], *, newest: bool) -> Versioned[A] | None:
+async def _find(work: CosmosUnitOfWork, wanted: ChangeRequest[A], *, newest: bool) -> Versioned[A] | None:
     if isinstance(wanted, WantedNew) and not newest:
         return None  # the claim is new, so nothing has its id yet
     try:
@@ -392,11 +394,11 @@ async def _find(work: CosmosUnitOfWork, wanted: Wanted[A], *, newest: bool) -> V
         return None
 
 
-async def _find_record(work: CosmosUnitOfWork, wanted: Wanted[A]) -> KeyRecord[A] | None:
+async def _find_record(work: CosmosUnitOfWork, wanted: ChangeRequest[A]) -> KeyRecord[A] | None:
     return await work.records.find(wanted.kind, wanted.record, wanted.partition_key)
 
 
-def decide(wanted: Wanted[A], found: Versioned[A] | None) -> Changes[AggregateState] | None:
+def decide(wanted: ChangeRequest[A], found: Versioned[A] | None) -> Changes[AggregateState] | None:
     """Returns the changes to be stored; None: there are none.
 
     Raises:
@@ -412,7 +414,12 @@ def decide(wanted: Wanted[A], found: Versioned[A] | None) -> Changes[AggregateSt
 
 
 async def _store_change(
-    work: CosmosUnitOfWork, wanted: Wanted[A], found: Versioned[A] | None, until: float, *, fenced: bool
+    work: CosmosUnitOfWork,
+    wanted: ChangeRequest[A],
+    found: Versioned[A] | None,
+    until: float,
+    *,
+    fenced: bool,
 ) -> ChangeAnswer[A] | None:
     """Stores the change; None: decide again with a consistent read (``newest_for_a_no``, ``decide_anew``)."""
     if isinstance(wanted, WantedNew):
@@ -450,7 +457,7 @@ async def _commit(
 
 
 async def _is_final(
-    work: CosmosUnitOfWork, wanted: Wanted[A], found: Versioned[A] | None, no: Exception, until: float
+    work: CosmosUnitOfWork, wanted: ChangeRequest[A], found: Versioned[A] | None, no: Exception, until: float
 ) -> bool:
     """Whether the error can be returned: an aggregate's refusal only once it is recorded (``refusal_recorded``).
 
@@ -466,7 +473,7 @@ async def _is_final(
 
 async def _record_alone(
     work: CosmosUnitOfWork,
-    wanted: Wanted[A],
+    wanted: ChangeRequest[A],
     found: Versioned[A] | None,
     until: float,
     *,
@@ -480,7 +487,9 @@ async def _record_alone(
     return True
 
 
-def _first_answer(record: KeyRecord[A], wanted: Wanted[A], found: Versioned[A] | None) -> ChangeAnswer[A]:
+def _first_answer(
+    record: KeyRecord[A], wanted: ChangeRequest[A], found: Versioned[A] | None
+) -> ChangeAnswer[A]:
     """Returns the recorded answer, with the ETag if the aggregate is still at its version."""
     if record.erased:
         raise AnswerErased(
@@ -496,7 +505,7 @@ def _first_answer(record: KeyRecord[A], wanted: Wanted[A], found: Versioned[A] |
     return ChangeAnswer(record.sequence, receipt, replayed=True)
 
 
-def _refusal(status: int, wanted: Wanted[A], found: Versioned[A] | None) -> Exception:
+def _refusal(status: int, wanted: ChangeRequest[A], found: Versioned[A] | None) -> Exception:
     """Returns the first refusal, with the aggregate's text if it still refuses: no text is stored."""
     try:
         if found is not None:

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
 from cosmos_outbox.cosmos.store.partition_key import FENCE, OF_EVENTS, Item, at, field, parts
-from cosmos_outbox.settings.own_container import OwnContainer, OwnDocuments
+from cosmos_outbox.settings.existing_container import DocumentSource, ExistingContainer
 
 Value = str | int | bool
 
@@ -31,7 +31,7 @@ class SourceDocuments:
         return cls(kind, {"/type": kind}, "/data/lastSequence", "/data/deleted")
 
     @classmethod
-    def declared(cls, own: OwnContainer | None, kind: str, source: OwnDocuments | None) -> Self | None:
+    def declared(cls, own: ExistingContainer | None, kind: str, source: DocumentSource | None) -> Self | None:
         """Returns the selection of documents that a team stores; None: they are the library's.
 
         Raises ValueError: with this declaration no read model could be kept correct.
@@ -45,14 +45,14 @@ class SourceDocuments:
         if source is None:
             raise ValueError(
                 f"a read model of {kind} is healed from the team's own documents: say which they are, with "
-                'source=OwnDocuments({"/type": ...})'
+                'source=DocumentSource({"/type": ...})'
             )
         sequence = own.aggregates.get(kind)
         if sequence is None:
             raise ValueError(
                 f"a read model of {kind} cannot be kept right: without a sequence no document says which events it "
                 "shows, and one that is lost or late is not noticed. Name the path of its sequence in the "
-                "OwnContainer, or declare an effect"
+                "ExistingContainer, or declare an effect"
             )
         for path in (*source.where, source.id, source.deleted):
             parts(path)
@@ -89,13 +89,14 @@ class SourceDocuments:
 
     def is_of(self, item: Item, aggregate_id: str) -> bool:
         """Returns the same as :meth:`of_one`, for a document that was read."""
-        told = {self.id: aggregate_id, **self.where}
+        selecting = {self.id: aggregate_id, **self.where}
         return all(
-            type(found := at(item, path)) is type(value) and found == value for path, value in told.items()
+            type(found := at(item, path)) is type(value) and found == value
+            for path, value in selecting.items()
         )
 
 
-def _tells(own: OwnContainer, path: str, value: Value) -> bool:
+def _tells(own: ExistingContainer, path: str, value: Value) -> bool:
     """Whether no document of the outbox has this value there."""
     if path == "/type":
         return value not in (EVENT_TYPE, FENCE)

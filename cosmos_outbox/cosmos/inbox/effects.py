@@ -22,7 +22,7 @@ class CosmosEffects:
     ttl_seconds: int
 
     async def find(self, event_id: str) -> EffectRecord | None:
-        """Returns the newest record; None proves that there is none. Raises StoreAway."""
+        """Returns the newest record; None proves that there is none. Raises StoreUnavailable."""
         key = self._key(event_id)
         try:
             item = await self.container.read(key, key, consistent=True)
@@ -34,7 +34,7 @@ class CosmosEffects:
         return EffectRecord(event_id, EffectState(item["state"]), at, item["call"], str(item["_etag"]))
 
     async def write(self, record: EffectRecord) -> EffectRecord:
-        """Creates it, or replaces it at its version. Raises RecordChanged, StoreAway."""
+        """Creates it, or replaces it at its version. Raises RecordChanged, StoreUnavailable."""
         key = self._key(record.event_id)
         document = {
             "id": key,

@@ -16,9 +16,9 @@ from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import KEEP_FOR_EVER, Item
 from cosmos_outbox.inbox.entry import Entry, Stamp, VersionedEntry, WalkPage
-from cosmos_outbox.inbox.errors import EntryChanged, StoreAway, Unstorable
-from cosmos_outbox.inbox.form import EntryForm
-from cosmos_outbox.inbox.stored import entry_document, entry_of, text_or_none
+from cosmos_outbox.inbox.entry_schema import EntrySchema
+from cosmos_outbox.inbox.errors import EntryChanged, StoreUnavailable, Unstorable
+from cosmos_outbox.inbox.serialization import entry_document, entry_of, text_or_none
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.telemetry.tracing import writing
 
@@ -38,12 +38,12 @@ class CosmosEntries(Generic[S]):
     """The entries of one subscriber, for aggregates of one type. See :class:`cosmos_outbox.inbox.ports.Entries`."""
 
     container: Container
-    form: EntryForm[S]
+    form: EntrySchema[S]
     deleted_ttl_seconds: int | None
     """Longer than any message of a deleted aggregate can still come; None: deleted entries are kept for good."""
 
     async def read(self, key: AggregateKey) -> VersionedEntry[S] | None:
-        """Returns the entry as this replica has it. Raises StoreAway."""
+        """Returns the entry as this replica has it. Raises StoreUnavailable."""
         try:
             item = await self.container.read(key.id, key.id)
         except StoreFailed as error:
@@ -51,12 +51,12 @@ class CosmosEntries(Generic[S]):
         return None if item is None else entry_of(self.form, item, item["_etag"])
 
     async def newest(self, key: AggregateKey) -> VersionedEntry[S] | None:
-        """Returns the entry with a consistent read. Raises StoreAway."""
+        """Returns the entry with a consistent read. Raises StoreUnavailable."""
         item = await newest_item(self.container, key)
         return None if item is None else entry_of(self.form, item, item["_etag"])
 
     async def put(self, key: AggregateKey, entry: Entry[S], stamp: Stamp, *, over: str | None) -> str:
-        """Writes an entry, and returns its version. Raises EntryChanged, Unstorable, StoreAway."""
+        """Writes an entry, and returns its version. Raises EntryChanged, Unstorable, StoreUnavailable."""
         lives = KEEP_FOR_EVER if entry.state is not None else self.deleted_ttl_seconds or KEEP_FOR_EVER
         document = entry_document(self.form, key, entry, stamp)
         item = {**document, "partitionKey": key.id, "type": TYPE, "ttl": lives}
@@ -64,16 +64,16 @@ class CosmosEntries(Generic[S]):
             return await self._write(key.id, _put(item, over))
 
     async def remove(self, key: AggregateKey, *, over: str) -> None:
-        """Removes an entry. Raises EntryChanged, StoreAway."""
+        """Removes an entry. Raises EntryChanged, StoreUnavailable."""
         await self._write(key.id, Write.delete(key.id, over))
 
     async def page(self, position: str | None) -> WalkPage[VersionedEntry[S]]:
-        """Returns a page of the entries that are not deleted. Raises StoreAway."""
+        """Returns a page of the entries that are not deleted. Raises StoreUnavailable."""
         items, token = await walk_page(self.container, _ENTRIES, {}, position)
         return WalkPage([(_key(item), entry_of(self.form, item, item["_etag"])) for item in items], token)
 
     async def mark(self, key: AggregateKey, version: str, blocked_since: datetime | None) -> None:
-        """Records in an entry since when it is blocked. Raises EntryChanged, StoreAway."""
+        """Records in an entry since when it is blocked. Raises EntryChanged, StoreUnavailable."""
         try:
             item = await self.container.read(key.id, key.id)
         except StoreFailed as error:
@@ -86,7 +86,7 @@ class CosmosEntries(Generic[S]):
         )
 
     async def progress(self) -> tuple[Mapping[str, Any], str] | None:
-        """Returns the walk's progress, as far as this replica shows it. Raises StoreAway."""
+        """Returns the walk's progress, as far as this replica shows it. Raises StoreUnavailable."""
         try:
             item = await self.container.read(_WALK, _PARTITION)
         except StoreFailed as error:
@@ -94,7 +94,7 @@ class CosmosEntries(Generic[S]):
         return None if item is None else (item, str(item["_etag"]))
 
     async def save_progress(self, document: Mapping[str, Any], *, over: str | None) -> str:
-        """Writes the walk's progress and returns its new version. Raises EntryChanged, StoreAway."""
+        """Writes the walk's progress and returns its new version. Raises EntryChanged, StoreUnavailable."""
         item = {"id": _WALK, "partitionKey": _PARTITION, "type": PROGRESS, **document}
         return await self._write(_PARTITION, _put(item, over))
 
@@ -122,7 +122,7 @@ async def walk_page(
     """Returns a page of an unordered list, which continues over all partitions by the store's token.
 
     A token that the store no longer accepts, as after a split of a partition, begins the list again. Raises
-    StoreAway.
+    StoreUnavailable.
     """
     try:
         return await container.page(query, parameters, _PAGE, position)
@@ -133,20 +133,20 @@ async def walk_page(
 
 
 async def newest_item(container: Container, key: AggregateKey) -> Item | None:
-    """Returns an aggregate's item with a consistent read; None: it is proven that there is none. Raises StoreAway."""
+    """Returns an aggregate's item with a consistent read; None: there is proven to be none. Raises StoreUnavailable."""
     try:
         return await container.read(key.id, key.id, consistent=True)
     except StoreFailed as error:
         raise failed(key, error.failure) from error
 
 
-def failed(key: AggregateKey | str, failure: Failure) -> StoreAway | Unstorable:
+def failed(key: AggregateKey | str, failure: Failure) -> StoreUnavailable | Unstorable:
     """Returns the error for a failed call about one aggregate: a refused request means nothing for the others."""
     if failure.kind in (Kind.TOO_LARGE, Kind.INVALID):
         return Unstorable(f"the store refuses what is asked of {key}: {failure.detail}")
     return store_away(failure)
 
 
-def store_away(failure: Failure) -> StoreAway:
+def store_away(failure: Failure) -> StoreUnavailable:
     """Returns the error for a failure of the store that is not about one item and hits all aggregates."""
-    return StoreAway(str(failure.error()), retry_after_seconds=failure.retry_after_seconds)
+    return StoreUnavailable(str(failure.error()), retry_after_seconds=failure.retry_after_seconds)

@@ -17,7 +17,7 @@ from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.cosmos.store.partition_key import Item, at, without_system_fields
 from cosmos_outbox.inbox.entry import Found, WalkPage
-from cosmos_outbox.inbox.errors import SourceBehind, StoreAway
+from cosmos_outbox.inbox.errors import SourceBehind, StoreUnavailable
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import Throttled, Unavailable
 from cosmos_outbox.settings.errors import Misconfigured
@@ -37,21 +37,21 @@ class OwnSource(Generic[S]):
     """Returns the subscriber's state of a document."""
 
     async def read(self, key: AggregateKey) -> Found[S] | None:
-        """Returns the aggregate as some replica has it. Raises StoreAway, SourceBehind."""
+        """Returns the aggregate as some replica has it. Raises StoreUnavailable, SourceBehind."""
         try:
             return self._found(await self._locate(key))
         except StoreFailed as error:
             raise failed(key, error.failure) from error
 
     async def newest(self, key: AggregateKey) -> Found[S] | None:
-        """Returns the aggregate with a consistent read. Raises StoreAway, SourceBehind."""
+        """Returns the aggregate with a consistent read. Raises StoreUnavailable, SourceBehind."""
         try:
             return self._found(await self._find_fenced(key) or await self._look_for(key))
         except StoreFailed as error:
             raise failed(key, error.failure) from error
 
     async def page(self, since: datetime | None, position: str | None) -> WalkPage[Found[S]]:
-        """Returns a page of the aggregates, deleted ones too. Raises StoreAway."""
+        """Returns a page of the aggregates, deleted ones too. Raises StoreUnavailable."""
         items, token = await walk_page(self.container, *self.documents.query(since), position)
         found = [(str(at(item, self.documents.id)), self._read(item)) for item in items]
         return WalkPage([(AggregateKey(self.documents.type, each), read) for each, read in found], token)
@@ -75,7 +75,7 @@ class OwnSource(Generic[S]):
         try:
             token = await fence_everywhere(self.container, self.feed)
         except (Throttled, Unavailable, Misconfigured) as error:
-            raise StoreAway(str(error)) from error
+            raise StoreUnavailable(str(error)) from error
         condition, parameters = self.documents.of_one("c", key.id)
         query = f"SELECT * FROM c WHERE {condition}"  # noqa: S608 - paths of the declaration
         found: list[Item] = []

@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from cosmos_outbox.inbox.errors import NotInTurn, ReactionRefused
+from cosmos_outbox.inbox.errors import OutOfOrder, ReactionRefused
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.kernel.own_failures import own_failures
+from cosmos_outbox.kernel.handler_failures import own_failures
 from cosmos_outbox.outbox.aggregate import Aggregate
 
 
@@ -102,7 +102,7 @@ class SeenTarget(Generic[T_co]):
 
 
 @dataclass(frozen=True)
-class TargetPlace:
+class TargetRef:
     """The ids of the documents for one message's outcome at one target."""
 
     target: str
@@ -115,7 +115,7 @@ class TargetPlace:
     @classmethod
     def of(  # noqa: PLR0913, PLR0917 - the parts of its ids
         cls, reaction: str, kind: str, target: str, partition_key: str, event: Event, order: InOrder
-    ) -> "TargetPlace":
+    ) -> "TargetRef":
         """``kind``: the target's type."""
         source = event.aggregate
         cursor = _digest("cursor", reaction, event.source, *source, kind, target)
@@ -161,7 +161,7 @@ def decide(  # noqa: PLR0913 - the declaration, and the reads
     ``refused``: the record that an operator asks to change.
 
     Raises:
-        NotInTurn: order EACH, and it is not the next one; or a newer one has passed the refused one.
+        OutOfOrder: order EACH, and it is not the next one; or a newer one has passed the refused one.
         ReactionRefused: a refused message was retried on request, and is refused again.
         Exception: any that the reaction raises on a consistently read target.
     """
@@ -189,7 +189,7 @@ def decide(  # noqa: PLR0913 - the declaration, and the reads
 def discard(
     seen: SeenTarget[T], event: Event, reason: str, order: InOrder, refused: ReactionRecord | None
 ) -> ToWrite[T]:
-    """Returns what to write so that the message is never applied. Raises NotInTurn (``discard_in_turn``)."""
+    """Returns what to write so that the message is never applied. Raises OutOfOrder (``discard_in_turn``)."""
     if refused is None:
         _in_turn(seen, event, order)
     over = None if refused is None else refused.version
@@ -203,7 +203,7 @@ def _found(
 ) -> _No | tuple[T, int]:
     """Returns why there is no change, or the target with changes to store and its last sequence after them."""
     if asked and order is not InOrder.ANY and seen.cursor.last != event.sequence:
-        raise NotInTurn("a newer message of the same source has passed this one: discard it")
+        raise OutOfOrder("a newer message of the same source has passed this one: discard it")
     if (no := _by_its_place(seen, event, order, asked=asked)) is not None:
         return no
     try:
@@ -218,7 +218,7 @@ def _found(
 
 
 def _by_its_place(seen: SeenTarget[T], event: Event, order: InOrder, *, asked: bool) -> _No | None:
-    """Returns an outcome that needs no call of the reaction; None: call it. Raises NotInTurn."""
+    """Returns an outcome that needs no call of the reaction; None: call it. Raises OutOfOrder."""
     if seen.deleted:
         return _No(ReactionOutcome.REFUSED, "the target is deleted")
     if order is not InOrder.ANY and event.sequence is None:
@@ -232,7 +232,7 @@ def _by_its_place(seen: SeenTarget[T], event: Event, order: InOrder, *, asked: b
 def _in_turn(seen: SeenTarget[T], event: Event, order: InOrder) -> None:
     """Rule ``next_only``: the message of a missing sequence may be among the dead letters."""
     if order is InOrder.EACH and event.sequence is not None and event.sequence > seen.cursor.last + 1:
-        raise NotInTurn(
+        raise OutOfOrder(
             f"event {event.sequence} of {event.aggregate} waits for event {seen.cursor.last + 1}: each in order"
         )
 

@@ -33,7 +33,7 @@ from cosmos_outbox.cosmos.inbox.reaction_decision import (
     ReactionOutcome,
     ReactionRecord,
     SeenTarget,
-    TargetPlace,
+    TargetRef,
     ToWrite,
     decide,
     discard,
@@ -44,13 +44,13 @@ from cosmos_outbox.cosmos.store.partition_key import KEEP_FOR_EVER, Item
 from cosmos_outbox.cosmos.transaction import TAKEN, Batch
 from cosmos_outbox.inbox import telemetry
 from cosmos_outbox.inbox.errors import (
-    Contended,
+    AlreadyProcessed,
+    ConcurrentUpdate,
     EntryChanged,
     NotApplied,
     ReactionRefused,
     RecordChanged,
-    Settled,
-    StoreAway,
+    StoreUnavailable,
     Unstorable,
 )
 from cosmos_outbox.inbox.event import Event
@@ -64,7 +64,7 @@ from cosmos_outbox.telemetry.tracing import committing
 A = TypeVar("A", bound=Aggregate[Any])
 
 ATTEMPTS = 5
-"""The number of attempts on a target that keeps changing, before Contended is raised."""
+"""The number of attempts on a target that keeps changing, before ConcurrentUpdate is raised."""
 
 MOST_TARGETS = 100
 """The most targets of one message: its call must end while its session is held."""
@@ -80,7 +80,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CosmosReactions(Generic[A]):
-    """Stores the targets and the records of one reaction. Every call raises StoreAway if it is not answered.
+    """Stores the targets and the records of one reaction. Every call raises StoreUnavailable if it is not answered.
 
     A transaction has the message's record first, its cursor, the target and its events. So a refusal of the first
     operation means that the message has an outcome, by this call or by another one, and a refusal of a later one that
@@ -97,7 +97,7 @@ class CosmosReactions(Generic[A]):
     on_commit: OnCommit
     clock: Callable[[], datetime] = utc_now
 
-    async def find(self, place: TargetPlace) -> ReactionRecord | None:
+    async def find(self, place: TargetRef) -> ReactionRecord | None:
         """Returns the record, with a consistent read; later reads of the target are consistent with it too."""
         item_id = record_id(place)
         try:
@@ -115,7 +115,7 @@ class CosmosReactions(Generic[A]):
             str(item["_etag"]),
         )
 
-    async def read(self, place: TargetPlace) -> SeenTarget[A]:
+    async def read(self, place: TargetRef) -> SeenTarget[A]:
         """Returns the target, loaded anew, and the cursor; they may be old, unless :meth:`find` was called before.
 
         Raises Unstorable: it is of another type.
@@ -135,12 +135,12 @@ class CosmosReactions(Generic[A]):
         deleted = found.aggregate.deleted
         return SeenTarget(None if deleted else found.aggregate, found.etag, deleted, cursor)
 
-    async def _cursor(self, place: TargetPlace) -> Cursor:
+    async def _cursor(self, place: TargetRef) -> Cursor:
         item = await self.container.read(_cursor_id(place), place.partition_key) if place.cursor else None
         return Cursor() if item is None else Cursor(item["data"]["last"], str(item["_etag"]))
 
     async def write(
-        self, place: TargetPlace, event: Event, seen: SeenTarget[A], write: ToWrite[A], until: float
+        self, place: TargetRef, event: Event, seen: SeenTarget[A], write: ToWrite[A], until: float
     ) -> None:
         """Writes in one transaction; ``until``, by the monotonic clock: no attempt is made that could end later.
 
@@ -163,7 +163,7 @@ class CosmosReactions(Generic[A]):
                 raise ReactionRefused(str(error)) from error
             await _store(batch, until)
 
-    def _changed(self, place: TargetPlace, seen: SeenTarget[A], aggregate: A) -> Changed:
+    def _changed(self, place: TargetRef, seen: SeenTarget[A], aggregate: A) -> Changed:
         if (aggregate.aggregate_id, aggregate.partition_key) != (place.target, place.partition_key):
             raise Unstorable(
                 f"the reaction {self.name} changes {aggregate.key}, which is not the target that it named: name it, "
@@ -173,7 +173,7 @@ class CosmosReactions(Generic[A]):
         assert changes is not None, "without changes it is a no"
         return Changed(aggregate, None if aggregate.is_new else seen.version, changes)
 
-    def _records(self, place: TargetPlace, seen: SeenTarget[A], write: ToWrite[A]) -> list[Write]:
+    def _records(self, place: TargetRef, seen: SeenTarget[A], write: ToWrite[A]) -> list[Write]:
         record = self._record_item(place, write.record)
         made = [Write.create(record) if write.over is None else Write.replace(record, write.over)]
         if write.cursor is not None:
@@ -181,7 +181,7 @@ class CosmosReactions(Generic[A]):
             made.append(Write.create(cursor) if version is None else Write.replace(cursor, version))
         return made
 
-    def _record_item(self, place: TargetPlace, record: ReactionRecord) -> Item:
+    def _record_item(self, place: TargetRef, record: ReactionRecord) -> Item:
         data = {
             "reaction": self.name,
             "outcome": record.outcome.value,
@@ -192,7 +192,7 @@ class CosmosReactions(Generic[A]):
         }
         return _item(record_id(place), place, REACTION_TYPE, data, self.lifetimes.reactions)
 
-    def _cursor_item(self, place: TargetPlace, seen: SeenTarget[A], last: int) -> Item:
+    def _cursor_item(self, place: TargetRef, seen: SeenTarget[A], last: int) -> Item:
         """Returns the cursor's item. It expires when older messages are too old to be applied; for "each in order" it
         expires only with the target."""
         for_ever = self.order is InOrder.EACH and not seen.deleted
@@ -207,7 +207,7 @@ async def _store(batch: Batch, until: float) -> None:
     try:
         await batch.store(until)
     except Unavailable as error:  # too late, or its outcome is not known
-        raise StoreAway(str(error), retry_after_seconds=error.retry_after_seconds) from error
+        raise StoreUnavailable(str(error), retry_after_seconds=error.retry_after_seconds) from error
     except StoreFailed as error:
         raise _error(error.failure) from error
 
@@ -216,26 +216,26 @@ LONGEST_REASON = 500
 """The number of characters of a reason that are stored."""
 
 
-def _item(item_id: str, place: TargetPlace, kind: str, data: Item, ttl: int) -> Item:
+def _item(item_id: str, place: TargetRef, kind: str, data: Item, ttl: int) -> Item:
     return {"id": item_id, "partitionKey": place.partition_key, "type": kind, "data": data, "ttl": ttl}
 
 
-def record_id(place: TargetPlace) -> str:
+def record_id(place: TargetRef) -> str:
     """Returns the id of the document: an aggregate can have none that begins like it."""
     return request_id(f"reaction-{place.record}")
 
 
-def _cursor_id(place: TargetPlace) -> str:
+def _cursor_id(place: TargetRef) -> str:
     return request_id(f"cursor-{place.cursor}")
 
 
 def _origin(event: Event) -> Origin:
     given = {name: event.data.get(name) for name in ("correlationId", "traceparent", "tracestate")}
-    told = {name: value for name, value in given.items() if isinstance(value, str)}
+    given_texts = {name: value for name, value in given.items() if isinstance(value, str)}
     return Origin(
-        told.get("correlationId", event.id),
-        told.get("traceparent"),
-        told.get("tracestate"),
+        given_texts.get("correlationId", event.id),
+        given_texts.get("traceparent"),
+        given_texts.get("tracestate"),
         causation_id=event.id,
     )
 
@@ -290,16 +290,16 @@ class ReactionInbox(Generic[A]):
 
         Raises:
             ReactionRefused: a target refuses it, which is recorded; or it is so old that it may have been applied.
-            NotInTurn: order EACH, and a message before it is missing.
+            OutOfOrder: order EACH, and a message before it is missing.
             NotApplied: the message is from the future.
-            Contended: the target changed at each attempt.
-            StoreAway: the store did not answer.
+            ConcurrentUpdate: the target changed at each attempt.
+            StoreUnavailable: the store did not answer.
         """
         await self._settle(event, asked=False)
 
     async def check(self) -> None:
-        """Return if the store answers a read of a target that does not exist. Raises StoreAway."""
-        await self.reactions.find(TargetPlace("nobody", "nobody", "nobody", ""))
+        """Return if the store answers a read of a target that does not exist. Raises StoreUnavailable."""
+        await self.reactions.find(TargetRef("nobody", "nobody", "nobody", ""))
 
     async def apply(self, event: Event) -> None:
         """As :meth:`handle`, on an operator's request: a refused message is retried (``through_the_record``)."""
@@ -309,14 +309,16 @@ class ReactionInbox(Generic[A]):
         """Record the message as discarded, so that no call applies it (``discard_marks``, ``overdue_marks``).
 
         Raises:
-            Settled: it has an outcome already, at each of its targets.
-            NotInTurn: order EACH, and a message before it must be applied or discarded first.
-            StoreAway: the store did not answer.
+            AlreadyProcessed: it has an outcome already, at each of its targets.
+            OutOfOrder: order EACH, and a message before it must be applied or discarded first.
+            StoreUnavailable: the store did not answer.
         """
         places = self._places(event, by_id(self.rules.targets(event)))
         gave_up = [await self._discard(place, event, reason) for place in places]
         if places and not any(gave_up):
-            raise Settled("the message was applied, or changes nothing: its record is closed as applied")
+            raise AlreadyProcessed(
+                "the message was applied, or changes nothing: its record is closed as applied"
+            )
 
     async def _settle(self, event: Event, *, asked: bool) -> None:
         until = self.time() + LONGEST_CALL_SECONDS
@@ -330,7 +332,7 @@ class ReactionInbox(Generic[A]):
                     outcome, reason = await self._find_recorded(place, event)
                 else:
                     outcome, reason = await self._once(place, event, until, asked=asked)
-            except StoreAway:
+            except StoreUnavailable:
                 raise
             except Exception as error:  # noqa: BLE001 - it affects this target alone
                 failures.append(error)
@@ -341,14 +343,14 @@ class ReactionInbox(Generic[A]):
         if failures:  # a failure that is retried is raised before a refusal, which is not
             raise min(failures, key=lambda each: isinstance(each, ReactionRefused))
 
-    def _places(self, event: Event, targets: Mapping[str, str]) -> list[TargetPlace]:
+    def _places(self, event: Event, targets: Mapping[str, str]) -> list[TargetRef]:
         rules = self.rules
         return [
-            TargetPlace.of(rules.name, rules.kind, each, partition_key, event, rules.order)
+            TargetRef.of(rules.name, rules.kind, each, partition_key, event, rules.order)
             for each, partition_key in targets.items()
         ]
 
-    async def _find_recorded(self, place: TargetPlace, event: Event) -> tuple[ReactionOutcome, str]:
+    async def _find_recorded(self, place: TargetRef, event: Event) -> tuple[ReactionOutcome, str]:
         """``too_old``: without a record the message may have been applied before its record expired."""
         if (record := await self.reactions.find(place)) is None:
             return (
@@ -358,7 +360,7 @@ class ReactionInbox(Generic[A]):
         return self._says(record, event)
 
     async def _once(
-        self, place: TargetPlace, event: Event, until: float, *, asked: bool
+        self, place: TargetRef, event: Event, until: float, *, asked: bool
     ) -> tuple[ReactionOutcome, str]:
         fenced = asked
         for _ in range(ATTEMPTS):
@@ -377,13 +379,13 @@ class ReactionInbox(Generic[A]):
             except (RecordChanged, EntryChanged):
                 pass
             fenced = True  # decide_anew
-        raise Contended(
+        raise ConcurrentUpdate(
             f"{self.rules.kind} {place.target} changed at each of {ATTEMPTS} attempts: it is tried again later"
         )
 
     async def _write(  # noqa: PLR0913 - a transaction, and the reads that it was decided by
         self,
-        place: TargetPlace,
+        place: TargetRef,
         event: Event,
         seen: SeenTarget[A],
         write: ToWrite[A],
@@ -404,7 +406,7 @@ class ReactionInbox(Generic[A]):
                 )
             raise
 
-    async def _discard(self, place: TargetPlace, event: Event, reason: str) -> bool:
+    async def _discard(self, place: TargetRef, event: Event, reason: str) -> bool:
         """Whether the message is discarded now; False: it has another outcome, and is done."""
         until = self.time() + LONGEST_CALL_SECONDS
         for _ in range(ATTEMPTS):
@@ -418,7 +420,7 @@ class ReactionInbox(Generic[A]):
             except (RecordChanged, EntryChanged):
                 continue
             return True
-        raise StoreAway("the record changed at each attempt: call again")
+        raise StoreUnavailable("the record changed at each attempt: call again")
 
     def _says(self, record: ReactionRecord, event: Event) -> tuple[ReactionOutcome, str]:
         """Rule ``record_says_which``."""
@@ -436,15 +438,15 @@ class ReactionInbox(Generic[A]):
             telemetry.decided(telemetry.Outcome.DUPLICATE)
         return record.outcome, record.reason
 
-    def _tell(self, place: TargetPlace, event: Event, record: ReactionRecord) -> None:
-        told = event.action, event.id, event.aggregate, self.rules.kind, place.target
+    def _tell(self, place: TargetRef, event: Event, record: ReactionRecord) -> None:
+        logged = event.action, event.id, event.aggregate, self.rules.kind, place.target
         if record.outcome is ReactionOutcome.APPLIED:
             telemetry.decided(telemetry.Outcome.APPLIED)
             telemetry.applied(event.created_at, self.clock())
-            _log.info("applied %s %s of %s to %s %s", *told)
+            _log.info("applied %s %s of %s to %s %s", *logged)
         elif record.outcome is ReactionOutcome.NOTHING:
             telemetry.decided(telemetry.Outcome.DUPLICATE)
-            _log.info("%s %s of %s changes nothing of %s %s", *told)
+            _log.info("%s %s of %s changes nothing of %s %s", *logged)
 
 
 def by_id(named: Named) -> Mapping[str, str]:

@@ -15,8 +15,8 @@ from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write, 
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.partition_key import KEEP_FOR_EVER, Item
 from cosmos_outbox.inbox.errors import NotSetAside, RecordChanged
+from cosmos_outbox.inbox.serialization import record_document, record_of
 from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState
-from cosmos_outbox.inbox.stored import record_document, record_of
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, utc_now
 from cosmos_outbox.lists import continuation
@@ -50,7 +50,7 @@ class CosmosSetAside:
     clock: Clock = utc_now
 
     async def add(self, record: Record) -> None:
-        """Creates a record, without the message if the store does not take it. Raises StoreAway."""
+        """Creates a record, without the message if the store does not take it. Raises StoreUnavailable."""
         try:
             try:
                 await self._create(record)
@@ -69,7 +69,7 @@ class CosmosSetAside:
                 raise  # created-once: else the record is there, whatever its state
 
     async def waits(self, aggregate: AggregateKey) -> bool:
-        """Returns whether a record of the aggregate waits; reads one, however many there are. Raises StoreAway."""
+        """Returns whether a record of the aggregate waits; reads one of however many. Raises StoreUnavailable."""
         try:
             await self.container.fence(self.subscription)
             found = await self.container.first(
@@ -80,7 +80,7 @@ class CosmosSetAside:
         return found != []
 
     async def waiting(self, aggregate: AggregateKey | None = None) -> AsyncIterator[Record]:
-        """Yields the records that wait; those of one aggregate as of now (``timer-list-fenced``). Raises StoreAway."""
+        """Yields what waits; of one aggregate as of now (``timer-list-fenced``). Raises StoreUnavailable."""
         if aggregate is None:
             found = self._all(_WAITING, {"@state": RecordState.WAITING.value})
         else:
@@ -93,12 +93,12 @@ class CosmosSetAside:
             yield record
 
     async def older(self, than: datetime) -> AsyncIterator[Record]:
-        """Yields the open records from before then. Raises StoreAway."""
+        """Yields the open records from before then. Raises StoreUnavailable."""
         async for record in self._all(_OLDER, {"@states": _STATES, "@then": than.isoformat()}):
             yield record
 
     async def page(self, size: int, continuation_token: str | None) -> RecordPage:
-        """Returns a page of open records. Raises UnknownContinuation, StoreAway."""
+        """Returns a page of open records. Raises UnknownContinuation, StoreUnavailable."""
         token = continuation.unseal(self.scope, continuation_token) if continuation_token else None
         try:
             items, token = await self.container.page(
@@ -113,7 +113,7 @@ class CosmosSetAside:
         )
 
     async def count(self, state: RecordState) -> int:
-        """Returns the number of records in this state. Raises StoreAway."""
+        """Returns the number of records in this state. Raises StoreUnavailable."""
         try:
             return await self.container.count(
                 _COUNT, {"@state": state.value}, partition_key=self.subscription
@@ -122,7 +122,7 @@ class CosmosSetAside:
             raise store_away(error.failure) from error
 
     async def get(self, record_id: str) -> Record:
-        """Returns one record, open or closed. Raises NotSetAside, StoreAway."""
+        """Returns one record, open or closed. Raises NotSetAside, StoreUnavailable."""
         try:
             item = await self.container.read(record_id, self.subscription)
             if item is None:
@@ -134,7 +134,7 @@ class CosmosSetAside:
         return _record(item)
 
     async def change(self, record: Record, state: RecordState, reason: str, *, attempts: int) -> None:
-        """Writes the outcome of a record. Raises RecordChanged, StoreAway."""
+        """Writes the outcome of a record. Raises RecordChanged, StoreUnavailable."""
         assert record.version is not None, "a record that was read has its version"
         changed = replace(record, state=state, reason=reason, attempts=attempts)
         try:

@@ -33,18 +33,18 @@ class CosmosSource(Generic[S]):
     """Returns the subscriber's state of an aggregate's ``data``."""
 
     async def read(self, key: AggregateKey) -> Found[S] | None:
-        """Returns the aggregate as this replica has it. Raises StoreAway."""
+        """Returns the aggregate as this replica has it. Raises StoreUnavailable."""
         try:
             return self._found(key, await self.container.read(key.id, key.id))
         except StoreFailed as error:
             raise failed(key, error.failure) from error
 
     async def newest(self, key: AggregateKey) -> Found[S] | None:
-        """Returns the aggregate with a consistent read. Raises StoreAway."""
+        """Returns the aggregate with a consistent read. Raises StoreUnavailable."""
         return self._found(key, await newest_item(self.container, key))
 
     async def page(self, since: datetime | None, position: str | None) -> WalkPage[Found[S]]:
-        """Returns a page of the aggregates, deleted ones too. Raises StoreAway."""
+        """Returns a page of the aggregates, deleted ones too. Raises StoreUnavailable."""
         items, token = await walk_page(
             self.container, *SourceDocuments.of_library(self.type).query(since), position
         )

@@ -18,7 +18,7 @@ from cosmos_outbox.cosmos.inbox.listing import CosmosItems, token_key
 from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container
-from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.inbox.entry_schema import EntrySchema
 from cosmos_outbox.lists.listing import EntryListing
 from cosmos_outbox.settings.connections import Connection, connected, resolve
 from cosmos_outbox.settings.errors import Misconfigured
@@ -77,12 +77,12 @@ class CosmosStore:
     _taken: dict[str, str] = field(default_factory=dict, repr=False)
     """By container, the read model that uses it, or effects."""
 
-    def entries(self, name: str, form: EntryForm[S], deleted_ttl_seconds: int | None) -> CosmosEntries[S]:
+    def entries(self, name: str, form: EntrySchema[S], deleted_ttl_seconds: int | None) -> CosmosEntries[S]:
         """Returns the entries of one read model, which shares its container with no other. Raises Misconfigured."""
         self._take(name, name)
         return CosmosEntries(self._of(name), form, deleted_ttl_seconds)
 
-    def listing(self, name: str, form: EntryForm[S]) -> EntryListing[S]:
+    def listing(self, name: str, form: EntrySchema[S]) -> EntryListing[S]:
         """Returns the list of one read model."""
         container = self._of(name)
         scope = self.names.scope(self.names.container(name))

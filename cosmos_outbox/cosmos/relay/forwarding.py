@@ -13,14 +13,14 @@ from datetime import datetime
 from typing import Any
 
 from cosmos_outbox.cosmos.aggregates.documents import EventReader
-from cosmos_outbox.cosmos.relay.relay import Committed, Forwarded, Relay
+from cosmos_outbox.cosmos.relay.relay import ForwardResult, Relay, VerifiedPage
 from cosmos_outbox.cosmos.store.client import ContainerProxy
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.kernel.clock import Clock, monotonic, new_id, utc_now
-from cosmos_outbox.kernel.loops import OnceAMinute, pace
-from cosmos_outbox.kernel.own_failures import own_failures
+from cosmos_outbox.kernel.handler_failures import own_failures
+from cosmos_outbox.kernel.loops import LogThrottle, pace
 from cosmos_outbox.outbox import telemetry
-from cosmos_outbox.outbox.errors import Hindrance, NotDelivered, hindrance
+from cosmos_outbox.outbox.errors import FailureReason, NotDelivered, hindrance
 from cosmos_outbox.outbox.feed import FeedEvent
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.telemetry.tracing import invoked
@@ -32,7 +32,7 @@ Setting = str | int | bool | None
 
 
 @dataclass
-class Tally:
+class RateCounter:
     """Counts events, and their rate per second."""
 
     total: int = 0
@@ -69,7 +69,7 @@ class Instance:
     id: str = field(default_factory=lambda: new_id().hex[:8])
     """A new id after each start."""
     started_at: datetime = field(default_factory=utc_now)
-    forwarded: Tally = field(default_factory=Tally)
+    forwarded: RateCounter = field(default_factory=RateCounter)
     """The events that the broker has accepted from this process."""
 
 
@@ -83,7 +83,7 @@ _LONGEST_DETAIL = 400
 class RelayFailure:
     """A reason for which a page was not forwarded."""
 
-    reason: Hindrance
+    reason: FailureReason
     at: datetime
     """The time of the last report, by the relay's clock; a failure that lasts is reported once a minute."""
     detail: str
@@ -103,11 +103,11 @@ class RelayFailures:
     ttl_seconds: int
     """How long a reason is kept, if the container lets its items expire."""
     clock: Clock = utc_now
-    _saying: defaultdict[Hindrance, OnceAMinute] = field(
-        default_factory=lambda: defaultdict(OnceAMinute), repr=False
+    _saying: defaultdict[FailureReason, LogThrottle] = field(
+        default_factory=lambda: defaultdict(LogThrottle), repr=False
     )
 
-    async def note(self, reason: Hindrance, detail: str) -> None:
+    async def note(self, reason: FailureReason, detail: str) -> None:
         """Records that a page was not forwarded. Raises no error of the store: the relay goes on."""
         if not self._saying[reason].due():
             return
@@ -131,9 +131,9 @@ class RelayFailures:
             parameters=[{"name": "@name", "value": f"{self.name}."}],
         )
         known = [
-            RelayFailure(Hindrance(each["reason"]), datetime.fromisoformat(each["at"]), each["detail"])
+            RelayFailure(FailureReason(each["reason"]), datetime.fromisoformat(each["at"]), each["detail"])
             async for each in found
-            if each["reason"] in set(Hindrance)
+            if each["reason"] in set(FailureReason)
         ]
         return sorted((each for each in known if each.at >= time), key=lambda each: each.at, reverse=True)
 
@@ -157,18 +157,18 @@ class Forwarding:
 
     async def forward(
         self, items: Iterable[Mapping[str, Any]], invocation: object | None = None
-    ) -> Forwarded:
+    ) -> ForwardResult:
         """Forwards the events among the items of a feed. Raises NotDelivered, Misconfigured."""
         with invoked(invocation):
             async with self._in_time("forwarded"):
                 return self._counted(await self.relay.forward(await self._events(items)))
 
-    async def compare(self, items: Iterable[Mapping[str, Any]]) -> Committed:
+    async def compare(self, items: Iterable[Mapping[str, Any]]) -> VerifiedPage:
         """Runs the first half of :meth:`forward`, which sends nothing. Raises NotDelivered."""
         async with self._in_time("compared with what was committed"):
             return await self.relay.compare(await self._events(items))
 
-    async def forward_committed(self, page: Committed) -> Forwarded:
+    async def forward_committed(self, page: VerifiedPage) -> ForwardResult:
         """Runs the second half. Raises NotDelivered, Misconfigured."""
         async with self._in_time("forwarded"):
             return self._counted(await self.relay.forward_committed(page))
@@ -191,20 +191,20 @@ class Forwarding:
                 )
                 if self.relay.saying.due():
                     _log.error("events wait: %s", reason)
-                raise NotDelivered(reason, Hindrance.TOO_SLOW) from None
+                raise NotDelivered(reason, FailureReason.TOO_SLOW) from None
         except Exception as error:
             why = why_of(error)
             telemetry.round_failed(why)
-            await self.failures.note(why, type(error).__name__ if why is Hindrance.BUG else str(error))
+            await self.failures.note(why, type(error).__name__ if why is FailureReason.BUG else str(error))
             raise
 
-    def _counted(self, forwarded: Forwarded) -> Forwarded:
+    def _counted(self, forwarded: ForwardResult) -> ForwardResult:
         self.instance.forwarded.add(forwarded.sent)
         return forwarded
 
 
-def why_of(error: BaseException) -> Hindrance:
+def why_of(error: BaseException) -> FailureReason:
     """Returns what an error means for a page of the feed."""
     if isinstance(error, Misconfigured):
-        return Hindrance.MISCONFIGURED
+        return FailureReason.MISCONFIGURED
     return why_of(classify(error).error()) if isinstance(error, SDK_ERRORS) else hindrance(error)

@@ -16,7 +16,7 @@ from cosmos_outbox.cosmos.aggregates.documents import DIGEST, EventReader, diges
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.partition_key import Item, Key, PartitionKeyPaths
-from cosmos_outbox.kernel.loops import OnceAMinute, pace
+from cosmos_outbox.kernel.loops import LogThrottle, pace
 from cosmos_outbox.outbox.errors import hindrance
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, Unread
 
@@ -42,7 +42,7 @@ class CosmosOriginals:
     events: EventReader
     reread: int = 0
     """The number of documents read again since the process began."""
-    saying: OnceAMinute = field(default_factory=OnceAMinute)
+    saying: LogThrottle = field(default_factory=LogThrottle)
     _kept: OrderedDict[_Place, FeedEvent] = field(default_factory=OrderedDict, repr=False)
 
     @property

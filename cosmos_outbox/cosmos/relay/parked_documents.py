@@ -15,8 +15,8 @@ from typing import Any
 from cosmos_outbox.cosmos.aggregates.documents import EventReader, notice_document
 from cosmos_outbox.cosmos.store.partition_key import LONGEST_KEY, Item, PartitionKeyPaths, is_text, plain
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox.feed import ACTION, Document, FeedEvent, Notice, OutboxEvent, Poison
-from cosmos_outbox.outbox.marker import Marker, Place, Refusal
+from cosmos_outbox.outbox.aggregate_block import AggregateBlock, Place, Refusal
+from cosmos_outbox.outbox.feed import ACTION, Document, FeedEvent, OutboxEvent, Poison, SkipMarker
 
 
 class ParkedState(Enum):
@@ -71,7 +71,7 @@ class ParkedPage:
     continuation_token: str | None
 
 
-Change = Callable[[Marker], Marker]
+Change = Callable[[AggregateBlock], AggregateBlock]
 """A change that is applied to the newest marker."""
 
 
@@ -112,7 +112,7 @@ class MarkerDocuments:
     ttl_seconds: int
     """How long a free marker, and the ids in any marker, are kept: as long as events are."""
 
-    def item(self, marker: Marker, partition_key: str, now: datetime) -> Item:
+    def item(self, marker: AggregateBlock, partition_key: str, now: datetime) -> Item:
         """Returns the item to store for a marker. Rule ``blocked-never-expires``: only a free one has a TTL."""
         refusal = marker.refusal
         item = {
@@ -137,11 +137,11 @@ class MarkerDocuments:
         }
         return item if marker.blocked else item | {"ttl": self.ttl_seconds}
 
-    def marker(self, item: Item) -> Marker:
+    def marker(self, item: Item) -> AggregateBlock:
         """Returns the marker in an item that was read."""
         key = named(item)
         assert key is not None, "a marker names its aggregate"
-        return Marker(
+        return AggregateBlock(
             key,
             version=item.get("_etag", ""),
             blocked_since=_time(item["blockedSince"]),
@@ -209,7 +209,7 @@ class ParkedDocuments:
 
     events: EventReader
 
-    def event_item(self, event: FeedEvent, marker: Marker, place: Place, *, at: datetime) -> Item:
+    def event_item(self, event: FeedEvent, marker: AggregateBlock, place: Place, *, at: datetime) -> Item:
         """Returns the item of an event that is parked ``at`` this time (UTC), behind the marker."""
         return self._item(event, _reason(event, marker), at) | {"position": _position(place)}
 
@@ -231,7 +231,7 @@ class ParkedDocuments:
             "document": _kept(event.document, self.events.paths),
         }
 
-    def notice_item(self, notice: Notice, discarded: Item) -> Item:
+    def notice_item(self, notice: SkipMarker, discarded: Item) -> Item:
         """Returns the item of the notice that replaces an event's item."""
         paths = self.events.paths
         document = notice_document(notice, partition_key=paths.raw(discarded["document"]), paths=paths)
@@ -272,7 +272,7 @@ class ParkedDocuments:
         """Whether the item has more of the document than its location."""
         return bool(set(item["document"]) - set(place_of(item["document"], self.events.paths)))
 
-    def event(self, item: Item, marker: Marker | None) -> ParkedEvent:
+    def event(self, item: Item, marker: AggregateBlock | None) -> ParkedEvent:
         """Returns the parked event in an item that was read; ``marker``: its aggregate's, if it is known."""
         aggregate = named(item)
         refusal = marker.refusal if marker else None
@@ -312,7 +312,7 @@ def _discarding(item: Mapping[str, Any]) -> Discarding | None:
     return Discarding(datetime.fromisoformat(item["discardedAt"]), item["discardReason"])
 
 
-def _reason(event: FeedEvent, marker: Marker) -> str:
+def _reason(event: FeedEvent, marker: AggregateBlock) -> str:
     if isinstance(event, Poison):
         return event.reason
     if marker.refusal is None:  # somebody edited the marker

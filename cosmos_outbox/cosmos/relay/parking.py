@@ -20,6 +20,7 @@ from cosmos_outbox.cosmos.relay.replay import REPLAY_SECONDS, Replay, Replayed
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, monotonic, randomness, utc_now
 from cosmos_outbox.outbox import telemetry
+from cosmos_outbox.outbox.aggregate_block import AggregateBlock, Refusal
 from cosmos_outbox.outbox.errors import (
     BeingReplayed,
     ConcurrentChange,
@@ -28,8 +29,7 @@ from cosmos_outbox.outbox.errors import (
     OutboxError,
     PreconditionFailed,
 )
-from cosmos_outbox.outbox.feed import Notice
-from cosmos_outbox.outbox.marker import Marker, Refusal
+from cosmos_outbox.outbox.feed import SkipMarker
 from cosmos_outbox.outbox.publisher import Publisher
 
 MAX_AGE_SECONDS = 30 * 24 * 3600
@@ -137,7 +137,7 @@ class Parking:
             except OutboxError as error:
                 _log.warning("document %s, which belongs to no aggregate, stays: %s", event.event_id, error)
 
-    async def _tend(self, marker: Marker, too_old: datetime) -> bool:
+    async def _tend(self, marker: AggregateBlock, too_old: datetime) -> bool:
         """Replays an aggregate without a blocking event (rule ``timer-heals``). Returns False if more is to be sent.
 
         An aggregate whose receiver fails is replayed after its pause, as if by an operator; its event is discarded at
@@ -155,7 +155,7 @@ class Parking:
             _log.warning("the parked events of %s wait: %s", marker.aggregate, error)
         return True
 
-    async def _discard_by_age(self, marker: Marker, too_old: datetime) -> bool:
+    async def _discard_by_age(self, marker: AggregateBlock, too_old: datetime) -> bool:
         """Discards the blocking event if it is too old; returns False if it is not."""
         if marker.blocked_since is None or marker.blocked_since > too_old:
             return False
@@ -166,9 +166,9 @@ class Parking:
                 await self.discard(event.id, EXPIRED)
         return True
 
-    async def _marker_of(self, event: ParkedEvent, aggregate: AggregateKey) -> Marker:
+    async def _marker_of(self, event: ParkedEvent, aggregate: AggregateKey) -> AggregateBlock:
         """Returns the marker of the aggregate that the event blocks (rule ``only-in-the-way``). Raises NotInTheWay."""
-        marker = (await self.lot.markers([aggregate])).get(aggregate) or Marker(aggregate)
+        marker = (await self.lot.markers([aggregate])).get(aggregate) or AggregateBlock(aggregate)
         if marker.in_the_way == event.event_id:
             return marker
         if marker.in_the_way is None:
@@ -178,7 +178,7 @@ class Parking:
             f"discard it, or replay {aggregate}"
         )
 
-    def _relays_may_send_for(self, marker: Marker) -> float:
+    def _relays_may_send_for(self, marker: AggregateBlock) -> float:
         """Returns the seconds in which a relay may act on a reading from before the block (rule ``fresh-reading``)."""
         assert marker.blocked_since is not None, "something is in the way of a blocked aggregate only"
         age = (self.clock() - marker.blocked_since).total_seconds()
@@ -192,11 +192,11 @@ class Parking:
         marker = await self._marker_of(event, event.aggregate)
         await self.pause(self._relays_may_send_for(marker))
         now = self.clock()
-        notice = Notice(marker.aggregate, event.event_id, event.sequence, now)
+        notice = SkipMarker(marker.aggregate, event.event_id, event.sequence, now)
         await self.lot.discard(marker.with_discarded(event.event_id, now), event, notice, reason)
 
 
-def _turn(marker: Marker) -> float:
+def _turn(marker: AggregateBlock) -> float:
     return randomness().random() * (marker.refusal.attempts if marker.refusal else 1)
 
 

@@ -37,9 +37,9 @@ from cosmos_outbox.cosmos.store.partition_key import Item
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, utc_now
 from cosmos_outbox.lists import continuation
+from cosmos_outbox.outbox.aggregate_block import AggregateBlock
 from cosmos_outbox.outbox.errors import PreconditionFailed
-from cosmos_outbox.outbox.feed import FeedEvent, Notice, Poison
-from cosmos_outbox.outbox.marker import Marker
+from cosmos_outbox.outbox.feed import FeedEvent, Poison, SkipMarker
 
 CHANGED = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
 """Refusals of a transaction that show that others changed something first, or that an earlier attempt was stored."""
@@ -156,7 +156,7 @@ class CosmosParkingLot:
         self._ttl = ttl_seconds
         self._clock = clock
 
-    async def markers(self, aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, Marker]:
+    async def markers(self, aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, AggregateBlock]:
         """Returns the markers of these aggregates, with a consistent read (rule ``fence-before-free``)."""
         await self._partition.fence()
         items = await self._all_markers() if len(aggregates) > FEW_AGGREGATES else None
@@ -170,12 +170,12 @@ class CosmosParkingLot:
         items, more = await self._partition.page(_MARKERS, {"@types": [BLOCKED, FREE]}, FEW_MARKERS, None)
         return None if more else items
 
-    async def list_blocked(self) -> Sequence[Marker]:
+    async def list_blocked(self) -> Sequence[AggregateBlock]:
         """Returns the markers of all parked aggregates, possibly stale: for display, not to be stored."""
         items = self._partition.query(_LISTED_MARKERS, {"@types": [BLOCKED]})
         return [self._markers.marker(item) async for item in items]
 
-    async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> Collection[str]:
+    async def park(self, marker: AggregateBlock, events: Sequence[FeedEvent]) -> Collection[str]:
         """Parks events of a blocked aggregate in order. Already parked ones are not changed.
 
         Rule ``park-at-version``: only behind the marker that was read, however old that reading is. A crash halfway
@@ -197,7 +197,7 @@ class CosmosParkingLot:
             parked.update(ids[item["id"]] for item in new)
         return parked
 
-    async def _park(self, marker: Marker, new: list[Item]) -> tuple[Marker, list[Item]]:
+    async def _park(self, marker: AggregateBlock, new: list[Item]) -> tuple[AggregateBlock, list[Item]]:
         """Parks in one transaction; in halves if the store refuses it, since a refusal names no document."""
         for _ in range(_RACES):
             if not new:
@@ -217,26 +217,30 @@ class CosmosParkingLot:
             new = [item for item in new if item["id"] not in parked]
         raise _changed()
 
-    async def _park_halves(self, marker: Marker, new: list[Item]) -> tuple[Marker, list[Item]]:
+    async def _park_halves(
+        self, marker: AggregateBlock, new: list[Item]
+    ) -> tuple[AggregateBlock, list[Item]]:
         """Parks each half: only the documents that the store does not take are left out."""
         middle = len(new) // 2
         marker, first = await self._park(marker, new[:middle])
         marker, second = await self._park(marker, new[middle:])
         return marker, first + second
 
-    async def _must_be_at(self, marker: Marker) -> None:
+    async def _must_be_at(self, marker: AggregateBlock) -> None:
         newest = await self._partition.read(marker_id(marker.aggregate))
         if (newest["_etag"] if newest else "") != marker.version:
             raise _changed()
 
-    async def store(self, marker: Marker) -> Marker:
+    async def store(self, marker: AggregateBlock) -> AggregateBlock:
         """Stores a changed marker. Raises PreconditionFailed as :meth:`park` does. Returns the stored marker."""
         try:
             return await self._put(marker)
         except StoreFailed as error:
             raise _changed() if error.failure.kind in CHANGED else error.failure.passing() from error
 
-    async def settle(self, marker: Marker, delivered: Sequence[ParkedEvent], change: Change) -> Marker:
+    async def settle(
+        self, marker: AggregateBlock, delivered: Sequence[ParkedEvent], change: Change
+    ) -> AggregateBlock:
         """Removes parked events that the broker has, and changes the marker of the replay that sent them.
 
         The relay may have parked more events behind the marker since, so the change is applied to the newest marker.
@@ -258,7 +262,7 @@ class CosmosParkingLot:
     async def _still_there(self, ids: Sequence[str]) -> list[str]:
         return [item["id"] for item in await self._partition.read_many(ids, ["id"])]
 
-    async def recount(self, marker: Marker) -> Marker:
+    async def recount(self, marker: AggregateBlock) -> AggregateBlock:
         """Recounts the waiting events, as after a manual removal. Raises PreconditionFailed as :meth:`settle` does."""
         for _ in range(_RACES):
             count = await self._partition.count(_COUNT, _of(marker.aggregate))
@@ -268,7 +272,7 @@ class CosmosParkingLot:
                 marker = await self._read_still_replayed(marker, error)
         raise _changed()
 
-    async def _read_still_replayed(self, marker: Marker, error: StoreFailed) -> Marker:
+    async def _read_still_replayed(self, marker: AggregateBlock, error: StoreFailed) -> AggregateBlock:
         """Returns the marker as others have changed it, if the replay is still the same. Raises PreconditionFailed."""
         if error.failure.kind not in CHANGED:
             raise error.failure.passing() from error
@@ -278,7 +282,9 @@ class CosmosParkingLot:
             raise _changed() from error
         return newest
 
-    async def discard(self, marker: Marker, event: ParkedEvent, notice: Notice, reason: str) -> None:
+    async def discard(
+        self, marker: AggregateBlock, event: ParkedEvent, notice: SkipMarker, reason: str
+    ) -> None:
         """Stores the marker, and the notice in the event's place. Raises PreconditionFailed.
 
         The event stays visible, with the reason, until it expires.
@@ -370,7 +376,7 @@ class CosmosParkingLot:
                 break
         return found
 
-    async def _put(self, marker: Marker, *writes: Write) -> Marker:
+    async def _put(self, marker: AggregateBlock, *writes: Write) -> AggregateBlock:
         """Stores the marker over its version, with other writes. Raises StoreFailed."""
         item = self._markers.item(marker, self._partition.partition_key, self._clock())
         first = Write.replace(item, marker.version) if marker.version else Write.create(item)
@@ -382,12 +388,12 @@ def _of(aggregate: AggregateKey) -> Item:
     return {"@type": EVENT, "@aggregateType": aggregate.type, "@aggregateId": aggregate.id}
 
 
-def _counted(marker: Marker, more: int) -> Marker:
+def _counted(marker: AggregateBlock, more: int) -> AggregateBlock:
     """Changes the count by the number of events that this transaction creates or deletes (rule ``count-creates``)."""
     return replace(marker, waiting=marker.waiting + more)
 
 
-def _freed_at_zero(marker: Marker) -> Marker:
+def _freed_at_zero(marker: AggregateBlock) -> AggregateBlock:
     """Frees a marker whose count is 0 at the version that was read, without a query (rule ``end-at-zero``)."""
     return marker.freed() if marker.waiting == 0 else marker
 

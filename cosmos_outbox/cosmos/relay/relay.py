@@ -12,7 +12,7 @@ document causes makes that document poison; a broker that refuses everything for
 
 :class:`PageProgress` keeps each event in exactly one state: open, sent, parked, dropped, or waiting for a reason.
 
-:class:`AcceptedEvents` lets a repeated page send only events that the broker is not known to have. One waiting
+:class:`SentCache` lets a repeated page send only events that the broker is not known to have. One waiting
 aggregate makes its whole page come again, perhaps for hours. Without this cache the other aggregates' events would be
 sent in each attempt, and reach subscribers twice once the duplicate window has passed. The cache may be lost at any
 time, as in a crash, and the events are then sent again: it saves work, and no rule relies on it. An entry ends with its
@@ -31,10 +31,11 @@ from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, monotonic, utc_now
-from cosmos_outbox.kernel.loops import OnceAMinute
+from cosmos_outbox.kernel.loops import LogThrottle
 from cosmos_outbox.outbox import telemetry
+from cosmos_outbox.outbox.aggregate_block import AggregateBlock, BlockDecision
 from cosmos_outbox.outbox.errors import (
-    Hindrance,
+    FailureReason,
     NotDelivered,
     PreconditionFailed,
     Throttled,
@@ -49,7 +50,6 @@ from cosmos_outbox.outbox.feed import (
     by_aggregate,
     caused_by,
 )
-from cosmos_outbox.outbox.marker import Fate, Marker
 from cosmos_outbox.outbox.publisher import Block, Delivered, Publisher, deliver
 
 MOST = 50_000
@@ -60,7 +60,7 @@ KEPT_SECONDS = 600.0
 
 
 @dataclass
-class AcceptedEvents:
+class SentCache:
     """Caches which events of the current pages the broker has accepted."""
 
     most: int = MOST
@@ -101,7 +101,7 @@ class AcceptedEvents:
 
 
 @dataclass(frozen=True)
-class Committed:
+class VerifiedPage:
     """A page of the feed, verified against the committed documents."""
 
     delivered: Sequence[FeedEvent]
@@ -115,7 +115,7 @@ class Committed:
 
 
 @dataclass(frozen=True)
-class Forwarded:
+class ForwardResult:
     """The result of one page of the feed, in numbers of events."""
 
     sent: int = 0
@@ -134,16 +134,16 @@ class PageProgress:
     sent: dict[AggregateKey, list[FeedEvent]] = field(default_factory=dict)
     parked: int = 0
     dropped: int = 0
-    waiting: list[tuple[str, Hindrance]] = field(default_factory=list)
+    waiting: list[tuple[str, FailureReason]] = field(default_factory=list)
     """The reason, with its kind, of each aggregate that waits."""
 
     @classmethod
-    def of(cls, page: Committed) -> Self:
+    def of(cls, page: VerifiedPage) -> Self:
         """Returns the progress of a page of which nothing is done yet."""
         owned = {key: list(group) for key, group in page.groups.items() if key is not None}
         return cls(owned, len(page.groups))
 
-    def wait(self, aggregate: AggregateKey, reason: str, why: Hindrance) -> None:
+    def wait(self, aggregate: AggregateKey, reason: str, why: FailureReason) -> None:
         """Ends this attempt for the aggregate: its open events wait."""
         del self.open[aggregate]
         self.waiting.append((reason, why))
@@ -163,9 +163,9 @@ class PageProgress:
         """Returns the number of open events."""
         return sum(map(len, self.open.values()))
 
-    def forwarded(self) -> Forwarded:
+    def forwarded(self) -> ForwardResult:
         """Returns the numbers so far."""
-        return Forwarded(sum(map(len, self.sent.values())), self.parked, self.dropped)
+        return ForwardResult(sum(map(len, self.sent.values())), self.parked, self.dropped)
 
 
 PATIENCE_SECONDS = 600.0
@@ -173,7 +173,7 @@ PATIENCE_SECONDS = 600.0
 
 
 @dataclass
-class RefusedAlike:
+class BrokerFaultDetector:
     """Detects a broker that refuses everything for the same reason: the fault is then its own, and nothing is parked.
 
     A single refused message is poison, and so is each of several while the broker accepts others, or if the reasons
@@ -266,20 +266,20 @@ class Relay:
     reading_seconds: float = READING_SECONDS
     """The maximum age of the markers that a send is based on, equal in all instances."""
     guard: TtlGuard = field(default_factory=TtlGuard)
-    accepted: AcceptedEvents = field(default_factory=AcceptedEvents)
-    refused_alike: RefusedAlike = field(default_factory=RefusedAlike)
+    accepted: SentCache = field(default_factory=SentCache)
+    refused_alike: BrokerFaultDetector = field(default_factory=BrokerFaultDetector)
     clock: Clock = utc_now
-    saying: OnceAMinute = field(default_factory=OnceAMinute)
+    saying: LogThrottle = field(default_factory=LogThrottle)
 
-    async def forward(self, events: Sequence[FeedEvent]) -> Forwarded:
+    async def forward(self, events: Sequence[FeedEvent]) -> ForwardResult:
         """Calls :meth:`compare` and :meth:`forward_committed`. Raises NotDelivered."""
         return await self.forward_committed(await self.compare(events))
 
-    async def compare(self, events: Sequence[FeedEvent]) -> Committed:
+    async def compare(self, events: Sequence[FeedEvent]) -> VerifiedPage:
         """Verifies a page against the committed documents; sends nothing, so it may overlap with the page before."""
-        return Committed(events, by_aggregate(await self.originals.verify(events)))
+        return VerifiedPage(events, by_aggregate(await self.originals.verify(events)))
 
-    async def forward_committed(self, page: Committed) -> Forwarded:
+    async def forward_committed(self, page: VerifiedPage) -> ForwardResult:
         """Sends or parks every event, each aggregate's in order.
 
         Raises:
@@ -287,7 +287,7 @@ class Relay:
         """
         events = page.delivered
         if not events:
-            return Forwarded()
+            return ForwardResult()
         self.guard.watch(events)
         try:
             forwarded = await self._forward(page)
@@ -305,7 +305,7 @@ class Relay:
         _log.info("forwarded %d event(s), parked %d", forwarded.sent, forwarded.parked)
         return forwarded
 
-    async def _forward(self, committed: Committed) -> Forwarded:
+    async def _forward(self, committed: VerifiedPage) -> ForwardResult:
         page = PageProgress.of(committed)
         races = 0
         while page.open and races < _RACES:
@@ -314,7 +314,9 @@ class Relay:
             if page.left() == left:  # after a dropped event, those behind it are tried next
                 races += 1
         for key in list(page.open):
-            page.wait(key, f"operators or other instances keep parking and replaying {key}", Hindrance.RACED)
+            page.wait(
+                key, f"operators or other instances keep parking and replaying {key}", FailureReason.RACED
+            )
         await self._park_alone(page, committed.ownerless)
         if page.waiting:
             reason, why = page.waiting[0]
@@ -330,13 +332,13 @@ class Relay:
             markers = await self.parking.markers(page.open.keys())
         except (Throttled, Unavailable) as error:
             raise NotDelivered(f"the parked events cannot be read: {error}", hindrance(error)) from error
-        known = {key: markers.get(key) or Marker(key) for key in page.open}
+        known = {key: markers.get(key) or AggregateBlock(key) for key in page.open}
         for key, marker in known.items():
             self._drop_given_up(page, key, marker)
         await self._park(page, await self._send(page, known, usable_until))
 
-    def _drop_given_up(self, page: PageProgress, key: AggregateKey, marker: Marker) -> None:
-        for event in [each for each in page.open[key] if marker.fate(each) is Fate.DROP]:
+    def _drop_given_up(self, page: PageProgress, key: AggregateKey, marker: AggregateBlock) -> None:
+        for event in [each for each in page.open[key] if marker.fate(each) is BlockDecision.DROP]:
             _log.warning(
                 "event %s of %s was discarded by an operator: it is not sent%s",
                 event.id,
@@ -346,28 +348,28 @@ class Relay:
             page.drop(key, event)
 
     async def _send(
-        self, page: PageProgress, markers: Mapping[AggregateKey, Marker], usable_until: float
-    ) -> list[Marker]:
+        self, page: PageProgress, markers: Mapping[AggregateKey, AggregateBlock], usable_until: float
+    ) -> list[AggregateBlock]:
         """Sends the sendable events. Returns the markers behind which an aggregate's open events must be parked."""
         offered = {
-            key: [event for event in page.open[key] if marker.fate(event) is not Fate.PARK]
+            key: [event for event in page.open[key] if marker.fate(event) is not BlockDecision.PARK]
             for key, marker in markers.items()
         }
-        to_park: list[Marker] = []
+        to_park: list[AggregateBlock] = []
         results = await self._deliver([*offered.values()], usable_until)
         to_wait = self._refused_alike(dict(zip(offered, (delivery for _, delivery in results), strict=True)))
         for key, (sent, delivery) in zip(offered, results, strict=True):
             marker = markers[key]
             page.take_off(key, sent)
             if key in to_wait:
-                page.wait(key, to_wait[key], Hindrance.BATCH_REFUSED)
+                page.wait(key, to_wait[key], FailureReason.BATCH_REFUSED)
             elif delivery.waits_for is not None:
                 page.wait(key, delivery.waits_for, delivery.why)
             elif delivery.block is not None and marker.has_place_of(delivery.block.event):
                 self._drop_refused(page, marker, delivery.block)
             elif delivery.block is not None:
                 block, now, passing = delivery.block, self.clock(), delivery.block.passing
-                to_park.append(marker.block(block.event, block.told, page.sent[key], now, passing=passing))
+                to_park.append(marker.block(block.event, block.message, page.sent[key], now, passing=passing))
             elif page.open[key]:
                 to_park.append(marker)
             else:
@@ -398,18 +400,18 @@ class Relay:
             groups, new, await deliver(self.publisher, new, usable_until), strict=True
         ):
             self.accepted.add(rest[: delivery.sent])
-            _tell(rest[: delivery.sent])
+            _report(rest[: delivery.sent])
             unsent = set(map(id, rest[delivery.sent :]))
             results.append(([event for event in group if id(event) not in unsent], delivery))
         return results
 
-    def _drop_refused(self, page: PageProgress, marker: Marker, block: Block) -> None:
+    def _drop_refused(self, page: PageProgress, marker: AggregateBlock, block: Block) -> None:
         event, key = block.event, marker.aggregate
         page.drop(key, event)
         if event.id in marker.passed:
-            told = "The broker has accepted it before: nothing needs to be done"
+            advice = "The broker has accepted it before: nothing needs to be done"
         else:
-            told = (
+            advice = (
                 f"The broker has accepted sequence {marker.accepted} before, and perhaps this event too. It is "
                 "possibly missing: if a subscriber lacks it, remove the reason and publish the aggregate again"
             )
@@ -419,17 +421,17 @@ class Relay:
             key,
             event.sequence,
             block.reason,
-            told,
+            advice,
             caused_by(event),
         )
         if not page.open[key]:
             del page.open[key]
 
-    async def _park(self, page: PageProgress, markers: Sequence[Marker]) -> None:
+    async def _park(self, page: PageProgress, markers: Sequence[AggregateBlock]) -> None:
         """Parks the open events of these aggregates. Those of an aggregate that others have changed stay open."""
         places = asyncio.Semaphore(_PARKED_AT_ONCE)
 
-        async def one(marker: Marker) -> None:
+        async def one(marker: AggregateBlock) -> None:
             async with places:
                 await self._park_one(page, marker)
 
@@ -437,7 +439,7 @@ class Relay:
             for marker in markers:
                 parking.create_task(one(marker))
 
-    async def _park_one(self, page: PageProgress, marker: Marker) -> None:
+    async def _park_one(self, page: PageProgress, marker: AggregateBlock) -> None:
         key = marker.aggregate
         behind = page.open[key]
         if unread := next((event for event in behind if isinstance(event, Unread)), None):
@@ -498,7 +500,7 @@ def _why(event: FeedEvent, passing: bool) -> telemetry.Why:
     return telemetry.Why.FAILING if passing else telemetry.Why.REFUSED
 
 
-def _tell(sent: Sequence[FeedEvent]) -> None:
+def _report(sent: Sequence[FeedEvent]) -> None:
     if _log.isEnabledFor(logging.DEBUG):
         for event in sent:
             _log.debug(

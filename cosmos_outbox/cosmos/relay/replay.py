@@ -18,10 +18,11 @@ from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.relay.relay import READING_SECONDS
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, monotonic, new_id, utc_now
+from cosmos_outbox.outbox.aggregate_block import AggregateBlock
 from cosmos_outbox.outbox.errors import (
     BeingReplayed,
     ConcurrentChange,
-    Hindrance,
+    FailureReason,
     NotDelivered,
     NotParked,
     PreconditionFailed,
@@ -30,7 +31,6 @@ from cosmos_outbox.outbox.errors import (
     Unavailable,
 )
 from cosmos_outbox.outbox.feed import FeedEvent, still_of
-from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.publisher import Block, Publisher, deliver
 
 REPLAY_SECONDS = 20.0
@@ -104,7 +104,7 @@ class Replay:
         _log.info("replayed %s: sent %d event(s), no event is parked any more", aggregate, replayed)
         return Replayed(replayed, done=True)
 
-    async def _claim(self, aggregate: AggregateKey) -> Marker:
+    async def _claim(self, aggregate: AggregateKey) -> AggregateBlock:
         """Claims the marker and returns it. Raises NotParked, BeingReplayed, ConcurrentChange."""
         replay = new_id().hex
         for _ in range(_RACES):
@@ -115,7 +115,7 @@ class Replay:
                 return await self.lot.store(marker.claimed(replay, self._claimed_until()))
         raise ConcurrentChange(f"others changed the parked events of {aggregate} each time: replay again")
 
-    async def _read_blocked(self, aggregate: AggregateKey) -> Marker:
+    async def _read_blocked(self, aggregate: AggregateKey) -> AggregateBlock:
         marker = (await self.lot.markers([aggregate])).get(aggregate)
         if marker is None or not marker.blocked:
             raise NotParked(f"{aggregate} is not parked: take an aggregate from the list of parked events")
@@ -124,7 +124,7 @@ class Replay:
     def _claimed_until(self) -> datetime:
         return self.clock() + timedelta(seconds=self.reading_seconds + _CLAIM_MARGIN_SECONDS)
 
-    async def _send(self, marker: Marker, waiting: _Waiting) -> tuple[Marker, int]:
+    async def _send(self, marker: AggregateBlock, waiting: _Waiting) -> tuple[AggregateBlock, int]:
         """Sends the first parked events, and removes those that the broker has.
 
         Returns the new marker, and the number of removed events.
@@ -138,7 +138,7 @@ class Replay:
         except TimeoutError:
             await self._give_back(marker)
             raise NotDelivered(
-                "the events could not be sent in time: replay again later", Hindrance.TOO_SLOW
+                "the events could not be sent in time: replay again later", FailureReason.TOO_SLOW
             ) from None
         events = [still_of(marker.aggregate, event) for event in verified]
         [delivery] = await deliver(self.publisher, [events], send_until)
@@ -148,7 +148,7 @@ class Replay:
         if delivery.block is not None:
             return await self._take_refusal(marker, waiting, delivery.sent, sent, delivery.block)
         if delivery.waits_for is not None:
-            ended = Marker.given_back if sent else lambda newest: newest.in_vain(now)
+            ended = AggregateBlock.given_back if sent else lambda newest: newest.in_vain(now)
             await self.lot.settle(marker, out, lambda newest: ended(newest.with_accepted(sent, now)))
             raise NotDelivered(
                 f"{delivery.waits_for}: when that is repaired, replay {marker.aggregate} again", delivery.why
@@ -157,7 +157,7 @@ class Replay:
         change = lambda newest: replace(newest.with_accepted(sent, now), replay_until=until)  # noqa: E731
         return await self.lot.settle(marker, out, change), len(out)
 
-    def _seconds_to_send(self, marker: Marker) -> float:
+    def _seconds_to_send(self, marker: AggregateBlock) -> float:
         """Returns the time to send, within the claim. Raises TimeoutError if nothing may be sent any more."""
         assert marker.replay_until is not None, "a replay sends under a claim"
         left = (marker.replay_until - self.clock()).total_seconds() - _CLOCKS_DIFFER_SECONDS
@@ -167,8 +167,13 @@ class Replay:
         return min(self.reading_seconds, max(self.seconds, answer + _READ_SECONDS), left)
 
     async def _take_refusal(
-        self, marker: Marker, waiting: _Waiting, accepted: int, sent: Sequence[FeedEvent], block: Block
-    ) -> tuple[Marker, int]:
+        self,
+        marker: AggregateBlock,
+        waiting: _Waiting,
+        accepted: int,
+        sent: Sequence[FeedEvent],
+        block: Block,
+    ) -> tuple[AggregateBlock, int]:
         """Handles a refused event. Raises StillUnsendable, unless it is a notice, which is dropped."""
         refused, now = waiting[accepted][0], self.clock()
         out = [event for event, _ in waiting[:accepted]]
@@ -191,22 +196,22 @@ class Replay:
             marker,
             out,
             lambda newest: newest.with_accepted(sent, now).refused(
-                refused.event_id, block.told, now, passing=block.passing
+                refused.event_id, block.message, now, passing=block.passing
             ),
         )
         raise StillUnsendable(
-            f"event {refused.event_id} (parked as {refused.id}) cannot be sent: {block.told}. {len(out)} event(s) "
+            f"event {refused.event_id} (parked as {refused.id}) cannot be sent: {block.message}. {len(out)} event(s) "
             f"before it were sent. {_what_helps(block.passing)}"
         )
 
-    async def _give_back(self, marker: Marker) -> None:
+    async def _give_back(self, marker: AggregateBlock) -> None:
         """Releases the claim. If that fails, it expires by itself."""
         with contextlib.suppress(PreconditionFailed, Throttled, Unavailable):
-            await self.lot.settle(marker, [], Marker.given_back)
+            await self.lot.settle(marker, [], AggregateBlock.given_back)
 
-    async def _read_outcome(self, aggregate: AggregateKey) -> Marker:
+    async def _read_outcome(self, aggregate: AggregateKey) -> AggregateBlock:
         """Reads the marker after a change without an answer, our own or another's. Raises as the replay does."""
-        marker = (await self.lot.markers([aggregate])).get(aggregate) or Marker(aggregate)
+        marker = (await self.lot.markers([aggregate])).get(aggregate) or AggregateBlock(aggregate)
         if marker.blocked and marker.in_the_way is not None and marker.refusal is not None:
             raise StillUnsendable(
                 f"event {marker.in_the_way} cannot be sent: {marker.refusal.reason}. "

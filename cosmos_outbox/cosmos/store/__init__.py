@@ -1,1 +1,1 @@
-"""Reads and writes of a container: what came of a call is known, or told to be unknown; throttling is waited out."""
+"""Reads and writes of a container: what came of a call is known, or reported as unknown; throttling is waited out."""

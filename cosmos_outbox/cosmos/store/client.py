@@ -125,10 +125,10 @@ _WRITES_ELSEWHERE = (
 
 @dataclass(frozen=True)
 class Account:
-    """What the account tells every client."""
+    """What the account shows every client."""
 
     consistency: str | None
-    """The default consistency level; None: its answer does not tell."""
+    """The default consistency level; None: its answer lacks it."""
     writes_in_several_regions: bool
 
     def check(self) -> None:
@@ -174,11 +174,11 @@ def cosmos_client(
     """
     from urllib.request import getproxies  # noqa: PLC0415 - both are slow to import, and not needed before
 
-    from cosmos_outbox.cosmos.store.transport import NotingTransport  # noqa: PLC0415
+    from cosmos_outbox.cosmos.store.transport import TrackingTransport  # noqa: PLC0415
 
     options: dict[str, Any] = {
         # With them aiohttp starts two threads for each request, to look for a proxy and for a password in ~/.netrc.
-        "transport": NotingTransport(use_env_settings=bool(getproxies()), session=session),
+        "transport": TrackingTransport(use_env_settings=bool(getproxies()), session=session),
         "retry_total": 1,
         "retry_connect": 1,
         "retry_read": 1,

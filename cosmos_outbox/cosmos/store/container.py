@@ -133,13 +133,13 @@ async def one_page(
 
 
 def told_twice(items: Iterable[Item]) -> bool:
-    """Whether one document is there twice, as azure-cosmos 4.17 tells it where a query meets a split partition.
+    """Whether one document is there twice, as azure-cosmos 4.17 returns it where a query meets a split partition.
 
     It makes its list of partitions anew and then adds those that it had still to ask once more
     (``_configure_partition_ranges`` in ``multi_execution_aggregator.py``). The next query knows the new ones.
     """
-    told = [item["_rid"] for item in items if "_rid" in item]
-    return len(told) > len(set(told))
+    ids = [item["_rid"] for item in items if "_rid" in item]
+    return len(ids) > len(set(ids))
 
 
 def beyond(path: str, *, down: bool) -> str:
@@ -262,7 +262,7 @@ class Container:
         Reads that follow see at least the state of the answer, also when the answer is a refusal.
 
         Raises:
-            StoreFailed: the call failed; ``failure.answer_lost`` tells whether the writes may be stored all the same.
+            StoreFailed: the call failed; ``failure.answer_lost`` says whether the writes may be stored all the same.
         """
         try:
             return (await self._execute(partition_key, writes))[0]
@@ -384,7 +384,7 @@ class Container:
     ) -> list[Item]:
         """The first items of a query over one or all partitions; fewer than ``most``: there are no more.
 
-        A page of the store does not tell that: it may end before it is full. Raises StoreFailed.
+        A page of the store does not show that: it may end before it is full. Raises StoreFailed.
         """
         for _ in range(_SPLITS_IN_A_CALL + 1):
             first = await self._first(query, parameters, most, partition_key)

@@ -48,7 +48,7 @@ class Kind(Enum):
     DENIED = "the key, token or role does not allow the request"
     NO_CONTAINER = "the database or container does not exist"
     BEHIND = "no replica has caught up with the session token"
-    PASSING = "no answer, or an answer that does not tell the outcome"
+    PASSING = "no answer, or an answer that leaves the outcome open"
 
 
 _BY_STATUS = {
@@ -62,7 +62,7 @@ _BY_STATUS = {
     429: Kind.THROTTLED,
 }
 """https://learn.microsoft.com/rest/api/cosmos-db/http-status-codes-for-cosmosdb. Every other status is PASSING:
-408 and 5xx do not tell the outcome, 410 moves a partition, 449 is a race inside the service."""
+408 and 5xx leave the outcome open, 410 moves a partition, 449 is a race inside the service."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Failure:
     container: str = ""
     """The container that was asked, in words, with its name."""
     index: int | None = None
-    """Of a batch: which of its operations was refused; None: the answer does not tell."""
+    """Of a batch: which of its operations was refused; None: the answer does not say."""
 
     def passing(self) -> Throttled | Unavailable:
         """As :meth:`error`, for a caller that waits whatever the reason is, until an operator has removed it."""
@@ -171,7 +171,7 @@ class Attempts:
     """What became of the attempts at one transactional batch."""
 
     answer_lost: bool = False
-    """An attempt may have reached the service, and no answer came that tells its outcome."""
+    """An attempt may have reached the service, and no answer came that shows its outcome."""
     throttled: bool = False
     """The newest answer says 429."""
     succeeded: bool = False
@@ -180,8 +180,8 @@ class Attempts:
     def outcome(self, failure: Failure) -> Failure:
         """What the batch's failure means, given what became of its attempts."""
         if failure.kind is not Kind.PASSING or failure.status:
-            told = failure.kind is not Kind.PASSING or failure.status in _NOT_WRITTEN
-            return replace(failure, answer_lost=self.answer_lost or not told)
+            known = failure.kind is not Kind.PASSING or failure.status in _NOT_WRITTEN
+            return replace(failure, answer_lost=self.answer_lost or not known)
         answer_lost = self.answer_lost or self.succeeded
         if self.throttled and not answer_lost:  # the deadline came while the SDK waited to try again
             return replace(failure, kind=Kind.THROTTLED)

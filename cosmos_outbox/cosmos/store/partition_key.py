@@ -5,10 +5,10 @@ hierarchical key (https://learn.microsoft.com/azure/cosmos-db/hierarchical-parti
 
 What every item of a container has in common, whatever it holds.
 
-What a stored document may hold is looked at without an error: what is not as it should be is told, or left out.
+What a stored document may hold is looked at without an error: what is not as it should be is reported, or left out.
 
 Others may write into the container, and the change feed's host writes some texts anew. ``in_utc`` and ``encodable``
-raise ValueError, for pydantic to tell.
+raise ValueError, for pydantic to report.
 """
 
 import functools
@@ -59,7 +59,7 @@ def is_text(value: Any) -> TypeGuard[str]:
 
 
 def plain(value: Any) -> bytes:
-    """Any JSON as bytes, to tell it from another; of what has no form, its type."""
+    """Any JSON as bytes, to distinguish it from another; of what has no form, its type."""
     try:
         return json.dumps(value).encode()
     except (ValueError, TypeError, RecursionError):
@@ -196,7 +196,7 @@ class PartitionKeyPaths:
         return str(key) if plain else f"\0{canonical(_plain(key)).decode()}"
 
     def name(self, key: Key) -> str:
-        """As :meth:`text`, of one length, and telling nothing of what stands in the key."""
+        """As :meth:`text`, of one length, and revealing nothing of what stands in the key."""
         return hashlib.sha256(self.text(key).encode()).hexdigest()[:32]
 
     def condition(self, holder: str, key: Key) -> tuple[str, dict[str, Any]]:
@@ -209,7 +209,7 @@ class PartitionKeyPaths:
     def of_aggregate(self, holder: str, name: str) -> str:
         """A condition of a query: an event is of the aggregate with the id in this parameter, of whatever type.
 
-        An event that tells no aggregate has its partition key for the aggregate's id, where that is one text.
+        An event that names no aggregate has its partition key for the aggregate's id, where that is one text.
         """
         named = f"{holder}.aggregateId = {name}"
         return named if len(self.paths) > 1 else f"({field(holder, self.paths[0])} = {name} OR {named})"

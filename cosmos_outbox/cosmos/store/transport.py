@@ -1,6 +1,6 @@
 """Whether the answer to a write was lost is known here alone: the SDK makes attempts of its own, in silence.
 
-It repeats a write after a broken connection, and after a 503, which does not tell the outcome either. The first answer
+It repeats a write after a broken connection, and after a 503, which leaves the outcome open, too. The first answer
 that a caller sees may then be the answer to a repetition: a 429 to a batch that was committed before.
 """
 
@@ -15,8 +15,8 @@ from cosmos_outbox.cosmos.store.errors import current
 _BATCH = "x-ms-cosmos-is-batch-request"
 
 
-class NotingTransport(AioHttpTransport):  # type: ignore[misc]  # azure.core exports it without its type
-    """The SDK's own transport, which tells :func:`cosmos_outbox.cosmos.store.errors.noted` what it sees."""
+class TrackingTransport(AioHttpTransport):  # type: ignore[misc]  # azure.core exports it without its type
+    """The SDK's own transport, which reports to :func:`cosmos_outbox.cosmos.store.errors.noted` what it sees."""
 
     async def send(self, request: Any, **options: Any) -> Any:
         """Send the request. Raises as its base does."""

@@ -35,7 +35,7 @@ _LONGEST_ID = 1023
 _SEQUENCE = re.compile(r"[1-9][0-9]{0,14}")
 
 answering = HttpFunctions(Answering())
-answering_anybody = HttpFunctions(Answering(told_every_seconds=60))
+answering_anybody = HttpFunctions(Answering(log_every_seconds=60))
 """Of the functions that need no key."""
 
 

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from cosmos_outbox.errors import StoreAway
+from cosmos_outbox.errors import StoreUnavailable
 from cosmos_outbox.testing import InMemory, in_memory, message
 from examples.orders.events import Line
 from examples.orders.gift import Gift, NewGift
@@ -53,7 +53,7 @@ async def test_a_gift_whose_answer_is_lost_and_whose_message_comes_again_is_one_
     memory.faults.throttled()
     gift = memory.events[-1]
     for _ in range(3):
-        with suppress(StoreAway):
+        with suppress(StoreUnavailable):
             await memory.deliver(gift, to=add_gift)
     assert memory.faults.pending == 0
     assert await lines(order_id) == [TWO_A, RIBBON]

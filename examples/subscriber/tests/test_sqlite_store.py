@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from cosmos_outbox import EntryForm, Named, TolerantReader, store
-from cosmos_outbox.errors import StoreAway
+from cosmos_outbox import EntrySchema, Named, TolerantReader, store
+from cosmos_outbox.errors import StoreUnavailable
 from cosmos_outbox.testing import SubscriberStoreContract
 from examples.subscriber import sqlite_store
 from examples.subscriber.sqlite_store import SqliteFile, SqliteStore
@@ -22,7 +22,7 @@ class Thing(TolerantReader):
     name: str
 
 
-FORM = EntryForm(Thing, search={"name": lambda thing: thing.name}, sorted_by=["name"])
+FORM = EntrySchema(Thing, search={"name": lambda thing: thing.name}, sorted_by=["name"])
 KEY, STAMP = store.AggregateKey("thing", "7"), store.Stamp(NOON, None)
 
 
@@ -121,5 +121,5 @@ async def test_a_file_that_cannot_be_used_is_a_store_that_is_away(tmp_path: Path
     (tmp_path / "garbage.db").write_bytes(b"no database at all" * 1000)
     for path in (tmp_path / "no-folder" / "store.db", tmp_path / "garbage.db"):
         async with opened(path) as made:
-            with pytest.raises(StoreAway, match="cannot be used"):
+            with pytest.raises(StoreUnavailable, match="cannot be used"):
                 await made.check()

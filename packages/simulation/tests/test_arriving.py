@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from cosmos_outbox.inbox.decision import Because
+from cosmos_outbox.inbox.decision import HealReason
 from cosmos_outbox.inbox.entry import After, Found
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.reading import MessageReader
@@ -17,10 +17,10 @@ from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents
-from cosmos_outbox.telemetry.work import Work
-from outbox_simulation.engine.befallen import EPOCH
+from cosmos_outbox.telemetry.liveness import Work
 from outbox_simulation.engine.bus_client import queues
 from outbox_simulation.engine.bus_publisher import BusPublisher
+from outbox_simulation.engine.fault_injection import EPOCH
 from outbox_simulation.engine.instance import SimulatedInstance
 from test_bus import SUBSCRIPTION, World, run
 from tests.support.inbox import FakeEntries, FakeSetAside, FakeSource
@@ -142,7 +142,7 @@ def test_after_a_change_of_the_number_every_event_is_applied_and_none_is_healed_
         entry = subscriber.entries.of(key_of(name))
         assert entry is not None
         assert (entry.last_sequence, entry.state) == (10, tuple(range(1, 11)))
-    healed = subscriber.inbox.counts[Because.GAP]
+    healed = subscriber.inbox.counts[HealReason.GAP]
     assert healed == 0 if drained else healed > 0, "an event that overtakes is seen as a gap"
     if drained:
         for name in names:

@@ -13,13 +13,13 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Sources, using
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Outcome, Refused
-from cosmos_outbox.telemetry.work import Work
-from outbox_simulation.engine.befallen import EPOCH
-from outbox_simulation.engine.befalls import CALM, Befalls
+from cosmos_outbox.telemetry.liveness import Work
 from outbox_simulation.engine.bus import Bus
 from outbox_simulation.engine.bus_client import queues
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from outbox_simulation.engine.bus_queue import Rules
+from outbox_simulation.engine.fault_injection import EPOCH
+from outbox_simulation.engine.fault_plan import CALM, Befalls
 from outbox_simulation.engine.instance import SimulatedInstance
 from outbox_simulation.engine.loop import Loop
 from outbox_simulation.engine.trace import RunTrace

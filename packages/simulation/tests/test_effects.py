@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from cosmos_outbox import Event, Names, Service
-from cosmos_outbox.inbox.errors import EffectNotDone
+from cosmos_outbox.inbox.errors import EffectRejected
 from cosmos_outbox.kernel import clock
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from outbox_simulation import simulate
-from outbox_simulation.deriving.found import LeftBehind, StoredChange, StoredEvent
-from outbox_simulation.deriving.rules import broken
+from outbox_simulation.derived_invariants.found import LeftBehind, StoredChange, StoredEvent
+from outbox_simulation.derived_invariants.rules import broken
 from simulated.reacting import Pile, commands
 from tests.torture.planted import fits, seen
 from tests.torture.planted_bugs import Planted
@@ -24,7 +24,7 @@ async def write(event: Event) -> None:
     """It lasts, so that a process may die before its end; now and then it is surely not done."""
     await asyncio.sleep(0.5)
     if clock.randomness().random() < 0.1:
-        raise EffectNotDone("no stamp is left")
+        raise EffectRejected("no stamp is left")
 
 
 _HERE = "packages/simulation/tests/test_effects.py::test_each_effect_is_asked_for_in_order"
@@ -33,7 +33,7 @@ PLANTED = [
     Planted(
         "message-is-done-though-its-effect-failed",  # failure-set-aside
         "cosmos_outbox/inbox/effect.py",
-        "            raise EffectFailed(told(error)) from error  # failure-set-aside\n",
+        "            raise EffectFailed(reason_of(error)) from error  # failure-set-aside\n",
         "            return\n",
         "",
         ("effect not asked for",),

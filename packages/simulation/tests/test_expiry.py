@@ -6,7 +6,7 @@ import pytest
 
 from outbox_simulation.engine.plan import SimulationPlan
 from outbox_simulation.engine.world import SimulatedRun, run
-from outbox_simulation.judging.checker import check
+from outbox_simulation.invariants.checker import check
 from simulated.contacts import CONTACTS
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from outbox_simulation.deriving.found import LeftBehind, StoredChange, StoredEvent, ToldOf
-from outbox_simulation.deriving.rules import broken
+from outbox_simulation.derived_invariants.found import LeftBehind, StoredChange, StoredEvent, ToldOf
+from outbox_simulation.derived_invariants.rules import broken
 
 KEY = AggregateKey("pile", "p")
 

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from cosmos_outbox.composition.declarations import ReactionOf, ReadModelOf
+from cosmos_outbox.composition.declarations import ReactionDeclaration, ReadModelDeclaration
 from cosmos_outbox.cosmos.aggregates.documents import event_item
 from cosmos_outbox.inbox.upcasting import Upcasting
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.service import Service
 from outbox_simulation import simulate
-from outbox_simulation.deriving.derived import subject
-from outbox_simulation.deriving.forms import Form, unread, write
-from outbox_simulation.deriving.found import LeftBehind, StoredChange, StoredEvent
-from outbox_simulation.deriving.reactions import reaction
-from outbox_simulation.deriving.resting_world import RestingWorld
-from outbox_simulation.deriving.rules import broken
+from outbox_simulation.derived_invariants.derived import subject
+from outbox_simulation.derived_invariants.forms import Form, unread, write
+from outbox_simulation.derived_invariants.found import LeftBehind, StoredChange, StoredEvent
+from outbox_simulation.derived_invariants.reactions import reaction
+from outbox_simulation.derived_invariants.resting_world import RestingWorld
+from outbox_simulation.derived_invariants.rules import broken
 from outbox_simulation.engine.plan import SimulationPlan
 from outbox_simulation.engine.world import run
 from simulated import mixed_fleet
@@ -101,7 +101,7 @@ def test_a_bug_can_be_planted_between_two_versions(bug: Planted) -> None:
 
 
 def test_an_event_that_no_step_can_read_has_no_target_and_is_told() -> None:
-    [declared] = [each for each in service.subscribers if isinstance(each, ReactionOf)]
+    [declared] = [each for each in service.subscribers if isinstance(each, ReactionDeclaration)]
     data = {"createdAt": NOON.isoformat(), "reading": {"wh": 4}}
     event = StoredEvent("e-1", AggregateKey("meter", "m-1"), 1, "MeterRead", "request-1", data, 1)
     found = LeftBehind(changes=[StoredChange(None, [event])])
@@ -129,7 +129,7 @@ def test_a_stored_form_of_the_version_before_is_read_by_its_step(tmp_path: Path)
 
 
 def test_without_the_step_the_stored_form_cannot_be_read(tmp_path: Path) -> None:
-    [declared] = [each for each in service.subscribers if isinstance(each, ReadModelOf)]
+    [declared] = [each for each in service.subscribers if isinstance(each, ReadModelDeclaration)]
     stepless = Service("meters", service.aggregates, service.names)
     stepless.read_model(
         "usage", of="meter", form=declared.form, state_of=declared.state_of, project=mixed_fleet.project

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from cosmos_outbox.cosmos.aggregates.documents import record_item
-from cosmos_outbox.cosmos.aggregates.idempotency import Wanted
-from cosmos_outbox.cosmos.inbox.reaction_decision import TargetPlace
+from cosmos_outbox.cosmos.aggregates.idempotency import ChangeRequest
+from cosmos_outbox.cosmos.inbox.reaction_decision import TargetRef
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions, ReactionInbox
 from cosmos_outbox.cosmos.store.container import Write
 from cosmos_outbox.inbox.decision import Put, mend
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.outbox.marker import Marker
+from cosmos_outbox.outbox.aggregate_block import AggregateBlock
 from cosmos_outbox.outbox.unit_of_work import KeyRecord
 from cosmos_outbox.settings.transports import Name
 from outbox_simulation.engine.plan import SimulationPlan
@@ -131,7 +131,7 @@ def test_code_that_breaks_a_rule_of_each_model_is_found(monkeypatch: pytest.Monk
     """Rules ``replay-clears-name``, ``healed-has-no-id``, ``lives_as_long``, and that a record tells the sequence after
     its change: none is seen by what comes of it in so short a run."""
 
-    def claimed(self: Marker, replay: str, until: datetime) -> Marker:
+    def claimed(self: AggregateBlock, replay: str, until: datetime) -> AggregateBlock:
         return replace(self, replay=replay, replay_until=until)
 
     def mended(entry: Any, heal: Any, found: Any, *, notes_gone: bool) -> Any:
@@ -143,13 +143,13 @@ def test_code_that_breaks_a_rule_of_each_model_is_found(monkeypatch: pytest.Monk
     def short_lived(*arguments: Any, ttl: int) -> Any:
         return record_item(*arguments, ttl=60)
 
-    def before(self: Wanted[Any], sequence: int, refused: int | None = None) -> KeyRecord[Any]:
+    def before(self: ChangeRequest[Any], sequence: int, refused: int | None = None) -> KeyRecord[Any]:
         return KeyRecord(self.record, self.request.fingerprint, sequence - 1, refused)
 
-    monkeypatch.setattr(Marker, "claimed", claimed)
+    monkeypatch.setattr(AggregateBlock, "claimed", claimed)
     monkeypatch.setattr("cosmos_outbox.inbox.state.mend", mended)
     monkeypatch.setattr("cosmos_outbox.cosmos.aggregates.unit_of_work.record_item", short_lived)
-    monkeypatch.setattr(Wanted, "answer", before)
+    monkeypatch.setattr(ChangeRequest, "answer", before)
     told = replayed().found
     assert "no step leads from blocked by" in told["parking"][0]
     assert "no step leads from" in told["inbox"][0]
@@ -175,7 +175,7 @@ def test_a_call_that_ends_before_its_last_target_is_found(monkeypatch: pytest.Mo
     """Rule ``complete_after_all``."""
     places = ReactionInbox._places
 
-    def first(self: ReactionInbox[Any], event: Event, targets: Mapping[str, str]) -> list[TargetPlace]:
+    def first(self: ReactionInbox[Any], event: Event, targets: Mapping[str, str]) -> list[TargetRef]:
         return places(self, event, targets)[:1]
 
     monkeypatch.setattr(ReactionInbox, "_places", first)

@@ -6,8 +6,8 @@ import pytest
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from outbox_simulation import simulate
-from outbox_simulation.deriving.found import LeftBehind, ReactionFound, StoredChange, StoredEvent
-from outbox_simulation.deriving.rules import broken
+from outbox_simulation.derived_invariants.found import LeftBehind, ReactionFound, StoredChange, StoredEvent
+from outbox_simulation.derived_invariants.rules import broken
 from simulated.reacting import commands, service
 from tests.torture.planted import fits, seen
 from tests.torture.planted_bugs import Planted

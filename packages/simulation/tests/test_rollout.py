@@ -9,7 +9,7 @@ from devstack.http_in_memory import SentRequest, StoreResponse
 from outbox_simulation.engine.plan import SimulationPlan
 from outbox_simulation.engine.watching import written
 from outbox_simulation.engine.world import SimulatedRun, run
-from outbox_simulation.judging.checker import check
+from outbox_simulation.invariants.checker import check
 from simulated.contacts import CONTACTS
 
 

@@ -7,11 +7,11 @@ import pytest
 
 from cosmos_outbox import (
     After,
-    EntryForm,
+    DocumentSource,
+    EntrySchema,
+    ExistingContainer,
     Named,
     Names,
-    OwnContainer,
-    OwnDocuments,
     Service,
     TolerantReader,
 )
@@ -30,8 +30,8 @@ class Row(TolerantReader):
     seats: int
 
 
-FORM = EntryForm(Row, search={"seats": lambda row: str(row.seats)}, sorted_by=["seats"])
-OWN = OwnContainer("/tenantId", {"booking": "/lastSequence"})
+FORM = EntrySchema(Row, search={"seats": lambda row: str(row.seats)}, sorted_by=["seats"])
+OWN = ExistingContainer("/tenantId", {"booking": "/lastSequence"})
 
 
 async def book(service: Service, luck: Random, *, told: int | None = None) -> None:
@@ -58,7 +58,7 @@ def declared() -> Service:
     service.read_model(
         "rows", of="booking", form=FORM, state_of=Row.model_validate,
         project=lambda row, event: After(Row.model_validate(event.data)),
-        first=lambda event: Row.model_validate(event.data), source=OwnDocuments({"/type": "booking"}),
+        first=lambda event: Row.model_validate(event.data), source=DocumentSource({"/type": "booking"}),
     )  # fmt: skip
     return service
 

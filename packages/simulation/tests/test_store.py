@@ -26,7 +26,7 @@ from outbox_simulation.engine.loop import Loop
 from outbox_simulation.engine.processes import EPOCH, Ground, Version
 from outbox_simulation.engine.store import SimulatedStore, StoreFaults
 from outbox_simulation.engine.trace import RunTrace
-from outbox_simulation.judging.history import History
+from outbox_simulation.invariants.history import History
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 
 import ast
 
-from outbox_simulation.judging.rules import SENTENCES
+from outbox_simulation.invariants.rules import SENTENCES
 from tests.support.paths import JUDGES
 
 

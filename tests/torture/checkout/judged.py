@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from cosmos_outbox.composition.declarations import EffectOf, ReactionOf
+from cosmos_outbox.composition.declarations import EffectDeclaration, ReactionDeclaration
 from cosmos_outbox.cosmos.aggregates.deadlines import CAUSE
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
@@ -16,12 +16,12 @@ from cosmos_outbox.outbox.aggregate import STORED, Aggregate
 from cosmos_outbox.service import Service
 from cosmos_outbox.testing import Message
 from examples.checkout.tests.at_rest import agree
-from outbox_simulation.deriving.found import Document, LeftBehind, StoredChange, TakenMessage
-from outbox_simulation.deriving.reactions import reaction
-from outbox_simulation.deriving.resting_world import still_due
-from outbox_simulation.deriving.rules import broken
-from outbox_simulation.deriving.service_world import sources, stored_event
-from outbox_simulation.judging.violation import Violation
+from outbox_simulation.derived_invariants.found import Document, LeftBehind, StoredChange, TakenMessage
+from outbox_simulation.derived_invariants.reactions import reaction
+from outbox_simulation.derived_invariants.resting_world import still_due
+from outbox_simulation.derived_invariants.rules import broken
+from outbox_simulation.derived_invariants.service_world import sources, stored_event
+from outbox_simulation.invariants.violation import Violation
 
 
 def left_behind(
@@ -44,9 +44,9 @@ def left_behind(
         of_kind = sources(SourceDocuments.of_library(kind.aggregate_type), stored)
         found.aggregates |= {AggregateKey(kind.aggregate_type, name): each for name, each in of_kind.items()}
     for declared in service.subscribers:
-        if isinstance(declared, ReactionOf):
+        if isinstance(declared, ReactionDeclaration):
             found.reactions.append(reaction(declared, f"/{service.name}", found, stored))
-        elif isinstance(declared, EffectOf):
+        elif isinstance(declared, EffectDeclaration):
             found.effects[declared.name] = (declared.aggregate_type, [*letters], declared.kinds)
     return found
 
@@ -91,7 +91,7 @@ def _by(service: Service, cause: str | None, changed: AggregateKey) -> str:
         (
             each.name
             for each in service.subscribers
-            if isinstance(each, ReactionOf)
+            if isinstance(each, ReactionDeclaration)
             and (each.aggregate_type, each.to.aggregate_type) == (cause, changed.type)
         ),
         "",

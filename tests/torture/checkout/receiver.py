@@ -14,8 +14,8 @@ import aiohttp
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.testing import LocalAzure, Program
-from outbox_simulation.deriving.found import LeftBehind
-from outbox_simulation.judging.violation import Violation
+from outbox_simulation.derived_invariants.found import LeftBehind
+from outbox_simulation.invariants.violation import Violation
 from tests.support.paths import ROOT
 
 _SECRET = "whsec_" + base64.b64encode(b"a secret of a test, 32 bytes lon").decode()

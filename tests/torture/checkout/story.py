@@ -28,8 +28,8 @@ from cosmos_outbox.testing import LocalAzure, Message, Program
 from devstack.testing import Process, Service
 from examples.checkout.payment import payment_of
 from examples.checkout.tests.at_rest import SUPPLY
-from outbox_simulation.deriving.service_world import stored_event
-from outbox_simulation.judging.violation import Violation
+from outbox_simulation.derived_invariants.service_world import stored_event
+from outbox_simulation.invariants.violation import Violation
 from tests.support.paths import ROOT
 from tests.torture.checkout.judged import judge, late_by, left_behind
 from tests.torture.checkout.receiver import Receiver

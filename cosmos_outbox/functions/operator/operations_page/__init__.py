@@ -1,7 +1,7 @@
 """The operations page is one document without data: what it shows comes from calls that need the admin key.
 
 The page is open, since a browser cannot send a key when it opens a page. Its policy lets the browser run and load
-nothing but what is in the document itself, told by digests, and lets it ask nobody but this service. The files beside
+nothing but what is in the document itself, named by digests, and lets it ask nobody but this service. The files beside
 this module are what an editor and a browser know; they are put together once, at the first request.
 """
 

@@ -12,16 +12,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from outbox_simulation.deriving.commands import Commands, Release
+    from outbox_simulation.derived_invariants.commands import Commands, Release
     from outbox_simulation.publishes import Publishes
     from outbox_simulation.simulating import simulate
 
 __all__ = ["Commands", "Publishes", "Release", "simulate"]
 
 _HOME = {
-    "Commands": "deriving.commands",
+    "Commands": "derived_invariants.commands",
     "Publishes": "publishes",
-    "Release": "deriving.commands",
+    "Release": "derived_invariants.commands",
     "simulate": "simulating",
 }
 """The module of each name, imported lazily: pytest loads this package's options before it rewrites asserts."""

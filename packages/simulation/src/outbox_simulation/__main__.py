@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from outbox_simulation.engine.plan import KINDS, NOT_OVER, SimulationPlan, drawn_transport
-from outbox_simulation.engine.reaching import SETTINGS
+from outbox_simulation.engine.report import SHRINKING_SECONDS
 from outbox_simulation.engine.seeds import Seeds, SeedWork, service_named, story, told
-from outbox_simulation.engine.telling import SHRINKING_SECONDS
+from outbox_simulation.engine.transports import SETTINGS
 from outbox_simulation.engine.world import run
 
 INTERRUPTED = 130

@@ -11,25 +11,25 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from cosmos_outbox.composition.declarations import EffectOf, ReadModelOf
-from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.composition.declarations import EffectDeclaration, ReadModelDeclaration
+from cosmos_outbox.inbox.errors import StoreUnavailable
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import using
 from cosmos_outbox.service import Service
 from cosmos_outbox.sources.http import HttpApi
 from cosmos_outbox.testing.memory import InMemory, in_memory
 from cosmos_outbox.testing.messages import Message, message
-from outbox_simulation.deriving.derived import Asked
-from outbox_simulation.deriving.found import (
+from outbox_simulation.derived_invariants.derived import Asked
+from outbox_simulation.derived_invariants.found import (
     AggregateFound,
     LeftBehind,
     ReadModelFound,
     StoredChange,
     StoredEvent,
 )
-from outbox_simulation.deriving.rules import broken
+from outbox_simulation.derived_invariants.rules import broken
 from outbox_simulation.engine.walking import walk_all
-from outbox_simulation.judging.violation import Violation
+from outbox_simulation.invariants.violation import Violation
 
 Event = tuple[str, Mapping[str, Any]]
 """The event's action and its data."""
@@ -132,11 +132,11 @@ class _Run:
         """Delivers a message, once or twice; it comes again later if its source does not answer."""
         try:
             await self.memory.deliver(*told)
-        except StoreAway:
+        except StoreUnavailable:
             self.late.append(told[0])
 
     async def _walk(self) -> None:
-        with suppress(StoreAway), using(self.memory.clock.sources()):
+        with suppress(StoreUnavailable), using(self.memory.clock.sources()):
             await walk_all(self.memory.wired.subscriptions)
 
     async def left_behind(self, asked: Mapping[str, Asked]) -> LeftBehind:
@@ -144,7 +144,7 @@ class _Run:
             effects={
                 each.name: (each.aggregate_type, asked[each.name].events, each.kinds)
                 for each in self.service.subscribers
-                if isinstance(each, EffectOf)
+                if isinstance(each, EffectDeclaration)
             },
             in_order=False,
         )
@@ -153,11 +153,11 @@ class _Run:
                 found.changes.append(StoredChange(shown or {"deleted": True}, [_event(key, told)]))
         found.taken = []
         for each in self.service.subscribers:
-            if isinstance(each, ReadModelOf):
+            if isinstance(each, ReadModelDeclaration):
                 found.read_models.append(await self._read_model(each))
         return found
 
-    async def _read_model(self, of: ReadModelOf[Any]) -> ReadModelFound:
+    async def _read_model(self, of: ReadModelDeclaration[Any]) -> ReadModelFound:
         entries: dict[str, Mapping[str, Any]] = {}
         sources: dict[str, AggregateFound] = {}
         for key, history in self.histories.items():
@@ -184,10 +184,12 @@ class _Run:
 async def violations(service: Service, told: Sequence[Publishes], seed: int) -> list[Violation]:
     """What one seed finds."""
     luck = Random(f"{seed}:messages")  # noqa: S311 - no secret
-    asked = {each.name: Asked(each.run) for each in service.subscribers if isinstance(each, EffectOf)}
+    asked = {
+        each.name: Asked(each.run) for each in service.subscribers if isinstance(each, EffectDeclaration)
+    }
     copy = replace(service)
     copy.subscribers.extend(
-        replace(each, run=asked[each.name]) if isinstance(each, EffectOf) else each
+        replace(each, run=asked[each.name]) if isinstance(each, EffectDeclaration) else each
         for each in service.subscribers
     )
     # The user's code must get this service from its own object.

@@ -15,14 +15,14 @@ from typing import Any
 
 from cosmos_outbox.service import Service
 from outbox_simulation import plugin
-from outbox_simulation.deriving.commands import Call, Calls, Commands, Release
-from outbox_simulation.deriving.derived import DerivedSubject, subject
-from outbox_simulation.deriving.forms import unread as forms_unread
-from outbox_simulation.deriving.forms import write
-from outbox_simulation.deriving.resting_world import AtRest, RestingWorld
+from outbox_simulation.derived_invariants.commands import Call, Calls, Commands, Release
+from outbox_simulation.derived_invariants.derived import DerivedSubject, subject
+from outbox_simulation.derived_invariants.forms import unread as forms_unread
+from outbox_simulation.derived_invariants.forms import write
+from outbox_simulation.derived_invariants.resting_world import AtRest, RestingWorld
 from outbox_simulation.engine.ids_of_users import ids_by_luck
 from outbox_simulation.engine.plan import SimulationPlan
-from outbox_simulation.engine.telling import Telling
+from outbox_simulation.engine.report import Telling
 from outbox_simulation.engine.world import SimulatedRun, run
 from outbox_simulation.publishes import Publishes, violations
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 from functools import cache
 
 from cosmos_outbox.inbox.entry import Entry
-from outbox_simulation.judging.history import History
-from outbox_simulation.judging.language import Language
-from outbox_simulation.judging.records import Stored
-from outbox_simulation.judging.states import AsTold, told
+from outbox_simulation.invariants.history import History
+from outbox_simulation.invariants.language import Language
+from outbox_simulation.invariants.records import Stored
+from outbox_simulation.invariants.states import AsTold, told
 from replayed.commits import Commit, Document, NotAllowed
 from tests.models.inbox_state import Content, Doing, Model, World, messages
 from tests.models.inbox_state import Story as Changes

@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from cosmos_outbox.composition.declarations import ReactionOf
+from cosmos_outbox.composition.declarations import ReactionDeclaration
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
-from cosmos_outbox.cosmos.inbox.reaction_decision import TargetPlace
+from cosmos_outbox.cosmos.inbox.reaction_decision import TargetRef
 from cosmos_outbox.cosmos.inbox.reactions import record_id
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -16,16 +16,18 @@ from replayed.commits import Commit, Document
 class Recorded(NamedTuple):
     """Of which message and target a record is."""
 
-    reaction: ReactionOf[Any]
+    reaction: ReactionDeclaration[Any]
     message: Event
-    place: TargetPlace
+    place: TargetRef
 
 
 class Messages:
     """Those that were stored up to now, and the reactions that they may be for."""
 
     def __init__(self, service: Service) -> None:
-        self.reactions = {each.name: each for each in service.subscribers if isinstance(each, ReactionOf)}
+        self.reactions = {
+            each.name: each for each in service.subscribers if isinstance(each, ReactionDeclaration)
+        }
         self.by_id: dict[str, Event] = {}
         self._source = f"/{service.name}"
 
@@ -41,7 +43,7 @@ class Messages:
         reaction, target = self.reactions[record["data"]["reaction"]], record["partitionKey"]
         for message in self.by_id.values():
             if message.aggregate.type == reaction.aggregate_type:
-                place = TargetPlace.of(
+                place = TargetRef.of(
                     reaction.name, reaction.to.aggregate_type, target, target, message, reaction.order
                 )
                 if record_id(place) == record["id"]:

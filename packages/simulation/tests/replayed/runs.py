@@ -14,13 +14,13 @@ from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.service import Service
 from devstack.http_in_memory import SentRequest, StoreResponse
 from outbox_simulation import simulating
-from outbox_simulation.deriving.commands import Commands
-from outbox_simulation.deriving.derived import subject
-from outbox_simulation.deriving.resting_world import RestingWorld
+from outbox_simulation.derived_invariants.commands import Commands
+from outbox_simulation.derived_invariants.derived import subject
+from outbox_simulation.derived_invariants.resting_world import RestingWorld
 from outbox_simulation.engine.instance import name_of_current
 from outbox_simulation.engine.plan import THEN, SimulationPlan
 from outbox_simulation.engine.processes import EPOCH
-from outbox_simulation.engine.subject import Subject
+from outbox_simulation.engine.system_under_test import Subject
 from outbox_simulation.engine.world import MakeWorld, SimulatedRun, run
 from replayed.commits import Ended
 from replayed.mirror import Mirror

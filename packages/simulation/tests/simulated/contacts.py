@@ -19,8 +19,8 @@ from domain.errors import ContactDeleted
 from domain.values import ContactDetails
 from infra.bootstrap import service
 from infra.directory import FORM
-from outbox_simulation.engine.subject import Others, SimulatedClient, SimulatedService, Told, Wish
-from outbox_simulation.judging.records import (
+from outbox_simulation.engine.system_under_test import Others, SimulatedClient, SimulatedService, Told, Wish
+from outbox_simulation.invariants.records import (
     Answered,
     Attempted,
     FinallyListed,

@@ -17,7 +17,7 @@ from cosmos_outbox import (
     Aggregate,
     AggregateState,
     DomainEvent,
-    EntryForm,
+    EntrySchema,
     Event,
     Names,
     Service,
@@ -75,7 +75,7 @@ class Reading(WireModel):
 class MeterBefore(Aggregate[MeterState]):
     aggregate_type: ClassVar[str] = "meter"
     state_type: ClassVar[type[AggregateState]] = MeterState
-    created_event, created_tells = "MeterInstalled", Installed
+    created_event, created_payload = "MeterInstalled", Installed
 
     @property
     def aggregate_id(self) -> str:
@@ -91,7 +91,7 @@ class MeterBefore(Aggregate[MeterState]):
 class Meter(Aggregate[SealedState]):
     aggregate_type: ClassVar[str] = "meter"
     state_type: ClassVar[type[AggregateState]] = SealedState
-    created_event, created_tells = "MeterInstalled", Installed
+    created_event, created_payload = "MeterInstalled", Installed
     changed_events: ClassVar[Mapping[str, str]] = {"sealed": "MeterSealed"}
     published_forms: ClassVar[Mapping[type[DomainEvent] | str, type[WireModel]]] = {ReadNow: Reading}
 
@@ -117,7 +117,7 @@ def in_watt_hours(data: dict[str, Any]) -> dict[str, Any]:
 
 
 UPCAST = {"MeterRead": {1: in_watt_hours}}
-FORM = EntryForm(Row, search={}, sorted_by=[])
+FORM = EntrySchema(Row, search={}, sorted_by=[])
 
 
 def row(data: Mapping[str, Any]) -> Row:

@@ -74,7 +74,7 @@ MEETING: tuple[Planted, ...] = (
         "        except StoreFailed as error:\n            raise error.failure.error() from error\n",
         "        except StoreFailed:\n"
         "            until, life = self._usable_until(), self.lifetime_seconds\n"
-        "            return Claim(new_id(), fingerprint, until, life, is_new=True)\n",
+        "            return KeyReservation(new_id(), fingerprint, until, life, is_new=True)\n",
         _NO_PROFILE,
         ("doubled aggregate", "done twice", "acknowledged twice", "reused key"),
     ),
@@ -213,7 +213,7 @@ MEETING: tuple[Planted, ...] = (
     ),
     Planted(
         "replay-leaves-the-event-in-the-way",  # a replay and a discarding at once
-        "cosmos_outbox/outbox/marker.py",
+        "cosmos_outbox/outbox/aggregate_block.py",
         "        return replace(self, stands=False, replay=replay, replay_until=until)\n",
         "        return replace(self, replay=replay, replay_until=until)\n",
         _NO_PROFILE,

@@ -26,7 +26,7 @@ class PileState(Size, AggregateState):
 class Pile(Aggregate[PileState]):
     aggregate_type: ClassVar[str] = "pile"
     state_type: ClassVar[type[AggregateState]] = PileState
-    created_event, created_tells = "PileMade", Size
+    created_event, created_payload = "PileMade", Size
     changed_events: ClassVar[Mapping[str, str]] = {"size": "PileGrown"}
 
     @property

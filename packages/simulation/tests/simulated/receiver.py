@@ -16,8 +16,8 @@ from cosmos_outbox.service import Wired
 from examples.receiver import inbox as copied
 from examples.receiver.app import event_of, is_signed, status_of
 from examples.receiver.inbox import Inbox, Taken
-from outbox_simulation.engine.posts import SECRET, Current
-from outbox_simulation.judging.records import FinallyListed, SeenEntry
+from outbox_simulation.engine.webhook_double import SECRET, Current
+from outbox_simulation.invariants.records import FinallyListed, SeenEntry
 from tests.support.contacts_http import view
 from tests.support.use_cases import contacts_of
 from tests.torture.contacts import CREATED, DELETED, UPDATED, Contacts
@@ -75,7 +75,7 @@ class _Verifier(Webhook):
 
 
 class SimulatedReceiver:
-    """See :class:`outbox_simulation.engine.posts.TakesPosts`."""
+    """See :class:`outbox_simulation.engine.webhook_double.TakesPosts`."""
 
     def __init__(self) -> None:
         self._inbox = _InboxInMemory()

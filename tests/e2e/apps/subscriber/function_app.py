@@ -6,8 +6,8 @@ from pathlib import Path
 
 from cosmos_outbox.functions.function_app import app as app_of
 from cosmos_outbox.inbox.entry import After
+from cosmos_outbox.inbox.entry_schema import EntrySchema
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.reading import TolerantReader
 from cosmos_outbox.service import Service
 from cosmos_outbox.settings.names import Named
@@ -35,7 +35,7 @@ service = Service("hotel", publishes=False, store=SqliteFile(Named("HOTEL_DATABA
 service.read_model(
     "guests",
     of="guest",
-    form=EntryForm(Guest, search={}, sorted_by=[]),
+    form=EntrySchema(Guest, search={}, sorted_by=[]),
     project=project,
     first=guest,
     source=NoSource(),

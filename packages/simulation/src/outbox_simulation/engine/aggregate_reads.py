@@ -7,9 +7,9 @@ import asyncio
 import random
 
 from outbox_simulation.engine.deployment import Deployment
-from outbox_simulation.engine.posts import NotRead
-from outbox_simulation.engine.subject import ReadOne
-from outbox_simulation.judging.records import FinallyListed
+from outbox_simulation.engine.system_under_test import ReadOne
+from outbox_simulation.engine.webhook_double import NotRead
+from outbox_simulation.invariants.records import FinallyListed
 
 _PATIENCE_SECONDS = 5.0
 """The default timeout of httpx."""

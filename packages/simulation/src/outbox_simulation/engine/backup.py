@@ -6,7 +6,7 @@ from typing import Any
 
 from outbox_simulation.engine.bus_queue import Taken
 from outbox_simulation.engine.watching import Watcher
-from outbox_simulation.judging.history import History
+from outbox_simulation.invariants.history import History
 
 
 class Backup:

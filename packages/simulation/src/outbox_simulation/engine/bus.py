@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from random import Random
 
-from outbox_simulation.engine.befallen import EPOCH, Befallen
-from outbox_simulation.engine.befalls import CALM, Befalls
 from outbox_simulation.engine.bus_queue import Note, Queue, Rules, Sent, Taken
+from outbox_simulation.engine.fault_injection import EPOCH, Befallen
+from outbox_simulation.engine.fault_plan import CALM, Befalls
 
 
 class Bus(Befallen):

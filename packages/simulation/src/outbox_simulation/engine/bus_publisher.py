@@ -16,7 +16,7 @@ from cosmos_outbox.servicebus.message import session_of
 from cosmos_outbox.testing.messages import message_of
 from outbox_simulation.engine.bus import Bus
 from outbox_simulation.engine.bus_queue import Sent
-from outbox_simulation.judging.language import NOTICE
+from outbox_simulation.invariants.language import NOTICE
 
 LARGEST_MESSAGE_BYTES = 256 * 1024
 ANYTHING_GOES = Guarantees(ordered=True, deduplicates=True, mixes_aggregates=True, largest_message_bytes=None)

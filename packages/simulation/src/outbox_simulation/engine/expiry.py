@@ -12,7 +12,7 @@ from random import Random
 from outbox_simulation.engine.deployment import Deployment
 from outbox_simulation.engine.operator import PASSING
 from outbox_simulation.engine.watching import Watcher
-from outbox_simulation.judging.violation import Violation
+from outbox_simulation.invariants.violation import Violation
 
 _TOLD_WITHIN_SECONDS = 300.0
 _COMES_BACK_IN_TIME = 0.4

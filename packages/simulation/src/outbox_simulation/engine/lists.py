@@ -13,19 +13,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cosmos_outbox.composition.declarations import ReadModelOf
+from cosmos_outbox.composition.declarations import ReadModelDeclaration
 from cosmos_outbox.cosmos.relay.parked_documents import EVENT
-from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.inbox.errors import StoreUnavailable
 from cosmos_outbox.outbox.errors import Throttled, Unavailable
 from cosmos_outbox.service import Wired
 from devstack.http_in_memory import SentRequest, StoreResponse
 from outbox_simulation.engine.deployment import Deployment
 from outbox_simulation.engine.plan import SimulationPlan
 from outbox_simulation.engine.watching import written
-from outbox_simulation.judging.violation import Violation
+from outbox_simulation.invariants.violation import Violation
 
 RULE = "a list"
-_PASSES = (Unavailable, Throttled, StoreAway)
+_PASSES = (Unavailable, Throttled, StoreUnavailable)
 """The errors answered as 503 or 429, after which a client asks again."""
 _SIZES = (1, 2, 5, 100)
 _MOST_PAGES = 500
@@ -108,7 +108,7 @@ class ListReader:
                 ListedDocuments(settings.name(each.container), lambda each: each.get("deleted") is False),
             )
             for each in self._ground.service.subscribers
-            if isinstance(each, ReadModelOf) and each.form.orders  # without orders there is no list
+            if isinstance(each, ReadModelDeclaration) and each.form.orders  # without orders there is no list
         }
         entries = [each for _, each in self._read_models.values()]
         self._ground.store.saw += [each.saw for each in (self._parked, self._aside, *entries)]

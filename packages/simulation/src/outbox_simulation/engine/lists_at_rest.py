@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from cosmos_outbox.composition.declarations import ReadModelOf
+from cosmos_outbox.composition.declarations import ReadModelDeclaration
 from cosmos_outbox.cosmos.relay.parked_documents import EVENT
-from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.inbox.entry_schema import EntrySchema
 from cosmos_outbox.inbox.set_aside import Delivery, RecordState
 from cosmos_outbox.lists.listing import Sorted
 from cosmos_outbox.service import Wired
@@ -25,7 +25,7 @@ from outbox_simulation.engine.deployment import Deployment
 from outbox_simulation.engine.lists import RULE
 from outbox_simulation.engine.plan import SimulationPlan
 from outbox_simulation.engine.processes import SimulatedProcess, serve_requests
-from outbox_simulation.judging.violation import Violation
+from outbox_simulation.invariants.violation import Violation
 
 _SIZES = (1, 2, 3, 5, 100)
 _MOST_PAGES = 500
@@ -97,7 +97,7 @@ class ListsAtRest:
 
     def _read_models(self) -> Iterator[_List]:
         for each in self._ground.service.subscribers:
-            if isinstance(each, ReadModelOf) and each.form.orders:  # without orders there is no list
+            if isinstance(each, ReadModelDeclaration) and each.form.orders:  # without orders there is no list
                 sort = self._chance.choice(each.form.orders)
                 container = self._deployment.settings.name(each.container)
                 holds = partial(_living, each.form, Sorted.of(sort))
@@ -135,7 +135,9 @@ async def _list_set_aside(name: str, wired: Wired, size: int, token: str | None)
     return await wired.subscriptions[name].subscriber.retrier.page(size, token)
 
 
-async def _list_entries(of: ReadModelOf[Any], sort: str, wired: Wired, size: int, token: str | None) -> Any:
+async def _list_entries(
+    of: ReadModelDeclaration[Any], sort: str, wired: Wired, size: int, token: str | None
+) -> Any:
     return await wired.read_model(of).listing.page([], sort, size, token)
 
 
@@ -147,7 +149,7 @@ def _have(wanted: Mapping[str, Collection[str]], documents: Sequence[Document]) 
     ]
 
 
-def _living(form: EntryForm[Any], by: Sorted, documents: Sequence[Document]) -> list[str]:
+def _living(form: EntrySchema[Any], by: Sorted, documents: Sequence[Document]) -> list[str]:
     """Returns the readable entries that are not deleted, in their order."""
     living = [each for each in documents if each.get("deleted") is False and form.read(each) is not None]
     places = [(each["search"][by.text], str(each["id"])) for each in living if by.text in each["search"]]

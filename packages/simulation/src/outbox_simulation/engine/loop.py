@@ -18,7 +18,7 @@ from types import AsyncGeneratorType, CoroutineType
 from typing import Any, ClassVar, TypeVar, TypeVarTuple, Unpack
 from weakref import WeakKeyDictionary, WeakSet
 
-from outbox_simulation.engine.burial import close, last_words_unheard
+from outbox_simulation.engine.crash import close, last_words_unheard
 from outbox_simulation.engine.guard import Guard, guarded
 from outbox_simulation.engine.instance import SimulatedInstance, current
 

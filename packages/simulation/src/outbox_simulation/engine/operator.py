@@ -13,8 +13,8 @@ from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.service import Wired
 from cosmos_outbox.settings.errors import InfraError
 from outbox_simulation.engine.trace import RunTrace
-from outbox_simulation.judging.history import History
-from outbox_simulation.judging.records import DiscardAsked, Discarded, Free, SeenParked
+from outbox_simulation.invariants.history import History
+from outbox_simulation.invariants.records import DiscardAsked, Discarded, Free, SeenParked
 
 PASSING = (OutboxError, InboxError, InfraError)
 """The errors of a call of the service that failed temporarily."""
@@ -119,7 +119,7 @@ class SimulatedOperator:
 
 
 async def list_set_aside(wired: Wired) -> list[Record]:
-    """Returns every record that waits. Raises StoreAway."""
+    """Returns every record that waits. Raises StoreUnavailable."""
     found: list[Record] = []
     for subscription in wired.subscriptions.values():
         token: str | None = None

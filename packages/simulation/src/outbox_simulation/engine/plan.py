@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from cosmos_outbox.settings.transports import Name
-from outbox_simulation.engine.befalls import CALM, Befalls
-from outbox_simulation.engine.meetings import MOMENTS, PARKING
-from outbox_simulation.engine.reaching import settings_over
+from outbox_simulation.engine.correlated_faults import MOMENTS, PARKING
+from outbox_simulation.engine.fault_plan import CALM, Befalls
 from outbox_simulation.engine.store import StoreFaults
+from outbox_simulation.engine.transports import settings_over
 
 STORE = (
     "no_connection",
@@ -71,10 +71,10 @@ THEN = ("then.publish again", "then.restore", "then.days", "then.away")
 """The operations after a run: a run has one of them, or none."""
 
 AFTERWARDS = ("then.keys", "lost lease", *THEN)
-"""The order of operations: see :mod:`outbox_simulation.engine.afterwards`."""
+"""The order of operations: see :mod:`outbox_simulation.engine.post_run_checks`."""
 
 PLOTS = ("plot.again", "plot.moved", "plot.two hands", "plot.absent", "plot.alone")
-"""See :mod:`outbox_simulation.engine.plots`: a run has one of them, or none."""
+"""See :mod:`outbox_simulation.engine.scripted_scenarios`: a run has one of them, or none."""
 
 KINDS = frozenset(
     [

@@ -16,14 +16,14 @@ from cosmos_outbox.composition.transports import Clients
 from cosmos_outbox.cosmos.store.client import CosmosClient, cosmos_client
 from cosmos_outbox.kernel import clock
 from cosmos_outbox.service import Service, Wired
-from outbox_simulation.engine.befallen import Befallen
+from outbox_simulation.engine.fault_injection import Befallen
 from outbox_simulation.engine.instance import SimulatedInstance, current
 from outbox_simulation.engine.loop import Loop
-from outbox_simulation.engine.reaching import clients_of
 from outbox_simulation.engine.store import SimulatedStore
 from outbox_simulation.engine.trace import RunTrace
-from outbox_simulation.judging.history import History
-from outbox_simulation.judging.records import Ended
+from outbox_simulation.engine.transports import clients_of
+from outbox_simulation.invariants.history import History
+from outbox_simulation.invariants.records import Ended
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """The time of day when a run begins."""

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from outbox_simulation.engine.deployment import Deployment
-from outbox_simulation.engine.last_look import messages_wait
+from outbox_simulation.engine.final_checks import messages_wait
 from outbox_simulation.engine.plan import SimulationPlan
 from outbox_simulation.engine.processes import Ground, SimulatedProcess, Version
 

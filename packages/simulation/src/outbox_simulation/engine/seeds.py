@@ -18,10 +18,10 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from outbox_simulation.engine.plan import SimulationPlan
-from outbox_simulation.engine.subject import SimulatedService
-from outbox_simulation.engine.telling import SHRINKING_SECONDS, Telling
+from outbox_simulation.engine.report import SHRINKING_SECONDS, Telling
+from outbox_simulation.engine.system_under_test import SimulatedService
 from outbox_simulation.engine.world import SimulatedRun, run
-from outbox_simulation.judging.violation import Violation
+from outbox_simulation.invariants.violation import Violation
 
 BROKE_OFF = "the run broke off"
 

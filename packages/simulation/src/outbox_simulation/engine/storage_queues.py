@@ -17,12 +17,12 @@ import aiohttp
 from cosmos_outbox.testing.messages import Message
 from devstack.http_in_memory import SentRequest, StoreResponse
 from outbox_simulation.engine import sdk_clock
-from outbox_simulation.engine.befallen import Befallen
 from outbox_simulation.engine.bus_queue import Sent, Taken
+from outbox_simulation.engine.fault_injection import Befallen
 from outbox_simulation.engine.http import answer, fail, no_connection, session
 from outbox_simulation.engine.storage_account import FOR_EVER, HeldMessage, StorageAccount
 from outbox_simulation.engine.storage_rest import failure, queue_of, serve, text_of
-from outbox_simulation.judging.language import NOTICE
+from outbox_simulation.invariants.language import NOTICE
 
 if TYPE_CHECKING:
     from azure.core.pipeline.transport import AsyncHttpTransport

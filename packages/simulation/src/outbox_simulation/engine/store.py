@@ -100,7 +100,7 @@ Saw = Callable[[float, SentRequest, StoreResponse], None]
 
 
 class Meets(Protocol):
-    """Returns the faults of requests by their targets; see :mod:`outbox_simulation.engine.meetings`."""
+    """Returns the faults of requests by their targets; see :mod:`outbox_simulation.engine.correlated_faults`."""
 
     def befalls(self, request: SentRequest, who: str) -> str | None:
         """Returns the fault of this request, sent now by this process."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from outbox_simulation.engine.trace import TraceStep
-from outbox_simulation.judging.rules import SENTENCES
-from outbox_simulation.judging.violation import Violation
+from outbox_simulation.invariants.rules import SENTENCES
+from outbox_simulation.invariants.violation import Violation
 
 MOST_STEPS = 240
 """The most steps of a page, for readability: the middle is left out."""

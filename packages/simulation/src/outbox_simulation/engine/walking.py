@@ -7,7 +7,7 @@ from cosmos_outbox.operations.subscriber import Subscription
 
 
 async def walk_all(subscriptions: Mapping[str, Subscription], *, source_wins: bool = False) -> bool:
-    """Returns whether every entry was compared with its source. Raises StoreAway."""
+    """Returns whether every entry was compared with its source. Raises StoreUnavailable."""
     ended = [
         await each.healing.rebuild(_ignore, source_wins=source_wins)
         for each in subscriptions.values()

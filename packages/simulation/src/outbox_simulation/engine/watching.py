@@ -6,10 +6,10 @@ from typing import Any
 
 from devstack.http_in_memory import SentRequest, StoreResponse
 from outbox_simulation.engine.bus_queue import Taken
-from outbox_simulation.judging.entries import NOT_APPLIED
-from outbox_simulation.judging.history import History
-from outbox_simulation.judging.records import HandedOut, SeenEntry, Stored
-from outbox_simulation.judging.violation import Violation
+from outbox_simulation.invariants.entries import NOT_APPLIED
+from outbox_simulation.invariants.history import History
+from outbox_simulation.invariants.records import HandedOut, SeenEntry, Stored
+from outbox_simulation.invariants.violation import Violation
 
 
 class Watcher:

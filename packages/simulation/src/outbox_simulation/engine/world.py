@@ -11,36 +11,36 @@ from functools import partial
 from cosmos_outbox.kernel import clock
 from devstack.cosmos.in_memory import CosmosInMemory, in_memory
 from outbox_simulation.engine import sdk_clock
-from outbox_simulation.engine.afterwards import Afterwards
 from outbox_simulation.engine.aggregate_reads import AggregateReads
 from outbox_simulation.engine.bus_queue import Rules
+from outbox_simulation.engine.correlated_faults import Meetings
 from outbox_simulation.engine.deployment import Deployment, Size, import_host
+from outbox_simulation.engine.external_writers import PastTheService
+from outbox_simulation.engine.fault_bursts import calm_down, change_weather
+from outbox_simulation.engine.final_checks import LastLook, drain
 from outbox_simulation.engine.ids_of_users import ids_by_luck
-from outbox_simulation.engine.last_look import LastLook, drain
 from outbox_simulation.engine.lists import ListReader
 from outbox_simulation.engine.lists_at_rest import ListsAtRest
 from outbox_simulation.engine.log_lines import logged_to
 from outbox_simulation.engine.loop import Loop, Stuck
-from outbox_simulation.engine.meetings import Meetings
 from outbox_simulation.engine.operator import PASSING, SimulatedOperator
-from outbox_simulation.engine.past_the_service import PastTheService
 from outbox_simulation.engine.plan import SimulationPlan
-from outbox_simulation.engine.plots import Plots
-from outbox_simulation.engine.posts import Posts
+from outbox_simulation.engine.post_run_checks import Afterwards
+from outbox_simulation.engine.process_faults import Strikes
 from outbox_simulation.engine.processes import EPOCH, KEY, Ground, SimulatedProcess, Version
-from outbox_simulation.engine.reaching import import_all, other_side
 from outbox_simulation.engine.rollout import Rollout
+from outbox_simulation.engine.scripted_scenarios import Plots
 from outbox_simulation.engine.store import Saw, SimulatedStore
-from outbox_simulation.engine.strikes import Strikes
-from outbox_simulation.engine.subject import SimulatedClient, SimulatedService, Subject
+from outbox_simulation.engine.system_under_test import SimulatedClient, SimulatedService, Subject
 from outbox_simulation.engine.trace import RunTrace
+from outbox_simulation.engine.transports import import_all, other_side
 from outbox_simulation.engine.walking import walk_all
 from outbox_simulation.engine.watching import Watcher
-from outbox_simulation.engine.weather import calm_down, change_weather
-from outbox_simulation.judging.history import History
-from outbox_simulation.judging.past_the_api import REFUSED
-from outbox_simulation.judging.records import Poisoned
-from outbox_simulation.judging.violation import Violation
+from outbox_simulation.engine.webhook_double import Posts
+from outbox_simulation.invariants.history import History
+from outbox_simulation.invariants.past_the_api import REFUSED
+from outbox_simulation.invariants.records import Poisoned
+from outbox_simulation.invariants.violation import Violation
 
 PATIENCE_SECONDS = 1_800.0
 """The longest time after the last fault until everything must be right."""
