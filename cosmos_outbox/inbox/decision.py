@@ -130,10 +130,8 @@ def _first(entry: Entry[S] | None, event: Event, made: S | None) -> Put[S] | Hea
 def _place(
     entry: Entry[S], event: Event, sequence: int, project: Projection[S], *, tells_notices: bool
 ) -> Complete | Put[S] | Heal:
-    if sequence <= entry.last_sequence:
-        return Complete(
-            SkipReason.CONFLICT if _conflict(entry, event) else SkipReason.APPLIED_BEFORE
-        )  # applied-before
+    if sequence <= entry.last_sequence:  # applied-before
+        return Complete(SkipReason.CONFLICT if _conflict(entry, event) else SkipReason.APPLIED_BEFORE)
     if sequence > entry.last_sequence + 1:
         return Heal(HealReason.GAP, sequence)  # next-only
     if entry.state is None:

@@ -69,11 +69,11 @@ async def test_older_events_that_come_late_do_not_mix_with_what_is_shown_since(
     browser: Browser, service: FakeService
 ) -> None:
     service.answers["events"] |= {"items": [event(9)], "before": 9}
-    async with watched(browser, f"{service.url}/operations#events/contacts/c") as page:
+    async with watched(browser, f"{service.url}/operations#events/contact/c") as page:
         rows = page.locator("#events tbody tr")
         await expect(rows).to_have_count(1)
         late = service.answers["events"] | {"items": [event(8)], "before": None}
-        async with held(page, "**/events/contacts/c?*before=9", 200, late) as older:
+        async with held(page, "**/events/contact/c?*before=9", 200, late) as older:
             await page.get_by_role("button", name="Older events").click()
             await asyncio.wait_for(older.asked.wait(), 15)
             service.answers["events"] |= {"items": [event(10)], "before": 10}

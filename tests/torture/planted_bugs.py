@@ -238,9 +238,8 @@ PLANTED = (
     Planted(
         "inbox-applies-before-it-checks",
         "cosmos_outbox/inbox/decision.py",
-        "    if sequence <= entry.last_sequence:\n"
-        "        return Complete(SkipReason.CONFLICT if _conflict(entry, event) else SkipReason.APPLIED_BEFORE)"
-        "  # applied-before\n",
+        "    if sequence <= entry.last_sequence:  # applied-before\n"
+        "        return Complete(SkipReason.CONFLICT if _conflict(entry, event) else SkipReason.APPLIED_BEFORE)\n",
         "",
         "stolen-messages",
         _SEEN,
