@@ -17,9 +17,9 @@
     └── Unavailable             the store cannot be used right now
         └── OutcomeUnknown      the change may be stored, with its events, or not
     InboxError                  of a subscriber
-    ├── StoreUnavailable               the subscriber's store, or its source, cannot be used right now
-    │   └── EffectUnavailable          an effect raises it: the service that it calls is away, and has done nothing
-    ├── EffectRejected           an effect raises it: it surely did not take place, for a reason of its own
+    ├── StoreUnavailable        the subscriber's store, or its source, cannot be used right now
+    │   └── EffectUnavailable   an effect raises it: the service that it calls is away, and has done nothing
+    ├── EffectRejected          an effect raises it: it surely did not take place, for a reason of its own
     └── ReactionRefused         a reaction raises it: the target does not take the change
     InfraError                  of a setting, the deployment, or a request
     ├── Misconfigured           a setting or the deployment is missing or wrong

@@ -76,7 +76,7 @@ class Wired:
 
     @cached_property
     def outbox(self) -> "Outbox":
-        """What a writer needs. Raises Misconfigured: the service publishes nothing, or a setting is wrong."""
+        """The parts that a writer needs. Raises Misconfigured: the service publishes nothing, or a setting is wrong."""
         from cosmos_outbox.composition.writer import wire_outbox  # noqa: PLC0415 - not where nothing is published
 
         if not isinstance(self.settings, Settings):
@@ -101,21 +101,21 @@ class Wired:
 
     @cached_property
     def relay(self) -> "Relaying":
-        """What a relay needs."""
+        """The parts that a relay needs."""
         from cosmos_outbox.composition.relay import wire_relay  # noqa: PLC0415 - not where nothing is forwarded
 
         return wire_relay(self.outbox, self.clients, self.service.aggregates)
 
     @cached_property
     def operator(self) -> "Operator":
-        """What an operator needs."""
+        """The parts that an operator needs."""
         from cosmos_outbox.composition.operator import wire_operator  # noqa: PLC0415 - not where nobody asks
 
         return wire_operator(self.outbox, self.relay)
 
     @property
     def stuck(self) -> "StuckList":
-        """What is stuck, for operators. Raises Misconfigured."""
+        """The list of all that is stuck, for operators. Raises Misconfigured."""
         from cosmos_outbox.operations.stuck import StuckList  # noqa: PLC0415 - not where nobody asks
 
         parking = self.operator.parking if self.service.publishes else None
@@ -125,7 +125,7 @@ class Wired:
 
     @cached_property
     def store(self) -> "Store":
-        """Where its subscribers keep what they know. Raises Misconfigured."""
+        """The store of its subscribers' entries and records. Raises Misconfigured."""
         if self.service.store is not None:
             return self.service.store.open(self.environment, self.resources)
         from cosmos_outbox.cosmos.inbox.store import CosmosNames, CosmosStore  # noqa: PLC0415
@@ -142,7 +142,7 @@ class Wired:
 
     @cached_property
     def subscriptions(self) -> "Mapping[str, Subscription]":
-        """What the service subscribes to, by the names of its read models, effects and reactions.
+        """The service's subscriptions, by the names of its read models, effects and reactions.
 
         Raises Misconfigured.
         """
@@ -161,7 +161,7 @@ class Wired:
         return {each.name: made.wire(each) for each in self.service.subscribers}
 
     def read_model(self, of: ReadModelDeclaration[S]) -> "ReadModel[S]":
-        """What keeps a read model, and lists its entries. Raises KeyError: the service does not declare it."""
+        """Returns what keeps a read model, and lists its entries. Raises KeyError: the service does not declare it."""
         made = self.subscriptions[of.name].read_model
         assert made is not None, "a read model's subscription keeps it"
         return made
@@ -205,20 +205,20 @@ class Service:
     aggregates: Sequence[type[Aggregate[Any]]] = ()
     """The classes, each with an ``aggregate_type`` of its own; all are stored in one container."""
     names: Names = field(default_factory=Names)
-    """What its containers and its topic are called, unless a setting says otherwise."""
+    """The names of its containers and its topic, unless a setting says otherwise."""
     untyped: str | None = None
     """The aggregate type of events that were stored without one; None: there are no such events."""
     events: Sequence[type[DomainEvent]] = ()
     """Those that no aggregate declares, since they are raised by hand: for ``cosmos-outbox schemas``."""
     own: ExistingContainer | None = None
-    """What is known of a container with documents of the team's own, beside which events are stored; then it has no
+    """The description of a container with documents of the team's own, beside which events are stored; then it has no
     aggregates."""
     transport: Name = "servicebus"
-    """What its events are sent over, all of them, and received from, unless ``TRANSPORT`` says otherwise."""
+    """The transport that sends all its events, and receives for it, unless ``TRANSPORT`` says otherwise."""
     publishes: bool = True
     """False: it only subscribes, has no aggregates, and needs no right to the publisher's store."""
     store: "StoreOf | None" = None
-    """Where one that publishes nothing keeps what it knows: a :class:`CosmosDatabase`, or an adapter of
+    """The store of a service that publishes nothing: a :class:`CosmosDatabase`, or an adapter of
     :mod:`cosmos_outbox.store`."""
     subscribers: list[Subscriber] = field(default_factory=list, init=False)
 
@@ -408,7 +408,7 @@ class Service:
         return declare
 
     def declared_transport(self) -> Declared:
-        """What is known of its transport without the settings of that."""
+        """Returns what is known of its transport without the transport's settings."""
         own = [
             each.subscription
             for each in self.subscribers
@@ -450,7 +450,7 @@ class Service:
         self._per_process.here(wired)
 
     def named(self) -> Iterator[Named]:
-        """What settings may call otherwise: subscriptions, containers and topics."""
+        """Yields what settings may rename: subscriptions, containers and topics."""
         for each in self.subscribers:
             yield each.subscription
             if each.container is not None and self.publishes:  # a store of its own names its containers

@@ -34,7 +34,7 @@ AT_ONCE = 100
 
 
 class CannotDo(Exception):
-    """What was asked for is not there, or cannot be done: the message says what can be."""
+    """The command cannot do what was asked, or finds no such thing: the message says what can be done."""
 
 
 def add_argument(parser: argparse.ArgumentParser) -> None:

@@ -20,7 +20,7 @@ from pydantic.alias_generators import to_camel, to_snake
 from cosmos_outbox.settings.names import check_name
 
 KINDS: Mapping[str, str] = {"functions": "python -m devstack", "fastapi": "python run.py"}
-"""What a service may run on, and what runs it."""
+"""The kinds of host that a service may run on, each with the command that runs it."""
 COMMON = "common"
 TEMPLATES = Path(__file__).parent / "templates"
 SUFFIX = ".template"
@@ -50,7 +50,7 @@ class Unusable(ValueError):
 
 @dataclass(frozen=True)
 class Words:
-    """What the service and its aggregate are called wherever they are named."""
+    """The names of the service and its aggregate, in each spelling that the templates use."""
 
     name: str
     """``room-bookings``"""
@@ -76,7 +76,7 @@ class Words:
 
     @property
     def places(self) -> Mapping[str, str]:
-        """What stands in the place of each ``{{name}}`` of a template."""
+        """The text that replaces each ``{{name}}`` of a template."""
         module = to_snake(self.aggregate)
         words = module.replace("_", " ")
         article = "an" if words[0] in "aeiou" else "a"
@@ -126,7 +126,7 @@ def as_installed(text: str) -> str:
 
 
 def _origin(name: str) -> str | None:
-    """Where a package was installed from (PEP 610); None: from an index, or not at all."""
+    """The URL that a package was installed from (PEP 610); None: from an index, or not at all."""
     try:
         written = importlib.metadata.distribution(name).read_text("direct_url.json")
     except importlib.metadata.PackageNotFoundError:

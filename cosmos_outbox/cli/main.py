@@ -32,10 +32,10 @@ class Part:
     """Beside this one."""
     function: str = "main"
     extra: str | None = "relay"
-    """What has to be installed beside the library and the service's transport, which says so itself; None: nothing."""
+    """The extra that has to be installed beside that of the service's transport, which names its own; None: none."""
 
     def main(self) -> Callable[..., int]:
-        """What runs it, and returns the exit code."""
+        """The function that runs it, and returns the exit code."""
         module = importlib.import_module(f"cosmos_outbox.cli.{self.module}")
         found: Callable[..., int] = getattr(module, self.function)
         return found
@@ -69,7 +69,7 @@ REQUIRED = {
 """The modules that a command of the checkout needs: those of the app the first file, tools and tests the second."""
 
 _CHECKOUT = Path(__file__).parents[2]
-"""Where the package stands as a folder beside an app, the app's requirements files are there."""
+"""The folder that holds the package: in a checkout, the app's, with its requirements files."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -46,7 +46,7 @@ _LOOK_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class RepublishingPlan:
-    """What is to be published again, and under which run."""
+    """The events to publish again, and the run that they are sent under."""
 
     span: Span
     run: UUID
@@ -79,7 +79,7 @@ async def republish(
 
 
 def _check_over(span: Span, now: datetime) -> None:
-    """What is stored later, in a second of the span, would be behind no fence. Raises NotForwardedYet."""
+    """Raise NotForwardedYet unless the span is over: an event stored in it later would be behind no fence."""
     if span.to > now.timestamp() - CLOCKS_DIFFER_SECONDS:
         raise NotForwardedYet(
             f"the time until {_text(span.to)} is not over, or has been for less than {CLOCKS_DIFFER_SECONDS} s, by "

@@ -1,4 +1,4 @@
-"""What is stuck: an operator looks at it, mends the cause and has it tried again, or gives it up for good.
+"""List what is stuck; show one of it; have it tried again once its cause is mended, or give it up for good.
 
 cosmos-outbox stuck [list] [--discarded] [--json]
 cosmos-outbox stuck show ID

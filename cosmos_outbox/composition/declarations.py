@@ -48,7 +48,7 @@ class ReadModelDeclaration(Generic[S]):
     documents: "SourceDocuments | None" = None
     """Of the aggregates, in a container of the team's own; None: they are the library's."""
     source: "HttpApi | NoSource | None" = None
-    """Where another team's aggregates are read; None: they are the service's own."""
+    """The place where another team's aggregates are read; None: they are the service's own."""
 
     @property
     def has_source(self) -> bool:
@@ -66,7 +66,7 @@ class EffectDeclaration:
     container: Named
     """Of the records of the events."""
     run: "Effect"
-    """What is run for each event."""
+    """The function that is run for each event."""
     kinds: frozenset[str] | None
     """The events that have an effect, by name; None: all."""
     repeatable: bool

@@ -15,7 +15,7 @@ from cosmos_outbox.operations.relay_status import RelayObserver
 
 @dataclass(frozen=True)
 class Operator:
-    """What an operator needs: how the relay is, and what is to be done about parked events."""
+    """The parts that an operator needs: to see how the relay is, and to act on parked events."""
 
     outbox: Outbox
     observer: RelayObserver

@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 W = TypeVar("W")
 
 _here: ContextVar[Mapping["ProcessSingleton[Any]", Any]] = ContextVar("here", default={})  # noqa: B039 - never changed
-"""Where several simulated processes share a loop: the service of the one whose code runs."""
+"""The service of the simulated process whose code runs, if several of them share a loop."""
 
 
 class ProcessSingleton(Generic[W]):

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Relaying:
-    """What a relay needs: it forwards the stored events, and parks what cannot be sent."""
+    """The parts that a relay needs: it forwards the stored events, and parks what cannot be sent."""
 
     relay: Relay
     forwarding: Forwarding
-    """What a reader of the feed gives its pages to."""
+    """The handler that a reader of the feed gives its pages to."""
     leases: "ContainerProxy"
     lot: CosmosParkingLot
     failures: RelayFailures
     deadlines: Deadlines | None
-    """What happens by itself; None: nothing does, in this service."""
+    """The changes that happen by themselves; None: none do, in this service."""
     instance: Instance
     """This process."""
 

@@ -38,11 +38,11 @@ S = TypeVar("S", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Subscriptions:
-    """What the subscribers of a service have in common."""
+    """The parts that the subscribers of a service have in common."""
 
     settings: SubscriberSettings
     store: Store
-    """Where they keep what they know."""
+    """The store of their entries and records."""
     resources: AsyncExitStack
     clients: Clients
     environment: Mapping[str, str]
@@ -53,7 +53,7 @@ class Subscriptions:
     """The aggregates whose events the service's own relay holds back."""
 
     def wire(self, of: Subscriber) -> Subscription:
-        """What receives for it. Raises Misconfigured: its records would live too long."""
+        """Returns the subscription that receives for it. Raises Misconfigured: its records would live too long."""
         match of:
             case ReadModelDeclaration():
                 return self._read_model(of)
@@ -84,7 +84,7 @@ class Subscriptions:
         return Subscription(self._subscriber(of, inbox.handle, check=inbox.check), read_model=model)
 
     def _source(self, of: ReadModelDeclaration[S]) -> tuple[Source[S], SourceList[S] | None]:
-        """What an aggregate is read from, and what lists them all."""
+        """Returns the source that an aggregate is read from, and the list of them all."""
         match of.source:
             case HttpApi() as api:
                 made = api.made(self.environment, of.state_of)

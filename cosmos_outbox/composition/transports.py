@@ -156,14 +156,14 @@ async def _signed_in(connection: Connection) -> AsyncIterator[Credential | None]
 
 @dataclass(frozen=True)
 class TransportKind:
-    """What is made of a transport's settings, which are the first argument of each call."""
+    """The parts that are made of a transport's settings, which are the first argument of each call."""
 
     service: str
-    """What operators call it."""
+    """The name that operators have for it."""
     publisher: Callable[[Any, Settings, CloudEvents, AsyncExitStack], Publisher]
     """Opens nothing; ``resources`` closes what it makes."""
     queues: "Callable[[Any, AsyncExitStack, str], Queues] | None"
-    """What receives the messages of a subscription, and opens nothing; None: nothing waits there to be received."""
+    """Makes the receivers of a subscription's messages, and opens nothing; None: nothing waits to be received."""
     check: Callable[[Any], Awaitable[float | None]]
     """As of :class:`cosmos_outbox.operations.health.Dependency`."""
 
@@ -183,7 +183,7 @@ def kind_of(transport: Transport) -> TransportKind:
 
 
 def publisher(settings: Settings, source: str, resources: AsyncExitStack) -> Publisher:
-    """What sends the events of the service ``source``. Raises Misconfigured: a package is missing."""
+    """Returns the publisher of the service ``source``'s events. Raises Misconfigured: a package is missing."""
     kind = kind_of(settings.transport)
     needed(settings.transport.name)
     service = CloudEvents(source, settings.event_schemas)
@@ -194,7 +194,7 @@ def publisher(settings: Settings, source: str, resources: AsyncExitStack) -> Pub
 
 
 def queues(settings: SubscriberSettings, resources: AsyncExitStack, subscription: str) -> "Queues":
-    """What receives the messages of a subscription. Raises Misconfigured: a package is missing."""
+    """Returns the receivers of a subscription's messages. Raises Misconfigured: a package is missing."""
     kind = kind_of(settings.transport)
     needed(settings.transport.name)
     if kind.queues is None:

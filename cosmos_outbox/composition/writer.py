@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outbox:
-    """What a writer needs: it stores changes with their events."""
+    """The parts that a writer needs: it stores changes with their events."""
 
     settings: Settings
     names: WireNames
     aggregates: Aggregates
     """Creates, reads and changes the service's aggregates, each with its events in one transaction."""
     on_commit: OnCommit
-    """Whatever commits events in this process calls it; a relay in this process listens."""
+    """Called by all that commits events in this process; a relay in this process listens."""
     shedder: LoadShedder
     """Every function that stores a change asks it first."""
     events: EventReader

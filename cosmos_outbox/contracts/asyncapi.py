@@ -19,7 +19,7 @@ def document(service: Service, examples: Mapping[str, Any] | None = None) -> dic
         "info": {
             "title": f"Events of {service.name}",
             "version": "1.0.0",
-            "description": "Each message is one event of one aggregate. Other fields than those that are told may be "
+            "description": "Each message is one event of one aggregate. Other fields than those described may be "
             "there: ignore them. A change that a reader cannot ignore raises the version of the event's schema.",
         },
         "defaultContentType": "application/json",
@@ -105,7 +105,7 @@ _APPLICATION_PROPERTIES = {
             format="uri",
         ),
         "schemaVersion": _number(
-            "The version of the body's schema. Events that were stored before events told it lack it."
+            "The version of the body's schema. Absent from events that were stored before it was introduced."
         ),
         "aggregateType": _text("The type of the aggregate: a topic may carry the events of several types."),
         "sequence": _number("The event's place among all events of its aggregate."),

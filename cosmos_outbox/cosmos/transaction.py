@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Batch:
-    """What one transaction stores. Raises ChangeTooLarge: no transaction holds it."""
+    """The writes that one transaction stores. Raises ChangeTooLarge: no transaction holds them."""
 
     container: Container
     key: Key

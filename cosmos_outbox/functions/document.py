@@ -81,7 +81,7 @@ def document(
             "type": "apiKey",
             "in": "header",
             "name": "x-functions-key",
-            "description": "A function key; a local stack asks for none, unless found to.",
+            "description": "A function key; a local stack asks for none by default.",
         }
     }
     return found

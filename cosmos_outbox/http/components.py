@@ -223,7 +223,7 @@ _PARAMETERS: dict[str, tuple[str, Schema, str, Any]] = {
     ),
     "changedSince": (
         "query", {"type": "string", "format": "date-time"},
-        "Only what was written since then by the store's clock, and is there: a list before tells it as asOf.",
+        "The asOf of an earlier list: only what was written since then by the store's clock, and is there.",
         "2026-03-01T12:00:00Z",
     ),
     "Idempotency-Key": (
@@ -288,7 +288,7 @@ PROBLEM: Schema = {
     "properties": {
         "type": {
             "type": "string", "format": "uri-reference", "examples": ["/api/problems/invalid-request"],
-            "description": "The kind of problem. It leads to a page that tells what it means and what to do.",
+            "description": "The kind of problem. It leads to a page that says what it means and what to do.",
         },
         "title": {"type": "string", "description": "One for each type.", "examples": ["Invalid request"]},
         "status": {"type": "integer", "examples": [400]},

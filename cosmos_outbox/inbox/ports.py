@@ -79,7 +79,7 @@ class SourceList(Protocol[S]):
 
 
 class Store(Protocol):
-    """Where a subscriber keeps its entries, what it set aside, and what is known of its effects."""
+    """The store of a subscriber's entries, of what it set aside, and of what is known of its effects."""
 
     def entries(self, name: str, form: EntrySchema[M], deleted_ttl_seconds: int | None) -> Entries[M]:
         """Of one read model; None: deleted entries are kept for good. Raises Misconfigured."""

@@ -1,1 +1,1 @@
-"""What whoever runs a service sees and does: each reports a failure as it is, and loses no event."""
+"""The calls of those who run a service: each reports a failure as it is, and loses no event."""

@@ -35,7 +35,7 @@ class _Recent(Generic[T]):
         self._last: tuple[float, T] | None = None
 
     async def found(self) -> T:
-        """What the newest look has found."""
+        """Returns the result of the newest look."""
         async with self._looking:
             if self._last is None or monotonic() - self._last[0] >= self._seconds:
                 found = await self._look()
@@ -45,7 +45,7 @@ class _Recent(Generic[T]):
 
 @dataclass(frozen=True)
 class DependencyHealth:
-    """What one look found."""
+    """The result of one look."""
 
     name: str
     ok: bool

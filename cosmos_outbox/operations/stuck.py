@@ -1,4 +1,4 @@
-"""What is stuck is one list for people, with three verbs: show, retry, discard.
+"""One list, for people, of all that is stuck, with three verbs: show, retry, discard.
 
 Stuck are the events that are parked, and the messages and effects that a subscriber has set aside. Parking
 (:mod:`cosmos_outbox.cosmos.relay.parking`) and the retrier (:mod:`cosmos_outbox.inbox.retrier`) keep each verb safe
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class StuckKind(StrEnum):
-    """What is stuck."""
+    """The kind of a stuck thing."""
 
     EVENT = "event"
     """A parked event: it cannot be sent, or waits behind one that cannot."""
@@ -177,7 +177,7 @@ class _SetAsideRecords:
 
 
 _Source = _ParkedEvents | _SetAsideRecords
-"""Where something may be stuck. A verb raises NotParked or NotSetAside for an id that is not there."""
+"""The places where something may be stuck. A verb raises NotParked or NotSetAside for an id that is not there."""
 
 
 def _of_event(parked: ParkedEvent, document: View | None = None) -> Stuck:

@@ -23,7 +23,7 @@ from cosmos_outbox.telemetry.liveness import Work
 S = TypeVar("S", bound=BaseModel)
 
 RETRY_SECONDS, COLLECT_SECONDS = 40.0, 15.0
-"""What a run of the timer may take: it runs every minute."""
+"""The times that a run of the timer may take: it runs every minute."""
 
 
 PATIENCE_SECONDS = 2.0
@@ -66,7 +66,7 @@ class Arriving(Protocol):
 
 @dataclass(frozen=True)
 class Queues:
-    """What the broker holds for one subscription."""
+    """The queues that the broker holds for one subscription."""
 
     dead_letters: DeadLettered
     sessions: Arriving
@@ -131,5 +131,5 @@ class Subscription:
 
     @property
     def healing(self) -> Healing[Any] | None:
-        """What finds the changes of which no event came."""
+        """The walk that finds the changes of which no event came."""
         return self.read_model.healing if self.read_model else None

@@ -1,4 +1,4 @@
-"""What an operator is shown of the relay, the subscribers and an aggregate's events, as JSON without personal data."""
+"""The relay, the subscribers and an aggregate's events, as JSON for operators, without personal data."""
 
 from collections.abc import Mapping
 from dataclasses import asdict

@@ -215,7 +215,7 @@ class Plan:
 
 
 def plan_for(service: Service, values: Mapping[str, str], **others: Any) -> Plan:
-    """What is to be checked of a service with these settings. Raises Misconfigured."""
+    """Returns the checks of a service with these settings. Raises Misconfigured."""
     if service.publishes:
         settings = service.settings(values)
         containers = needed(settings, service)

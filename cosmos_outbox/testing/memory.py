@@ -73,9 +73,9 @@ class InMemory(Deliveries):
         super().__init__(wired.subscriptions, clock)
         self.wired = wired
         self.faults = faults
-        """What the store does to the next calls of a service that publishes."""
+        """The faults that the store makes of the next calls of a service that publishes."""
         self.publisher = publisher
-        """What another team's API answers of each aggregate, by its id; of others, that they are gone."""
+        """The answers of another team's API, by the aggregate's id; others are answered as gone."""
         self._stored_in = stored
         self._left: tuple[list[Item], list[Item]] | None = None
 
@@ -110,14 +110,14 @@ class InMemory(Deliveries):
         return version
 
     async def upkeep(self) -> None:
-        """What the timers do: let happen what is due, by :attr:`clock`, then as in :class:`Deliveries`."""
+        """Run the timers' work: let happen what is due, by :attr:`clock`, then as in :class:`Deliveries`."""
         if self.wired.service.publishes and self.wired.relay.deadlines is not None:
             with using(self.clock.sources()):
                 await self.wired.relay.deadlines.meet()
         await super().upkeep()
 
     def _keep(self) -> None:
-        """What is stored now is what is seen after the block has ended."""
+        """Keep what is stored now, to be seen after the block has ended."""
         if self.wired.service.publishes:
             self._left = self._items(), self._items(expired=True)
 

@@ -1,4 +1,4 @@
-"""What is due happens once, not before its time, and not when the aggregate's state says otherwise by then.
+"""Makes happen what is due: once, not before its time, and only if the aggregate's state still says so by then.
 
 When it is due follows from the state alone, and stands in the document that has the state (``stored_with_the_state``):
 so a change that moves or cancels it needs no second write. What a search finds is a hint: it may be old, and what it
@@ -38,7 +38,7 @@ CAUSE = "due-"
 """The correlation ids of what happens by itself begin with it."""
 
 ROUND_SECONDS = 60.0
-"""What one round may take, before the next one looks anew."""
+"""The time that one round may take, before the next one looks anew."""
 
 _AT_ONCE = 8
 _REST_SECONDS = 300.0
@@ -203,7 +203,7 @@ def deadlines_of(
     aggregates: Aggregates,
     clock: Callable[[], datetime] = utc_now,
 ) -> Deadlines | None:
-    """What meets the deadlines of those that can be due; None: none can, and nothing is looked for."""
+    """Returns what meets the deadlines of those that can be due; None: none can, and nothing is looked for."""
     due = {each.aggregate_type: each for each in kinds if each.can_be_due()}
     return Deadlines(DueAggregates(container, aggregates, due), clock) if due else None
 

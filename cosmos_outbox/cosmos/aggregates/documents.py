@@ -60,7 +60,7 @@ _NO_DATE = re.compile(r"9999-12-31T24:|/Date\((-?\d+)")
 _MILLISECONDS = range(-62_135_596_800_000, 253_402_300_800_000)
 """The moments that a .NET DateTime can hold, in milliseconds since 1970."""
 _LIKE_A_DATE = re.compile(r"\d{4}-\d\d-\d\dT|/Date\(")
-"""What Newtonsoft.Json takes for a date (azure-functions-host issue 7114)."""
+"""The texts that Newtonsoft.Json takes for dates (azure-functions-host issue 7114)."""
 
 
 MOST_LEVELS = 62
@@ -188,7 +188,7 @@ def due_text(at: datetime) -> str:
 
 
 def text_of_now(now: datetime) -> str:
-    """What is due by now has this text at most."""
+    """The greatest text that the time of an aggregate which is due by now can have."""
     return _written(now.astimezone(UTC))
 
 
@@ -212,12 +212,12 @@ SCHEMA_VERSION = "schemaVersion"
 """Beside ``data``, and not part of the digest: the version before must be able to check what this version stores."""
 _SIGNED = ("id", "type", "aggregateType", "aggregateId", "data")
 REQUEST_TYPE, CHANGE_TYPE = "idempotencyRecord", "changeRecord"
-"""What became of a request with a key: of one that made an aggregate, of one that changed it."""
+"""The types of the outcomes of requests with a key: one that made an aggregate, one that changed it."""
 REACTION_TYPE, REACTION_CURSOR_TYPE = "reactionRecord", "reactionCursor"
-"""What became of a message, and how far the messages of one source have come. Nothing in them is personal."""
+"""The types of a message's outcome, and of how far one source's messages have come. Nothing in them is personal."""
 
 _OF_A_TOMBSTONE = ("id", "created_at", "modified_at", "deleted_at", "deleted", "last_sequence")
-"""What a deleted aggregate keeps of its state, where the state has it, beside what its class names."""
+"""The fields of its state that a deleted aggregate keeps, if the state has them, beside those its class names."""
 
 _ID_LENGTH = 128
 """The longest MessageId and SessionId that Service Bus takes, in characters

@@ -44,7 +44,7 @@ class ListQuery:
 
     @property
     def scope(self) -> str:
-        """What the token is for."""
+        """The list that the token is for."""
         chosen = self.selection
         return json.dumps(
             [
@@ -72,7 +72,7 @@ class ListQuery:
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """What a request decides. Raises UnknownContinuation: the token is none."""
+        """The query's parameters, which the request decides. Raises UnknownContinuation: the token is none."""
         chosen = self.selection
         given = {
             "@type": self.kind.aggregate_type,

@@ -382,7 +382,7 @@ def _document(changed: Changed, lifetimes: Lifetimes) -> Write:
 
 
 def _erased_records(changed: Sequence[Changed], lifetimes: Lifetimes) -> list[Write]:
-    """What takes the place of the records of deleted aggregates.
+    """The records that replace those of deleted aggregates.
 
     Rule erased_not_removed: whether there is such a record need not be known, so that no read can be too old.
     Records of reactions stay, so that no message makes the aggregate anew (``erased_keeps_records``).

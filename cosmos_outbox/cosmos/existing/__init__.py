@@ -1,1 +1,1 @@
-"""What a transaction of a team's own stores is its documents and the events that they raise, or nothing."""
+"""A transaction in a team's own container stores all its documents and the events that they raise, or nothing."""

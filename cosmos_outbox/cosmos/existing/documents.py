@@ -50,7 +50,7 @@ from cosmos_outbox.outbox.feed import Poison
 from cosmos_outbox.outbox.unit_of_work import Origin
 
 NO_ID = re.compile(r"[/\\?#]|^\.\.?$")
-"""What is in no id. One or two dots alone are taken out of a request's path, so that no client reads the document."""
+"""The texts that no id has. One or two dots alone are taken out of a request's path: no client reads the document."""
 _LONGEST_ID = 1023
 """In bytes (https://learn.microsoft.com/azure/cosmos-db/concepts-limits#per-item-limits)."""
 
@@ -181,7 +181,7 @@ class Numbering:
 
     @property
     def paths(self) -> Sequence[str]:
-        """Where documents have a sequence."""
+        """The paths at which documents have a sequence."""
         return [path for path in self.fields.values() if path is not None]
 
     def check(self, aggregate: AggregateKey) -> None:
@@ -259,7 +259,7 @@ _FIELDS = {
     "remove": {"path"},
     "move": {"path", "from"},
 }
-"""What an operation has besides ``op``."""
+"""The fields that an operation has besides ``op``."""
 
 Pointed = tuple[str, ...]
 

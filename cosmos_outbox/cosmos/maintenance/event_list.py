@@ -95,7 +95,7 @@ class KeyProgress:
         return self.partition.is_past(changefeed.session_lsn(session_token))
 
     def has_passed(self, written_at: datetime, session_token: str | None) -> bool | None:
-        """What is shown of one change that was written then: forwarded or parked; None: not known.
+        """Whether a change that was written then is forwarded or parked; None: not known.
 
         Where others of that partition wait, by the store's clock: nothing is decided by it. A change of the same second
         as the oldest one that waits counts as waiting. That none waits is believed only of a replica as new as the

@@ -1,6 +1,6 @@
-"""Who only writes needs no cosmos-changefeed: the package is imported when a name of it is first used here.
+"""Imports cosmos-changefeed when a name of it is first used here: a service that only writes needs no such package.
 
-Whoever follows the change feed needs it, and whoever asks how far others have followed it.
+Those who follow the change feed need it, and those who ask how far others have followed it.
 """
 
 import importlib

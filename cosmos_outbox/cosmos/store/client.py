@@ -41,7 +41,7 @@ _TOKEN = re.compile(r"(?P<range>[^:,]+):(?P<version>-?\d+)#(?P<lsn>\d+)(#.*)?")
 
 
 class SdkSessions(dict[str, Any]):
-    """What the SDK keeps of containers: nothing of one whose id it does not know; what is gone may be deleted again.
+    """The session tokens that the SDK keeps: none under an unknown id; what is gone may be deleted again.
 
     azure-cosmos 4.17 learns a container's id by an item, or by a request that brings no session token of its own. It
     files the token of an answer without an item (a list, a 404) under None where it has not learned the id yet, for all
@@ -125,7 +125,7 @@ _WRITES_ELSEWHERE = (
 
 @dataclass(frozen=True)
 class Account:
-    """What the account shows every client."""
+    """The properties of the account that every client may read."""
 
     consistency: str | None
     """The default consistency level; None: its answer lacks it."""

@@ -96,7 +96,7 @@ def size_in_bytes(writes: Sequence[Write]) -> int:
 
 
 UNREADABLE = (KeyError, TypeError, ValueError)
-"""What the SDK, and the functions below, raise for such a body. Without an answer before, it is a bug."""
+"""The errors that the SDK, and the functions below, raise for such a body. Without an answer before, it is a bug."""
 
 NO_ANSWER = Failure(Kind.PASSING, "an answer that cannot be read")
 
@@ -143,7 +143,7 @@ def told_twice(items: Iterable[Item]) -> bool:
 
 
 def beyond(path: str, *, down: bool) -> str:
-    """What comes after the item with ``@key`` and the id ``@after``: at its first half the index begins."""
+    """Returns the condition for what follows the item of ``@key`` and ``@after``: its first half is for the index."""
     sign = "<" if down else ">"
     return f"{path} {sign}= @key AND ({path} {sign} @key OR c.id {sign} @after)"
 
@@ -316,7 +316,7 @@ class Container:
                 raise StoreFailed(Failure(Kind.BEHIND, detail))
 
     async def _token(self, partition_key: Key) -> str | None:
-        """What a read of this partition goes by. Raises StoreFailed."""
+        """Returns the session token that a read of this partition goes by. Raises StoreFailed."""
         if self._sessions.is_doubted(self.paths.text(partition_key)):
             await self._fence_by(await self._provoke_refusal(partition_key), partition_key)
             self._sessions.trust(self.paths.text(partition_key))

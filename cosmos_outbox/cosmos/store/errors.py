@@ -25,7 +25,7 @@ from cosmos_outbox.outbox.errors import OutboxError, Throttled, Unavailable
 from cosmos_outbox.settings.errors import Misconfigured
 
 SDK_ERRORS = (AzureError, asyncio.TimeoutError, OSError)
-"""What a call of the SDK can raise: the SDK's errors, the error of our deadline, and the errors of sockets."""
+"""The errors that a call of the SDK can raise: the SDK's own, the one of our deadline, and those of sockets."""
 
 _SESSION_NOT_AVAILABLE = 1002
 _OWNER_NOT_FOUND = 1003
@@ -117,7 +117,7 @@ class Failure:
 
 
 def classify(error: BaseException) -> Failure:
-    """What an error out of ``SDK_ERRORS`` means."""
+    """Returns the meaning of an error out of ``SDK_ERRORS``."""
     detail = type(error).__name__
     if isinstance(error, CosmosHttpResponseError | CosmosBatchOperationError):
         status, sub_status = int(error.status_code or 0), int(error.sub_status or 0)
@@ -168,7 +168,7 @@ _NOT_WRITTEN = {403, 449}
 
 @dataclass
 class Attempts:
-    """What became of the attempts at one transactional batch."""
+    """The outcomes of the attempts at one transactional batch."""
 
     answer_lost: bool = False
     """An attempt may have reached the service, and no answer came that shows its outcome."""
@@ -178,7 +178,7 @@ class Attempts:
     """The newest answer is a success. It may be lost all the same: what stands in it cannot be read, or not in time."""
 
     def outcome(self, failure: Failure) -> Failure:
-        """What the batch's failure means, given what became of its attempts."""
+        """Returns the meaning of the batch's failure, given the outcomes of its attempts."""
         if failure.kind is not Kind.PASSING or failure.status:
             known = failure.kind is not Kind.PASSING or failure.status in _NOT_WRITTEN
             return replace(failure, answer_lost=self.answer_lost or not known)

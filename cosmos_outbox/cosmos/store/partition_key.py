@@ -1,11 +1,9 @@
-"""Where an item's partition key stands is known here alone: one place reads it, one writes it.
+"""The paths of an item's partition key, which only this module knows: one place reads them, one writes them.
 
 The library's own containers have ``/partitionKey``. A container of a team's own may have another path, or several, of a
 hierarchical key (https://learn.microsoft.com/azure/cosmos-db/hierarchical-partition-keys).
 
-What every item of a container has in common, whatever it holds.
-
-What a stored document may hold is looked at without an error: what is not as it should be is reported, or left out.
+A stored document is read without an error: a value that is not as it should be is reported, or left out.
 
 Others may write into the container, and the change feed's host writes some texts anew. ``in_utc`` and ``encodable``
 raise ValueError, for pydantic to report.
@@ -178,7 +176,7 @@ class PartitionKeyPaths:
         return values if len(values) > 1 else values[0]
 
     def raw(self, item: Mapping[str, Any]) -> Any:
-        """What stands at the paths, whatever it is; of a hierarchical key a list. None for what is missing."""
+        """Returns the values at the paths, of any type; of a hierarchical key a list. None for what is missing."""
         values = [at(item, path) for path in self.paths]
         return values if len(values) > 1 else values[0]
 
@@ -241,7 +239,7 @@ def meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
 
 
 def at(item: Mapping[str, Any], path: str) -> Any:
-    """What stands in an item at a path; None: nothing."""
+    """Returns the value in an item at a path; None: there is none."""
     value: Any = item
     for name in parts(path):
         if not isinstance(value, Mapping):

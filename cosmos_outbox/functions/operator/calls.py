@@ -171,7 +171,7 @@ def wants_discarded(req: Request) -> bool:
 
 
 def instance(process: "Instance", types: Sequence[str]) -> dict[str, Any]:
-    """What one process has forwarded, its settings without secrets, and the types of the service's aggregates."""
+    """Describes one process: what it has forwarded, its settings without secrets, the types of the aggregates."""
     return {
         "id": process.id,
         "startedAt": process.started_at.isoformat(),

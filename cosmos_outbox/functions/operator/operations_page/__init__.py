@@ -15,7 +15,7 @@ from cosmos_outbox.http.message import Answer, Request
 
 _FOLDER = Path(__file__).parent
 _STYLE, _SCRIPT = "/* style.css */", "/* script */"
-"""Where index.html wants the other files."""
+"""The marks in index.html that the other files replace."""
 
 SCRIPTS = ("dom", "service", "work", "events", "stuck", "views", "main")
 """The parts of the one script, in their order: each uses what stands before it."""
