@@ -85,7 +85,7 @@ async def test_all_that_is_wrong_is_said_the_worst_first(browser: Browser, servi
     async with watched(browser, address(service)) as page:
         found = await findings(page)
         told = found.pop(5)
-        assert told.startswith("Why events wait, told at ")
+        assert told.startswith("Why events wait, reported at ")
         assert told.endswith(": Service Bus cannot be reached")
         assert found == [
             "Service Bus cannot be used: cannot be reached (ServiceBusConnectionError)",

@@ -29,9 +29,9 @@ N = TypeVar("N", bound=ast.AST)
 
 
 @cache
-def texts(place: str) -> list[tuple[str, str]]:
+def texts(place: str, kinds: tuple[str, ...] = (".py",)) -> list[tuple[str, str]]:
     path = ROOT / place
-    found = [path] if path.is_file() else sorted(path.rglob("*.py"))
+    found = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.suffix in kinds)
     assert found, f"{place} is gone: correct PLACES in this test"
     return [(module.relative_to(ROOT).as_posix(), module.read_text()) for module in found]
 
@@ -156,13 +156,33 @@ def homonyms(place: str) -> Iterator[str]:
                 found[node.name] = name
 
 
+TOLD = re.compile(r"\b(?:told|tells?|telling)\b", re.IGNORECASE)
+PRONOUN = re.compile(r"\s*(?:Who|Whoever|Whose|What|Whatever|Where|Wherever)\b")
+
+
+def words(place: str) -> Iterator[str]:
+    """No word that means a dozen things; and a docstring begins with what the thing is or does, not with a pronoun."""
+    if place != "cosmos_outbox":
+        return
+    for name, text in texts(place, (".py", ".js", ".html", ".template")):
+        for number, line in enumerate(text.splitlines() if TOLD.search(text) else [], start=1):
+            for found in TOLD.findall(line):
+                yield f'{name}:{number}: "{found}": say which: logged, returned, reported, described, known'
+    for name, module in modules(place, f'"""{PRONOUN.pattern}'):
+        for node in nodes(module, ast.Expr):
+            match node.value:
+                case ast.Constant(value=str(text)) if start := PRONOUN.match(text):
+                    yield f'{name}:{node.lineno}: the docstring begins with "{start[0].strip()}": name the thing itself'
+
+
 CASES = [
     pytest.param(rule, place, id=f"{rule.__name__} in {place}")
-    for rule in (loggers, constants, errors, coroutines, homonyms)
+    for rule in (loggers, constants, errors, coroutines, homonyms, words)
     for place in PLACES
 ]
 
 
 @pytest.mark.parametrize(("rule", "place"), CASES)
 def test_a_rule_holds(rule: Callable[[str], Iterator[str]], place: str) -> None:
-    assert [*rule(place)] == []
+    found = [*rule(place)]
+    assert not found, "\n".join(found)

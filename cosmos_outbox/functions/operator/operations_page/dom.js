@@ -105,7 +105,7 @@ function when(text) {
   return new Date().toDateString() === date.toDateString() ? clockTime(date) : `${day} ${clockTime(date)}`;
 }
 
-/** Tell those who cannot see the page what has just happened. */
+/** Announce what has just happened to those who cannot see the page. */
 function say(text) {
   find("say").textContent = text;
 }

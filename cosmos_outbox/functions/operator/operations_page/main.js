@@ -94,7 +94,7 @@ function lookAgain() {
   look();
 }
 
-/** Do what a button asks; a refusal is told. */
+/** Do what a button asks; a refusal is shown. */
 async function guarded(begin) {
   try {
     await begin();

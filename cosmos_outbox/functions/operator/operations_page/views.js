@@ -1,6 +1,6 @@
 // Each view is read by one call and shown by one function; a view that cannot be read says so and keeps what it had.
 
-const known = { relay: null, dependencies: null, instance: null, aside: 0, told: null };
+const known = { relay: null, dependencies: null, instance: null, aside: 0, announced: null };
 const AT_RISK = 0.5;
 const WARN = 0.1;
 const LATE_SECONDS = 60;
@@ -112,7 +112,7 @@ function findings() {
     if (lease.lag && lease.state === "owner_silent") found.push(["warn", `Lease ${lease.lease} waits: its owner does not renew it.`]);
     if (lease.oldestWaitingSeconds > LATE_SECONDS) found.push([moodOfShare(lease.ttlUsed) ?? "warn", `Lease ${lease.lease} is late: its oldest change waits for ${span(lease.oldestWaitingSeconds)}, ${share(lease.ttlUsed)} of the TTL.`]);
   }
-  for (const each of relay?.failures ?? []) found.push(["warn", `Why events wait, told at ${when(each.at)}: ${each.detail}`]);
+  for (const each of relay?.failures ?? []) found.push(["warn", `Why events wait, reported at ${when(each.at)}: ${each.detail}`]);
   if (relay?.parkedEvents) found.push(["bad", `${many(relay.parkedEvents, "event is", "events are")} parked.`]);
   if (aside) found.push(["warn", `${many(aside, "message is", "messages are")} set aside.`]);
   const unknown = parts.filter((part) => part.unknown).map((part) => part.name);
@@ -126,8 +126,8 @@ function showFindings(problem) {
   const name = found.length ? found[0][0] : "good";
   mood(find("banner"), name);
   const texts = found.map(([, text]) => text);
-  if (known.told !== texts.length) say(texts.length ? texts.join(" ") : "All is well");
-  known.told = texts.length;
+  if (known.announced !== texts.length) say(texts.length ? texts.join(" ") : "All is well");
+  known.announced = texts.length;
   write(find("banner-title"), found.length ? `${many(found.length, "thing")} to look at` : "All is well");
   keep(find("findings"), texts, (text) => text, () => make("li"), write);
   document.title = found.length ? `(${found.length}) Operations` : "Operations";

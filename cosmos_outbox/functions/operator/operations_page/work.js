@@ -51,10 +51,10 @@ let queue = Promise.resolve();
 function work(title, steps, reason, done) {
   const stop = new AbortController();
   const progress = make("progress", { max: steps.length, value: 0, "aria-label": title });
-  const told = make("span", { class: "faint nowrap" }, `0 of ${count(steps.length)}`);
+  const tally = make("span", { class: "faint nowrap" }, `0 of ${count(steps.length)}`);
   const button = make("button", { type: "button", class: "small", on: { click: () => stop.abort() } }, "Stop");
   const answers = make("ul", { class: "answers", tabindex: 0, role: "list", "aria-label": `Answers: ${title}` });
-  const entry = make("li", {}, make("div", { class: "line" }, make("strong", {}, title), progress, told, button), answers);
+  const entry = make("li", {}, make("div", { class: "line" }, make("strong", {}, title), progress, tally, button), answers);
   find("work-list").prepend(entry);
   find("work").hidden = false;
   find("work-title").focus();
@@ -77,20 +77,20 @@ function work(title, steps, reason, done) {
         if (error.status === 401) stop.abort();
       }
       progress.value = index + 1;
-      write(told, `${count(index + 1)} of ${count(steps.length)}`);
+      write(tally, `${count(index + 1)} of ${count(steps.length)}`);
     }
     button.remove();
     progress.remove();
     const left = steps.length - succeeded - refused - lost;
     const summary = [`${count(succeeded)} done`, refused && `${count(refused)} refused`, lost && `${count(lost)} without an answer`, left && `${count(left)} not begun`];
-    write(told, summary.filter(Boolean).join(", "));
-    say(`${title}: ${told.textContent}`);
+    write(tally, summary.filter(Boolean).join(", "));
+    say(`${title}: ${tally.textContent}`);
   };
   const ended = queue.then(run).finally(() => {
     showWhetherUnderWay();
     lookAgain();
   });
-  queue = ended.catch(() => {}); // a bug in one piece of work is told by the browser, and stops no other
+  queue = ended.catch(() => {}); // a bug in one piece of work is reported by the browser, and stops no other
   return ended;
 }
 
