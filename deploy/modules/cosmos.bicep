@@ -18,7 +18,7 @@ param directoryContainerName string
 @description('The properties by which a list of aggregates can be filtered, as found_by of each names them.')
 param foundBy string[]
 
-@description('The texts by which the entries of the read model are searched, as its EntryForm names them.')
+@description('The texts by which the entries of the read model are searched, as its EntrySchema names them.')
 param directorySearchedBy string[]
 
 @description('Those of them by which a list of entries can be sorted.')
