@@ -15,6 +15,8 @@ from azure.cosmos.aio import CosmosClient
 from cosmos.raw import KEY, Raw, authorization
 from devstack.testing import Service, running
 
+pytestmark = pytest.mark.long  # tests/contract goes through the same calls, quickly
+
 WRONG_KEY = KEY.replace("C2y6", "D2y6")
 
 

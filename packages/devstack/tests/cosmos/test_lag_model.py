@@ -33,6 +33,8 @@ from devstack.cosmos.storage.store import Store
 from devstack.cosmos.wire.auth import Authorizer
 from devstack.cosmos.wire.faults import Fault, Faults
 
+pytestmark = pytest.mark.long  # tests/contract goes through the same calls, quickly
+
 ITEMS = "dbs/d/colls/c/docs"
 KEYS = st.sampled_from(["a", "b", "c", "d"])
 IDS = st.sampled_from(["1", "2", "3"])

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from cosmos.raw import Raw, all_of, items_path
 from devstack.cosmos.storage.epk import UNDEFINED, boundaries, effective_partition_key
 
+pytestmark = pytest.mark.long  # tests/contract goes through the same calls, quickly
+
 KEYS = (
     st.text(max_size=120)
     | st.floats(allow_nan=False, allow_infinity=False)

@@ -8,6 +8,8 @@ from azure.cosmos.aio import ContainerProxy
 
 from cosmos.raw import Raw, items_path
 
+pytestmark = pytest.mark.long  # tests/contract goes through the same calls, quickly
+
 START: dict[str, Any] = {
     "id": "1",
     "pk": "a",

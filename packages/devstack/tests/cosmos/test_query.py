@@ -13,6 +13,8 @@ from azure.cosmos.aio import DatabaseProxy as AsyncDatabase
 from cosmos.raw import KEY, Raw, Reply, all_of, items_path
 from devstack.testing import Service
 
+pytestmark = pytest.mark.long  # tests/contract goes through the same calls, quickly
+
 DOCUMENTS: list[dict[str, Any]] = [
     {"id": "1", "pk": "a", "n": 3, "s": "pear", "tags": ["x", "y"], "in": {"deep": 1}, "flag": True},
     {"id": "2", "pk": "b", "n": 1, "s": "Apple", "tags": [], "in": {"deep": 2}, "flag": False},

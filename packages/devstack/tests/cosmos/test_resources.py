@@ -17,6 +17,8 @@ from devstack.cosmos.wire.auth import Authorizer
 from devstack.cosmos.wire.faults import Faults
 from devstack.testing import Service
 
+pytestmark = pytest.mark.long  # tests/contract goes through the same calls, quickly
+
 
 async def test_the_account_sends_clients_to_its_own_address_with_session_consistency(raw: Raw) -> None:
     reply = await raw.send("GET", "/")

@@ -22,6 +22,8 @@ from devstack.testing import Service, eventually, running
 from devstack.testing.amqp import RawClient, batch, message, raw_client
 from servicebus.support import administration, client
 
+pytestmark = pytest.mark.long  # tests/contract goes through the same calls, quickly
+
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Service]:

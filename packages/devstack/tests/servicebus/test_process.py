@@ -7,6 +7,8 @@ import pytest
 from devstack.testing import Service, eventually, running
 from devstack.testing.ended import run_module
 
+pytestmark = pytest.mark.long  # tests/contract goes through the same calls, quickly
+
 
 def test_a_taken_port_is_one_line_that_says_what_to_do(servicebus_server: Service, tmp_path: Path) -> None:
     admin_port = servicebus_server.addresses[1].rpartition(":")[2]

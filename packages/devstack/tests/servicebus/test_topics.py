@@ -14,6 +14,8 @@ from devstack.testing import Service, eventually
 from devstack.testing.amqp import batch, message, raw_client
 from servicebus.support import administration, client, new_subscription, new_topic
 
+pytestmark = pytest.mark.long  # tests/contract goes through the same calls, quickly
+
 
 async def test_each_subscription_gets_what_its_rules_match(servicebus_server: Service) -> None:
     async with new_topic(servicebus_server) as topic, administration(servicebus_server) as admin:
