@@ -91,6 +91,7 @@ async def test_a_lease_that_is_missing_at_the_start_is_made_again_though_the_lea
     assert again != set(KEYS)
 
 
+@pytest.mark.long
 async def test_a_split_of_a_partition_whose_lease_is_gone(memory: InMemory) -> None:
     """The parent's lease is deleted and nobody is left to write the children's."""
     first, second = Recorder(), Recorder()

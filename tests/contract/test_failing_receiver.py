@@ -96,6 +96,7 @@ async def test_others_go_on_and_what_comes_later_waits_in_order(world: World, fa
     assert not await world.is_blocked()
 
 
+@pytest.mark.long
 async def test_the_pauses_grow_to_an_hour_until_the_event_is_too_old(world: World, faulty: Faulty) -> None:
     await world.feed(event(1), event(2))
     pauses: list[int] = []

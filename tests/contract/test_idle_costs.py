@@ -353,6 +353,7 @@ async def test_what_an_applied_event_costs_is_told(
         told(f"| {what} | {shown(asked)} | {charge(asked):.2f} |")
 
 
+@pytest.mark.long
 async def test_what_an_effect_costs_is_told(application: Wired, simulation: Simulation) -> None:
     await filled(application, simulation, 1)
     outbox, key = application.outbox, AggregateKey("contact", "7")
@@ -446,6 +447,7 @@ async def test_what_a_read_costs_is_told(application: Wired, simulation: Simulat
         told(f"| {what} | {shown(asked)} | {charge(asked):.2f} |")
 
 
+@pytest.mark.long
 async def test_what_the_workers_do_beside_is_told(
     application: Wired, simulation: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -218,6 +218,7 @@ async def test_a_refusal_stays_one_where_its_repetition_would_fail_otherwise(hea
     assert refusal.value.status == 409
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_process_that_dies_at_any_await_changes_it_once(heaps: Instances, kind: str) -> None:
     at, died = 0, True

@@ -518,6 +518,7 @@ async def test_however_many_replays_get_no_answer_no_aggregate_waits_for_ever(wo
     assert {owner for owner, _ in topic.sent} == {contact_key(f"g{number}").id for number in range(2)}
 
 
+@pytest.mark.long
 async def test_a_long_replay_takes_turns_with_the_others_and_goes_on_with_the_time_that_is_left(
     world: World,
 ) -> None:

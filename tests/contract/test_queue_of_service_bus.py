@@ -51,6 +51,7 @@ async def settings(cosmos_server: Server, servicebus_server: Server) -> AsyncIte
         await admin.delete_queue(name)
 
 
+@pytest.mark.long
 @pytest.mark.known_gap(Gap.DELIVERY_COUNT)
 async def test_changes_are_in_the_read_model_and_no_dead_letter_is_left(settings: dict[str, str]) -> None:
     async with running(PEOPLE, environment=settings, slots=2) as at_work:

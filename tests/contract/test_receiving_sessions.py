@@ -130,6 +130,7 @@ async def worker(servicebus_server: Service, wire: Wire) -> AsyncIterator[Worker
     gc.collect()  # what the SDK left open ends with the test that may leave it open
 
 
+@pytest.mark.long
 async def test_an_idle_worker_stays_ready_and_silent_and_receives_at_once_after_it(
     worker: Worker, wire: Wire, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -148,6 +149,7 @@ async def test_an_idle_worker_stays_ready_and_silent_and_receives_at_once_after_
     assert worker.received["after the rest"] - sent < 2
 
 
+@pytest.mark.long
 async def test_more_join_when_there_is_work_and_leave_when_it_is_done(worker: Worker, wire: Wire) -> None:
     worker.go_on.clear()
     names = {f"session {number}" for number in range(3 * SLOTS)}

@@ -195,6 +195,7 @@ async def nothing_waits(world: World) -> bool:
     return len(leases) == PARTITIONS and all(lease.lag == 0 for lease in leases)
 
 
+@pytest.mark.long
 async def test_an_event_that_no_replica_shows_yet_is_not_taken_for_forwarded(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,6 +49,7 @@ async def world(cosmos_server: Server, servicebus_server: Server) -> AsyncIterat
         yield made
 
 
+@pytest.mark.long
 async def test_a_destination_that_is_away_holds_up_no_other(world: World) -> None:
     async with two(world) as at_work:
         people = [await added(at_work.wired, "Ada", "Augusta") for _ in range(3)]

@@ -411,6 +411,7 @@ async def test_an_endless_body_is_not_read(receiver: Receiver) -> None:
     assert of_b == Refused(0, "the receiver answers 422")
 
 
+@pytest.mark.long
 async def test_a_tenant_whose_limit_is_used_up_for_long_holds_up_no_other_for_ever(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ LINE = re.compile(r"[\d:.]+ (\w+)  (.*)")
 LONGEST_LINE = 400
 
 
+@pytest.mark.long
 @pytest.mark.known_gap(Gap.CHANGE_FEED)
 async def test_a_change_costs_one_line_a_page_one_line_and_an_event_two_lines_at_most(
     shared_stack: Stack, http: aiohttp.ClientSession

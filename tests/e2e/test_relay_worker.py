@@ -72,6 +72,7 @@ async def leases_of(database: DatabaseProxy) -> list[dict[str, Any]]:
     return [item async for item in container.read_all_items() if "LeaseToken" in item]
 
 
+@pytest.mark.long
 async def test_a_worker_relays_stops_at_once_and_a_functions_host_goes_on(tmp_path: Path) -> None:
     with stack(tmp_path) as started:
         assert started.functions.terminate() == 0

@@ -13,6 +13,7 @@ from tests.support.contacts import DETAILS_JSON
 PATIENCE = aiohttp.ClientTimeout(100)
 
 
+@pytest.mark.long
 async def test_a_store_that_hangs_is_a_503_and_changes_once(
     own_stack: Stack, http: aiohttp.ClientSession
 ) -> None:

@@ -43,6 +43,7 @@ async def stuck(stack: Stack, http: aiohttp.ClientSession, **wanted: Any) -> lis
     return [item for item in items if all(item[name] == value for name, value in wanted.items())]
 
 
+@pytest.mark.long
 @pytest.mark.known_gap(Gap.CHANGE_FEED)
 async def test_poison_parks_its_contact_until_it_is_discarded_and_replayed(
     shared_stack: Stack, http: aiohttp.ClientSession

@@ -44,6 +44,7 @@ def of_trace(received: Collector, name: str) -> list[Span]:
     return [span for span in received.spans if span.trace == TRACE and span.name.startswith(name)]
 
 
+@pytest.mark.long
 async def test_one_trace_and_the_metrics_of_a_request_reach_the_collector(
     traced: Stack, received: Collector, http: aiohttp.ClientSession
 ) -> None:

@@ -295,6 +295,7 @@ async def test_a_wrong_entity_or_setting_is_named(
     assert code == (1 if any(line.startswith("wrong") for line in expected) else 0)
 
 
+@pytest.mark.long
 async def test_a_longer_outage_needs_a_longer_window_and_longer_lived_events(
     cosmos_server: Service, servicebus_server: Service, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -310,6 +311,7 @@ async def test_a_longer_outage_needs_a_longer_window_and_longer_lived_events(
     assert window.endswith("Fix: set the duplicate detection window to 7 d")
 
 
+@pytest.mark.long
 async def test_another_service_is_looked_at_with_its_own_indexes_and_subscriptions(
     cosmos_server: Service, servicebus_server: Service, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -122,6 +122,7 @@ BROKEN: list[tuple[Callable[[Past], Any], str]] = [
 ]
 
 
+@pytest.mark.long
 async def test_the_judge_sees_what_is_broken(past: Past) -> None:
     assert past.wrong() == set()
     for breaks, rule in BROKEN:

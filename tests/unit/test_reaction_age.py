@@ -58,6 +58,7 @@ async def _told_at(times: Sequence[timedelta], wrong: Sequence[timedelta], publi
     return reactions
 
 
+@pytest.mark.long
 async def test_no_clocks_that_are_wrong_by_half_a_day_apply_a_message_twice() -> None:
     for seed in range(500):
         chance = random.Random(seed)

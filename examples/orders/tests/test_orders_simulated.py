@@ -7,6 +7,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
+
 from cosmos_outbox import Aggregate
 from examples.orders.errors import OrderError
 from examples.orders.events import Line
@@ -51,6 +53,7 @@ def each_gift_is_one_line(found: Sequence[Aggregate[Any]]) -> Iterator[str]:
             yield f"order {order.id} has {lines} lines of {gifts} gifts"
 
 
+@pytest.mark.long
 def test_whatever_fails_no_event_is_lost_the_board_is_right_and_each_gift_is_one_line() -> None:
     commands = Commands(Order, create=place, change=[add_line, add_line, ship], refuses=(OrderError,))
     simulate(service, commands, give, forms=Path(__file__).with_name("forms"), at_rest=each_gift_is_one_line)

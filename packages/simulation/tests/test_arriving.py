@@ -113,6 +113,7 @@ def seconds_for_all_others(hangs: str | None) -> float:
     return subscriber.applied[-1][0] - subscriber.applied[0][0]
 
 
+@pytest.mark.long
 def test_one_aggregate_that_hangs_holds_the_others_of_its_session_for_seconds() -> None:
     healthy, sick = seconds_for_all_others(None), seconds_for_all_others("7")
     assert sick <= 2 * healthy + 5

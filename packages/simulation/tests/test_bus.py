@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from random import Random
 from uuid import uuid4
 
+import pytest
+
 from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Sources, using
@@ -140,6 +142,7 @@ async def everything_befalls(world: World) -> None:
     await world.until(lambda: len(queue) == len(queue.dead))
 
 
+@pytest.mark.long
 def test_whatever_befalls_it_each_message_arrives_in_the_order_of_the_topic_or_is_a_dead_letter() -> None:
     troubles: set[str] = set()
     for seed in range(SEEDS):

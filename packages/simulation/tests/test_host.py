@@ -48,6 +48,7 @@ def test_the_host_relays_alone_and_beside_a_worker(hosts: int) -> None:
     assert told.history.stored.keys() == told.history.deliveries.keys()
 
 
+@pytest.mark.long
 def test_a_page_that_cannot_be_sent_is_delivered_again_and_nothing_is_given_up() -> None:
     told = run(_plan(2, "bus.quota", "bus.busy", "deploy", seconds=30.0), CONTACTS)
     assert told.violations == []

@@ -21,6 +21,7 @@ def _run(seed: int) -> SimulatedRun:
     return run(SimulationPlan(seed, FAULTS, aggregates=2, seconds=15.0), CONTACTS)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_under_faults_what_is_listed_was_so(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = list[tuple[str, int]]()

@@ -59,6 +59,7 @@ PLANTED = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_old_and_new_events_are_read_alike() -> None:
     simulate(service, commands(), seeds=2, before=release(), at_rest=uncounted)

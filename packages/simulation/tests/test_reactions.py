@@ -52,6 +52,7 @@ PLANTED = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_each_reaction_happens_once() -> None:
     simulate(service, commands(), seeds=2)

@@ -66,6 +66,7 @@ def test_a_seed_is_the_same_story_whatever_ran_before_it() -> None:
     assert first.history.stored.keys() == first.history.deliveries.keys()
 
 
+@pytest.mark.long
 def test_first_in_first_out_is_another_story_and_a_good_one() -> None:
     told = run(replace(CALM, shuffled=False), CONTACTS)
     assert told.violations == []

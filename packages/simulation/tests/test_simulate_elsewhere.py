@@ -63,6 +63,7 @@ def declared() -> Service:
     return service
 
 
+@pytest.mark.long
 def test_documents_of_a_teams_own_are_judged_too() -> None:
     service = declared()
 

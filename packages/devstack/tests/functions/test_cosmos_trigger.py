@@ -195,6 +195,7 @@ async def test_with_an_endless_retry_policy_nothing_is_lost(containers: Containe
     assert {call["max_retry"] for call in app.calls} == {-1}
 
 
+@pytest.mark.long
 async def test_there_is_no_checkpoint_while_a_batch_is_retried(containers: Containers, app: App) -> None:
     await containers.write("a", 1)
     with running(app.make(retry="infinite", failures=10**9)):
@@ -206,6 +207,7 @@ async def test_there_is_no_checkpoint_while_a_batch_is_retried(containers: Conta
     assert app.calls[-1]["ids"] == ["a-1"]
 
 
+@pytest.mark.long
 async def test_sigkill_between_the_function_and_the_checkpoint_delivers_again(
     containers: Containers, app: App
 ) -> None:
@@ -218,6 +220,7 @@ async def test_sigkill_between_the_function_and_the_checkpoint_delivers_again(
         await eventually(lambda: app.ids == ["a-1", "a-1"])
 
 
+@pytest.mark.long
 async def test_a_stop_cancels_what_does_not_end_and_delivers_it_again(
     containers: Containers, app: App
 ) -> None:

@@ -138,6 +138,7 @@ _DOCUMENTS = st.recursive(
 _ZONES = st.sampled_from(["UTC", "Europe/Berlin", "America/St_Johns", "Pacific/Apia", "Asia/Kathmandu"])
 
 
+@pytest.mark.long
 @given(_DOCUMENTS, _ZONES)
 def test_what_was_rewritten_is_rewritten_no_further(document: Any, zone: str) -> None:
     try:

@@ -245,6 +245,7 @@ async def test_a_message_that_keeps_failing_is_dead_lettered_by_the_service(
         assert ids(await receiver.peek_messages(max_message_count=100), prefix) == ["0"]
 
 
+@pytest.mark.long
 async def test_locks_are_renewed_while_functions_run(bus: ServiceBusClient, app: App, prefix: str) -> None:
     await publish(bus, app, message(f"{prefix}session", prefix, pause=LONGER_THAN_LOCK))
     await enqueue(bus, app.entities.one, [message(f"{prefix}message", pause=LONGER_THAN_LOCK)])
@@ -292,6 +293,7 @@ async def test_a_batch_that_fails_comes_again_whole(bus: ServiceBusClient, app: 
     assert [[each["delivery_count"] for each in call["messages"]] for call in whole] == [[1, 1], [2, 2]]
 
 
+@pytest.mark.long
 async def test_a_stop_lets_the_function_end_and_what_is_done_does_not_come_again(
     bus: ServiceBusClient, own_app: App, prefix: str
 ) -> None:
@@ -304,6 +306,7 @@ async def test_a_stop_lets_the_function_end_and_what_is_done_does_not_come_again
     await eventually(lambda: is_empty(bus, own_app.entities.one, prefix))
 
 
+@pytest.mark.long
 async def test_a_message_of_a_session_comes_again_when_the_host_stopped_while_its_function_succeeded(
     bus: ServiceBusClient, own_app: App, prefix: str
 ) -> None:

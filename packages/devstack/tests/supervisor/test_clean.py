@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 
 def _clean(data: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
@@ -17,6 +19,7 @@ def _clean(data: Path) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.long
 def test_clean_forgets_the_services_data_and_nothing_else(tmp_path: Path) -> None:
     data = tmp_path / "data"
     for service in ("cosmos", "servicebus"):
