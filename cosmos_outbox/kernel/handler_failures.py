@@ -55,10 +55,11 @@ def cause_of(error: Exception) -> str:
     The error's text is left out: it may quote the data that the code failed on, which is personal. So this is the same
     for every aggregate that a bug affects.
     """
+    # Python has no line for some instructions of its own: then line is None.
     frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     own = [(code, line) for code, line in frames if not _is_of_a_library(code.co_filename)]
     for code, line in (own or frames)[-1:]:
-        file, written = Path(code.co_filename), linecache.getline(code.co_filename, line).strip()
+        file, written = Path(code.co_filename), linecache.getline(code.co_filename, line or 0).strip()
         where = f"{type(error).__name__} in {code.co_name} ({file.parent.name}/{file.name}:{line})"
         return f"{where}: {written}" if written else where
     return type(error).__name__
