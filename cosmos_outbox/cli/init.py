@@ -131,7 +131,11 @@ def _origin(name: str) -> str | None:
         written = importlib.metadata.distribution(name).read_text("direct_url.json")
     except importlib.metadata.PackageNotFoundError:
         return None
-    return str(json.loads(written)["url"]) if written else None
+    origin = json.loads(written) if written else {}
+    if vcs := origin.get("vcs_info"):
+        folder = f"#subdirectory={origin['subdirectory']}" if "subdirectory" in origin else ""
+        return f"{vcs['vcs']}+{origin['url']}@{vcs['commit_id']}{folder}"
+    return origin.get("url")
 
 
 def filled(text: str, places: Mapping[str, str]) -> str:

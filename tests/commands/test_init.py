@@ -1,6 +1,6 @@
 """A new service is written by one command, and runs and passes its own tests at once, whatever it is called."""
 
-import importlib
+import importlib.metadata
 import json
 import os
 import re
@@ -10,6 +10,7 @@ import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -240,3 +241,20 @@ def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[s
     [line] = capsys.readouterr().err.splitlines()
     assert "--into" in line
     assert init.main(["Bookings"]) == 2
+
+
+def test_requirements_name_where_this_library_came_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder or a wheel by its address, a checkout of git by its commit, and what came from an index as it is."""
+    written = {
+        "cosmos-outbox": '{"url": "https://x.test/r.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}}',
+        "cosmos-changefeed": '{"url": "file:///w/c.whl", "archive_info": {}}',
+    }
+    monkeypatch.setattr(
+        importlib.metadata,
+        "distribution",
+        lambda name: SimpleNamespace(read_text=lambda _: written.get(name)),
+    )
+    assert init.as_installed("# Ours.\ncosmos-outbox[relay]>=1.0.0rc1,<2\ndevstack>=1\npytest>=8.3\n") == (
+        "# Ours.\ncosmos-outbox[relay] @ git+https://x.test/r.git@abc\ncosmos-changefeed @ file:///w/c.whl\n"
+        "devstack>=1\npytest>=8.3\n"
+    )
