@@ -114,7 +114,7 @@ def files(kind: str, words: Words) -> Iterator[tuple[Path, str]]:
 def as_installed(text: str) -> str:
     """A requirements file whose packages come from where this library itself was installed from: a folder, or wheels.
 
-    What came from an index stays as it is.
+    What came from an index, or from git, stays as it is.
     """
     found = {name: _origin(name) for name in _DISTRIBUTIONS}
     lines = []
@@ -126,16 +126,13 @@ def as_installed(text: str) -> str:
 
 
 def _origin(name: str) -> str | None:
-    """The URL that a package was installed from (PEP 610); None: from an index, or not at all."""
+    """The URL that a package was installed from (PEP 610); None: from an index, from git, or not at all."""
     try:
         written = importlib.metadata.distribution(name).read_text("direct_url.json")
     except importlib.metadata.PackageNotFoundError:
         return None
     origin = json.loads(written) if written else {}
-    if vcs := origin.get("vcs_info"):
-        folder = f"#subdirectory={origin['subdirectory']}" if "subdirectory" in origin else ""
-        return f"{vcs['vcs']}+{origin['url']}@{vcs['commit_id']}{folder}"
-    return origin.get("url")
+    return None if "vcs_info" in origin else origin.get("url")
 
 
 def filled(text: str, places: Mapping[str, str]) -> str:

@@ -244,10 +244,11 @@ def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_requirements_name_where_this_library_came_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder or a wheel by its address, a checkout of git by its commit, and what came from an index as it is."""
+    """A folder or a wheel by its address; what came from an index, or from git, stays as it is."""
     written = {
-        "cosmos-outbox": '{"url": "https://x.test/r.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}}',
+        "cosmos-outbox": '{"url": "file:///c", "dir_info": {"editable": true}}',
         "cosmos-changefeed": '{"url": "file:///w/c.whl", "archive_info": {}}',
+        "devstack": '{"url": "https://x.test/r.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}}',
     }
     monkeypatch.setattr(
         importlib.metadata,
@@ -255,6 +256,6 @@ def test_requirements_name_where_this_library_came_from(monkeypatch: pytest.Monk
         lambda name: SimpleNamespace(read_text=lambda _: written.get(name)),
     )
     assert init.as_installed("# Ours.\ncosmos-outbox[relay]>=1.0.0rc1,<2\ndevstack>=1\npytest>=8.3\n") == (
-        "# Ours.\ncosmos-outbox[relay] @ git+https://x.test/r.git@abc\ncosmos-changefeed @ file:///w/c.whl\n"
+        "# Ours.\ncosmos-outbox[relay] @ file:///c\ncosmos-changefeed @ file:///w/c.whl\n"
         "devstack>=1\npytest>=8.3\n"
     )
