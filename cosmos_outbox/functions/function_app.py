@@ -29,6 +29,8 @@ from cosmos_outbox.settings.errors import needed
 from cosmos_outbox.settings.transports import named
 
 CATCH_ALL = "unrouted"
+_HOSTED = "FUNCTIONS_WORKER_RUNTIME"
+"""The setting that every host has: a test, or a tool that lists the functions, has none and needs no other."""
 
 
 class App(func.FunctionApp):
@@ -96,10 +98,12 @@ def app(service: Service, *, resources: Sequence[Resource[Any, Any]] = ()) -> Ap
     """The function app of a service: relay, subscribers, timers, health and operators' calls are in it.
 
     It also has the calls on ``resources``. A service that only subscribes has no resources, no relay and no operations
-    page. Decorate the service's other functions with the app. Raises Misconfigured if a setting of a trigger is wrong,
-    or the package of its transport is missing.
+    page. Decorate the service's other functions with the app. Raises Misconfigured if a setting is wrong, or, in a host,
+    missing, or the package of its transport is missing.
     """
     needed(named(os.environ, service.transport))
+    if _HOSTED in os.environ:
+        (service.settings if service.publishes else service.subscriber_settings)(os.environ)
     _quiet_sdks()
     made = App(http_auth_level=func.AuthLevel.FUNCTION)
     made.register_functions(operator_functions(service))

@@ -10,6 +10,8 @@ from enum import StrEnum
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
 
 from cosmos_outbox.http.conditions import ETAG
 from cosmos_outbox.http.problems import LONGEST_NAME, LONGEST_REASON, MOST_ERRORS
@@ -55,6 +57,17 @@ def ref(name: str) -> Schema:
     return {"$ref": f"{_PLACE}{name}"}
 
 
+class _ExactDecimals(GenerateJsonSchema):
+    """Says of a decimal that it is sent as a text or a whole number."""
+
+    def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
+        found = super().decimal_schema(schema)
+        for each in found.get("anyOf", ()):
+            if each["type"] == "number":
+                each["type"] = "integer"
+        return found
+
+
 class Components:
     """The schemas of one document, by their names."""
 
@@ -72,7 +85,9 @@ class Components:
     def of(self, model: type[BaseModel], form: SchemaForm, name: str = "", **more: Schema) -> Schema:
         """Adds a model's schema and returns a reference; ``name`` replaces the model's; ``more``: properties."""
         schema = model.model_json_schema(
-            by_alias=True, mode="serialization" if form is SchemaForm.ANSWER else "validation"
+            by_alias=True,
+            schema_generator=_ExactDecimals,
+            mode="serialization" if form is SchemaForm.ANSWER else "validation",
         )
         return self.whole(schema, form, name or f"{model.__name__}{form}", **more)
 

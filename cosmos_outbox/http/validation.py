@@ -1,6 +1,7 @@
 """Validates input into a model, or raises an error that lists every wrong field by its name in JSON."""
 
 from collections.abc import Collection, Iterator, Mapping
+from decimal import Decimal
 from typing import Annotated, Any, TypeVar, cast, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -17,6 +18,7 @@ _UNKNOWN = "is not a field that can be set here"
 _READ_ONLY = (
     "cannot be set, and is not as it is now: leave it out, or read again and send it back as it comes"
 )
+_INEXACT = 'must be a whole number, or a text such as "12.50"'
 _MADE_IN_PYTHON = """
     base64_decode byte_size byte_size_unit bytes_type color_error import_error ip_any_address ip_any_interface
     ip_any_network ip_v4_address ip_v4_interface ip_v4_network ip_v6_address ip_v6_interface ip_v6_network
@@ -90,11 +92,33 @@ _CODES = {
 
 
 def validated(model: type[Model], data: Any) -> Model:
-    """Validates ``data`` as ``model``. Raises InvalidRequest, which names each wrong field but holds no input value."""
+    """Validates ``data`` as ``model``. Raises InvalidRequest, which names each wrong field but holds no input value.
+
+    A decimal must be sent as a text or a whole number: other numbers in JSON are rounded where they are read.
+    """
     try:
-        return model.model_validate(data, by_alias=True, by_name=False, extra="forbid")
+        made = model.model_validate(data, by_alias=True, by_name=False, extra="forbid")
     except ValidationError as problems:
         raise InvalidRequest(*field_errors(problems)) from None  # the original holds the input: personal data
+    if inexact := [*_inexact(made, data, "")]:
+        raise InvalidRequest(*inexact)
+    return made
+
+
+def _inexact(made: Any, sent: Any, name: str) -> Iterator[FieldError]:
+    """Yields an error for each decimal that was made of a floating-point number."""
+    if isinstance(made, Decimal) and isinstance(sent, float):
+        yield FieldError(name, _INEXACT, "wrong_type")
+    elif isinstance(made, BaseModel) and isinstance(sent, Mapping):
+        for attribute, field in type(made).model_fields.items():
+            part = field.alias or attribute
+            yield from _inexact(getattr(made, attribute), sent.get(part), f"{name}.{part}" if name else part)
+    elif isinstance(made, list | tuple) and isinstance(sent, list):
+        for index, pair in enumerate(zip(made, sent, strict=False)):
+            yield from _inexact(*pair, f"{name}.{index}")
+    elif isinstance(made, dict) and isinstance(sent, Mapping):
+        for part, value in made.items():
+            yield from _inexact(value, sent.get(part), f"{name}.{part}")
 
 
 def field_errors(problems: ValidationError, within: str = "") -> list[FieldError]:

@@ -212,6 +212,19 @@ async def test_a_message_is_given_back_only_after_a_wait_also_where_a_setting_is
             waited.clear()
 
 
+@pytest.mark.parametrize("each", [service, Service("mirror", publishes=False, store=CosmosDatabase())])
+def test_a_wrong_setting_is_found_when_the_host_lists_the_functions(
+    each: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FUNCTIONS_WORKER_RUNTIME", "python")
+    for name in ("COSMOS__accountEndpoint", "SERVICEBUS__fullyQualifiedNamespace"):
+        monkeypatch.setenv(name, "https://outbox.example")
+    monkeypatch.setenv("SERVICEBUS_TOPIC", "events")
+    monkeypatch.setenv("EVENT_TTL_SECONDS", "ten days")
+    with pytest.raises(Misconfigured, match="EVENT_TTL_SECONDS is 'ten days'"):
+        function_app(each)
+
+
 def test_an_app_without_the_package_of_its_host_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     def find_spec(name: str) -> object:
         return None if name == "azure.functions" else name

@@ -1,10 +1,12 @@
 """The rules for a contact's fields, and the name of each wrong field in the error."""
 
+from decimal import Decimal
 from typing import Annotated, Any
 
 import pytest
 
 from cosmos_outbox import WireModel, input_rule
+from cosmos_outbox.http.components import Components, SchemaForm
 from cosmos_outbox.http.problems import InvalidRequest
 from cosmos_outbox.http.validation import patched, replaced, validated
 from domain.values import ContactDetails
@@ -135,3 +137,35 @@ def test_what_can_be_set_is_set_as_its_rules_make_it_by_its_name_on_the_wire(cha
     shown = {"seatCount": 1, "roomName": "Hall"}
     room = change(Room, Room(seat_count=1, room_name="Hall"), shown, {"seatCount": 2, "roomName": " Foyer "})
     assert room == Room.model_construct(seat_count=2, room_name="Foyer")
+
+
+class Line(WireModel):
+    price: Decimal | None = None
+
+
+class Invoice(WireModel):
+    total: Decimal
+    rate: float | None = None
+    lines: tuple[Line, ...] = ()
+
+
+@pytest.mark.parametrize("sent", ["12.50", "0.1234567890123456789", 12, "-1e2"])
+def test_a_decimal_is_taken_exactly_from_a_text_or_a_whole_number(sent: str | int) -> None:
+    assert validated(Invoice, {"total": sent}).total == Decimal(sent)
+
+
+def test_a_decimal_is_not_taken_from_a_number_that_json_rounds() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        validated(Invoice, {"total": 12.5, "rate": 0.25, "lines": [{"price": "1"}, {"price": 0.1}]})
+    assert [(each.field, each.code) for each in caught.value.errors] == [
+        ("total", "wrong_type"),
+        ("lines.1.price", "wrong_type"),
+    ]
+    assert caught.value.errors[0].reason == 'must be a whole number, or a text such as "12.50"'
+
+
+def test_the_document_says_how_a_decimal_is_sent() -> None:
+    components = Components()
+    components.of(Invoice, SchemaForm.INPUT)
+    total = components.schemas["InvoiceInput"]["properties"]["total"]
+    assert [each["type"] for each in total["anyOf"]] == ["integer", "string"]
