@@ -98,8 +98,8 @@ def app(service: Service, *, resources: Sequence[Resource[Any, Any]] = ()) -> Ap
     """The function app of a service: relay, subscribers, timers, health and operators' calls are in it.
 
     It also has the calls on ``resources``. A service that only subscribes has no resources, no relay and no operations
-    page. Decorate the service's other functions with the app. Raises Misconfigured if a setting is wrong, or, in a host,
-    missing, or the package of its transport is missing.
+    page. Decorate the service's other functions with the app. Raises Misconfigured if a setting is wrong or,
+    in a host, missing, or the package of its transport is missing.
     """
     needed(named(os.environ, service.transport))
     if _HOSTED in os.environ:
