@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
     from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
-    from cosmos_outbox.inbox.entry import After, ListedPage
-    from cosmos_outbox.inbox.entry_schema import Condition, EntrySchema, Listing
-    from cosmos_outbox.inbox.event import Event
-    from cosmos_outbox.inbox.reading import TolerantReader
+    from cosmos_outbox.inbox.entry import After, Condition, EntrySchema, ListedPage, Listing
+    from cosmos_outbox.inbox.message import Event, TolerantReader
+    from cosmos_outbox.inbox.ports import NoSource
     from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, input_rule
     from cosmos_outbox.outbox.event import DomainEvent, Timestamp, WireModel
     from cosmos_outbox.outbox.unit_of_work import Origin, Page, Receipt, Versioned
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from cosmos_outbox.settings.existing_container import DocumentSource, ExistingContainer
     from cosmos_outbox.settings.names import Named, Names
     from cosmos_outbox.sources.http import HttpApi
-    from cosmos_outbox.sources.no_source import NoSource
     from cosmos_outbox.worker.running import running
 
 __version__ = "1.0.0rc1"
@@ -71,16 +69,16 @@ _HOME = {
     "AggregateState": "cosmos_outbox.outbox.aggregate",
     "Aggregates": "cosmos_outbox.cosmos.aggregates.aggregates",
     "CosmosDatabase": "cosmos_outbox.cosmos.inbox.store",
-    "Condition": "cosmos_outbox.inbox.entry_schema",
+    "Condition": "cosmos_outbox.inbox.entry",
     "DomainEvent": "cosmos_outbox.outbox.event",
-    "EntrySchema": "cosmos_outbox.inbox.entry_schema",
-    "Event": "cosmos_outbox.inbox.event",
+    "EntrySchema": "cosmos_outbox.inbox.entry",
+    "Event": "cosmos_outbox.inbox.message",
     "HttpApi": "cosmos_outbox.sources.http",
     "ListedPage": "cosmos_outbox.inbox.entry",
-    "Listing": "cosmos_outbox.inbox.entry_schema",
+    "Listing": "cosmos_outbox.inbox.entry",
     "Named": "cosmos_outbox.settings.names",
     "Names": "cosmos_outbox.settings.names",
-    "NoSource": "cosmos_outbox.sources.no_source",
+    "NoSource": "cosmos_outbox.inbox.ports",
     "Origin": "cosmos_outbox.outbox.unit_of_work",
     "Page": "cosmos_outbox.outbox.unit_of_work",
     "ExistingContainer": "cosmos_outbox.settings.existing_container",
@@ -88,7 +86,7 @@ _HOME = {
     "Receipt": "cosmos_outbox.outbox.unit_of_work",
     "Service": "cosmos_outbox.service",
     "Timestamp": "cosmos_outbox.outbox.event",
-    "TolerantReader": "cosmos_outbox.inbox.reading",
+    "TolerantReader": "cosmos_outbox.inbox.message",
     "Versioned": "cosmos_outbox.outbox.unit_of_work",
     "WireModel": "cosmos_outbox.outbox.event",
     "input_rule": "cosmos_outbox.outbox.aggregate",

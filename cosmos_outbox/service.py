@@ -30,9 +30,9 @@ from cosmos_outbox.cosmos.existing.documents import Numbering
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder, React
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths
-from cosmos_outbox.inbox.entry_schema import EntrySchema
-from cosmos_outbox.inbox.event import utc
-from cosmos_outbox.inbox.upcasting import Upcasting, Upcasts
+from cosmos_outbox.inbox.entry import EntrySchema
+from cosmos_outbox.inbox.message import Upcasting, Upcasts, utc
+from cosmos_outbox.inbox.ports import NoSource
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.event import DomainEvent
@@ -42,7 +42,6 @@ from cosmos_outbox.settings.existing_container import DocumentSource, ExistingCo
 from cosmos_outbox.settings.names import Named, Names, check_name, named_after
 from cosmos_outbox.settings.transports import Declared, Name
 from cosmos_outbox.sources.http import HttpApi
-from cosmos_outbox.sources.no_source import NoSource
 
 if TYPE_CHECKING:
     from cosmos_outbox.composition.operator import Operator
@@ -51,9 +50,9 @@ if TYPE_CHECKING:
     from cosmos_outbox.composition.writer import Outbox
     from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
     from cosmos_outbox.cosmos.inbox.reactions import Targets
-    from cosmos_outbox.inbox.decision import First, Projection
     from cosmos_outbox.inbox.effect import Effect
     from cosmos_outbox.inbox.ports import Store, StoreOf
+    from cosmos_outbox.inbox.read_model import First, Projection
     from cosmos_outbox.operations.stuck import StuckList
     from cosmos_outbox.operations.subscriber import ReadModel, Subscription
 

@@ -7,15 +7,20 @@ the store is raised as :class:`cosmos_outbox.errors.StoreUnavailable`. ``example
 """
 
 from cosmos_outbox.inbox.effect import EffectRecord, EffectRecords, EffectState
-from cosmos_outbox.inbox.entry import Entry, Stamp, VersionedEntry, WalkPage
+from cosmos_outbox.inbox.entry import Entry, Stamp, VersionedEntry, WalkPage, entry_document, entry_of
 from cosmos_outbox.inbox.errors import EntryChanged, NotSetAside, RecordChanged
 from cosmos_outbox.inbox.ports import Entries, Store, StoreOf
-from cosmos_outbox.inbox.serialization import entry_document, entry_of, record_document, record_of
-from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState, SetAside
+from cosmos_outbox.inbox.set_aside import (
+    Record,
+    RecordPage,
+    RecordState,
+    SetAside,
+    record_document,
+    record_of,
+)
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.lists.continuation import seal, unseal
-from cosmos_outbox.lists.listing import EntryListing, Sorted
-from cosmos_outbox.lists.token_key import TokenKey, new_key
+from cosmos_outbox.lists.listing import EntryListing, Sorted, TokenKey, new_key
 
 __all__ = [
     "AggregateKey",

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from cosmos_outbox.inbox.errors import InboxError, StoreUnavailable
-from cosmos_outbox.kernel.handler_failures import cause_of
+from cosmos_outbox.kernel.loops import cause_of
 from cosmos_outbox.outbox.errors import OutboxError, Throttled, Unavailable
 from cosmos_outbox.service import Service, Wired
 from cosmos_outbox.settings.errors import InfraError, Misconfigured

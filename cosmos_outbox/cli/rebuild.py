@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cosmos_outbox.cli import command
 from cosmos_outbox.inbox.errors import InboxError, StoreUnavailable
-from cosmos_outbox.inbox.walk import WalkProgress
+from cosmos_outbox.inbox.healing import WalkProgress
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.service import Service, Wired
 from cosmos_outbox.settings.errors import Misconfigured

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from pydantic import BaseModel
 
 from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder, React
-from cosmos_outbox.inbox.entry_schema import EntrySchema
+from cosmos_outbox.inbox.entry import EntrySchema
+from cosmos_outbox.inbox.ports import NoSource
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.event import DomainEvent
 from cosmos_outbox.settings.names import Named
-from cosmos_outbox.sources.no_source import NoSource
 
 if TYPE_CHECKING:
     from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
     from cosmos_outbox.cosmos.inbox.reactions import Targets
-    from cosmos_outbox.inbox.decision import First, Projection
     from cosmos_outbox.inbox.effect import Effect
+    from cosmos_outbox.inbox.read_model import First, Projection
     from cosmos_outbox.sources.http import HttpApi
 
 On = Collection[type[DomainEvent] | str] | None

@@ -18,19 +18,17 @@ from cosmos_outbox.composition.declarations import (
 from cosmos_outbox.composition.transports import Clients
 from cosmos_outbox.composition.writer import Outbox
 from cosmos_outbox.inbox.effect import EffectInbox, EffectRules
-from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.healing import Healing
-from cosmos_outbox.inbox.ports import Source, SourceList, Store
-from cosmos_outbox.inbox.reading import MessageReader
+from cosmos_outbox.inbox.message import Event, MessageReader
+from cosmos_outbox.inbox.ports import NoSource, Source, SourceList, Store
+from cosmos_outbox.inbox.read_model import StateInbox
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, Handle, Read, Receiver
 from cosmos_outbox.inbox.retrier import OnRequest, Retrier
-from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations import subscriber as operations
 from cosmos_outbox.operations.subscriber import ReadModel, Subscription
 from cosmos_outbox.settings.environment import TTL_MAX, SubscriberSettings
 from cosmos_outbox.sources.http import HttpApi
-from cosmos_outbox.sources.no_source import NoSource
 from cosmos_outbox.telemetry.correlation import correlated, current
 
 S = TypeVar("S", bound=BaseModel)

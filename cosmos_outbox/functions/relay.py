@@ -13,7 +13,7 @@ from typing import Any
 import azure.functions as func
 
 from cosmos_outbox.inbox.errors import StoreUnavailable
-from cosmos_outbox.kernel.handler_failures import own_failures
+from cosmos_outbox.kernel.loops import own_failures
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.service import Service
 from cosmos_outbox.settings.environment import (

@@ -17,7 +17,7 @@ from cosmos_outbox.http.problems import (
 from cosmos_outbox.http.responses import packed, problem
 from cosmos_outbox.inbox import errors as of_inbox
 from cosmos_outbox.kernel.clock import monotonic
-from cosmos_outbox.kernel.handler_failures import own_failures
+from cosmos_outbox.kernel.loops import own_failures
 from cosmos_outbox.outbox import errors as of_outbox
 from cosmos_outbox.settings.errors import Misconfigured, Overloaded
 from cosmos_outbox.telemetry.correlation import correlated

@@ -25,12 +25,12 @@ from cosmos_outbox.inbox.errors import (
     NotApplied,
     RecordChanged,
     StoreUnavailable,
+    reason_of,
 )
-from cosmos_outbox.inbox.event import Event, utc
-from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, MARGIN, Read, reason_of
-from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.inbox.message import Delivery, Event, utc
+from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, MARGIN, Read
 from cosmos_outbox.kernel.clock import monotonic, new_id, sleep, utc_now
-from cosmos_outbox.kernel.handler_failures import own_failures
+from cosmos_outbox.kernel.loops import own_failures
 
 EFFECT_SECONDS = 30.0
 """The longest that a handler may take."""

@@ -1,13 +1,19 @@
-"""A subscriber's copy of one aggregate: its state and the last event applied to it, in one document."""
+"""A subscriber's copy of one aggregate: its state and the last event applied to it, in one document.
 
-from collections.abc import Sequence
+:class:`EntrySchema` describes how the state is stored as JSON, and by which texts lists find it, in whichever store.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 S = TypeVar("S")
+M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -98,3 +104,122 @@ class ListedPage(Generic[S]):
     """Each with ``id``, ``state``, ``sequence``, ``applied_at``, ``late_seconds`` and ``blocked_since``."""
     continuation_token: str | None
     """Of the next page of the same list; None: this page is the last."""
+
+
+DESCENDING = "-"
+
+
+@dataclass(frozen=True)
+class EntrySchema(Generic[M]):
+    """The JSON form of a read model's entries, and the texts by which lists find them."""
+
+    model: type[M]
+    """The type of an entry's state."""
+    search: Mapping[str, Callable[[M], str]]
+    """The texts, by their names, that entries are searched by. Each is in every entry, since an entry without the text
+    would be missing from a list that is sorted by it: an unknown text is empty."""
+    sorted_by: Sequence[str]
+    """The texts by which a list can be sorted, both ways: in Cosmos DB each needs a composite index with ``/id``."""
+    version: int = 1
+    """Raise it with every change of the model, of a text in ``search``, or of what either is made from: entries of
+    another version are then read from their sources and written again."""
+
+    def __post_init__(self) -> None:
+        """Check that a list is sorted by texts that entries have. Raises ValueError."""
+        if unknown := [name for name in self.sorted_by if name not in self.search]:
+            raise ValueError(
+                f"the form of {self.model.__name__} is sorted by {', '.join(unknown)}, which search= does not have: "
+                f"there are {', '.join(self.search)}"
+            )
+
+    @property
+    def orders(self) -> Sequence[str]:
+        """The orders of a list: each of ``sorted_by``, and the same with ``-`` before it, for descending."""
+        return [f"{sign}{name}" for name in self.sorted_by for sign in ("", DESCENDING)]
+
+    def write(self, state: M) -> dict[str, Any]:
+        """Returns the state as JSON."""
+        return state.model_dump(mode="json", by_alias=True)
+
+    def read(self, item: Mapping[str, Any]) -> M | None:
+        """Returns the state in an item, of whichever version; None: it cannot be read, or there is none."""
+        try:
+            return self.model.model_validate(item.get("data"))
+        except ValidationError:
+            return None
+
+    def is_of(self, item: Mapping[str, Any]) -> bool:
+        """Whether the item was written in this form."""
+        return bool(item.get("form") == self.version)
+
+    def texts(self, state: M) -> Mapping[str, str]:
+        """Returns the texts by which the state is found."""
+        return {name: text(state) for name, text in self.search.items()}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition that a listed entry must meet."""
+
+    field: str
+    """The name of a text in ``EntrySchema.search``."""
+    text: str
+    """In the stored form: fold its case, for example, in the same way."""
+    beginning: bool = False
+    """True: the stored text begins with this one. False: it equals this one."""
+
+
+class Listing(Protocol[M]):
+    """Lists the living entries of one read model: ``service().read_model(declared).listing``."""
+
+    async def page(
+        self, conditions: Sequence[Sequence[Condition]], sort: str, size: int, token: str | None
+    ) -> ListedPage[M]:
+        """Returns at most ``size`` entries, ordered by ``sort`` and id. One condition of each group must hold.
+
+        ``sort``: one of ``EntrySchema.orders``. ``token``: of the page before; None: the first page. Names of texts
+        come from the code, never from a caller.
+
+        Raises:
+            UnknownContinuation: the token is not of this list.
+            Throttled, Unavailable, Misconfigured: a container could not answer.
+            StoreUnavailable: a file could not be read.
+        """
+
+
+def time_or_none(text: str | None) -> datetime | None:
+    """Returns a stored time."""
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def text_or_none(time: datetime | None) -> str | None:
+    """Returns a time as it is stored."""
+    return None if time is None else time.isoformat()
+
+
+def entry_document(form: EntrySchema[M], key: AggregateKey, entry: Entry[M], stamp: Stamp) -> dict[str, Any]:
+    """Returns an entry's document, with the texts that lists search in ``search``; ``blockedSince`` is set later."""
+    state = entry.state
+    return {
+        "id": key.id,
+        "aggregateType": key.type,
+        "lastSequence": entry.last_sequence,
+        "lastEventId": entry.last_event_id,
+        "healed": entry.healed,
+        "form": form.version,
+        "deleted": state is None,
+        "data": None if state is None else form.write(state),
+        "search": {} if state is None else form.texts(state),
+        "appliedAt": stamp.at.isoformat(),
+        "lateSeconds": None if stamp.late_seconds is None else round(stamp.late_seconds, 3),
+        "blockedSince": None,
+    }
+
+
+def entry_of(form: EntrySchema[M], document: Mapping[str, Any], version: str) -> VersionedEntry[M]:
+    """Returns the entry in a document; one of another form has no state (``other-form``)."""
+    is_read = form.is_of(document) and not document["deleted"]
+    state = form.read(document) if is_read else None
+    other_form = state is None and not document["deleted"]
+    entry = Entry(document["lastSequence"], document["lastEventId"], state, document["healed"], other_form)
+    return VersionedEntry(entry, version, time_or_none(document["blockedSince"]))

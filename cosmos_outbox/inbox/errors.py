@@ -23,6 +23,8 @@
 Any other error, such as one of a bug in a projection, is taken to affect one aggregate alone.
 """
 
+from cosmos_outbox.kernel.loops import cause_of
+
 
 class InboxError(Exception):
     """Base of every error that the inbox raises on purpose."""
@@ -100,3 +102,8 @@ class ReactionRefused(InboxError):
 
 class AlreadyProcessed(InboxError):
     """A message to be discarded was applied, or found to change nothing: its copy is closed as applied."""
+
+
+def reason_of(error: Exception) -> str:
+    """Returns the reason for a record: an InboxError's text, or of any other error what :func:`cause_of` says."""
+    return str(error) if isinstance(error, InboxError) else cause_of(error)

@@ -6,14 +6,15 @@ call; an adapter does it with the session token of a write. Every call raises St
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from pydantic import BaseModel
 
 from cosmos_outbox.inbox.effect import EffectRecords
-from cosmos_outbox.inbox.entry import Entry, Found, Stamp, VersionedEntry, WalkPage
-from cosmos_outbox.inbox.entry_schema import EntrySchema, Listing
+from cosmos_outbox.inbox.entry import Entry, EntrySchema, Found, Listing, Stamp, VersionedEntry, WalkPage
+from cosmos_outbox.inbox.errors import SourceBehind
 from cosmos_outbox.inbox.set_aside import SetAside
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
@@ -102,3 +103,27 @@ class StoreOf(Protocol):
 
     def open(self, environment: Mapping[str, str], resources: AsyncExitStack) -> Store:
         """The store. Opens no connection; ``resources`` closes it. Raises Misconfigured."""
+
+
+@dataclass(frozen=True)
+class NoSource:
+    """Declares that there is no source: an entry is made from an aggregate's first event, and from no other.
+
+    What cannot be applied is set aside, and tried again until the publisher has published the missing events again. So
+    the projection gives an answer to every action, the state as it is to one that it does not need; it gets the notice
+    of a discarded event too, and decides whether to go on without that event. Deleted entries are kept for good.
+    Raise the form's ``version`` only where the publisher can publish all events again: an entry of another form is made
+    anew from the first event, and until then its events wait.
+
+    See :class:`cosmos_outbox.inbox.ports.Source`: there is nothing to read, and so nothing is ever proven.
+    """
+
+    async def read(self, key: AggregateKey) -> None:
+        """Returns None, which proves nothing."""
+
+    async def newest(self, key: AggregateKey) -> NoReturn:
+        """Raises SourceBehind."""
+        raise SourceBehind(
+            f"events of {key} are missing, and this subscriber has no source to read: ask the publisher to publish the "
+            "events of that time again"
+        )

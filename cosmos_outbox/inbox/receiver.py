@@ -27,16 +27,16 @@ from cosmos_outbox.inbox import telemetry
 from cosmos_outbox.inbox.errors import (
     EffectFailed,
     EffectRefused,
-    InboxError,
     ReactionRefused,
     StoreUnavailable,
     Unreadable,
+    reason_of,
 )
-from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState, SetAside
+from cosmos_outbox.inbox.message import Delivery, Event
+from cosmos_outbox.inbox.set_aside import Record, RecordState, SetAside
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic, sleep, utc_now
-from cosmos_outbox.kernel.handler_failures import cause_of, own_failures
+from cosmos_outbox.kernel.loops import cause_of, own_failures
 
 WAIT_SECONDS = 45.0
 """How long a call waits for the store before it raises."""
@@ -279,8 +279,3 @@ class Receiver:
             "tried again" if state is RecordState.WAITING else "for an operator to decide",
             record.id,
         )
-
-
-def reason_of(error: Exception) -> str:
-    """Returns the reason for a record: an InboxError's text, or of any other error what :func:`cause_of` says."""
-    return str(error) if isinstance(error, InboxError) else cause_of(error)

@@ -28,13 +28,14 @@ from cosmos_outbox.inbox.errors import (
     RecordChanged,
     StoreUnavailable,
     Unreadable,
+    reason_of,
 )
-from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, Handle, Read, reason_of
+from cosmos_outbox.inbox.message import Event
+from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, Handle, Read
 from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState, SetAside
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic, utc_now
-from cosmos_outbox.kernel.handler_failures import own_failures
+from cosmos_outbox.kernel.loops import own_failures
 
 AWAY_AT = 5
 """For how many aggregates in a row the store must be unavailable before a run assumes an outage for all."""

@@ -4,15 +4,14 @@ A record is *waiting* (it is retried) or *refused* (it never can be applied); it
 or *overdue*. A closed record no longer has the message's body, which holds personal data, and expires.
 """
 
-import hashlib
-import json
+import base64
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.message import Delivery, Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 
@@ -29,24 +28,6 @@ class RecordState(StrEnum):
     def is_open(self) -> bool:
         """Whether the timer or an operator still has to handle the record."""
         return self in (RecordState.WAITING, RecordState.REFUSED)
-
-
-@dataclass(frozen=True)
-class Delivery:
-    """A message as the broker delivered it."""
-
-    subscription: str
-    message_id: str
-    enqueued_number: int
-    """The broker's number of the message: another message with the same id has another number."""
-    body: bytes = field(repr=False)
-    properties: Mapping[str, Any] = field(repr=False)
-
-    @property
-    def record_id(self) -> str:
-        """The id of the message's record, the same for each delivery of the message (``created-once``)."""
-        name = json.dumps([self.subscription, self.message_id, self.enqueued_number])
-        return hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
 Receive = Callable[[Delivery], Awaitable[None]]
@@ -139,3 +120,50 @@ class SetAside(Protocol):
 
     async def change(self, record: Record, state: RecordState, reason: str, *, attempts: int) -> None:
         """Write a record's new state, at the version that was read. Raises RecordChanged."""
+
+
+def record_document(record: Record, subscription: str) -> dict[str, Any]:
+    """Returns the document of a record. The message's body is kept unchanged, in base64; a closed record has none."""
+    aggregate, delivery = record.aggregate, record.delivery if record.state.is_open else None
+    return {
+        "id": record.id,
+        "subscription": subscription,
+        "state": record.state.value,
+        "reason": record.reason,
+        "setAsideAt": record.set_aside_at.isoformat(),
+        "attempts": record.attempts,
+        "messageId": record.message_id,
+        "enqueuedNumber": record.enqueued_number,
+        "eventId": record.event_id,
+        "aggregateType": aggregate.type if aggregate else None,
+        "aggregateId": aggregate.id if aggregate else None,
+        "action": record.action,
+        "sequence": record.sequence,
+        "body": base64.b64encode(delivery.body).decode() if delivery else None,
+        "properties": dict(delivery.properties) if delivery else None,
+    }
+
+
+def record_of(document: Mapping[str, Any], version: str) -> Record:
+    """Returns the record in a document, without its message if the body was not read."""
+    body, owner = document.get("body"), document.get("aggregateType")
+    delivery = None
+    if body is not None:
+        number, properties = document["enqueuedNumber"], document["properties"]
+        came = base64.b64decode(body)
+        delivery = Delivery(document["subscription"], document["messageId"], number, came, properties)
+    return Record(
+        id=document["id"],
+        state=RecordState(document["state"]),
+        reason=document["reason"],
+        set_aside_at=datetime.fromisoformat(document["setAsideAt"]),
+        message_id=document["messageId"],
+        enqueued_number=document["enqueuedNumber"],
+        event_id=document.get("eventId"),
+        aggregate=AggregateKey(owner, document["aggregateId"]) if owner else None,
+        action=document.get("action"),
+        sequence=document.get("sequence"),
+        attempts=document["attempts"],
+        delivery=delivery,
+        version=version,
+    )

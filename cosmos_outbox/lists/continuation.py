@@ -3,7 +3,7 @@
 A client's token carries a digest over the token and its list, so that a damaged token, or a token of another list or
 deployment, is refused here. The digest is no secret: a forged token gains nothing, because the query is fixed,
 characters that are invalid in a header are refused, and the store checks the rest again. A list sorted by personal
-data has tokens that cannot be read or forged (:mod:`cosmos_outbox.lists.token_key`).
+data has tokens that cannot be read or forged (:mod:`cosmos_outbox.lists.listing`).
 """
 
 import base64

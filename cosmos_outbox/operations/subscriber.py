@@ -7,14 +7,14 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from cosmos_outbox.inbox.entry_schema import Listing
+from cosmos_outbox.inbox.entry import Listing
 from cosmos_outbox.inbox.errors import StoreUnavailable
 from cosmos_outbox.inbox.healing import Healing
 from cosmos_outbox.inbox.ports import Entries
+from cosmos_outbox.inbox.read_model import StateInbox
 from cosmos_outbox.inbox.receiver import Receiver
 from cosmos_outbox.inbox.retrier import Retrier
 from cosmos_outbox.inbox.set_aside import Collected, Keep, Receive
-from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.telemetry import gauges

@@ -9,9 +9,8 @@ from pydantic.alias_generators import to_camel
 
 if TYPE_CHECKING:
     from cosmos_outbox.cosmos.maintenance.event_list import EventPage
-    from cosmos_outbox.inbox.healing import Healing
+    from cosmos_outbox.inbox.healing import Counts, Healing
     from cosmos_outbox.inbox.retrier import Retrier
-    from cosmos_outbox.inbox.walk import Counts
     from cosmos_outbox.operations.relay_status import LeaseStatus, RelayStatus
 
 View = Mapping[str, Any]

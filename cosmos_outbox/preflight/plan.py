@@ -10,7 +10,7 @@ from cosmos_outbox.cosmos.aggregates import listing
 from cosmos_outbox.cosmos.aggregates.documents import DUE
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase, CosmosNames
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths
-from cosmos_outbox.inbox.entry_schema import EntrySchema
+from cosmos_outbox.inbox.entry import EntrySchema
 from cosmos_outbox.service import Service
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.environment import Settings, SubscriberSettings

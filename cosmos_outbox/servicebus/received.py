@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.inbox.message import Delivery
 
 _OF_THE_BROKER = ("DeadLetterReason", "DeadLetterErrorDescription")
 """Properties that the broker adds to a dead letter; the sender's message did not have them."""

@@ -24,10 +24,10 @@ from azure.servicebus.amqp import AmqpMessageBodyType
 from azure.servicebus.exceptions import OperationTimeoutError, SessionCannotBeLockedError
 
 from cosmos_outbox.inbox.errors import StoreUnavailable
-from cosmos_outbox.inbox.set_aside import Collected, Delivery, Keep, Receive
+from cosmos_outbox.inbox.message import Delivery
+from cosmos_outbox.inbox.set_aside import Collected, Keep, Receive
 from cosmos_outbox.kernel.clock import monotonic, utc_now
-from cosmos_outbox.kernel.handler_failures import CallEnded, own_failures
-from cosmos_outbox.kernel.loops import LogThrottle
+from cosmos_outbox.kernel.loops import CallEnded, LogThrottle, own_failures
 from cosmos_outbox.servicebus.client import in_time
 from cosmos_outbox.servicebus.errors import SDK_ERRORS, verdict
 from cosmos_outbox.servicebus.received import delivery_of

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.inbox.message import Delivery
 from cosmos_outbox.outbox.canonical import as_sent
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import CloudEvents

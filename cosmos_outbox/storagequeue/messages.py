@@ -18,7 +18,7 @@ from azure.storage.queue.aio import QueueClient
 from cosmos_outbox.inbox.errors import StoreUnavailable
 from cosmos_outbox.inbox.set_aside import Collected, Keep, Receive
 from cosmos_outbox.kernel.clock import monotonic
-from cosmos_outbox.kernel.handler_failures import CallEnded, own_failures
+from cosmos_outbox.kernel.loops import CallEnded, own_failures
 from cosmos_outbox.storagequeue.client import SDK_ERRORS, error_code, reason
 from cosmos_outbox.storagequeue.message import arrived
 from cosmos_outbox.storagequeue.publisher import FOR_EVER

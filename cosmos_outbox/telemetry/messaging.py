@@ -12,7 +12,7 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import get_meter
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode, get_current_span
 
-from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.inbox.message import Delivery
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.telemetry.correlation import correlated
 from cosmos_outbox.telemetry.tracing import CORRELATION_ID, parent, span

@@ -10,7 +10,8 @@ from pydantic import BaseModel
 
 from cosmos_outbox.composition.declarations import ReadModelDeclaration, Subscriber
 from cosmos_outbox.inbox.entry import Entry
-from cosmos_outbox.inbox.set_aside import Delivery, Record
+from cosmos_outbox.inbox.message import Delivery
+from cosmos_outbox.inbox.set_aside import Record
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import using
 from cosmos_outbox.operations.subscriber import Subscription

@@ -16,11 +16,11 @@ import pytest
 from pydantic import BaseModel
 
 from cosmos_outbox.inbox.effect import EffectRecord, EffectState
-from cosmos_outbox.inbox.entry import Entry, Stamp, VersionedEntry
-from cosmos_outbox.inbox.entry_schema import Condition, EntrySchema
+from cosmos_outbox.inbox.entry import Condition, Entry, EntrySchema, Stamp, VersionedEntry
 from cosmos_outbox.inbox.errors import EntryChanged, NotSetAside, RecordChanged
+from cosmos_outbox.inbox.message import Delivery
 from cosmos_outbox.inbox.ports import Entries, Store
-from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState
+from cosmos_outbox.inbox.set_aside import Record, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import UnknownContinuation
 

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from cosmos_outbox.inbox.errors import StoreUnavailable
-from cosmos_outbox.inbox.receiver import reason_of
-from cosmos_outbox.kernel.handler_failures import own_failures
+from cosmos_outbox.inbox.errors import StoreUnavailable, reason_of
+from cosmos_outbox.kernel.loops import own_failures
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.telemetry.export import scraped

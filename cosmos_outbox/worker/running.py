@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cosmos_outbox.kernel.clock import monotonic
-from cosmos_outbox.kernel.handler_failures import own_failures
+from cosmos_outbox.kernel.loops import own_failures
 from cosmos_outbox.service import Service, Wired
 from cosmos_outbox.settings.errors import Misconfigured, needed
 from cosmos_outbox.telemetry.correlation import tag_log_lines

@@ -13,7 +13,8 @@ from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 
 from cosmos_outbox.inbox.errors import StoreUnavailable
-from cosmos_outbox.inbox.set_aside import Collected, Delivery
+from cosmos_outbox.inbox.message import Delivery
+from cosmos_outbox.inbox.set_aside import Collected
 from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.servicebus.received import delivery_of
 from cosmos_outbox.servicebus.sessions import DeadLetters

@@ -19,7 +19,7 @@ from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions, ReactionInbox,
 from cosmos_outbox.cosmos.store.container import StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Key
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.message import Event
 from cosmos_outbox.outbox.errors import Throttled, Unpublishable
 from cosmos_outbox.outbox.unit_of_work import OnCommit, Origin
 from devstack.testing import Service

@@ -20,19 +20,14 @@ from cosmos_outbox.cosmos.inbox.listing import CosmosItems, token_key
 from cosmos_outbox.cosmos.inbox.source import CosmosSource
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
-from cosmos_outbox.inbox.decision import HealReason, SkipReason
-from cosmos_outbox.inbox.entry import Entry, Stamp
-from cosmos_outbox.inbox.entry_schema import EntrySchema
+from cosmos_outbox.inbox.entry import Entry, EntrySchema, Stamp
 from cosmos_outbox.inbox.errors import StoreUnavailable, Unstorable
-from cosmos_outbox.inbox.event import NOTICE, Event
-from cosmos_outbox.inbox.healing import Healing
-from cosmos_outbox.inbox.reading import TolerantReader
-from cosmos_outbox.inbox.state import StateInbox
-from cosmos_outbox.inbox.walk import Counts, WalkProgress
+from cosmos_outbox.inbox.healing import Counts, Healing, WalkProgress
+from cosmos_outbox.inbox.message import NOTICE, Event, TolerantReader
+from cosmos_outbox.inbox.read_model import HealReason, SkipReason, StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
-from cosmos_outbox.lists.listing import EntryListing
-from cosmos_outbox.lists.token_key import TokenKey
+from cosmos_outbox.lists.listing import EntryListing, TokenKey
 from cosmos_outbox.operations.subscriber import shows
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.outbox.feed import OutboxEvent

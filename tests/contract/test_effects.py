@@ -35,7 +35,7 @@ from cosmos_outbox.inbox.errors import (
     RecordChanged,
     StoreUnavailable,
 )
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.message import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from devstack.testing import Service
 from tests.support.azure import EFFECTS, contacts_database

@@ -18,7 +18,7 @@ from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.inbox.effect import OLD, EffectInbox
 from cosmos_outbox.inbox.errors import EffectRejected, StoreUnavailable
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.message import Event
 from cosmos_outbox.inbox.receiver import Receiver
 from cosmos_outbox.inbox.retrier import Retrier
 from cosmos_outbox.inbox.set_aside import Record, RecordState

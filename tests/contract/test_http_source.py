@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from cosmos_outbox.inbox.decision import HealReason, Put
 from cosmos_outbox.inbox.entry import Entry, Found, Stamp
 from cosmos_outbox.inbox.errors import SourceBehind, StoreUnavailable
-from cosmos_outbox.inbox.state import StateInbox
+from cosmos_outbox.inbox.read_model import HealReason, Put, StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.settings.errors import Misconfigured

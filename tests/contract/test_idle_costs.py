@@ -29,12 +29,11 @@ from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
 from cosmos_outbox.cosmos.store.transport import TrackingTransport
 from cosmos_outbox.inbox.effect import EffectInbox, EffectRules
 from cosmos_outbox.inbox.errors import ReactionRefused
-from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.healing import WHOLE_EVERY
+from cosmos_outbox.inbox.healing import WHOLE_EVERY, Counts
+from cosmos_outbox.inbox.message import Event
+from cosmos_outbox.inbox.read_model import StateInbox
 from cosmos_outbox.inbox.receiver import Receiver
 from cosmos_outbox.inbox.set_aside import Collected
-from cosmos_outbox.inbox.state import StateInbox
-from cosmos_outbox.inbox.walk import Counts
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.service import Wired
 from cosmos_outbox.servicebus.sessions import SILENCE_SECONDS, DeadLetters

@@ -8,12 +8,11 @@ from pydantic import BaseModel
 
 from cosmos_outbox.cli.rebuild import rebuild
 from cosmos_outbox.composition.declarations import ReadModelDeclaration
-from cosmos_outbox.inbox.decision import Complete, HealReason, Put, SkipReason
-from cosmos_outbox.inbox.entry import After, Entry, Stamp
-from cosmos_outbox.inbox.entry_schema import EntrySchema
+from cosmos_outbox.inbox.entry import After, Entry, EntrySchema, Stamp
 from cosmos_outbox.inbox.errors import SourceBehind
-from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.walk import Counts, WalkProgress
+from cosmos_outbox.inbox.healing import Counts, WalkProgress
+from cosmos_outbox.inbox.message import Event
+from cosmos_outbox.inbox.read_model import Complete, HealReason, Put, SkipReason
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.service import Service

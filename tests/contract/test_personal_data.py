@@ -17,7 +17,8 @@ from azure.cosmos.aio import DatabaseProxy
 
 from cosmos_outbox.composition.transports import Clients
 from cosmos_outbox.http import KeyedRequest
-from cosmos_outbox.inbox.set_aside import Collected, Delivery
+from cosmos_outbox.inbox.message import Delivery
+from cosmos_outbox.inbox.set_aside import Collected
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.service import Wired

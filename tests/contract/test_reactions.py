@@ -36,13 +36,13 @@ from cosmos_outbox.inbox.errors import (
     StoreUnavailable,
     Unstorable,
 )
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.message import Delivery, Event
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, MARGIN, Receiver
 from cosmos_outbox.inbox.retrier import Retrier
-from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState
+from cosmos_outbox.inbox.set_aside import Record, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
-from cosmos_outbox.kernel.handler_failures import CallEnded
+from cosmos_outbox.kernel.loops import CallEnded
 from cosmos_outbox.outbox.unit_of_work import Origin
 from devstack.testing import Service
 from tests.support.azure import CONTACTS, SET_ASIDE, contacts_database

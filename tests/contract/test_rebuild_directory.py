@@ -14,9 +14,9 @@ from application.directory import DirectoryEntry, entry_of
 from cosmos_outbox.cli.rebuild import in_a_line, main, rebuild
 from cosmos_outbox.composition.declarations import ReadModelDeclaration
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
-from cosmos_outbox.inbox.entry_schema import EntrySchema
+from cosmos_outbox.inbox.entry import EntrySchema
 from cosmos_outbox.inbox.errors import EntryChanged
-from cosmos_outbox.inbox.walk import Counts, Side, WalkProgress
+from cosmos_outbox.inbox.healing import Counts, Side, WalkProgress
 from cosmos_outbox.kernel.clock import utc_now
 from devstack import provision
 from devstack.settings import read_settings

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from azure.servicebus import ServiceBusMessage, _servicebus_session
 
-from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.inbox.message import Delivery
 from cosmos_outbox.servicebus import sessions
 from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.servicebus.sessions import WAITING, Sessions

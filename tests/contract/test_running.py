@@ -11,7 +11,7 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox.composition.declarations import ReadModelDeclaration
-from cosmos_outbox.inbox.decision import HealReason
+from cosmos_outbox.inbox.read_model import HealReason
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.unit_of_work import Origin

@@ -10,8 +10,7 @@ from datetime import timedelta
 import pytest
 
 from cosmos_outbox.inbox.errors import StoreUnavailable
-from cosmos_outbox.inbox.reading import MessageReader
-from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.inbox.message import Delivery, MessageReader
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import Accepted, CloudEvents, Refused
 from cosmos_outbox.preflight.plan import plan_for

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.inbox.message import Delivery
 from cosmos_outbox.outbox.errors import FailureReason
 from cosmos_outbox.outbox.publisher import CloudEvents, Outcome, Refused, Unknown
 from cosmos_outbox.settings.connections import Connection

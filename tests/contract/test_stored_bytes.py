@@ -24,7 +24,7 @@ from cosmos_outbox.cosmos.aggregates.unit_of_work import Lifetimes
 from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions, ReactionInbox, ReactionRules
 from cosmos_outbox.inbox.errors import ReactionRefused
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.message import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox.feed import OutboxEvent

@@ -21,11 +21,9 @@ from cosmos_outbox.cli.main import PARTS
 from cosmos_outbox.composition.declarations import ReadModelDeclaration
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.inbox.effect import OLD
-from cosmos_outbox.inbox.entry import After
-from cosmos_outbox.inbox.entry_schema import EntrySchema
-from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.ports import StoreOf
-from cosmos_outbox.inbox.reading import TolerantReader
+from cosmos_outbox.inbox.entry import After, EntrySchema
+from cosmos_outbox.inbox.message import Event, TolerantReader
+from cosmos_outbox.inbox.ports import NoSource, StoreOf
 from cosmos_outbox.inbox.set_aside import RecordState
 from cosmos_outbox.kernel.clock import SYSTEM, using, utc_now
 from cosmos_outbox.preflight.plan import needed_by_subscriber
@@ -35,7 +33,6 @@ from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named, Names
 from cosmos_outbox.sources.http import HttpApi
-from cosmos_outbox.sources.no_source import NoSource
 from cosmos_outbox.worker import subscriber as worker
 from cosmos_outbox.worker.running import running
 from devstack.testing import Service as Server

@@ -11,9 +11,9 @@ import pytest
 
 from cosmos_outbox.inbox.entry import After, Entry, Found
 from cosmos_outbox.inbox.errors import StoreUnavailable
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.message import Event
+from cosmos_outbox.inbox.read_model import StateInbox
 from cosmos_outbox.inbox.receiver import Receiver
-from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from examples.subscriber import sqlite_store

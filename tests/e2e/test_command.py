@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.inbox.message import Delivery
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations import views
 from cosmos_outbox.operations.stuck import StuckKind, StuckList

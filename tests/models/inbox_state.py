@@ -1,8 +1,8 @@
 """The inbox's state mode as a model: one aggregate with three changes, two processes, old reads and crashes anywhere.
 
-The decisions are those of ``cosmos_outbox.inbox.decision`` itself. What is around them (when the entry is read, when it
-is written, when the message is completed) is written down here step by step, as ``cosmos_outbox.inbox.state`` does it.
-Each rule can be turned off.
+The decisions are those of ``cosmos_outbox.inbox.read_model`` itself. What is around them (when the entry is read, when
+it is written, when the message is completed) is written down here step by step, as that module does it. Each rule can
+be turned off.
 """
 
 from collections.abc import Iterator
@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import NamedTuple
 
-from cosmos_outbox.inbox.decision import Complete, Heal, HealReason, Put, SkipReason, decide, make, mend
 from cosmos_outbox.inbox.entry import After, Entry, Found
-from cosmos_outbox.inbox.event import NOTICE, Event
+from cosmos_outbox.inbox.message import NOTICE, Event
+from cosmos_outbox.inbox.read_model import Complete, Heal, HealReason, Put, SkipReason, decide, make, mend
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 RULES = (

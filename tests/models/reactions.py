@@ -24,7 +24,7 @@ from cosmos_outbox.cosmos.inbox.reaction_decision import (
     fingerprint,
 )
 from cosmos_outbox.inbox.errors import OutOfOrder, ReactionRefused
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.message import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM
 

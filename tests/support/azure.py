@@ -15,7 +15,7 @@ from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.message import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.preflight.plan import Needed, needed
 from cosmos_outbox.service import Service as Declared

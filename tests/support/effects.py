@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from cosmos_outbox.inbox.effect import EffectInbox, EffectRecord, EffectRecords, EffectRules
 from cosmos_outbox.inbox.errors import RecordChanged
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.message import Event
 from tests.support.inbox import NOON, Faults
 
 LIVES = timedelta(days=42)

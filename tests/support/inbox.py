@@ -11,8 +11,8 @@ from typing import Any, Generic, TypeVar
 
 from cosmos_outbox.inbox.entry import After, Entry, Found, Stamp, VersionedEntry, WalkPage
 from cosmos_outbox.inbox.errors import EntryChanged, NotSetAside, RecordChanged, Unreadable
-from cosmos_outbox.inbox.event import NOTICE, Event
-from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordPage, RecordState
+from cosmos_outbox.inbox.message import NOTICE, Delivery, Event
+from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 S = TypeVar("S")

@@ -237,7 +237,7 @@ PLANTED = (
     ),
     Planted(
         "inbox-applies-before-it-checks",
-        "cosmos_outbox/inbox/decision.py",
+        "cosmos_outbox/inbox/read_model.py",
         "    if sequence <= entry.last_sequence:  # applied-before\n"
         "        return Complete(SkipReason.CONFLICT if _conflict(entry, event) else SkipReason.APPLIED_BEFORE)\n",
         "",
@@ -254,7 +254,7 @@ PLANTED = (
     ),
     Planted(
         "inbox-ignores-a-gap",
-        "cosmos_outbox/inbox/decision.py",
+        "cosmos_outbox/inbox/read_model.py",
         "    if sequence > entry.last_sequence + 1:\n        return Heal(HealReason.GAP, sequence)  # next-only\n",
         "",
         "stolen-messages",
@@ -281,7 +281,7 @@ PLANTED = (
     ),
     Planted(
         "inbox-brings-a-deleted-contact-back",
-        "cosmos_outbox/inbox/decision.py",
+        "cosmos_outbox/inbox/read_model.py",
         "    if entry.deleted:\n        return Complete(SkipReason.DELETED)  # deleted-is-final\n"
         "    if event.sequence is None:\n",
         "    if entry.deleted:\n"

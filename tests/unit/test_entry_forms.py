@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 
-from cosmos_outbox.inbox.entry_schema import EntrySchema
+from cosmos_outbox.inbox.entry import EntrySchema
 from examples.orders import board
 from infra import directory
 

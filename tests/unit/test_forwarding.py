@@ -12,7 +12,7 @@ from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.relay.relay import Relay, VerifiedPage
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.kernel.handler_failures import CallEnded
+from cosmos_outbox.kernel.loops import CallEnded
 from cosmos_outbox.outbox.aggregate_block import AggregateBlock
 from cosmos_outbox.outbox.errors import FailureReason, NotDelivered
 from cosmos_outbox.outbox.feed import FeedEvent, TtlGuard

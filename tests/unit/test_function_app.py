@@ -20,15 +20,13 @@ from cosmos_outbox.functions.edge.http_functions import http_function
 from cosmos_outbox.functions.function_app import App
 from cosmos_outbox.functions.function_app import app as function_app
 from cosmos_outbox.http import Answer, Answering, Request
-from cosmos_outbox.inbox.entry import After
-from cosmos_outbox.inbox.entry_schema import EntrySchema
-from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.reading import TolerantReader
+from cosmos_outbox.inbox.entry import After, EntrySchema
+from cosmos_outbox.inbox.message import Event, TolerantReader
+from cosmos_outbox.inbox.ports import NoSource
 from cosmos_outbox.inbox.receiver import WAIT_SECONDS
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.sources.http import HttpApi
-from cosmos_outbox.sources.no_source import NoSource
 from tests.support.functions import functions
 from tests.support.tasks import Task, service, tasks
 
@@ -257,7 +255,7 @@ LATE = [
     "opentelemetry.exporter", "azure.monitor",
     "google.protobuf", "requests",
     "cosmos_outbox.composition.operator", "cosmos_outbox.composition.relay", "cosmos_outbox.composition.subscriptions",
-    "cosmos_outbox.cosmos.relay.relay", "cosmos_outbox.inbox.state", "cosmos_outbox.inbox.effect",
+    "cosmos_outbox.cosmos.relay.relay", "cosmos_outbox.inbox.read_model", "cosmos_outbox.inbox.effect",
     "cosmos_outbox.worker", "cosmos_outbox.cli", "cosmos_outbox.preflight",
 ]
 

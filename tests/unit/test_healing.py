@@ -8,12 +8,22 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from cosmos_outbox.inbox.decision import HealReason
 from cosmos_outbox.inbox.entry import Entry, Found
 from cosmos_outbox.inbox.errors import StoreUnavailable
-from cosmos_outbox.inbox.healing import EVERY, MOST_GONE, OVERLAP, WHOLE_EVERY, YOUNG, Healing
-from cosmos_outbox.inbox.state import StateInbox
-from cosmos_outbox.inbox.walk import CLAIM, MANY, Counts, Side, WalkProgress
+from cosmos_outbox.inbox.healing import (
+    CLAIM,
+    EVERY,
+    MANY,
+    MOST_GONE,
+    OVERLAP,
+    WHOLE_EVERY,
+    YOUNG,
+    Counts,
+    Healing,
+    Side,
+    WalkProgress,
+)
+from cosmos_outbox.inbox.read_model import HealReason, StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from tests.support.inbox import NOON, FakeEntries, FakeSource, Faults, event, project
 

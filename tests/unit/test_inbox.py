@@ -11,7 +11,6 @@ from itertools import product
 import pytest
 from pydantic import ValidationError
 
-from cosmos_outbox.inbox.decision import Complete, Heal, HealReason, Put, SkipReason, mend
 from cosmos_outbox.inbox.entry import Entry, Found, VersionedEntry
 from cosmos_outbox.inbox.errors import (
     ConcurrentUpdate,
@@ -20,9 +19,8 @@ from cosmos_outbox.inbox.errors import (
     StoreUnavailable,
     Unreadable,
 )
-from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.reading import MessageReader, TolerantReader
-from cosmos_outbox.inbox.state import StateInbox
+from cosmos_outbox.inbox.message import Event, MessageReader, TolerantReader
+from cosmos_outbox.inbox.read_model import Complete, Heal, HealReason, Put, SkipReason, StateInbox, mend
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.operations.subscriber import shows

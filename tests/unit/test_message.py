@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from cosmos_outbox.inbox.errors import Unreadable
-from cosmos_outbox.inbox.reading import TolerantReader
+from cosmos_outbox.inbox.message import TolerantReader
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import CloudEvents

@@ -15,9 +15,9 @@ from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.relay.relay import Relay
 from cosmos_outbox.inbox.entry import Found
 from cosmos_outbox.inbox.errors import StoreUnavailable
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.message import Event
+from cosmos_outbox.inbox.read_model import StateInbox
 from cosmos_outbox.inbox.receiver import Handle, Receiver
-from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox.errors import NotDelivered
 from cosmos_outbox.outbox.feed import OutboxEvent, TtlGuard

@@ -12,7 +12,8 @@ from azure.core.pipeline.transport import AioHttpTransport
 from azure.storage.queue.aio import QueueServiceClient
 
 from cosmos_outbox.inbox.errors import StoreUnavailable
-from cosmos_outbox.inbox.set_aside import Collected, Delivery
+from cosmos_outbox.inbox.message import Delivery
+from cosmos_outbox.inbox.set_aside import Collected
 from cosmos_outbox.outbox.publisher import CloudEvents
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.storagequeue.client import queue_service

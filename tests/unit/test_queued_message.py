@@ -5,8 +5,7 @@ import json
 import pytest
 
 from cosmos_outbox.inbox.errors import Unreadable
-from cosmos_outbox.inbox.reading import MessageReader
-from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.inbox.message import Delivery, MessageReader
 from cosmos_outbox.storagequeue.message import arrived
 
 _EVENT = '{"specversion":"1.0","id":"1","aggregatetype":"contact","data":%s}'

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from cosmos_outbox.inbox.entry import Found
-from cosmos_outbox.inbox.errors import NotApplied, SourceBehind, StoreUnavailable
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.errors import NotApplied, SourceBehind, StoreUnavailable, reason_of
+from cosmos_outbox.inbox.message import Event
+from cosmos_outbox.inbox.read_model import StateInbox
 from cosmos_outbox.inbox.receiver import (
     CHECK_SECONDS,
     FAILURES,
@@ -21,11 +22,9 @@ from cosmos_outbox.inbox.receiver import (
     PATIENT_SECONDS,
     WAIT_SECONDS,
     Receiver,
-    reason_of,
 )
 from cosmos_outbox.inbox.retrier import Attempted, Retrier
 from cosmos_outbox.inbox.set_aside import RecordState
-from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from outbox_simulation.engine.loop import Loop
 from tests.support.inbox import (

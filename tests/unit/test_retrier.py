@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 
 from cosmos_outbox.inbox.errors import NotApplied, NotSetAside, RecordChanged, StoreUnavailable
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.message import Delivery, Event
 from cosmos_outbox.inbox.receiver import Receiver
 from cosmos_outbox.inbox.retrier import AWAY_AT, Attempted, Retrier
-from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState
+from cosmos_outbox.inbox.set_aside import Record, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from tests.support.inbox import NOON, FakeSetAside, delivery, event, read
 

@@ -8,7 +8,7 @@ import pytest
 
 from cosmos_outbox.cli import command
 from cosmos_outbox.cli.command import load_service
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.message import Event
 from cosmos_outbox.service import Service
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named, Names

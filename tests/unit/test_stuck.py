@@ -7,7 +7,7 @@ import pytest
 from cosmos_outbox.cosmos.relay.parking import Parking
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.inbox.effect import EffectInbox
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.message import Event
 from cosmos_outbox.inbox.retrier import Retrier
 from cosmos_outbox.inbox.set_aside import Record, RecordState
 from cosmos_outbox.operations.stuck import Retried, Stuck, StuckKind, StuckList

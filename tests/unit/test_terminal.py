@@ -19,7 +19,8 @@ from cosmos_outbox.cosmos.maintenance.event_list import EventPage, EventState, L
 from cosmos_outbox.cosmos.relay.forwarding import RelayFailure
 from cosmos_outbox.cosmos.relay.parked_documents import Discarding, ParkedEvent, ParkedPage, ParkedState
 from cosmos_outbox.inbox.errors import NotApplied, StoreUnavailable
-from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordPage, RecordState
+from cosmos_outbox.inbox.message import Delivery
+from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.relay_status import RelayStatus
 from cosmos_outbox.operations.republish import RepublishingProgress

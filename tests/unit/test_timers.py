@@ -7,7 +7,7 @@ import azure.functions as func
 import pytest
 
 from cosmos_outbox.inbox.errors import StoreUnavailable
-from cosmos_outbox.kernel.handler_failures import CallEnded
+from cosmos_outbox.kernel.loops import CallEnded
 from cosmos_outbox.outbox.errors import Throttled, Unavailable
 from infra.bootstrap import service
 from tests.support.functions import functions

@@ -11,7 +11,7 @@ from cosmos_outbox import Event, Names, Service
 from cosmos_outbox.composition.transports import KINDS
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.functions import app
-from cosmos_outbox.inbox.entry_schema import EntrySchema
+from cosmos_outbox.inbox.entry import EntrySchema
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.environment import shown
 from cosmos_outbox.settings.errors import Misconfigured

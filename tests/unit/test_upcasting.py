@@ -14,7 +14,7 @@ from cosmos_outbox import (
     TolerantReader,
 )
 from cosmos_outbox.inbox.errors import NotApplied
-from cosmos_outbox.inbox.upcasting import Upcasting
+from cosmos_outbox.inbox.message import Upcasting
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from examples.subscriber.sqlite_store import SqliteFile
 

@@ -8,12 +8,11 @@ from itertools import permutations, product
 
 import pytest
 
-from cosmos_outbox.inbox.decision import Complete, HealReason, Put, SkipReason, decide
 from cosmos_outbox.inbox.entry import After, Entry
 from cosmos_outbox.inbox.errors import SourceBehind
-from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.state import StateInbox
-from cosmos_outbox.sources.no_source import NoSource
+from cosmos_outbox.inbox.message import Event
+from cosmos_outbox.inbox.ports import NoSource
+from cosmos_outbox.inbox.read_model import Complete, HealReason, Put, SkipReason, StateInbox, decide
 from tests.support.inbox import KEY, NOON, FakeEntries, Faults, event, notice, project
 
 State = tuple[int, ...]

@@ -25,7 +25,7 @@ from cosmos_outbox.cosmos.aggregates.documents import (
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.kernel.clock import monotonic, new_id, randomness, utc_now
-from cosmos_outbox.kernel.handler_failures import own_failures
+from cosmos_outbox.kernel.loops import own_failures
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.errors import AggregateNotFound, ConcurrentChange, Throttled, Unavailable

@@ -15,10 +15,17 @@ from pydantic import BaseModel
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import KEEP_FOR_EVER, Item
-from cosmos_outbox.inbox.entry import Entry, Stamp, VersionedEntry, WalkPage
-from cosmos_outbox.inbox.entry_schema import EntrySchema
+from cosmos_outbox.inbox.entry import (
+    Entry,
+    EntrySchema,
+    Stamp,
+    VersionedEntry,
+    WalkPage,
+    entry_document,
+    entry_of,
+    text_or_none,
+)
 from cosmos_outbox.inbox.errors import EntryChanged, StoreUnavailable, Unstorable
-from cosmos_outbox.inbox.serialization import entry_document, entry_of, text_or_none
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.telemetry.tracing import writing
 

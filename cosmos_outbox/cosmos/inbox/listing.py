@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed, beyond, order_by
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import KEEP_FOR_EVER, Item
-from cosmos_outbox.inbox.entry_schema import Condition
-from cosmos_outbox.lists.listing import Sorted
-from cosmos_outbox.lists.token_key import TokenKey, new_key
+from cosmos_outbox.inbox.entry import Condition
+from cosmos_outbox.lists.listing import Sorted, TokenKey, new_key
 
 
 @dataclass(frozen=True)

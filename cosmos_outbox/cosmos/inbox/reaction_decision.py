@@ -26,8 +26,8 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from cosmos_outbox.inbox.errors import OutOfOrder, ReactionRefused
-from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.kernel.handler_failures import own_failures
+from cosmos_outbox.inbox.message import Event
+from cosmos_outbox.kernel.loops import own_failures
 from cosmos_outbox.outbox.aggregate import Aggregate
 
 

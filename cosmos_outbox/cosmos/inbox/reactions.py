@@ -53,7 +53,7 @@ from cosmos_outbox.inbox.errors import (
     StoreUnavailable,
     Unstorable,
 )
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.message import Event
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, MARGIN
 from cosmos_outbox.kernel.clock import monotonic, utc_now
 from cosmos_outbox.outbox.aggregate import Aggregate

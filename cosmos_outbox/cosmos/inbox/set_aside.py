@@ -15,8 +15,7 @@ from cosmos_outbox.cosmos.store.container import Container, StoreFailed, Write, 
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.partition_key import KEEP_FOR_EVER, Item
 from cosmos_outbox.inbox.errors import NotSetAside, RecordChanged
-from cosmos_outbox.inbox.serialization import record_document, record_of
-from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState
+from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState, record_document, record_of
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, utc_now
 from cosmos_outbox.lists import continuation

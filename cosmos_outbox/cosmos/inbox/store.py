@@ -18,7 +18,7 @@ from cosmos_outbox.cosmos.inbox.listing import CosmosItems, token_key
 from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.cosmos.store.container import Container
-from cosmos_outbox.inbox.entry_schema import EntrySchema
+from cosmos_outbox.inbox.entry import EntrySchema
 from cosmos_outbox.lists.listing import EntryListing
 from cosmos_outbox.settings.connections import Connection, connected, resolve
 from cosmos_outbox.settings.errors import Misconfigured

@@ -17,8 +17,7 @@ from cosmos_outbox.cosmos.relay.relay import ForwardResult, Relay, VerifiedPage
 from cosmos_outbox.cosmos.store.client import ContainerProxy
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.kernel.clock import Clock, monotonic, new_id, utc_now
-from cosmos_outbox.kernel.handler_failures import own_failures
-from cosmos_outbox.kernel.loops import LogThrottle, pace
+from cosmos_outbox.kernel.loops import LogThrottle, own_failures, pace
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.errors import FailureReason, NotDelivered, hindrance
 from cosmos_outbox.outbox.feed import FeedEvent

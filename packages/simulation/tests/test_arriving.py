@@ -7,13 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from cosmos_outbox.inbox.decision import HealReason
 from cosmos_outbox.inbox.entry import After, Found
-from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.reading import MessageReader
+from cosmos_outbox.inbox.message import Delivery, Event, MessageReader
+from cosmos_outbox.inbox.read_model import HealReason, StateInbox
 from cosmos_outbox.inbox.receiver import Receiver
-from cosmos_outbox.inbox.set_aside import Delivery
-from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.inbox.message import Delivery
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Sources, using
 from cosmos_outbox.outbox.feed import OutboxEvent

@@ -9,7 +9,7 @@ import pytest
 
 from cosmos_outbox.composition.declarations import ReactionDeclaration, ReadModelDeclaration
 from cosmos_outbox.cosmos.aggregates.documents import event_item
-from cosmos_outbox.inbox.upcasting import Upcasting
+from cosmos_outbox.inbox.message import Upcasting
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.service import Service
@@ -28,7 +28,7 @@ from tests.support.parcels import NOON
 from tests.torture.planted import fits, seen
 from tests.torture.planted_bugs import Planted
 
-UPCASTING, DOCUMENTS = "cosmos_outbox/inbox/upcasting.py", "cosmos_outbox/cosmos/aggregates/documents.py"
+UPCASTING, DOCUMENTS = "cosmos_outbox/inbox/message.py", "cosmos_outbox/cosmos/aggregates/documents.py"
 _HERE = "packages/simulation/tests/test_mixed_fleet.py::test_old_and_new_events_are_read_alike"
 
 PLANTED = [

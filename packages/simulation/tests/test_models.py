@@ -12,8 +12,8 @@ from cosmos_outbox.cosmos.aggregates.idempotency import ChangeRequest
 from cosmos_outbox.cosmos.inbox.reaction_decision import TargetRef
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions, ReactionInbox
 from cosmos_outbox.cosmos.store.container import Write
-from cosmos_outbox.inbox.decision import Put, mend
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.message import Event
+from cosmos_outbox.inbox.read_model import Put, mend
 from cosmos_outbox.outbox.aggregate_block import AggregateBlock
 from cosmos_outbox.outbox.unit_of_work import KeyRecord
 from cosmos_outbox.settings.transports import Name
@@ -147,7 +147,7 @@ def test_code_that_breaks_a_rule_of_each_model_is_found(monkeypatch: pytest.Monk
         return KeyRecord(self.record, self.request.fingerprint, sequence - 1, refused)
 
     monkeypatch.setattr(AggregateBlock, "claimed", claimed)
-    monkeypatch.setattr("cosmos_outbox.inbox.state.mend", mended)
+    monkeypatch.setattr("cosmos_outbox.inbox.read_model.mend", mended)
     monkeypatch.setattr("cosmos_outbox.cosmos.aggregates.unit_of_work.record_item", short_lived)
     monkeypatch.setattr(ChangeRequest, "answer", before)
     told = replayed().found

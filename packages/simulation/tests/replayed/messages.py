@@ -7,7 +7,7 @@ from cosmos_outbox.composition.declarations import ReactionDeclaration
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
 from cosmos_outbox.cosmos.inbox.reaction_decision import TargetRef
 from cosmos_outbox.cosmos.inbox.reactions import record_id
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.message import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.service import Service
 from replayed.commits import Commit, Document

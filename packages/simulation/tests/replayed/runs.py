@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cosmos_outbox.cosmos.inbox.reactions import ReactionInbox
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.message import Event
 from cosmos_outbox.service import Service
 from devstack.http_in_memory import SentRequest, StoreResponse
 from outbox_simulation import simulating

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from cosmos_outbox.cosmos.aggregates.documents import REACTION_TYPE
 from cosmos_outbox.cosmos.inbox.reactions import by_id
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.message import Event
 from cosmos_outbox.service import Service
 from replayed.commits import Commit, Document, Ended
 from replayed.messages import Messages

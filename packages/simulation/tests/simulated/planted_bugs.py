@@ -250,7 +250,7 @@ MEETING: tuple[Planted, ...] = (
     ),
     Planted(
         "inbox-takes-an-old-read-for-an-absence",  # a message is gone or late, and a replica lags
-        "cosmos_outbox/inbox/state.py",
+        "cosmos_outbox/inbox/read_model.py",
         "        found = await self.source.newest(key)  # newest-source\n",
         "        found = await self.source.read(key)\n",
         _NO_PROFILE,
@@ -258,7 +258,7 @@ MEETING: tuple[Planted, ...] = (
     ),
     Planted(
         "inbox-puts-an-old-decision-over-a-new-entry",  # a lock is lost, and another worker has the session
-        "cosmos_outbox/inbox/state.py",
+        "cosmos_outbox/inbox/read_model.py",
         "        except EntryChanged:\n            return False\n        return True\n",
         "        except EntryChanged:\n"
         "            newest = await self.entries.newest(key)\n"

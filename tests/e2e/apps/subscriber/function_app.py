@@ -5,13 +5,11 @@ import os
 from pathlib import Path
 
 from cosmos_outbox.functions.function_app import app as app_of
-from cosmos_outbox.inbox.entry import After
-from cosmos_outbox.inbox.entry_schema import EntrySchema
-from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.reading import TolerantReader
+from cosmos_outbox.inbox.entry import After, EntrySchema
+from cosmos_outbox.inbox.message import Event, TolerantReader
+from cosmos_outbox.inbox.ports import NoSource
 from cosmos_outbox.service import Service
 from cosmos_outbox.settings.names import Named
-from cosmos_outbox.sources.no_source import NoSource
 from examples.subscriber.sqlite_store import SqliteFile
 
 

@@ -8,7 +8,7 @@ from cosmos_outbox.composition.declarations import EffectDeclaration
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
 from cosmos_outbox.inbox.effect import Effect
 from cosmos_outbox.inbox.errors import EffectRejected, EffectUnavailable
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.message import Event
 from cosmos_outbox.service import Service, Wired
 from outbox_simulation.derived_invariants.commands import Calls, Commands, Release
 from outbox_simulation.derived_invariants.forms import Form

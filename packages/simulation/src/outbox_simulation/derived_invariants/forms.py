@@ -16,7 +16,7 @@ from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE, EventReader, a
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.cosmos.inbox.entries import TYPE as ENTRY_TYPE
 from cosmos_outbox.cosmos.store.partition_key import at
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.message import Event
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.service import Service
 from outbox_simulation.invariants.violation import Violation

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from cosmos_outbox.inbox.decision import Projection
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.message import Event
+from cosmos_outbox.inbox.read_model import Projection
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 Document = Mapping[str, Any]

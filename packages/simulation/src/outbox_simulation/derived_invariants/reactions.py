@@ -7,7 +7,7 @@ from cosmos_outbox.composition.declarations import ReactionDeclaration
 from cosmos_outbox.cosmos.aggregates.documents import REACTION_TYPE
 from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder, TargetRef
 from cosmos_outbox.cosmos.inbox.reactions import by_id, record_id
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.message import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from outbox_simulation.derived_invariants.found import Document, LeftBehind, ReactionFound
 

@@ -17,8 +17,9 @@ from typing import Any
 
 from cosmos_outbox.composition.declarations import ReadModelDeclaration
 from cosmos_outbox.cosmos.relay.parked_documents import EVENT
-from cosmos_outbox.inbox.entry_schema import EntrySchema
-from cosmos_outbox.inbox.set_aside import Delivery, RecordState
+from cosmos_outbox.inbox.entry import EntrySchema
+from cosmos_outbox.inbox.message import Delivery
+from cosmos_outbox.inbox.set_aside import RecordState
 from cosmos_outbox.lists.listing import Sorted
 from cosmos_outbox.service import Wired
 from outbox_simulation.engine.deployment import Deployment

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from cosmos_outbox.inbox.walk import WalkProgress
+from cosmos_outbox.inbox.healing import WalkProgress
 from cosmos_outbox.operations.subscriber import Subscription
 
 
