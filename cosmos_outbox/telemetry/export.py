@@ -2,8 +2,8 @@
 
 Without a setting nothing of the SDK is imported. If the host's worker, or other code, has set up the SDK before, its
 exporters are used and none are added: nothing is sent twice. Metrics and traces are exported here; the host exports
-the log lines (``docs/internals/decisions/0020-telemetry.md``). Queues are bounded, exports run in threads of their
-own, and an unavailable endpoint costs one log line a minute.
+the log lines (decision 20 of ``docs/internals/decisions``). Queues are bounded, exports run in threads of their own,
+and an unavailable endpoint costs one log line a minute.
 """
 
 import asyncio

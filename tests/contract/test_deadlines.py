@@ -1,6 +1,6 @@
 """What is due happens once, whatever is lost and whoever looks, and not when the aggregate has changed before.
 
-The rules are named in ``cosmos_outbox/cosmos/aggregates/deadlines.py`` and in decision 0026.
+The rules are named in ``cosmos_outbox/cosmos/aggregates/deadlines.py`` and in decision 26.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What is due happens once under every fault; and each rule of decision 0026, broken, is found by a seed."""
+"""What is due happens once under every fault; and each rule of decision 26, broken, is found by a seed."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
