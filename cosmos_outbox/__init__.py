@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cosmos_outbox.inbox.entry import After, Condition, EntrySchema, ListedPage, Listing
     from cosmos_outbox.inbox.message import Event, TolerantReader
     from cosmos_outbox.inbox.ports import NoSource
+    from cosmos_outbox.kernel.clock import utc_now
     from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, input_rule
     from cosmos_outbox.outbox.event import DomainEvent, Timestamp, WireModel
     from cosmos_outbox.outbox.unit_of_work import Origin, Page, Receipt, Versioned
@@ -61,6 +62,7 @@ __all__ = [
     "WireModel",
     "input_rule",
     "running",
+    "utc_now",
 ]  # fmt: skip
 
 _HOME = {
@@ -91,6 +93,7 @@ _HOME = {
     "WireModel": "cosmos_outbox.outbox.event",
     "input_rule": "cosmos_outbox.outbox.aggregate",
     "running": "cosmos_outbox.worker.running",
+    "utc_now": "cosmos_outbox.kernel.clock",
 }
 """The module of each name."""
 

@@ -169,6 +169,8 @@ def _fields(error: Exception) -> Sequence[FieldError]:
         return error.errors
     if isinstance(error, of_outbox.UnknownContinuation):
         return [FieldError("continuationToken", str(error), "unknown_token")]
+    if isinstance(field := getattr(error, "field", None), str):  # a service's own error, about one field
+        return [FieldError(field, str(error), problems.title_of(type(error)).lower().replace(" ", "_"))]
     return ()
 
 

@@ -82,7 +82,7 @@ def sources() -> Sources:
 
 
 def utc_now() -> datetime:
-    """Returns the time now (UTC)."""
+    """Returns the time now (UTC): in a test in memory, the test's."""
     return _sources.get().now()
 
 

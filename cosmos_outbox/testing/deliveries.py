@@ -23,6 +23,7 @@ S = TypeVar("S", bound=BaseModel)
 
 _UPKEEP_SECONDS = 60.0
 _MOST_RECORDS = 1000
+_MOST_ROUNDS = 1000
 
 
 class Deliveries:
@@ -37,31 +38,46 @@ class Deliveries:
         """The records that were open after the last delivery; None: read them again."""
 
     async def deliver(self, *given: OutboxEvent | Message, to: Subscriber | None = None) -> Sequence[Record]:
-        """Deliver these events and messages, in this order; without any, the stored events not delivered yet.
+        """Deliver these events and messages, in this order; without any, all stored events until none is left.
 
         ``to``: one read model or effect; by default all of them. Returns the records of those that could not be
         applied and were set aside, each with its reason. Raises StoreUnavailable: an effect's service is away for all
-        (EffectUnavailable), so that the message is not done, and is delivered again by the next call.
+        (EffectUnavailable), so that the message is not done, and is delivered again by the next call. Raises
+        RuntimeError: the reactions raise events without end.
         """
         known = {record.id for record in await self.set_aside()} if self._known is None else self._known
         self._known = None  # unless this ends well
-        for each in given or [event for event in self._stored() if event.id not in self._delivered]:
-            message = message_of(each) if isinstance(each, OutboxEvent) else each
-            self._messages += 1
-            for subscription in self._of(to):
-                received = Delivery(
-                    subscription.subscriber.subscription,
-                    message.id,
-                    self._messages,
-                    message.body,
-                    message.properties,
-                )
-                with using(self.clock.sources()):
-                    await subscription.subscriber.receiver.receive(received)
-            self._delivered.add(message.id)
+        waiting: Sequence[OutboxEvent | Message] = given or self._waiting()
+        for _ in range(_MOST_ROUNDS):
+            for each in waiting:
+                await self._deliver(message_of(each) if isinstance(each, OutboxEvent) else each, to)
+            waiting = () if given else self._waiting()
+            if not waiting:
+                break
+        else:
+            raise RuntimeError(
+                f"reactions raised events after {_MOST_ROUNDS} rounds: they answer each other for ever"
+            )
         records = await self.set_aside()
         self._known = {record.id for record in records}
         return [record for record in records if record.id not in known]
+
+    async def _deliver(self, message: Message, to: Subscriber | None) -> None:
+        self._messages += 1
+        for subscription in self._of(to):
+            received = Delivery(
+                subscription.subscriber.subscription,
+                message.id,
+                self._messages,
+                message.body,
+                message.properties,
+            )
+            with using(self.clock.sources()):
+                await subscription.subscriber.receiver.receive(received)
+        self._delivered.add(message.id)
+
+    def _waiting(self) -> Sequence[OutboxEvent]:
+        return [event for event in self._stored() if event.id not in self._delivered]
 
     async def upkeep(self) -> None:
         """Run the timers' work: retry messages that were set aside. Raises StoreUnavailable."""

@@ -13,7 +13,7 @@ from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
 from cosmos_outbox.cosmos.store.container import Write
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregate import Aggregate
-from cosmos_outbox.outbox.errors import AggregateNotFound, PreconditionFailed
+from cosmos_outbox.outbox.errors import AggregateNotFound, AlreadyExists, PreconditionFailed
 from domain.contact import Contact
 from domain.values import Name
 from tests.contract.conftest import CosmosStore
@@ -214,10 +214,10 @@ async def test_an_id_of_an_aggregate_that_is_there_or_was_deleted_lately_is_refu
         await aggregates.create(Contact.create(DETAILS, at=NOON, id=contact_id), ORIGIN)
 
     await again()
-    with pytest.raises(PreconditionFailed, match=rf"contact {contact_id}.* is used once"):
+    with pytest.raises(AlreadyExists, match=rf"contact {contact_id}.* is used once"):
         await again()
     await change(store, contact_id, lambda contact: contact.delete(at=LATER))
-    with pytest.raises(PreconditionFailed, match=rf"contact {contact_id}.* is used once"):
+    with pytest.raises(AlreadyExists, match=rf"contact {contact_id}.* is used once"):
         await again()
     assert [event.sequence for event in await store.events(key(contact_id))] == [1, 2]
 

@@ -24,7 +24,13 @@ from cosmos_outbox.cosmos.aggregates.idempotency import (
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.aggregate import Aggregate
-from cosmos_outbox.outbox.errors import AggregateNotFound, ConcurrentChange, OutboxError, PreconditionFailed
+from cosmos_outbox.outbox.errors import (
+    AggregateNotFound,
+    AlreadyExists,
+    ConcurrentChange,
+    OutboxError,
+    PreconditionFailed,
+)
 from cosmos_outbox.outbox.selection import ALL, Selection
 from cosmos_outbox.outbox.unit_of_work import (
     ETag,
@@ -57,8 +63,8 @@ class Aggregates:
         """Stores a new aggregate with its events.
 
         Raises:
-            PreconditionFailed: an aggregate has this id, or had it and was deleted lately. Only with ids that the
-                caller chooses: a new UUID is never taken.
+            AlreadyExists: an aggregate has this id, or had it and was deleted lately. Only with ids that the caller
+                chooses: a new UUID is never taken.
             ChangeTooLarge: the aggregate does not fit one transaction.
         """
         async with self.open_unit_of_work(origin) as work:
@@ -66,7 +72,7 @@ class Aggregates:
             try:
                 return _logged("created", (await work.commit()).receipt(aggregate))
             except PreconditionFailed:
-                raise PreconditionFailed(
+                raise AlreadyExists(
                     f"the id of {aggregate.key} is taken, or was until lately: an id is used once. Choose another one"
                 ) from None
 

@@ -1,14 +1,13 @@
 """The process in memory: each way that an order can take, and any order of its messages."""
 
 from collections.abc import AsyncIterator
-from datetime import datetime
 from random import Random
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
-from cosmos_outbox import Aggregate, Origin
+from cosmos_outbox import Aggregate, Origin, utc_now
 from cosmos_outbox.errors import AggregateNotFound
 from cosmos_outbox.testing import InMemory, in_memory
 from examples.checkout.article import Article, NewArticle
@@ -28,32 +27,22 @@ async def memory() -> AsyncIterator[InMemory]:
 
 async def listed() -> UUID:
     article = uuid4()
-    await service().aggregates.create(Article.add(NewArticle(available=SUPPLY), id=article, at=now()), ORIGIN)
+    await service().aggregates.create(
+        Article.add(NewArticle(available=SUPPLY), id=article, at=utc_now()), ORIGIN
+    )
     return article
 
 
 async def placed(article: UUID, quantity: int = 2) -> UUID:
     order = uuid4()
     wanted = NewOrder(article_id=article, quantity=quantity, amount=100)
-    await service().aggregates.create(Order.place(wanted, id=order, at=now()), ORIGIN)
+    await service().aggregates.create(Order.place(wanted, id=order, at=utc_now()), ORIGIN)
     return order
 
 
 async def settle(order: UUID) -> None:
     payment = str(payment_of(order))
-    await service().aggregates.change(Payment, payment, lambda each: each.settle(at=now()), ORIGIN)
-
-
-def now() -> datetime:
-    return datetime.now().astimezone()
-
-
-async def come(memory: InMemory) -> None:
-    """Every message comes, and those that follow from it."""
-    known = -1
-    while known != len(memory.events):
-        known = len(memory.events)
-        assert await memory.deliver() == []
+    await service().aggregates.change(Payment, payment, lambda each: each.settle(at=utc_now()), ORIGIN)
 
 
 async def found(memory: InMemory) -> list[Aggregate[Any]]:
@@ -83,18 +72,18 @@ def told(memory: InMemory, kind: str) -> list[str]:
 async def test_the_events_of_an_order_that_is_paid_and_of_one_that_is_cancelled(memory: InMemory) -> None:
     article = await listed()
     paid = await placed(article)
-    await come(memory)
+    assert await memory.deliver() == []
     await settle(paid)
-    await come(memory)
+    assert await memory.deliver() == []
     assert told(memory, "order") == ["OrderPlaced", "OrderReserved", "OrderPaid"]
     assert told(memory, "payment") == ["PaymentRequested", "PaymentMoved"]
     assert told(memory, "article") == ["ArticleListed", "ArticleHeld", "ArticleSold"]
     cancelled, refused = await placed(article, SUPPLY - 2), await placed(article, 1)
-    await come(memory)
+    assert await memory.deliver() == []
     await service().aggregates.change(
-        Order, str(cancelled), lambda each: each.cancel("by the customer", at=now()), ORIGIN
+        Order, str(cancelled), lambda each: each.cancel("by the customer", at=utc_now()), ORIGIN
     )
-    await come(memory)
+    assert await memory.deliver() == []
     assert told(memory, "article")[3:] == ["ArticleHeld", "ArticleMissing", "ArticleReleased"]
     assert await statuses(memory, cancelled) == ("cancelled", "void")
     assert await statuses(memory, refused) == ("cancelled", None)
@@ -102,13 +91,13 @@ async def test_the_events_of_an_order_that_is_paid_and_of_one_that_is_cancelled(
 
 async def test_an_order_that_is_paid_in_time_is_sold(memory: InMemory) -> None:
     order = await placed(await listed())
-    await come(memory)
+    assert await memory.deliver() == []
     assert await statuses(memory, order) == ("reserved", "requested")
     await settle(order)
-    await come(memory)
+    assert await memory.deliver() == []
     memory.clock.pass_by(hours=1)
     await memory.upkeep()
-    await come(memory)
+    assert await memory.deliver() == []
     assert await statuses(memory, order) == ("paid", "settled")
     with pytest.raises(PaymentClosed):
         await settle(order)
@@ -119,54 +108,56 @@ async def test_an_order_that_nobody_pays_cancels_itself_and_its_pieces_are_there
 ) -> None:
     article = await listed()
     order = await placed(article, SUPPLY)
-    await come(memory)
+    assert await memory.deliver() == []
     memory.clock.pass_by(minutes=29)
     await memory.upkeep()
     assert await statuses(memory, order) == ("reserved", "requested")
     memory.clock.pass_by(minutes=2)
     await memory.upkeep()
-    await come(memory)
+    assert await memory.deliver() == []
     assert await statuses(memory, order) == ("cancelled", "void")
     assert [each.data["reason"] for each in memory.events if each.action == "OrderCancelled"] == [
         "not paid in time"
     ]
     other = await placed(article, SUPPLY)
-    await come(memory)
+    assert await memory.deliver() == []
     assert await statuses(memory, other) == ("reserved", "requested")
 
 
 async def test_money_that_comes_too_late_is_given_back(memory: InMemory) -> None:
     order = await placed(await listed())
-    await come(memory)
+    assert await memory.deliver() == []
     await settle(order)
     memory.clock.pass_by(hours=1)
     await memory.upkeep()  # before the message of the payment has come
-    await come(memory)
+    assert await memory.deliver() == []
     assert await statuses(memory, order) == ("cancelled", "refunded")
 
 
 async def test_too_few_pieces_cancel_an_order(memory: InMemory) -> None:
     order = await placed(await listed(), SUPPLY + 1)
-    await come(memory)
+    assert await memory.deliver() == []
     assert await statuses(memory, order) == ("cancelled", None)
 
 
 async def test_an_order_of_no_article_ends_with_its_deadline(memory: InMemory) -> None:
     order = await placed(uuid4())
-    await come(memory)
+    assert await memory.deliver() == []
     memory.clock.pass_by(hours=1)
     await memory.upkeep()
-    await come(memory)
+    assert await memory.deliver() == []
     assert await statuses(memory, order) == ("cancelled", None)
 
 
 async def test_a_paid_order_is_not_cancelled(memory: InMemory) -> None:
     order = await placed(await listed())
-    await come(memory)
+    assert await memory.deliver() == []
     await settle(order)
-    await come(memory)
+    assert await memory.deliver() == []
     with pytest.raises(OrderClosed, match="the order is paid"):
-        await service().aggregates.change(Order, str(order), lambda each: each.cancel("x", at=now()), ORIGIN)
+        await service().aggregates.change(
+            Order, str(order), lambda each: each.cancel("x", at=utc_now()), ORIGIN
+        )
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 4))])
@@ -189,6 +180,6 @@ async def test_in_any_order_of_messages_deadlines_and_payments_all_agrees_in_the
                 assert await memory.deliver(luck.choice(memory.events)) == []
     memory.clock.pass_by(hours=1)
     await memory.upkeep()
-    await come(memory)
+    assert await memory.deliver() == []
     assert [*agree(await found(memory))] == []
     assert {(await statuses(memory, order))[0] for order in orders} <= {"paid", "cancelled"}

@@ -6,13 +6,14 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from cosmos_outbox import utc_now
 from cosmos_outbox.errors import StoreUnavailable
 from cosmos_outbox.testing import InMemory, in_memory, message
 from examples.orders.events import Line
 from examples.orders.gift import Gift, NewGift
 from examples.orders.order import MOST_LINES, NewOrder, Order
 from examples.orders.service import add_gift, service
-from examples.orders.tests.changes import ORIGIN, TWO_A, now, placed, ship
+from examples.orders.tests.changes import ORIGIN, TWO_A, placed, ship
 
 RIBBON = Line(sku="ribbon", quantity=1)
 
@@ -25,7 +26,7 @@ async def memory() -> AsyncIterator[InMemory]:
 
 async def give(order_id: str) -> None:
     await service().aggregates.create(
-        Gift.give(NewGift(order_id=UUID(order_id), line=RIBBON), at=now()), ORIGIN
+        Gift.give(NewGift(order_id=UUID(order_id), line=RIBBON), at=utc_now()), ORIGIN
     )
 
 
@@ -70,7 +71,7 @@ async def test_an_order_that_is_on_its_way_stays_as_it_is(memory: InMemory) -> N
 async def test_a_gift_for_no_order_and_one_for_a_full_order_are_an_operators_to_decide(
     memory: InMemory,
 ) -> None:
-    full = Order.place(NewOrder(customer="Contoso", lines=(TWO_A,) * MOST_LINES), at=now())
+    full = Order.place(NewOrder(customer="Contoso", lines=(TWO_A,) * MOST_LINES), at=utc_now())
     await service().aggregates.create(full, ORIGIN)
     line = {"sku": "ribbon", "quantity": 1}
     gifts = [

@@ -1,0 +1,1 @@
+"""Accounts: an e-mail address that only one of them has."""

@@ -1,0 +1,1 @@
+"""The sign-up in memory, with what dies between its two transactions."""
