@@ -10,7 +10,6 @@ import pytest
 from cosmos_outbox import Origin
 from cosmos_outbox.errors import AlreadyExists
 from cosmos_outbox.http import Answering
-from cosmos_outbox.http.answering import status_of
 from cosmos_outbox.testing import InMemory, in_memory
 from examples.accounts.accounts import Account, EmailTaken, Login, NewAccount, login_of, service, sign_up
 
@@ -77,7 +76,7 @@ async def test_an_account_that_was_stored_too_late_waits_for_an_operator(memory:
 
 
 def test_the_answer_names_the_field() -> None:
-    answered = Answering(status_of({EmailTaken: 409})).answer(EmailTaken("taken"))
+    answered = Answering([(EmailTaken, 409, "Email taken")]).answer(EmailTaken("taken"))
     assert answered.status == 409
     assert json.loads(answered.body)["errors"] == [
         {"field": "email", "code": "email_taken", "reason": "taken"}
