@@ -103,9 +103,7 @@ async def test_an_order_that_is_paid_in_time_is_sold(memory: InMemory) -> None:
         await settle(order)
 
 
-async def test_an_order_that_nobody_pays_cancels_itself_and_its_pieces_are_there_again(
-    memory: InMemory,
-) -> None:
+async def test_an_unpaid_order_cancels_itself_and_gives_its_pieces_back(memory: InMemory) -> None:
     article = await listed()
     order = await placed(article, SUPPLY)
     assert await memory.deliver() == []
@@ -161,7 +159,7 @@ async def test_a_paid_order_is_not_cancelled(memory: InMemory) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 4))])
-async def test_in_any_order_of_messages_deadlines_and_payments_all_agrees_in_the_end(
+async def test_messages_deadlines_and_payments_in_any_order_end_in_agreement(
     memory: InMemory, seed: int
 ) -> None:
     luck = Random(seed)

@@ -67,7 +67,7 @@ async def test_a_file_is_read_once_however_often_the_message_comes(
     assert actions(memory) == ["FileUploaded", "TaskCreated", "TaskStarted", "TaskSucceeded", "FileImported"]
 
 
-async def test_what_fails_is_tried_again_after_growing_pauses_and_at_last_given_up(
+async def test_a_failing_job_is_retried_with_growing_pauses_and_then_given_up(
     memory: InMemory, files: MemoryFiles, jobs: Jobs
 ) -> None:
     file_id = await accepted(files)
@@ -105,7 +105,7 @@ async def test_a_file_that_nobody_can_read_is_not_tried_again(
         assert (state.status, state.attempts, state.last_error) == ("FAILED", 1, said)
 
 
-async def test_the_job_of_a_worker_that_died_is_taken_up_and_the_dead_one_ends_nothing(
+async def test_a_dead_workers_job_is_taken_over_and_it_can_no_longer_end_it(
     memory: InMemory, files: MemoryFiles, jobs: Jobs
 ) -> None:
     file_id = await accepted(files)
@@ -163,7 +163,7 @@ async def test_a_task_that_is_done_is_never_due(memory: InMemory, files: MemoryF
     assert actions(memory)[-2:] == ["TaskSucceeded", "FileImported"]
 
 
-def test_a_job_ends_before_the_host_would_end_its_process_with_all_else_in_it() -> None:
+def test_a_job_ends_before_the_hosts_function_timeout() -> None:
     host = json.loads((Path(__file__).parents[1] / "host.json").read_text())
     hours, minutes, seconds = map(int, host["functionTimeout"].split(":"))
     assert timedelta(hours=hours, minutes=minutes, seconds=seconds) >= RUN_FOR + timedelta(minutes=1)

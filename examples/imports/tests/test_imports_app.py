@@ -88,7 +88,7 @@ async def test_functions_accept_a_file_and_a_queue_starts_its_job(
         assert nothing.status == 404
 
 
-async def test_workers_that_are_killed_leave_each_file_to_be_read_and_counted_once(
+async def test_each_file_is_counted_once_though_workers_are_killed(
     azure: LocalAzure, http: aiohttp.ClientSession
 ) -> None:
     program = _program(azure, **HURRIED)

@@ -43,7 +43,7 @@ def test_each_added_line_is_an_event_and_shipping_is_one_after_them() -> None:
     assert (after.shipped_at, after.last_sequence) == (LATER, 4)
 
 
-def test_a_line_that_is_added_before_a_new_order_is_stored_is_an_event_after_its_creation() -> None:
+def test_a_line_added_to_an_unstored_order_is_its_second_event() -> None:
     order = placed()
     order.add_line(ONE_B, at=NOON)
     assert told(order) == [("OrderPlacedEvent", 1), ("OrderLineAddedEvent", 2)]

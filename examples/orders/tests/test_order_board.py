@@ -65,9 +65,7 @@ async def test_what_the_board_cannot_read_is_read_from_the_order(memory: InMemor
 @pytest.mark.parametrize(
     "lost", [0, 1]
 )  # after the last one no event shows that it is missing: the walk finds it
-async def test_a_lost_event_is_made_up_for_and_one_that_comes_again_changes_nothing(
-    memory: InMemory, lost: int
-) -> None:
+async def test_the_board_heals_a_lost_event_and_ignores_repeated_ones(memory: InMemory, lost: int) -> None:
     order_id = await shipped()
     events = [event for number, event in enumerate(memory.events) if number != lost]
     for event in events:

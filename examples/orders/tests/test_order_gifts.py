@@ -34,7 +34,7 @@ async def lines(order_id: str) -> list[Line]:
     return [*(await service().aggregates.read(Order, order_id, ORIGIN)).aggregate.state.lines]
 
 
-async def test_each_gift_is_one_line_and_one_event_though_its_message_comes_again(memory: InMemory) -> None:
+async def test_each_gift_is_one_line_and_one_event_though_messages_repeat(memory: InMemory) -> None:
     order_id = await placed()
     await give(order_id)
     await give(order_id)
@@ -45,9 +45,7 @@ async def test_each_gift_is_one_line_and_one_event_though_its_message_comes_agai
     assert [(each.sequence, each.data["causationId"]) for each in told] == [(2, second.id), (3, first.id)]
 
 
-async def test_a_gift_whose_answer_is_lost_and_whose_message_comes_again_is_one_line(
-    memory: InMemory,
-) -> None:
+async def test_a_gift_is_one_line_though_its_answer_was_lost_and_it_comes_again(memory: InMemory) -> None:
     order_id = await placed()
     await give(order_id)
     memory.faults.answer_lost()
@@ -68,9 +66,7 @@ async def test_an_order_that_is_on_its_way_stays_as_it_is(memory: InMemory) -> N
     assert await lines(order_id) == [TWO_A]
 
 
-async def test_a_gift_for_no_order_and_one_for_a_full_order_are_an_operators_to_decide(
-    memory: InMemory,
-) -> None:
+async def test_a_gift_for_a_missing_or_full_order_is_refused_with_a_reason(memory: InMemory) -> None:
     full = Order.place(NewOrder(customer="Contoso", lines=(TWO_A,) * MOST_LINES), at=utc_now())
     await service().aggregates.create(full, ORIGIN)
     line = {"sku": "ribbon", "quantity": 1}

@@ -51,7 +51,7 @@ async def test_a_notice_takes_the_place_of_a_discarded_event(memory: InMemory, m
 
 
 @pytest.mark.parametrize("body", [b"Jane", b'{"id": "Jane"}', b'["Jane"]'])
-async def test_what_is_no_event_of_an_order_is_refused_and_its_text_kept_out_of_the_reason(
+async def test_a_malformed_event_is_refused_without_its_text_in_the_reason(
     memory: InMemory, mails: Mails, body: bytes
 ) -> None:
     [record] = await memory.deliver(Message(body, {"aggregateType": "order"}), to=tell_customer)

@@ -54,6 +54,6 @@ def each_gift_is_one_line(found: Sequence[Aggregate[Any]]) -> Iterator[str]:
 
 
 @pytest.mark.long
-def test_whatever_fails_no_event_is_lost_the_board_is_right_and_each_gift_is_one_line() -> None:
+def test_under_faults_no_event_is_lost_and_each_gift_is_one_line() -> None:
     commands = Commands(Order, create=place, change=[add_line, add_line, ship], refuses=(OrderError,))
     simulate(service, commands, give, forms=Path(__file__).with_name("forms"), at_rest=each_gift_is_one_line)

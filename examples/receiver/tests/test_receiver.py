@@ -158,7 +158,7 @@ async def test_a_body_whose_length_nobody_told_is_read_as_far_as_it_may_go(api: 
     assert await applied(api) == ["E1"]
 
 
-async def test_on_a_notice_the_aggregate_is_read_and_events_up_to_what_was_read_are_known(
+async def test_on_a_skip_marker_the_source_is_read_and_older_events_are_skipped(
     api: httpx.AsyncClient, source: Source
 ) -> None:
     await post(api, event(1, text="t1", lost=True))
@@ -180,7 +180,7 @@ async def test_a_notice_in_the_place_of_the_first_event_and_one_without_a_place(
     assert await post(api, event(2, text="t2")) == 204
 
 
-async def test_as_long_as_the_source_cannot_be_read_or_is_behind_the_notice_is_not_taken(
+async def test_a_skip_marker_is_not_taken_while_the_source_is_away_or_behind(
     api: httpx.AsyncClient, source: Source
 ) -> None:
     await post(api, event(1, text="t1"))
@@ -194,7 +194,7 @@ async def test_as_long_as_the_source_cannot_be_read_or_is_behind_the_notice_is_n
     assert (await api.get("/entries/contact/a")).json()["text"] == "t2"
 
 
-async def test_what_is_gone_at_the_source_is_not_brought_back_by_what_is_still_on_its_way(
+async def test_late_events_do_not_bring_back_what_is_gone_at_the_source(
     api: httpx.AsyncClient, source: Source
 ) -> None:
     await post(api, event(1))
@@ -220,7 +220,7 @@ async def test_who_begins_later_reads_the_aggregate_before_it_applies_more(
     }  # fmt: skip
 
 
-async def test_who_begins_with_an_event_without_a_place_is_not_stuck_at_the_next_one(
+async def test_an_event_without_a_sequence_first_does_not_block_the_next_one(
     api: httpx.AsyncClient, source: Source
 ) -> None:
     assert await post(api, event(None, text="of others")) == 204
@@ -229,7 +229,7 @@ async def test_who_begins_with_an_event_without_a_place_is_not_stuck_at_the_next
     assert await applied(api) == ["ENone", "E8", "E9"]
 
 
-async def test_where_events_are_missing_for_good_an_operator_ends_the_wait_with_a_notice(
+async def test_an_operators_skip_marker_ends_the_wait_for_missing_events(
     api: httpx.AsyncClient, source: Source
 ) -> None:
     """As where they expired unsent: else the aggregate would be refused as too early for ever."""

@@ -29,7 +29,7 @@ def service(tmp_path: Path) -> Path:
     return folder
 
 
-async def test_what_a_new_service_changes_is_applied_once_though_the_receiver_is_away_meanwhile(
+async def test_a_new_services_changes_are_applied_once_by_a_restarted_receiver(
     service: Path, tmp_path: Path
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
