@@ -62,7 +62,7 @@ def test_the_folder_belongs_to_one_process_while_the_file_is_open(tmp_path: Path
         pass
 
 
-def test_an_older_file_without_a_mark_is_known_by_its_table_and_gets_the_mark(tmp_path: Path) -> None:
+def test_an_older_unmarked_file_is_known_by_its_table_and_gets_marked(tmp_path: Path) -> None:
     _make(tmp_path, "CREATE TABLE orders (id TEXT); PRAGMA user_version=3;")
     with opened(tmp_path, FORM) as connection:
         assert connection.execute("PRAGMA application_id").fetchone()[0] == 77

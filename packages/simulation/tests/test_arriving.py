@@ -111,14 +111,14 @@ def seconds_for_all_others(hangs: str | None) -> float:
 
 
 @pytest.mark.long
-def test_one_aggregate_that_hangs_holds_the_others_of_its_session_for_seconds() -> None:
+def test_a_hanging_aggregate_delays_its_session_by_seconds_only() -> None:
     healthy, sick = seconds_for_all_others(None), seconds_for_all_others("7")
     assert sick <= 2 * healthy + 5
 
 
 @pytest.mark.parametrize("drained", [True, False])
 @pytest.mark.parametrize("to", [8, None])
-def test_after_a_change_of_the_number_every_event_is_applied_and_none_is_healed_if_it_was_done_in_order(
+def test_a_changed_session_number_loses_nothing_and_drained_heals_nothing(
     drained: bool, to: int | None
 ) -> None:
     found: list[Subscriber] = []
@@ -147,7 +147,7 @@ def test_after_a_change_of_the_number_every_event_is_applied_and_none_is_healed_
             assert [each for _, key, each in subscriber.applied if key == key_of(name)] == list(range(1, 11))
 
 
-def test_who_has_lost_a_lock_completes_nothing_and_begins_nothing_more_of_that_session() -> None:
+def test_a_receiver_that_lost_its_lock_does_no_more_in_that_session() -> None:
     """It is paused with a message in its hands for longer than the lock lives."""
     handed: list[tuple[str, str]] = []
 

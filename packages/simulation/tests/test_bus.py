@@ -143,7 +143,7 @@ async def everything_befalls(world: World) -> None:
 
 
 @pytest.mark.long
-def test_whatever_befalls_it_each_message_arrives_in_the_order_of_the_topic_or_is_a_dead_letter() -> None:
+def test_under_faults_messages_arrive_in_topic_order_or_are_dead_letters() -> None:
     troubles: set[str] = set()
     for seed in range(SEEDS):
         world = run(everything_befalls, seed, befalls=None)

@@ -55,7 +55,7 @@ def _done(folder: Path, *arguments: str) -> tuple[int, str]:
 
 
 @pytest.mark.long  # test_shrink, test_story and packages/simulation/tests/test_plugin.py show the parts of it
-def test_a_violation_is_told_as_its_shortest_story_which_its_command_shows_again(tmp_path: Path) -> None:
+def test_a_violation_is_shown_shortest_with_a_command_that_repeats_it(tmp_path: Path) -> None:
     code, told = _done(tmp_path, BROKEN, "--first", "5", "--seeds", "2", "--jobs", "1", *NARROW)
     assert code == 1
     assert "2 of 2 seeds, 2 with a violation" in told
@@ -76,7 +76,7 @@ def test_a_violation_is_told_as_its_shortest_story_which_its_command_shows_again
 
 @pytest.mark.long  # a process for each, which imports all
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_run_that_breaks_off_is_a_violation_of_its_seed_and_the_others_go_on(
+def test_a_run_that_breaks_off_is_a_violation_of_its_seed_only(
     count: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plans = [SimulationPlan(seed, frozenset()) for seed in range(3, 3 + count)]

@@ -49,7 +49,7 @@ def test_the_host_relays_alone_and_beside_a_worker(hosts: int) -> None:
 
 
 @pytest.mark.long
-def test_a_page_that_cannot_be_sent_is_delivered_again_and_nothing_is_given_up() -> None:
+def test_an_unsendable_page_is_delivered_again_and_never_given_up() -> None:
     told = run(_plan(2, "bus.quota", "bus.busy", "deploy", seconds=30.0), CONTACTS)
     assert told.violations == []
     assert _what(told, "send failed")

@@ -43,7 +43,7 @@ def test_a_bug_can_be_planted(bug: Planted) -> None:
     assert fits(bug), f"{bug.file} has changed: plant {bug.name} anew"
 
 
-def test_each_has_a_name_of_its_own_and_what_is_said_of_one_is_said_of_one_that_is_there() -> None:
+def test_each_bug_has_its_own_name_and_each_table_names_real_bugs() -> None:
     names = Counter(bug.name for bug in (*PLANTED, *MEETING))
     assert [name for name, times in names.items() if times > 1] == []
     assert ALSO_SEEN_BY.keys() | ONLY_WITH.keys() | ALONE.keys() <= in_reach().keys()

@@ -37,7 +37,7 @@ class _Healed:
 
 
 @pytest.mark.long  # test_mixed_fleet rolls out at every run, test_arriving changes the number
-def test_another_version_comes_process_by_process_and_both_number_the_sessions() -> None:
+def test_a_rollout_goes_by_process_and_both_versions_number_the_sessions() -> None:
     plan = next(each for each in _plans("rollout", "sessions") if not each.no_relay_meanwhile)
     told = run(plan, CONTACTS)
     assert told.violations == []
@@ -54,7 +54,7 @@ def test_another_version_comes_process_by_process_and_both_number_the_sessions()
 
 
 @pytest.mark.long
-def test_where_no_relay_runs_until_nothing_waits_another_number_heals_nothing() -> None:
+def test_a_session_number_changed_while_nothing_waits_heals_nothing() -> None:
     plan, healed = next(each for each in _plans("sessions") if each.no_relay_meanwhile), _Healed()
     told = run(plan, CONTACTS, saw=healed)
     assert told.violations == []

@@ -6,7 +6,7 @@ from outbox_simulation.invariants.rules import SENTENCES
 from tests.support.paths import JUDGES
 
 
-def test_every_rule_of_the_judges_has_its_sentence_and_every_sentence_its_rule() -> None:
+def test_each_rule_of_the_judges_has_a_sentence_and_each_sentence_a_rule() -> None:
     used: set[str] = set()
     for file in JUDGES.glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):

@@ -182,7 +182,7 @@ async def test_a_batch_that_is_not_atomic_is_refused_not_guessed(container: Cont
 
 
 @pytest.mark.parametrize("atomic", ["True", "False"])
-async def test_a_batch_in_hybrid_row_is_refused_and_the_answer_says_what_is_not_supported(
+async def test_a_batch_in_hybrid_row_is_refused_with_what_is_not_supported(
     container: ContainerProxy, raw: Raw, cosmos_server: Service, atomic: str
 ) -> None:
     # TransactionalBatch is atomic and bulk is not; both begin with the version of HybridRow and a schema id.

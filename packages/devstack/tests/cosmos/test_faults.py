@@ -109,7 +109,7 @@ async def test_a_refusal_without_a_session_token_and_only_a_refusal(
     ]
 
 
-async def test_while_a_region_takes_no_writes_it_is_read_and_the_sdk_asks_until_it_does(
+async def test_a_region_without_writes_can_be_read_and_the_sdk_retries_writes(
     wide: ContainerProxy, faulty_raw: Raw
 ) -> None:
     await wide.create_item({"id": "1", "pk": "a"})
@@ -228,7 +228,7 @@ async def test_clients_back_off_from_a_budget_and_get_through(poor_server: Servi
     assert any("x-ms-throttle-retry-count" in item.get_response_headers() for item in written)
 
 
-async def test_a_clock_that_is_turned_back_turns_back_ts_and_not_the_order_of_the_feed(
+async def test_a_clock_turned_back_changes_ts_and_not_the_order_of_the_feed(
     wide: ContainerProxy, faulty_raw: Raw
 ) -> None:
     try:

@@ -80,7 +80,7 @@ async def test_queries_and_lists_are_as_old_as_reads(
     assert await ids(elsewhere) == ["1", "2"]
 
 
-async def test_an_item_that_is_too_new_is_not_found_and_its_client_is_told_how_old_that_is(
+async def test_a_lagging_read_gives_404_and_the_lsn_of_what_the_replica_has(
     wide: ContainerProxy, elsewhere: ContainerProxy, faulty_raw: Raw
 ) -> None:
     created = await wide.create_item(item(1))
@@ -94,7 +94,7 @@ async def test_an_item_that_is_too_new_is_not_found_and_its_client_is_told_how_o
     assert int(missing.headers["lsn"]) < int(created.get_response_headers()["lsn"])
 
 
-async def test_a_token_is_the_least_that_is_seen_and_counts_for_its_partition_only(
+async def test_a_session_token_is_the_least_seen_and_counts_for_its_partition(
     wide: ContainerProxy, faulty_raw: Raw
 ) -> None:
     made = [await wide.upsert_item(item(n)) for n in range(3)]
@@ -220,7 +220,7 @@ async def test_some_reads_come_from_replicas_that_lag_and_others_do_not(
     assert (2, 1) in list(itertools.pairwise(seen))  # one read is older than the one before it
 
 
-async def test_a_lag_is_counted_meets_reads_of_its_container_only_and_keeps_no_other_fault_away(
+async def test_a_lag_is_counted_for_its_container_and_hides_no_other_fault(
     wide: ContainerProxy, faulty_raw: Raw
 ) -> None:
     await wide.create_item(item(1))

@@ -331,7 +331,7 @@ TestLagModel.settings = settings(max_examples=settings().max_examples // 4, stat
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_a_replica_of_a_new_partition_is_not_older_than_the_last_that_it_knows(changed: bool) -> None:
+def test_a_new_partitions_replica_is_not_older_than_its_split(changed: bool) -> None:
     """What was before a split is known to it, so what had expired by then is gone."""
     machine = LagMachine()
     machine.make_container()

@@ -20,7 +20,7 @@ from devstack.testing import Service
 pytestmark = pytest.mark.long  # tests/contract goes through the same calls, quickly
 
 
-async def test_the_account_sends_clients_to_its_own_address_with_session_consistency(raw: Raw) -> None:
+async def test_the_account_names_its_own_address_and_session_consistency(raw: Raw) -> None:
     reply = await raw.send("GET", "/")
 
     assert reply.body["userConsistencyPolicy"] == {"defaultConsistencyLevel": "Session"}

@@ -113,7 +113,7 @@ async def test_a_text_that_looks_like_a_date_arrives_as_the_real_host_writes_it(
     assert app.calls[0]["texts"] == [arrives]
 
 
-async def test_a_text_that_dotnet_cannot_read_stops_its_partition_until_it_is_changed(
+async def test_a_date_dotnet_cannot_read_stops_its_partition_until_it_changes(
     containers: Containers, app: App
 ) -> None:
     await containers.write("a", 1, text="9999-12-31T24:00:00Z")

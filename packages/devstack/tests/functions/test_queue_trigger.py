@@ -92,7 +92,7 @@ async def queue(storage_server: Service, tmp_path: Path) -> AsyncIterator[Queue]
         yield made
 
 
-async def test_a_function_gets_what_was_sent_and_it_is_gone_when_the_function_is_done(queue: Queue) -> None:
+async def test_a_queue_message_reaches_its_function_and_is_deleted_afterwards(queue: Queue) -> None:
     await queue.send("one")
     with queue.host():
         await eventually(lambda: queue.done() == ["one"])
@@ -137,7 +137,7 @@ async def test_one_that_fails_waits_as_long_as_host_json_says(queue: Queue) -> N
     assert second - first >= timedelta(seconds=2.5)
 
 
-async def test_what_nobody_could_read_is_moved_without_a_call_and_holds_up_nothing(queue: Queue) -> None:
+async def test_an_unreadable_message_goes_to_poison_without_a_call_or_delay(queue: Queue) -> None:
     await queue.client.send_message("no base64!")
     await queue.send("after")
     with queue.host() as host:

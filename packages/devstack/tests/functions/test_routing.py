@@ -113,7 +113,7 @@ def router(**routes: str) -> Router[str]:
     return made
 
 
-def test_the_first_function_by_name_wins_even_when_a_later_one_is_more_exact() -> None:
+def test_the_first_function_by_name_wins_over_a_more_exact_one() -> None:
     assert router(List="GET products/list", Details="GET products/{id}").find("GET", "/products/list") == (
         "Details",
         {"id": "list"},

@@ -307,7 +307,7 @@ async def test_a_stop_lets_the_function_end_and_what_is_done_does_not_come_again
 
 
 @pytest.mark.long
-async def test_a_message_of_a_session_comes_again_when_the_host_stopped_while_its_function_succeeded(
+async def test_a_session_message_comes_again_if_the_host_stops_in_its_function(
     bus: ServiceBusClient, own_app: App, prefix: str
 ) -> None:
     await publish(bus, own_app, message(f"{prefix}0", prefix, pause=1), message(f"{prefix}1", prefix))
@@ -364,7 +364,7 @@ async def test_what_is_cut_off_by_a_stop_or_a_crash_comes_again(
 
 
 @pytest.mark.long
-async def test_without_renewal_and_completion_a_lock_ends_and_the_message_comes_again(
+async def test_without_renewal_or_completion_a_message_comes_again(
     bus: ServiceBusClient, own_app: App, prefix: str
 ) -> None:
     await enqueue(bus, own_app.entities.one, [message(f"{prefix}0", pause=0)])

@@ -54,9 +54,7 @@ async def test_calls_take_turns_among_the_processes(tmp_path: Path) -> None:
     assert seen[:3] == seen[3:]
 
 
-async def test_a_function_that_runs_too_long_costs_its_process_with_all_that_runs_there(
-    tmp_path: Path,
-) -> None:
+async def test_a_function_over_its_timeout_ends_its_process_and_all_its_calls(tmp_path: Path) -> None:
     settings = {"AzureFunctionsJobHost__functionTimeout": "00:00:02"}
     async with http_at(tmp_path, **settings) as (http, service):
         before = await process(http)

@@ -17,9 +17,7 @@ from servicebus.support import admin_port, administration, new_topic, unique
 from servicebus.test_security import sas
 
 
-async def test_a_queue_has_the_properties_it_was_given_and_keeps_what_cannot_change(
-    servicebus_server: Service,
-) -> None:
+async def test_a_queue_has_its_given_properties_and_keeps_the_fixed_ones(servicebus_server: Service) -> None:
     name = unique("queue")
     async with administration(servicebus_server) as admin:
         await admin.create_queue(
@@ -197,9 +195,7 @@ def declared(tmp_path: Path) -> Iterator[Service]:
         yield service
 
 
-async def test_the_declared_entities_are_there_and_a_changed_declaration_is_taken_over(
-    declared: Service,
-) -> None:
+async def test_declared_entities_exist_and_a_changed_declaration_is_applied(declared: Service) -> None:
     async with administration(declared) as admin:
         queue = await admin.get_queue("q")
         assert (queue.lock_duration, queue.requires_session, queue.max_delivery_count) == (

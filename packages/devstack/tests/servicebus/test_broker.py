@@ -124,7 +124,7 @@ def test_a_full_entity_refuses_and_takes_again_when_there_is_room() -> None:
     send(namespace, entity, message(b"x" * 250_000))
 
 
-def test_duplicates_are_told_by_partition_key_too_and_batches_refused_on_a_partitioned_entity() -> None:
+def test_a_partitioned_entity_dedups_by_partition_key_and_refuses_batches() -> None:
     namespace, entity = make(requires_duplicate_detection=True, partitioned=True)
     key = "x-opt-partition-key"
 
@@ -144,7 +144,7 @@ def test_a_partition_key_must_be_the_session_id() -> None:
         send(namespace, entity, with_annotation("x-opt-partition-key", e.string("a"), session_id="b"))
 
 
-def test_a_message_without_session_goes_to_the_dead_letters_of_a_session_subscription() -> None:
+def test_a_session_subscription_dead_letters_a_message_without_session() -> None:
     namespace, topic = make(path="t", kind="topic")
     plain = namespace.add(
         2, Description(path="t/subscriptions/p", kind="subscription", rules=(default_rule(),))

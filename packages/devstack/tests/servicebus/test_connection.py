@@ -48,7 +48,7 @@ class Line:
         return decode_performative(received.body)[0]
 
 
-def test_what_the_client_asks_for_comes_out_in_order_however_its_bytes_arrive() -> None:
+def test_requests_come_out_in_order_however_their_bytes_arrive() -> None:
     line = Line().opened()
     begun = frame(1, p.Begin(None, 0, 10, 10)) + frame(1, ATTACH) + frame(1, ATTACH._replace(handle=1))
 

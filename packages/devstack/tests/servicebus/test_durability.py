@@ -133,7 +133,7 @@ def _soon_ms() -> int:
 @pytest.mark.parametrize(
     "after", [0.05, *(pytest.param(after, marks=pytest.mark.long) for after in (0.15, 0.3))]
 )
-async def test_a_kill_in_the_middle_of_sending_and_completing_keeps_every_promise(
+async def test_a_kill_during_send_and_complete_loses_and_brings_back_nothing(
     server: Service, after: float
 ) -> None:
     async with administration(server) as admin:

@@ -84,7 +84,7 @@ async def test_a_release_does_not_count(servicebus_server: Service, raw: RawClie
         assert delivery_count(await raw.receive()) == 0
 
 
-async def test_deferring_counts_and_abandoning_a_deferred_message_leaves_it_deferred(
+async def test_an_abandoned_deferred_message_stays_deferred_and_is_counted(
     servicebus_server: Service, raw: RawClient
 ) -> None:
     """As the JavaScript SDK's own tests of deferred messages expect it of the service."""
@@ -156,7 +156,7 @@ async def test_a_changed_message_keeps_the_type_of_each_value(
         assert {name: peeked.get(name) for name in CHANGES} == CHANGES
 
 
-async def test_a_message_that_is_changed_through_management_keeps_the_type_of_each_value(
+async def test_a_change_through_management_keeps_the_type_of_each_value(
     servicebus_server: Service, raw: RawClient
 ) -> None:
     async with new_queue(servicebus_server) as queue:
@@ -189,7 +189,7 @@ async def peek(raw: RawClient, queue: str) -> dict[str, bytes]:
 # -- links on AMQP sessions of their own
 
 
-async def test_session_operations_work_when_management_is_on_another_amqp_session(
+async def test_session_operations_work_from_another_amqp_session(
     servicebus_server: Service, raw: RawClient
 ) -> None:
     async with new_queue(servicebus_server, requires_session=True) as queue:
@@ -397,7 +397,7 @@ async def test_a_receiver_of_the_wrong_kind_gets_the_services_error(
             assert "sessionful message receiver" in error.description
 
 
-async def test_a_deleted_entity_detaches_its_receivers_with_the_words_that_clients_look_for(
+async def test_a_deleted_entity_detaches_receivers_with_the_expected_words(
     servicebus_server: Service, raw: RawClient
 ) -> None:
     async with new_queue(servicebus_server) as queue:

@@ -158,7 +158,7 @@ async def test_frames_of_an_unknown_channel_handle_or_order_are_refused(serviceb
         await client.begin()
 
 
-async def test_a_link_that_is_refused_is_attached_without_a_terminus_and_detached(
+async def test_a_refused_link_is_attached_without_a_terminus_then_detached(
     client: RawClient, servicebus_server: Service
 ) -> None:
     async with new_topic(servicebus_server) as topic:

@@ -33,7 +33,7 @@ async def sdk(servicebus_server: Service) -> AsyncIterator[ServiceBusClient]:
         yield connected
 
 
-async def test_a_message_arrives_with_all_that_was_said_and_all_that_the_broker_adds(
+async def test_a_message_arrives_as_sent_with_the_brokers_own_properties(
     servicebus_server: Service, sdk: ServiceBusClient
 ) -> None:
     before = datetime.now(UTC) - timedelta(seconds=1)

@@ -101,7 +101,7 @@ async def test_a_session_is_in_order_across_abandon_and_a_new_receiver(
             assert [(str(m), m.delivery_count) for m in messages] == [("1", 1), ("2", 0), ("3", 0)]
 
 
-async def test_a_session_has_one_holder_and_its_lock_can_be_renewed_until_it_is_lost(
+async def test_a_session_has_one_holder_whose_lock_is_renewed_until_lost(
     servicebus_server: Service, sdk: ServiceBusClient
 ) -> None:
     async with new_queue(
@@ -242,7 +242,7 @@ async def test_sessions_are_listed_by_messages_and_by_state(queue: str, raw: Raw
     assert with_state[1]["sessions-ids"] == ["c"]
 
 
-async def test_a_message_without_session_is_refused_by_a_queue_and_dead_lettered_by_a_subscription(
+async def test_without_session_a_queue_refuses_and_a_subscription_dead_letters(
     servicebus_server: Service, sdk: ServiceBusClient, queue: str, raw: RawClient
 ) -> None:
     sender = await raw.attach_sender(queue)

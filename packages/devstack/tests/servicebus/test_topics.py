@@ -148,9 +148,7 @@ async def test_a_batch_has_at_most_4500_messages(servicebus_server: Service) -> 
         assert refused.error.condition == "amqp:internal-error"
 
 
-async def test_an_entity_may_take_larger_messages_alone_and_batches_up_to_a_megabyte(
-    servicebus_server: Service,
-) -> None:
+async def test_an_entity_takes_larger_single_messages_and_1_mb_batches(servicebus_server: Service) -> None:
     properties = {"max_message_size_in_kilobytes": 3 * 1024}
     async with new_subscription(servicebus_server, properties) as (topic, subscription):
         async with administration(servicebus_server) as admin:

@@ -101,9 +101,7 @@ async def test_one_that_says_it_cannot_come_back_is_given_up_with_its_reason(tmp
         await asyncio.wait_for(fake.service.keep(), 10)
 
 
-async def test_one_that_cannot_start_gives_its_last_line_as_the_reason_and_does_not_log_it(
-    tmp_path: Path,
-) -> None:
+async def test_a_failed_starts_reason_is_its_last_line_which_is_not_logged(tmp_path: Path) -> None:
     fake = Kept("refuse", tmp_path)
     with pytest.raises(CannotStart, match=r"^fake: the cupboard is bare; fill it$"):
         await fake.service.start()

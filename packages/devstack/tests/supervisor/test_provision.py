@@ -146,7 +146,7 @@ async def test_what_is_there_with_other_settings_is_kept(servicebus: str, topic:
         await client.delete_topic(topic.name)
 
 
-async def test_a_topic_without_duplicate_detection_and_a_subscription_without_sessions_are_refused(
+async def test_entities_without_duplicate_detection_or_sessions_are_refused(
     servicebus: str, topic: Topic
 ) -> None:
     wanted = ServiceBus(topics=[topic])

@@ -155,7 +155,7 @@ def test_a_reader_that_goes_away_ends_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-async def test_the_app_runs_with_the_connections_of_this_stack_and_its_own_settings(tmp_path: Path) -> None:
+async def test_the_app_runs_with_the_stacks_connections_and_its_own_settings(tmp_path: Path) -> None:
     with running_command(SHOP, tmp_path) as running:
         url = running.address("Functions")
         assert url.endswith("/api/hello")
