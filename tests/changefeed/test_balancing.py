@@ -30,7 +30,7 @@ def test_free_leases_are_taken_up_to_the_share() -> None:
     assert take(leases, "a") == ["2", "3"]
 
 
-def test_an_instance_with_its_share_takes_neither_what_is_free_nor_what_is_anothers() -> None:
+def test_an_instance_with_its_share_takes_no_free_and_no_others_lease() -> None:
     """The share is four of eight leases over two, and two of six over three."""
     more = [lease(number, "a") for number in range(5)]
     assert take([*more, lease(5, "b"), lease(6), lease(7)], "a") == []
@@ -38,7 +38,7 @@ def test_an_instance_with_its_share_takes_neither_what_is_free_nor_what_is_anoth
     assert take([*others, lease(4, "a"), lease(5, "a")], "a") == []
 
 
-def test_a_lease_is_free_once_it_was_not_written_for_the_expiration_interval() -> None:
+def test_a_lease_unwritten_for_the_expiration_interval_is_free() -> None:
     assert take([lease(0, "b", age=60.1)], "a") == ["0"]
     assert take([lease(0, "b", age=59.9)], "a") == []
 
@@ -59,7 +59,7 @@ def test_nothing_is_stolen_when_the_shares_differ_by_one() -> None:
     assert take([lease(0, "b"), lease(1, "b"), lease(2, "a")], "a") == []
 
 
-def test_a_newcomer_without_any_lease_takes_one_from_those_who_have_just_their_share() -> None:
+def test_a_newcomer_without_a_lease_takes_one_though_none_has_too_many() -> None:
     """Four leases over three make two each at most: at 2, 2 and 0 nobody has too many, and yet one has none."""
     assert take([lease(0, "b"), lease(1, "b"), lease(2, "c"), lease(3, "c")], "a") == ["0"]
 

@@ -25,7 +25,7 @@ def test_a_lost_lease_says_which_one_it_is_and_why() -> None:
     assert str(LeaseLost("7", "b took the lease")) == "lease 7 is lost: b took the lease"
 
 
-async def test_an_error_whose_callback_fails_is_logged_with_the_failure_of_the_callback_and_ends_nothing(
+async def test_a_failing_error_callback_is_logged_too_and_ends_nothing(
     memory: InMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(_lease: str | None, _error: Exception) -> None:

@@ -30,9 +30,7 @@ def shares(processors: list[ChangeFeedProcessor]) -> list[int]:
 
 
 @pytest.mark.long
-async def test_one_two_and_four_instances_share_evenly_and_so_do_those_that_are_left(
-    memory: InMemory,
-) -> None:
+async def test_one_two_and_four_instances_and_those_left_share_evenly(memory: InMemory) -> None:
     recorder = Recorder()
     running_now: list[ChangeFeedProcessor] = []
     async with contextlib.AsyncExitStack() as stack:
@@ -115,7 +113,7 @@ async def leave_all_leases_to(containers: Containers, owner: str, *, renewed: da
             await containers.leases.replace_item(document["id"], left)
 
 
-async def test_the_leases_of_a_dead_instance_are_taken_at_the_first_look_after_they_expired(
+async def test_a_dead_instances_leases_are_taken_at_the_first_look_after_expiry(
     memory: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counted in looks, which a busy machine makes later but not more: one is made each acquire interval."""
@@ -160,9 +158,7 @@ async def split_twice_while_writing(memory: InMemory, writer: Writer) -> None:
 
 
 @pytest.mark.long
-async def test_a_split_under_load_with_two_instances_loses_nothing_and_keeps_the_order(
-    memory: InMemory,
-) -> None:
+async def test_a_split_under_load_with_two_instances_loses_and_reorders_nothing(memory: InMemory) -> None:
     """A lease that is stolen in the middle of a batch repeats the batch, so here there may be repeats."""
     recorder = Recorder()
     async with (
@@ -195,9 +191,7 @@ async def children_of(containers: Containers, before: set[str], partition: str) 
     return set() if partition in tokens or len(children) < 2 else children
 
 
-async def test_after_a_split_the_leases_cover_the_range_of_the_parent_and_are_shared(
-    memory: InMemory,
-) -> None:
+async def test_after_a_split_the_leases_cover_the_parents_range(memory: InMemory) -> None:
     recorder = Recorder()
     for key in KEYS:
         await memory.write(key, 1)
@@ -236,7 +230,7 @@ async def test_a_lease_that_a_split_deleted_is_not_written_again(
     assert set(released) == AFTER_SPLIT_OF_3
 
 
-async def test_a_split_whose_parent_could_not_be_deleted_is_followed_at_the_next_look(
+async def test_a_split_whose_parent_delete_failed_is_followed_at_the_next_look(
     memory: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder, delete = Recorder(), LeaseStore.delete

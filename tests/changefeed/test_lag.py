@@ -125,9 +125,7 @@ async def test_with_a_session_token_a_replica_that_lags_hides_nothing_before_it(
     assert (found.lag, found.waiting_since is None) == (1, False)
 
 
-async def test_a_lease_that_does_not_say_its_range_has_the_lag_of_one_without_a_checkpoint(
-    memory: InMemory,
-) -> None:
+async def test_a_lease_without_a_range_has_the_lag_of_one_without_a_checkpoint(memory: InMemory) -> None:
     """An old .NET version wrote it; a processor that takes it over writes its range."""
     before = await handled_and_stopped(memory)
     document = (await memory.lease_documents())["..0"]
@@ -141,7 +139,7 @@ async def test_a_lease_that_does_not_say_its_range_has_the_lag_of_one_without_a_
     assert found.stored_at >= before.stored_at
 
 
-async def test_where_partitions_are_split_again_and_again_the_caller_is_told_to_ask_again(
+async def test_an_estimate_during_endless_splits_says_try_again(
     memory: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await handled_and_stopped(memory)

@@ -30,7 +30,7 @@ def test_a_lease_that_has_seen_everything_has_no_lag() -> None:
     assert transactions_behind(page("0:-1#12")) == 0
 
 
-def test_the_first_unread_change_counts_and_so_does_every_later_transaction() -> None:
+def test_lag_counts_the_first_unread_change_and_each_later_transaction() -> None:
     assert transactions_behind(page("0:-1#12", 10)) == 3
 
 

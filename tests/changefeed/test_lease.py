@@ -79,7 +79,7 @@ def test_the_time_of_a_lease_is_that_of_its_zone_and_without_one_utc(written: st
     assert lease.timestamp == datetime(2026, 2, 3, 4, 5, 6, tzinfo=UTC)
 
 
-def test_a_lease_of_the_first_generation_has_neither_version_nor_range_nor_timestamp() -> None:
+def test_a_first_generation_lease_lacks_version_range_and_timestamp() -> None:
     lease = Lease.from_document(
         {
             "id": "x..7",

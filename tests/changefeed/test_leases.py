@@ -92,9 +92,7 @@ async def test_a_lease_that_another_took_is_given_up_at_once(memory: InMemory) -
     assert (stolen["Owner"], stolen["ContinuationToken"]) == ("thief", None)
 
 
-async def test_a_lease_that_cannot_be_used_is_reported_and_keeps_no_other_from_being_taken(
-    memory: InMemory,
-) -> None:
+async def test_an_unusable_lease_is_reported_and_the_others_are_taken(memory: InMemory) -> None:
     """An old lease names its partition without its range, and the partition is gone."""
     async with Recorder().processor(memory):
         lease = (await memory.lease_documents())["..0"]
@@ -151,7 +149,7 @@ async def test_leases_of_another_mode_are_refused(memory: InMemory) -> None:
         await Recorder().processor(memory).start()
 
 
-async def test_the_host_in_the_names_of_leases_is_in_lower_case_as_dotnet_writes_it(
+async def test_the_host_in_lease_names_is_lower_case_as_in_dotnet(
     cosmos_server: Service, containers: Containers
 ) -> None:
     """With another spelling of the endpoint there would be a second set of leases, and each change would come twice."""

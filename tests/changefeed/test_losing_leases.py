@@ -107,7 +107,7 @@ def released(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return tokens
 
 
-async def test_whose_lease_was_taken_during_a_batch_gives_up_at_its_end_and_touches_it_no_more(
+async def test_a_lease_taken_during_a_batch_is_left_alone_at_its_end(
     memory: InMemory, released: list[str]
 ) -> None:
     """By then it may be this instance's again: to give it back would take it from its own worker."""
@@ -141,7 +141,7 @@ async def test_a_lease_that_was_taken_before_a_stop_is_left_to_its_new_owner(mem
     assert (await memory.lease_documents())["..0"]["Owner"] == "thief"
 
 
-async def test_a_lease_that_cannot_be_given_back_is_told_and_ends_the_stop_all_the_same(
+async def test_a_lease_that_cannot_be_released_is_reported_and_the_stop_ends(
     memory: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refused(*_: object) -> None:
@@ -166,9 +166,7 @@ async def test_the_halves_of_a_split_are_taken_at_once(memory: InMemory) -> None
         assert memory.clock.monotonic() - began < 5
 
 
-async def test_an_old_lease_without_a_range_is_taken_over_with_that_of_its_partition(
-    memory: InMemory,
-) -> None:
+async def test_an_old_lease_without_a_range_gets_that_of_its_partition(memory: InMemory) -> None:
     first, second = Recorder(), Recorder()
     await memory.write("a", 1)
     async with first.processor(memory):
@@ -183,7 +181,7 @@ async def test_an_old_lease_without_a_range_is_taken_over_with_that_of_its_parti
     assert (await memory.lease_documents())["..0"]["FeedRange"] == {"Range": {"min": "", "max": "FF"}}
 
 
-async def test_a_split_that_could_not_be_followed_leaves_the_lease_to_whoever_looks_next(
+async def test_a_split_that_could_not_be_followed_leaves_the_lease_free(
     memory: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refused(*_: object) -> None:
@@ -244,7 +242,7 @@ async def is_free(memory: InMemory, name: str) -> bool:
     return (await memory.lease_documents())[name]["Owner"] is None
 
 
-async def test_a_lease_that_arrives_during_a_stop_is_given_back_and_nothing_is_delivered_after_it(
+async def test_a_lease_acquired_during_a_stop_is_released_and_delivers_nothing(
     memory: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A split is followed at that moment: its halves are taken by no loop that the stop ends first."""

@@ -48,7 +48,7 @@ def shares(*processors: ChangeFeedProcessor) -> list[int]:
     return sorted(len(each.owned_leases) for each in processors)
 
 
-async def test_leases_deleted_while_two_instances_run_are_made_again_and_nothing_is_lost(
+async def test_leases_deleted_under_two_instances_are_remade_without_loss(
     memory: InMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
     recorder = Recorder()
@@ -71,9 +71,7 @@ async def test_leases_deleted_while_two_instances_run_are_made_again_and_nothing
     assert caplog.text.count("it is made again and reads from the beginning") == 4
 
 
-async def test_a_lease_that_is_missing_at_the_start_is_made_again_though_the_leases_were_made_once(
-    memory: InMemory,
-) -> None:
+async def test_a_lease_missing_at_the_start_is_made_again(memory: InMemory) -> None:
     first, second = Recorder(), Recorder()
     async with first.processor(memory):
         await write_all(memory, 1)
@@ -138,9 +136,7 @@ async def test_a_lease_is_made_again_although_the_first_attempts_fail(memory: In
         await eventually(lambda: has_all(recorder, 1))
 
 
-async def test_an_instance_that_dies_while_it_makes_leases_again_is_followed_by_another(
-    memory: InMemory,
-) -> None:
+async def test_another_instance_goes_on_after_one_that_died_making_leases(memory: InMemory) -> None:
     first, second = Recorder(), Recorder()
     dying = first.processor(memory, name="dying", options=MENDING)
     await dying.start()
@@ -206,7 +202,7 @@ async def test_a_gap_that_was_not_there_at_every_look_is_left_alone(memory: InMe
 
 
 @pytest.mark.parametrize("memory", [1], indirect=True)
-async def test_without_a_processor_a_lease_is_made_again_after_a_second_look_and_not_before(
+async def test_mend_leases_remakes_a_missing_lease_only_after_a_second_look(
     memory: InMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Recorder().processor(memory):

@@ -42,7 +42,7 @@ def test_a_lease_is_never_made_again_from_now_or_from_a_time(start: StartFrom) -
         ProcessorOptions(mend_leases=True, start=start)
 
 
-def test_now_is_a_second_before_the_start_because_the_service_reads_whole_seconds() -> None:
+def test_now_is_a_second_before_the_start() -> None:
     assert StartFrom.now().resolved(STARTED) == STARTED - timedelta(seconds=1)
 
 

@@ -47,7 +47,7 @@ async def test_the_processor_goes_on_when_cosmos_has_been_away(
         assert processor.owned_leases == {"0"}
 
 
-async def test_a_checkpoint_that_fails_is_written_again_without_calling_the_handler_again(
+async def test_a_failed_checkpoint_is_retried_without_calling_the_handler_again(
     cosmos: Service, containers: Containers
 ) -> None:
     recorder = Recorder()

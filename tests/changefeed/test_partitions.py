@@ -22,7 +22,7 @@ async def test_after_a_split_the_ranges_are_those_of_the_halves(memory: InMemory
     assert (lower.min, lower.max, upper.max) == ("", upper.min, "FF")
 
 
-async def test_where_the_service_does_not_name_a_partition_a_start_fails_and_makes_no_lease(
+async def test_a_start_fails_without_a_lease_if_a_partition_has_no_name(
     memory: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lease of a partition without a name would be found by nobody."""
@@ -36,7 +36,7 @@ async def test_where_the_service_does_not_name_a_partition_a_start_fails_and_mak
     assert await memory.lease_documents() == {}
 
 
-async def test_partitions_that_are_split_each_time_they_are_asked_are_to_be_asked_again(
+async def test_partitions_that_split_at_each_read_raise_feed_range_gone(
     memory: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def split(*_: object, **__: object) -> FeedPage:

@@ -157,7 +157,7 @@ async def test_a_look_for_leases_that_is_cancelled_elsewhere_is_made_again(
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_who_leaves_the_block_lets_the_handler_end_and_an_error_cuts_it_short(
+async def test_leaving_the_block_awaits_the_handler_and_an_error_cancels_it(
     memory: InMemory, *, fails: bool
 ) -> None:
     recorder = Recorder()

@@ -90,9 +90,7 @@ async def test_the_task_of_a_lease_that_was_lost_is_kept_by_nobody(memory: InMem
         assert supervisor() is None
 
 
-async def test_a_page_that_fails_as_it_is_forgotten_is_no_error_that_nobody_looked_at(
-    memory: InMemory,
-) -> None:
+async def test_a_dropped_page_that_fails_leaves_no_unretrieved_exception(memory: InMemory) -> None:
     """The page before has failed, and both come again."""
     recorder, prepared = Recorder(), list[str]()
     recorder.go_on.clear()

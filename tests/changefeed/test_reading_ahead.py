@@ -60,7 +60,7 @@ async def test_after_a_failure_the_page_that_was_read_ahead_is_forgotten(
     assert [ids for ids, _ in recorder.batches] == [["a-0"], ["a-0"], ["a-0"], ["a-1"]]
 
 
-async def test_what_is_written_while_the_last_page_is_handled_does_not_wait_for_the_next_poll(
+async def test_a_change_written_while_a_page_is_handled_waits_for_no_poll(
     memory: InMemory, read: list[list[str]]
 ) -> None:
     """An empty page that was read ahead says nothing of the time since."""
@@ -117,9 +117,7 @@ class Preparer:
         return changes
 
 
-async def test_a_page_is_prepared_while_the_one_before_is_handled_and_handled_after_it(
-    memory: InMemory,
-) -> None:
+async def test_a_page_is_prepared_while_the_one_before_it_is_handled(memory: InMemory) -> None:
     recorder = Recorder()
     recorder.go_on.clear()
     preparer = Preparer(recorder)
@@ -135,9 +133,7 @@ async def test_a_page_is_prepared_while_the_one_before_is_handled_and_handled_af
     assert preparer.batches == [["a-0"], ["a-1"], ["a-2"]], "each once, and no empty page"
 
 
-async def test_a_page_that_could_not_be_prepared_is_prepared_again_and_skipped_by_nothing(
-    memory: InMemory,
-) -> None:
+async def test_a_page_that_could_not_be_prepared_is_retried_and_not_skipped(memory: InMemory) -> None:
     recorder = Recorder()
     preparer = Preparer(recorder, failures=3)
     for sequence in range(2):
@@ -150,9 +146,7 @@ async def test_a_page_that_could_not_be_prepared_is_prepared_again_and_skipped_b
     assert preparer.batches == [["a-0"], ["a-0"], ["a-0"], ["a-0"], ["a-1"]]
 
 
-async def test_a_page_that_is_being_prepared_is_forgotten_when_the_one_before_fails(
-    memory: InMemory,
-) -> None:
+async def test_a_page_in_preparation_is_dropped_when_the_one_before_fails(memory: InMemory) -> None:
     recorder = Recorder()
     recorder.go_on.clear()
     preparer = Preparer(recorder, stands_at="a-1")

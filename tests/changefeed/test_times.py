@@ -40,7 +40,7 @@ def away(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[float]]:
     return fail
 
 
-async def test_a_lease_that_cannot_be_renewed_is_given_up_when_it_expires_and_tried_often_before(
+async def test_a_lease_is_retried_often_and_given_up_only_when_it_expires(
     memory: InMemory, away: Callable[[str], list[float]]
 ) -> None:
     """After its 60 seconds another instance may own it: neither later, nor at the first failure."""
@@ -123,9 +123,7 @@ async def test_a_lease_that_is_renewed_is_kept_for_as_long_as_a_handler_takes(me
     assert (recorder.cancelled, len(recorder.batches), recorder.errors) == (0, 1, [])
 
 
-async def test_the_leases_of_a_crashed_instance_are_its_own_at_once_when_it_starts_again(
-    memory: InMemory,
-) -> None:
+async def test_a_restarted_instance_has_its_own_leases_again_at_once(memory: InMemory) -> None:
     """Only another one waits until they expire."""
     await leave_to("a", memory)
     await memory.write("a", 1)
@@ -148,7 +146,7 @@ async def leave_to(owner: str, memory: InMemory) -> None:
         await store.acquire(lease, owner)
 
 
-async def test_the_loop_that_takes_leases_tells_that_it_fails_and_that_it_goes_on(
+async def test_the_lease_loops_pulse_shows_that_it_fails_and_goes_on(
     memory: InMemory, away: Callable[[str], list[float]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = Recorder()

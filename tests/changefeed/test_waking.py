@@ -107,7 +107,5 @@ async def test_a_commit_costs_reads_of_the_lease_that_has_its_key_alone(memory: 
             await eventually(lambda: reads.total() >= before + SPLIT, what=f"{number}")  # noqa: B023 - awaited here
 
 
-async def test_a_processor_that_was_not_started_or_has_no_lease_is_woken_for_nothing(
-    memory: InMemory,
-) -> None:
+async def test_waking_a_processor_that_was_not_started_does_nothing(memory: InMemory) -> None:
     Recorder().processor(memory).wake()
