@@ -36,9 +36,7 @@ async def test_a_claim_made_or_found_is_usable_for_the_longest_request(
         assert before + LONGEST_REQUEST_SECONDS <= claim.usable_until <= after + LONGEST_REQUEST_SECONDS
 
 
-async def test_a_claim_with_little_life_left_is_not_used_and_an_expired_one_is_made_anew(
-    store: CosmosStore,
-) -> None:
+async def test_a_claim_about_to_expire_is_not_used_and_an_expired_one_is_remade(store: CosmosStore) -> None:
     store.make_claims_short()
     first = await store.claims.claim("key", "f")
     with pytest.raises(Unavailable, match="about to expire") as caught:
@@ -114,9 +112,7 @@ async def test_each_creation_of_a_claim_has_an_id_of_its_own(faulty: Faulty) -> 
     assert len(set(ids)) == 2
 
 
-async def test_after_a_second_refusal_without_a_claim_behind_it_the_caller_is_told_to_come_again(
-    faulty: Faulty,
-) -> None:
+async def test_a_second_conflict_without_a_claim_raises_unavailable(faulty: Faulty) -> None:
     await claim(faulty)
     faulty.reads = [None, None]
     with pytest.raises(Unavailable, match="expired at this moment"):

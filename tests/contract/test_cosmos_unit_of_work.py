@@ -48,9 +48,7 @@ async def rename(store: CosmosStore, contact_id: UUID, name: Name = JANE) -> Rec
 
 
 @pytest.mark.known_gap(Gap.BATCH_NOT_ATOMIC)
-async def test_a_batch_whose_second_document_conflicts_leaves_no_trace_of_the_first(
-    store: CosmosStore,
-) -> None:
+async def test_a_batch_whose_second_write_conflicts_stores_nothing(store: CosmosStore) -> None:
     container, key = store.container, str(uuid4())
     await container.execute(key, [item("taken", key, was="here")])
 
@@ -187,7 +185,7 @@ async def test_two_aggregates_of_one_id_would_be_one_document(store: CosmosStore
 
 @pytest.mark.known_gap(Gap.SESSION_TOKEN_IGNORED)
 @pytest.mark.parametrize("how", ["get", "page"])
-async def test_a_session_token_that_no_replica_can_satisfy_fails_one_request_and_is_forgotten(
+async def test_a_session_token_no_replica_can_satisfy_fails_one_request_only(
     store: CosmosStore, how: str
 ) -> None:
     """As after the container was restored, or made anew. To go on without the token would be to read old data."""
@@ -231,7 +229,7 @@ async def test_a_token_of_another_list_is_refused(store: CosmosStore) -> None:
             await other.page(Contact, 1, foreign)
 
 
-async def test_what_passed_the_check_is_not_larger_when_the_commit_begins_a_trace(
+async def test_a_checked_batch_is_no_larger_when_its_commit_begins_a_trace(
     store: CosmosStore, batch_sizes: list[int]
 ) -> None:
     with recording():

@@ -68,9 +68,7 @@ async def buried(queue: DeadLetters, count: int) -> list[Delivery]:
     return seen
 
 
-async def test_dead_letters_are_moved_into_records_under_the_ids_of_their_messages(
-    queue: DeadLetters,
-) -> None:
+async def test_dead_letters_become_records_under_their_messages_ids(queue: DeadLetters) -> None:
     seen, kept = await buried(queue, 3), []
 
     async def keep(delivery: Delivery, reason: str) -> None:
@@ -145,9 +143,7 @@ async def _nothing(*_: object) -> None:
     raise AssertionError("nothing was received")
 
 
-async def test_a_dead_letter_that_is_an_amqp_value_does_not_keep_the_others_in_the_queue(
-    queue: DeadLetters,
-) -> None:
+async def test_dead_letters_with_amqp_value_bodies_are_collected_too(queue: DeadLetters) -> None:
     values: list[Any] = ["text", 7, {"a": b"1"}, [1, 2]]
     async with queue.client.get_topic_sender(queue.topic) as sender:
         for number, value in enumerate(values):

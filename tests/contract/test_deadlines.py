@@ -228,7 +228,7 @@ async def test_a_round_that_could_not_look_says_nothing_of_what_is_due(
 
 
 @pytest.mark.parametrize("accepted", [False, True])
-async def test_what_a_reaction_does_later_is_a_deadline_that_a_later_change_cancels(
+async def test_a_reactions_delayed_step_is_a_deadline_that_a_change_cancels(
     offers: Offers, accepted: bool
 ) -> None:
     """Stored in the reaction's own transaction, met when it is due, a year later."""

@@ -260,7 +260,7 @@ async def test_a_deleted_entry_keeps_only_what_is_needed_and_expires(here: Proce
     ("kind", "error"),
     [(Kind.INVALID, Unstorable), (Kind.TOO_LARGE, Unstorable), (Kind.DENIED, StoreUnavailable)],
 )
-async def test_what_the_store_refuses_hits_one_contact_and_what_it_cannot_do_hits_all(
+async def test_a_refusal_of_the_store_hits_one_contact_and_an_outage_hits_all(
     here: Process, monkeypatch: pytest.MonkeyPatch, kind: Kind, error: type[Exception]
 ) -> None:
     contact_id = await here.create()
@@ -305,9 +305,7 @@ async def pages(here: Process, search: Search, size: int) -> list[list[tuple[str
             return found
 
 
-async def test_the_directory_is_paged_over_all_partitions_by_the_last_key_seen_in_each_order(
-    here: Process,
-) -> None:
+async def test_the_directory_is_paged_over_all_partitions_in_each_order(here: Process) -> None:
     await listed(here, 7)
     for sort in ("name", "changed"):
         found = await pages(here, Search({}, sort), 3)
@@ -320,7 +318,7 @@ async def test_the_directory_is_paged_over_all_partitions_by_the_last_key_seen_i
         assert back == flat[::-1], f"-{sort}"
 
 
-async def test_a_page_of_the_store_that_ends_early_is_not_the_end_of_the_directory(
+async def test_a_short_page_of_the_store_does_not_end_the_directory(
     here: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await listed(here, 7)
@@ -364,7 +362,7 @@ async def test_a_lost_answer_to_the_key_leaves_one_key(
     assert await here.key.open("s", token) == "p"
 
 
-async def test_an_id_that_lives_again_after_its_tombstone_has_expired_is_in_no_list_until_a_rebuild_and_is_told(
+async def test_an_id_reused_after_its_tombstone_is_unlisted_and_logged(
     here: Process, caplog: pytest.LogCaptureFixture
 ) -> None:
     contact_id = await here.create()
@@ -386,7 +384,7 @@ async def test_an_id_that_lives_again_after_its_tombstone_has_expired_is_in_no_l
     assert [item.id for item in (await here.directory.search(Search({}), 9, None)).items] == [str(contact_id)]
 
 
-async def test_walks_over_all_partitions_heal_page_by_page_and_leave_what_is_blocked(
+async def test_walks_over_all_partitions_heal_all_but_what_is_blocked(
     here: Process, there: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cosmos_outbox.cosmos.inbox.entries._PAGE", 2)
@@ -452,7 +450,7 @@ OLD_FORM = EntrySchema(
 )
 
 
-async def test_entries_that_cannot_be_read_any_more_are_healed_by_an_event_and_by_a_walk(
+async def test_unreadable_entries_are_healed_by_an_event_and_by_a_walk(
     here: Process, caplog: pytest.LogCaptureFixture
 ) -> None:
     old = CosmosEntries(here.entries.container, OLD_FORM, deleted_ttl_seconds=600)
@@ -479,9 +477,7 @@ async def test_entries_that_cannot_be_read_any_more_are_healed_by_an_event_and_b
     assert len((await here.directory.search(Search({}), 9, None)).items) == 2
 
 
-async def test_an_entry_that_can_be_read_in_its_other_form_is_shown_and_never_built_upon(
-    here: Process,
-) -> None:
+async def test_a_readable_entry_of_another_schema_is_listed_and_not_built_upon(here: Process) -> None:
     contact_id = await here.create()
     [created] = await here.events(contact_id)
     await here.inbox.handle(created)

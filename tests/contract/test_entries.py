@@ -76,7 +76,7 @@ async def test_the_inbox_over_it_applies_each_event_once(
     assert read.entry.state == Thing(name="Ada", adds=(1, 2, 3))
 
 
-async def test_an_entry_without_the_text_of_a_newer_form_is_not_in_the_lists_that_are_sorted_by_it(
+async def test_an_entry_without_a_newer_schemas_text_is_in_no_list_sorted_by_it(
     listed: tuple[Entries[Thing], Listing[Thing]],
 ) -> None:
     """Until it is written again; a page that ended with it would have no end to tell."""
@@ -138,9 +138,7 @@ async def test_two_processes_share_a_database_of_cosmos(cosmos_server: Service) 
         assert found.state is EffectState.DONE
 
 
-async def test_a_deleted_entry_of_cosmos_is_kept_for_good_where_nothing_else_could_tell(
-    cosmos_server: Service,
-) -> None:
+async def test_without_a_source_a_deleted_entry_of_cosmos_never_expires(cosmos_server: Service) -> None:
     """Without a source: an entry that expired would be made anew by an event that comes late."""
     async with (
         contacts_database(cosmos_server) as made,

@@ -94,7 +94,7 @@ def ingestion() -> Iterator[Ingestion]:
         yield found
 
 
-def test_application_insights_gets_metrics_and_spans_that_a_query_finds_by_the_correlation_id() -> None:
+def test_application_insights_gets_metrics_and_spans_with_correlation_ids() -> None:
     with ingestion() as found:
         ended = run("asyncio.run(main())", APPLICATIONINSIGHTS_CONNECTION_STRING=found.connection_string)
     metrics = {
@@ -117,7 +117,7 @@ def test_application_insights_gets_metrics_and_spans_that_a_query_finds_by_the_c
     assert "http_logging_policy" not in ended.err, "each export would be some log lines"
 
 
-def test_an_endpoint_that_is_away_costs_a_line_a_minute_and_no_end_waits_for_it() -> None:
+def test_an_unreachable_endpoint_is_logged_once_a_minute_and_delays_no_end() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         away = f"http://127.0.0.1:{nobody.getsockname()[1]}"
@@ -165,7 +165,7 @@ def test_the_sdk_is_set_up_once_a_process_and_survives_the_end_of_a_loop() -> No
 
 
 @pytest.mark.long
-def test_what_is_no_connection_string_is_said_in_a_line_that_names_the_setting() -> None:
+def test_a_bad_connection_string_is_refused_by_the_name_of_its_setting() -> None:
     program = "try:\n    service.wire(os.environ)\nexcept Exception as error:\n    print(type(error).__name__, error)"
     ended = run(program, APPLICATIONINSIGHTS_CONNECTION_STRING="InstrumentationKey=secret-no-uuid")
     assert ended.out.startswith("Misconfigured APPLICATIONINSIGHTS_CONNECTION_STRING is no connection string")
@@ -173,7 +173,7 @@ def test_what_is_no_connection_string_is_said_in_a_line_that_names_the_setting()
 
 
 @pytest.mark.long
-def test_a_setting_of_opentelemetry_that_is_no_use_is_no_reason_not_to_work() -> None:
+def test_the_service_works_despite_a_useless_opentelemetry_setting() -> None:
     ended = run(
         "asyncio.run(main()); print('worked')",
         OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1",

@@ -192,7 +192,7 @@ async def test_over_a_real_receiver(world: World, receiver: Receiver) -> None:
     await publisher.close()
 
 
-async def test_an_answer_that_takes_longer_than_an_aggregates_share_is_waited_for(
+async def test_an_answer_slower_than_an_aggregates_share_is_waited_for(
     world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cut off, the event would come to the receiver again and again, and wait in the parking lot for ever."""

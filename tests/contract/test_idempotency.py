@@ -89,9 +89,7 @@ async def test_a_repetition_is_known_by_its_bytes_and_not_by_their_meaning(
     assert (again.aggregate.state, replayed) == (first.aggregate.state, True)
 
 
-async def test_the_first_answer_stays_what_it_was_but_claims_no_version_that_is_gone(
-    store: CosmosStore,
-) -> None:
+async def test_a_replayed_answer_is_the_first_one_without_its_outdated_etag(store: CosmosStore) -> None:
     first, _ = await create(store)
     await service(store).revise(
         first.aggregate.id, lambda details: details.model_copy(update={"name": JANE}), ORIGIN
@@ -102,9 +100,7 @@ async def test_the_first_answer_stays_what_it_was_but_claims_no_version_that_is_
     assert again.etag is None
 
 
-async def test_once_the_contact_is_deleted_its_first_answer_is_gone_and_the_contact_stays_deleted(
-    store: CosmosStore,
-) -> None:
+async def test_a_repeated_creation_does_not_bring_a_deleted_contact_back(store: CosmosStore) -> None:
     first, _ = await create(store)
     await service(store).delete(first.aggregate.id, ORIGIN)
     for _ in range(2):
@@ -148,9 +144,7 @@ class Huge(Contact):
         return replace(changes, events=changes.events * 100)
 
 
-async def test_a_request_that_is_refused_as_too_large_leaves_its_key_to_the_corrected_one(
-    store: CosmosStore,
-) -> None:
+async def test_a_request_refused_as_too_large_leaves_its_key_to_a_corrected_one(store: CosmosStore) -> None:
     def huge(contact_id: UUID) -> Huge:
         return Huge.create(DETAILS, at=LATER, id=contact_id)
 
@@ -161,7 +155,7 @@ async def test_a_request_that_is_refused_as_too_large_leaves_its_key_to_the_corr
     assert not replayed
 
 
-async def test_what_is_stored_under_a_claim_is_not_larger_than_what_was_checked_before(
+async def test_a_batch_stored_under_a_claim_is_no_larger_than_the_checked_one(
     store: CosmosStore, batch_sizes: list[int]
 ) -> None:
     """Else a request of just the limit would be claimed, and refused as too large."""

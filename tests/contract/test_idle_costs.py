@@ -269,12 +269,8 @@ def runs_of(timer: str, hours: int) -> int:
         *(pytest.param(each, 20, marks=[pytest.mark.deep, pytest.mark.timeout(600)]) for each in (3, 200)),
     ],
 )
-async def test_at_rest_the_timers_cost_what_the_page_says_whatever_the_number_of_contacts(
-    application: Wired,
-    simulation: Simulation,
-    monkeypatch: pytest.MonkeyPatch,
-    contacts: int,
-    hours: int,
+async def test_at_rest_the_timers_cost_the_documented_ru_for_any_contact_count(
+    application: Wired, simulation: Simulation, monkeypatch: pytest.MonkeyPatch, contacts: int, hours: int
 ) -> None:
     await filled(application, simulation, contacts)
     assert_timers_told(await rested(application, simulation, monkeypatch, hours), hours)

@@ -130,7 +130,7 @@ async def test_of_a_missing_database_each_container_is_missing(cosmos_server: Se
         assert await inspection.container(CONTACTS) is None
 
 
-async def test_who_is_denied_is_told_so_with_the_clock_that_may_be_why_and_nothing_stays_open(
+async def test_a_denied_inspection_names_the_clock_difference_and_closes_all(
     cosmos_server: Service, closed: list[CosmosClient]
 ) -> None:
     ahead = timedelta(minutes=20)

@@ -131,7 +131,7 @@ async def heaps(cosmos_server: Service) -> AsyncIterator[Instances]:
 
 @pytest.mark.parametrize("pinned", [pytest.param(False, marks=pytest.mark.long), True])
 @pytest.mark.parametrize("loss", EACH_LOSS)
-async def test_whatever_write_is_lost_a_change_happens_once_and_is_answered_alike(
+async def test_a_change_happens_once_and_is_answered_alike_at_any_lost_write(
     heaps: Instances, loss: Loss, pinned: bool
 ) -> None:
     """record_before_no, record_first: the repetition of a pinned change is no 412."""
@@ -255,7 +255,7 @@ async def test_the_same_request_at_once_is_one_change(heaps: Instances) -> None:
 
 @pytest.mark.long  # the model has all of them, and test_the_same_request_at_once_is_one_change one
 @pytest.mark.parametrize("kind", KINDS)
-async def test_two_losses_while_its_duplicate_runs_and_another_writes_are_one_change_and_one_answer(
+async def test_two_losses_beside_a_duplicate_and_a_writer_make_one_change(
     heaps: Instances, kind: str
 ) -> None:
     for _ in range(5):
@@ -332,9 +332,7 @@ def meeting(heaps: Instances) -> Meeting:
     return container
 
 
-async def test_a_duplicate_that_commits_before_the_last_look_is_not_taken_for_another_writer(
-    heaps: Instances,
-) -> None:
+async def test_a_duplicate_committed_before_the_last_read_is_no_other_writer(heaps: Instances) -> None:
     """state_then_record: else there is no record, the duplicate commits, and another version is a 412."""
     name = await heaps.made()
     asking = Asking(name, if_match=(await heaps.version(name),))
@@ -349,7 +347,7 @@ async def test_a_duplicate_that_commits_before_the_last_look_is_not_taken_for_an
     assert await heaps.marks(name) == ["a"]
 
 
-async def test_a_duplicate_that_commits_after_the_last_look_is_the_one_that_counts(heaps: Instances) -> None:
+async def test_a_duplicate_committed_after_the_last_read_is_the_one_that_counts(heaps: Instances) -> None:
     """created_only: behind a fence it was not there, and then it was."""
     name = await heaps.made()
     await heaps.change(name, Heap.close)
@@ -517,9 +515,7 @@ async def test_after_a_deletion_a_repetition_gets_the_first_answer(
     assert len(await heaps.records(name)) == 2
 
 
-async def test_a_change_that_changes_nothing_is_an_answer_too_and_its_repetition_says_so(
-    heaps: Instances,
-) -> None:
+async def test_a_change_without_effect_is_recorded_and_its_repetition_replayed(heaps: Instances) -> None:
     name = await heaps.made()
     asking = Asking(name, change=lambda _: None)
     first, again = await heaps.until_answered(asking), await heaps.until_answered(asking)

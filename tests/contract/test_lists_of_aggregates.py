@@ -60,9 +60,7 @@ async def test_by_creation_the_oldest_or_the_newest_comes_first(store: CosmosSto
     assert len([page async for page in pages(store, 6, Selection())]) == 1, "no page is empty"
 
 
-async def test_what_changes_between_two_pages_of_the_created_is_listed_once_and_new_ones_come(
-    store: CosmosStore,
-) -> None:
+async def test_a_list_by_creation_has_changed_items_once_and_new_ones_at_its_end(store: CosmosStore) -> None:
     made = [await create(store, NOON + timedelta(minutes=number)) for number in range(5)]
     seen: list[UUID] = []
     async for page in pages(store, 2, Selection(Order.CREATED)):
@@ -74,9 +72,7 @@ async def test_what_changes_between_two_pages_of_the_created_is_listed_once_and_
     assert seen == made
 
 
-async def test_what_changes_between_two_pages_of_the_changed_comes_again_at_the_newer_end(
-    store: CosmosStore,
-) -> None:
+async def test_a_list_by_change_has_changed_items_again_at_its_newer_end(store: CosmosStore) -> None:
     made = [await create(store)]
     for _ in range(3):
         await asyncio.sleep(SECONDS)
@@ -95,9 +91,7 @@ async def test_what_changes_between_two_pages_of_the_changed_comes_again_at_the_
     assert [each async for page in begun for each in page] == [made[2]], "it is before the first page now"
 
 
-async def test_a_list_is_of_some_by_their_email_by_their_ids_and_by_when_they_changed(
-    store: CosmosStore,
-) -> None:
+async def test_a_list_is_filtered_by_email_by_ids_and_by_time_of_change(store: CosmosStore) -> None:
     ann, bob, cid = [await create(store, email=f"{name}@example.com") for name in ("ann", "bob", "cid")]
     same = await create(store, NOON + timedelta(1), email="ann@example.com")
     of_ann = {"email": "ann@example.com"}

@@ -76,7 +76,7 @@ def fragile(store: CosmosStore) -> Fragile:
 
 
 @pytest.mark.parametrize("old_reads", [pytest.param(0, marks=pytest.mark.long), 2])
-async def test_a_crash_between_claim_and_transaction_leaves_the_id_to_the_repetition(
+async def test_after_a_crash_before_its_transaction_a_repetition_has_the_same_id(
     store: CosmosStore, old_reads: int
 ) -> None:
     first = instance(store)
@@ -121,9 +121,7 @@ async def test_a_creation_whose_answer_never_came_is_found_by_its_repetition(
 
 
 @pytest.mark.known_gap(Gap.BATCH_NOT_ATOMIC)
-async def test_a_creation_whose_answer_was_lost_and_that_was_overtaken_by_its_repetition_is_one(
-    store: CosmosStore,
-) -> None:
+async def test_a_lost_creation_overtaken_by_its_repetition_creates_one(store: CosmosStore) -> None:
     """The first process tries its transaction again and meets the repetition's contact."""
     first, second = instance(store), instance(store)
     overtaken: list[tuple[Receipt[Contact], bool]] = []
@@ -183,7 +181,7 @@ async def test_a_lost_answer_is_not_asked_for_again_after_the_longest_request(
     assert len(sent) == 1
 
 
-async def test_a_process_that_was_stopped_in_the_pause_before_a_repetition_sends_nothing_afterwards(
+async def test_a_process_stopped_in_the_pause_before_a_retry_sends_nothing_more(
     store: CosmosStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its claim may have expired meanwhile: another request has made another contact under the same key."""
@@ -207,9 +205,7 @@ async def test_a_process_that_was_stopped_in_the_pause_before_a_repetition_sends
     assert sent == ["a batch"]
 
 
-async def test_a_refusal_without_a_record_behind_it_is_no_answer_but_a_request_to_come_again(
-    store: CosmosStore,
-) -> None:
+async def test_a_conflict_without_a_record_raises_unavailable(store: CosmosStore) -> None:
     """It cannot happen while every rule holds; whatever it is, it is not the caller's fault."""
     receipt, _ = await create(store)
     contact_id = str(receipt.aggregate.id)

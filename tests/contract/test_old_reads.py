@@ -78,7 +78,7 @@ async def test_a_contact_that_was_just_made_elsewhere_can_be_changed_and_deleted
         await service(store).delete(another, ORIGIN)
 
 
-async def test_the_newest_etag_is_not_refused_because_a_replica_does_not_know_it_yet(
+async def test_the_newest_etag_is_not_refused_because_of_a_lagging_replica(
     store: CosmosStore, lagging: CosmosStore
 ) -> None:
     contact_id = (await create(store)).aggregate.id
@@ -102,7 +102,7 @@ async def test_a_read_of_the_newest_state_finds_what_a_replica_does_not_know_yet
     assert found.aggregate.id == contact_id
 
 
-async def test_a_change_is_not_dropped_because_an_old_state_had_that_value_already(
+async def test_a_change_back_to_an_old_value_is_not_dropped_on_a_lagging_replica(
     store: CosmosStore, lagging: CosmosStore
 ) -> None:
     contact_id = (await service(store).create(described("a")(DETAILS), ORIGIN)).aggregate.id
@@ -150,9 +150,7 @@ class LaggingLot(Lagging):
         return await super().page(query, parameters, size, continuation, partition_key=partition_key)
 
 
-async def test_no_event_slips_past_a_marker_that_another_instance_has_just_written(
-    cosmos_server: Service,
-) -> None:
+async def test_no_event_slips_past_a_block_that_another_instance_just_wrote(cosmos_server: Service) -> None:
     async with (
         contacts_database(cosmos_server) as database,
         cosmos_client(Connection(cosmos_server.connection_string), None) as client,
@@ -183,7 +181,7 @@ class Shared(Container):
         await self.service.faults.add("lag", seconds=600, container=PARKED, count=None)
 
 
-async def test_a_read_that_fails_takes_from_no_other_page_the_fence_that_it_goes_by(cosmos: Service) -> None:
+async def test_a_failing_read_takes_no_consistent_read_from_another_page(cosmos: Service) -> None:
     """A token that no replica in reach can satisfy may be bad, as after a restore, or only new: a fence tells."""
     async with (
         contacts_database(cosmos) as database,

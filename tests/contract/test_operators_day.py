@@ -102,9 +102,7 @@ async def day(
 
 
 @pytest.mark.known_gap(Gap.PAGE_SIZE)
-async def test_an_operator_gives_up_what_is_in_the_way_and_sends_what_waits_behind_it(
-    day: Day,
-) -> None:
+async def test_an_operator_discards_a_blocking_event_and_replays_those_behind_it(day: Day) -> None:
     call, person = day.call, await added(day.wired)
     await day.store(person, "made-by-hand", secret="Xanthippe")
     await renamed(day.wired, person, "Ada")

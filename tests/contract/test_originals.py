@@ -112,7 +112,7 @@ async def test_what_was_rewritten_is_read_again_and_published_as_committed(
     assert as_sent(item["data"]) in function.bodies
 
 
-async def test_what_was_read_is_kept_for_the_retries_of_its_page_and_forgotten_after(
+async def test_an_original_is_read_once_for_all_retries_of_its_page(
     store: CosmosStore, lot: CosmosParkingLot, originals: CosmosOriginals, container: Counting
 ) -> None:
     item = await committed(store, DATE)
@@ -151,7 +151,7 @@ async def test_a_broken_document_is_read_again_since_the_host_may_have_broken_it
 
 
 @pytest.mark.parametrize("kind", [Kind.PASSING, Kind.NO_CONTAINER])
-async def test_an_original_that_cannot_be_read_makes_its_aggregate_wait_and_no_other(
+async def test_an_unreadable_original_makes_its_own_aggregate_wait_only(
     store: CosmosStore, lot: CosmosParkingLot, originals: CosmosOriginals, container: Counting, kind: Kind
 ) -> None:
     item, other = await committed(store, DATE), await committed(store, "plain")
@@ -177,7 +177,7 @@ async def test_an_old_read_is_no_proof_that_the_original_is_gone(
     originals.forget([event])
 
 
-async def test_an_original_that_is_proven_gone_is_parked_as_unverified_and_never_sent(
+async def test_an_original_proven_gone_is_parked_as_unverified_and_never_sent(
     store: CosmosStore, lot: CosmosParkingLot, originals: CosmosOriginals
 ) -> None:
     item = await committed(store, DATE)
@@ -204,7 +204,7 @@ async def test_a_digest_that_does_not_fit_what_is_stored_is_parked_as_unverified
     assert "its digest does not fit" in event.reason
 
 
-async def test_a_replay_reads_what_was_mended_after_a_replay_that_found_it_broken(
+async def test_a_replay_reads_an_original_mended_after_a_failed_replay(
     store: CosmosStore, lot: CosmosParkingLot, originals: CosmosOriginals
 ) -> None:
     item = await committed(store, "plain")
@@ -224,7 +224,7 @@ async def test_a_replay_reads_what_was_mended_after_a_replay_that_found_it_broke
     assert publisher.sent == [(item["partitionKey"], item["id"])]
 
 
-async def test_a_replay_reads_what_was_mended_while_the_page_of_the_event_still_waits(
+async def test_a_replay_reads_an_original_mended_while_its_page_still_waits(
     store: CosmosStore, lot: CosmosParkingLot, originals: CosmosOriginals
 ) -> None:
     """Relay and operator share a process, and what was read for the retries of the page is older than the mending."""
@@ -244,7 +244,7 @@ async def test_a_replay_reads_what_was_mended_while_the_page_of_the_event_still_
     assert publisher.sent == [(item["partitionKey"], item["id"])]
 
 
-async def test_a_page_of_documents_is_read_again_several_at_once_and_not_all_at_once(
+async def test_a_pages_originals_are_read_several_at_once(
     store: CosmosStore, originals: CosmosOriginals
 ) -> None:
     items = [await committed(store, DATE) for _ in range(6)]

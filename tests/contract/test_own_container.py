@@ -92,9 +92,7 @@ async def test_the_events_of_one_booking_number_on(world: World) -> None:
     }
 
 
-async def test_events_of_one_transaction_are_in_the_order_of_their_times_whatever_the_clock_shows(
-    tenants: World,
-) -> None:
+async def test_a_transactions_events_have_rising_times_whatever_the_clock_shows(tenants: World) -> None:
     now = datetime(2026, 3, 1, 12, tzinfo=UTC)
     shown = iter([now, now, now - timedelta(hours=1)])
     async with tenants.transaction() as tx:
@@ -358,7 +356,7 @@ async def test_what_only_the_store_knows_to_be_wrong_is_told_of_the_document(wor
 
 
 @pytest.mark.parametrize("index", [None, 0, 3])
-async def test_where_the_store_does_not_tell_which_document_it_refuses_none_is_blamed(
+async def test_a_refusal_without_a_documents_index_blames_no_document(
     tenants: World, index: int | None
 ) -> None:
     """0 is the event, and there is no operation 3."""
@@ -371,9 +369,7 @@ async def test_where_the_store_does_not_tell_which_document_it_refuses_none_is_b
         )
 
 
-async def test_a_document_of_the_team_is_read_anew_after_the_transaction_by_the_token_of_its_answer(
-    world: World,
-) -> None:
+async def test_a_transactions_document_is_read_by_the_token_of_its_answer(world: World) -> None:
     """A batch does not feed the SDK's session; the store's own reads go by the batch's token."""
     etag = await world.book()
     found = await world.container.read("b-1", world.service.paths.key(world.key()))

@@ -113,7 +113,7 @@ async def desk(request: pytest.FixtureRequest, cosmos: Server) -> AsyncIterator[
             yield desk
 
 
-async def test_events_are_applied_in_order_and_once_and_gaps_are_healed_from_the_document(desk: Desk) -> None:
+async def test_events_are_applied_once_in_order_and_gaps_healed_from_documents(desk: Desk) -> None:
     await desk.book()
     assert (await desk.handle(1)).because is HealReason.NEW
     assert await desk.entry() == (1, 1)
@@ -127,9 +127,7 @@ async def test_events_are_applied_in_order_and_once_and_gaps_are_healed_from_the
     assert await desk.handle(3) == Complete(SkipReason.APPLIED_BEFORE)
 
 
-async def test_a_fence_is_made_where_a_document_is_and_in_each_partition_where_none_is_found(
-    desk: Desk,
-) -> None:
+async def test_a_missing_document_is_looked_for_consistently_in_each_partition(desk: Desk) -> None:
     await desk.book()
     source = desk.model.inbox.source
     costs = []

@@ -117,9 +117,7 @@ async def place(
         yield place
 
 
-async def test_an_event_whose_texts_the_host_has_rewritten_is_published_as_it_was_committed(
-    place: Place,
-) -> None:
+async def test_an_event_rewritten_by_the_host_is_published_as_committed(place: Place) -> None:
     """By its partition key the document is found again, whatever the key's paths are."""
     tenant = 17
     async with place.transaction(tenant) as tx:

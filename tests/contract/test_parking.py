@@ -220,7 +220,7 @@ async def test_a_notice_has_the_discarded_events_sequence_and_nothing_else_of_it
 
 
 @pytest.mark.parametrize("later", [0.0, 1.1 * READING_SECONDS - 0.5])
-async def test_a_discarding_is_repeatable_and_waits_for_relays_that_read_before_the_block(
+async def test_a_repeatable_discard_waits_for_relays_that_read_before_the_block(
     world: World, later: float
 ) -> None:
     await world.feed(large(1), event(2))
@@ -235,7 +235,7 @@ async def test_a_discarding_is_repeatable_and_waits_for_relays_that_read_before_
 
 
 @pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
-async def test_what_is_gone_or_discarded_is_not_discarded_at_the_newest_version_either(
+async def test_a_gone_or_discarded_event_is_not_discarded_at_the_newest_version(
     cosmos_lot: CosmosParkingLot,
 ) -> None:
     world = World(cosmos_lot, BusPublisher(limit=1000))
@@ -266,7 +266,7 @@ async def test_only_the_event_in_the_way_can_be_discarded(world: World) -> None:
     assert len(await world.listed()) == 2
 
 
-async def test_a_redelivered_page_undoes_no_discarding_and_parks_nothing_that_was_replayed(
+async def test_a_redelivered_page_undoes_no_discard_and_parks_no_replayed_event(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     page = [event(1), large(2), event(3)]
@@ -283,7 +283,7 @@ async def test_a_redelivered_page_undoes_no_discarding_and_parks_nothing_that_wa
     assert world.sent("a") == [ids(1)[0], notice(2), ids(3)[0]]
 
 
-async def test_a_replayed_event_that_is_delivered_again_and_refused_then_blocks_nothing(
+async def test_a_replayed_event_redelivered_and_refused_then_blocks_nothing(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     await world.feed(large(1), event(2))
@@ -296,9 +296,7 @@ async def test_a_replayed_event_that_is_delivered_again_and_refused_then_blocks_
     assert "possibly missing" in caplog.text
 
 
-async def test_an_event_below_the_block_is_sent_again_and_one_of_an_unknown_place_is_parked(
-    world: World,
-) -> None:
+async def test_below_the_block_an_event_is_sent_and_one_without_sequence_parked(world: World) -> None:
     """As after a failover or a restore, which put the feed's numbers back."""
     await world.feed(event(1, lsn=100), event(2, lsn=101), large(3, lsn=102))
     world.topic.sent.clear()
@@ -308,7 +306,7 @@ async def test_an_event_below_the_block_is_sent_again_and_one_of_an_unknown_plac
     assert [one.event_id for one, _ in await world.lot.waiting(A, 10)] == [ids(3)[0], "poison-1", ids(4)[0]]
 
 
-async def test_events_without_a_sequence_are_parked_and_replayed_in_the_feeds_order(world: World) -> None:
+async def test_events_without_a_sequence_are_parked_and_replayed_in_feed_order(world: World) -> None:
     first, second, third, fourth = (unsequenced(number) for number in (1, 2, 3, 4))
     second["data"]["text"] = "x" * 2000
     await world.feed(first, third, second)
@@ -371,7 +369,7 @@ async def test_a_replay_that_has_no_time_left_says_so_and_lets_another_one_go_on
     assert world.sent("a") == ids(*range(1, 61))
 
 
-async def test_a_replay_that_died_after_sending_is_done_again_by_the_upkeep_without_harm(
+async def test_the_upkeep_repeats_a_replay_that_died_after_sending(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.feed(large(1), event(2))
@@ -396,7 +394,7 @@ async def test_a_replay_that_died_after_sending_is_done_again_by_the_upkeep_with
 
 
 @pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
-async def test_a_replay_whose_claim_another_one_took_over_leaves_that_claim_alone(world: World) -> None:
+async def test_a_replay_whose_claim_was_taken_over_leaves_the_new_claim_alone(world: World) -> None:
     await world.feed(large(1), event(2))
     world.topic.limit = 10_000
     settle = world.lot.settle
@@ -441,9 +439,7 @@ async def test_a_notice_that_cannot_be_sent_is_dropped_and_holds_up_nothing(worl
     assert await world.listed() == []
 
 
-async def test_the_upkeep_sends_what_a_discarding_left_and_leaves_an_operators_work_alone(
-    world: World,
-) -> None:
+async def test_the_upkeep_replays_after_a_discard_and_only_then(world: World) -> None:
     await world.feed(large(1), event(2), large(1, "b"), event(2, "b"))
     [broken] = [one for one in await world.listed() if (one.aggregate, one.sequence) == (A, 1)]
     await world.parking.discard(broken.id, "r")
@@ -519,9 +515,7 @@ async def test_however_many_replays_get_no_answer_no_aggregate_waits_for_ever(wo
 
 
 @pytest.mark.long
-async def test_a_long_replay_takes_turns_with_the_others_and_goes_on_with_the_time_that_is_left(
-    world: World,
-) -> None:
+async def test_long_replays_take_turns_and_use_all_the_upkeeps_time(world: World) -> None:
     await world.feed(large(1), large(1, "b"))
     for one in await world.listed():
         await world.parking.discard(one.id, "r")
@@ -576,9 +570,7 @@ async def test_what_is_parked_for_too_long_is_discarded_and_the_rest_is_sent(wor
     assert [one.reason for one in given_up if one] == [EXPIRED, EXPIRED]
 
 
-async def test_an_event_is_not_given_up_for_the_age_of_the_one_that_was_in_its_way(
-    cosmos_lot: CosmosParkingLot,
-) -> None:
+async def test_a_blocked_events_age_counts_from_the_end_of_its_block(cosmos_lot: CosmosParkingLot) -> None:
     world = World(cosmos_lot, BusPublisher(limit=1000))
     cosmos_lot._clock = world.clock
     await world.feed(large(1))
@@ -678,7 +670,7 @@ async def test_documents_too_large_for_one_transaction_are_parked_all_the_same(
 @pytest.mark.known_gap(Gap.BATCH_LIMITS)
 # aiohttp's advice for bodies over 1 MB; the SDK hands it bytes.
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
-async def test_a_document_that_leaves_no_room_for_a_wrapping_is_parked_without_its_content(
+async def test_a_document_too_large_to_wrap_is_parked_without_its_content(
     cosmos_lot: CosmosParkingLot,
 ) -> None:
     world = World(cosmos_lot, BusPublisher(limit=1000))
@@ -701,9 +693,7 @@ class Refusing(Container):
         return await super().execute(partition_key, writes)
 
 
-async def test_what_the_store_does_not_take_again_is_parked_without_its_content_and_stops_nobody(
-    cosmos_server: Service,
-) -> None:
+async def test_a_document_the_store_refuses_is_parked_without_its_content(cosmos_server: Service) -> None:
     async with (
         contacts_database(cosmos_server) as database,
         CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client,
@@ -795,7 +785,7 @@ class Picky(Failing):
         ),
     ],
 )
-async def test_a_document_that_the_store_does_not_take_costs_no_neighbour_its_document(
+async def test_a_refused_document_is_parked_without_content_and_no_other_is(
     cosmos_server: Service, loss: Loss | None, refused: Kind
 ) -> None:
     """Whichever write of the parking is lost besides, each event is parked once, and counted once."""
@@ -831,7 +821,7 @@ async def test_a_document_that_the_store_does_not_take_costs_no_neighbour_its_do
 
 
 @pytest.mark.parametrize("few_markers", [2, 500])
-async def test_the_markers_of_a_page_of_many_contacts_are_found_whether_there_are_few_or_many(
+async def test_the_blocks_of_a_large_page_are_found_whether_few_or_many(
     cosmos_lot: CosmosParkingLot, monkeypatch: pytest.MonkeyPatch, few_markers: int
 ) -> None:
     monkeypatch.setattr(parking_lot, "FEW_MARKERS", few_markers)

@@ -133,7 +133,7 @@ async def test_nothing_is_sent_when_the_time_is_over(broker: Broker) -> None:
     assert await received(broker, "a", 1) == ["a-1"]
 
 
-async def test_a_page_that_takes_longer_than_a_reading_of_the_markers_is_sent_in_several_attempts(
+async def test_a_page_slower_than_its_blocks_validity_is_sent_in_attempts(
     servicebus_broker: ServiceBusBroker, lot: CosmosParkingLot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each attempt begins behind what the topic has: else a slow topic would get the same beginning for ever."""

@@ -174,7 +174,7 @@ async def test_a_topic_that_refuses_to_mix_gets_each_session_by_itself(
     assert await bench.received() == {name: [1, 2, 3, 4] for name in "abc"}
 
 
-async def test_a_mix_that_is_refused_halfway_through_a_page_loses_and_repeats_nothing(bench: Bench) -> None:
+async def test_a_mixed_batch_refused_midway_in_a_page_loses_and_repeats_nothing(bench: Bench) -> None:
     page = [[event(f"a{number}", n, "x" * 20_000) for n in (1, 2, 3)] for number in range(12)]
     await bench.service.faults.add("refuse-mixed", count=1)
 
@@ -225,9 +225,7 @@ async def test_a_refused_batch_is_halved_until_the_message_is_found(bench: Bench
     assert await bench.received() == {"z": [1], "a": [1, 2], "b": [1], "c": [1, 2]}
 
 
-async def test_a_message_above_the_limit_of_batches_is_sent_alone_between_its_neighbours(
-    bench: Bench,
-) -> None:
+async def test_a_message_above_the_batch_limit_is_sent_alone_and_in_order(bench: Bench) -> None:
     """Premium: 1 MB a batch, more for a single message."""
     await bench.limit_to(3 * 1024)
     before = await bench.transfers()
@@ -250,7 +248,7 @@ async def test_a_message_is_refused_only_when_a_new_link_tells_the_same_limit(be
 
 
 @pytest.mark.long
-async def test_what_is_above_the_limit_of_the_link_is_refused_unsent_and_costs_one_look(bench: Bench) -> None:
+async def test_a_message_above_the_links_limit_is_refused_unsent_after_one_check(bench: Bench) -> None:
     await bench.limit_to(3 * 1024)
     assert await publish(bench.publisher, [event("b", 1)]) == [Accepted()]
     before = await bench.transfers()
@@ -263,9 +261,7 @@ async def test_what_is_above_the_limit_of_the_link_is_refused_unsent_and_costs_o
     assert len(bench.opened) == 2, "the link whose limit is used, and the one that was asked before"
 
 
-async def test_an_event_with_a_property_that_no_message_may_have_stops_its_own_contact_alone(
-    bench: Bench,
-) -> None:
+async def test_an_event_with_an_impossible_property_stops_its_own_contact_only(bench: Bench) -> None:
     """Service Bus answers such a message with an error that reads as if it would pass: it would wait for ever."""
     page = [[event(name, 1), event(name, 2)] for name in ("a", "b", "c")]
     page[1][1] = replace(page[1][1], correlation_id="x" * 40_000)
@@ -276,7 +272,7 @@ async def test_an_event_with_a_property_that_no_message_may_have_stops_its_own_c
     assert await bench.received() == {"a": [1, 2], "b": [1], "c": [1, 2]}
 
 
-async def test_a_message_of_exactly_the_limit_is_taken_and_of_a_byte_more_is_not_tried(bench: Bench) -> None:
+async def test_a_message_of_exactly_the_limit_is_sent_and_one_byte_more_is_not(bench: Bench) -> None:
     def size_of(characters: int) -> int:
         large = event("a", 1, "x" * characters)
         return exact_size(message_from_event(large, service=CloudEvents("/test"), partitioned=False))
@@ -309,9 +305,7 @@ async def test_a_lost_answer_and_a_throttle_leave_every_event_once_and_in_order(
 
 
 @sockets_left_open
-async def test_a_throttle_that_answers_the_sdks_repetition_of_a_lost_send_does_not_mean_not_sent(
-    faulty: Service,
-) -> None:
+async def test_a_throttled_sdk_retry_of_a_lost_send_does_not_mean_unsent(faulty: Service) -> None:
     async with a_bench(faulty, retries=1) as bench:
         await faulty.faults.add("drop-after-commit")
         await faulty.faults.add("throttle", count=20)
@@ -325,7 +319,7 @@ async def test_a_throttle_that_answers_the_sdks_repetition_of_a_lost_send_does_n
         assert await bench.received() == {"a": [1, 2, 3], "b": [1]}
 
 
-async def test_after_a_time_out_the_sender_is_closed_and_nothing_of_the_batch_is_known(
+async def test_a_timed_out_sender_is_closed_and_its_batch_unknown(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await publish(bench.publisher, [event("z", 1)])
@@ -393,9 +387,7 @@ async def test_a_refusal_is_an_answer_and_closes_no_connection(bench: Bench) -> 
 
 
 @pytest.mark.long
-async def test_after_a_quiet_time_in_which_the_service_has_closed_the_links_the_first_page_gets_through(
-    faulty: Service,
-) -> None:
+async def test_the_first_page_after_the_service_closed_idle_links_gets_through(faulty: Service) -> None:
     """Service Bus detaches a link after ten minutes without a message; each sender's has to be opened anew."""
     async with a_bench(faulty, retries=3) as bench:
         for sequence in (1, 2):
@@ -453,7 +445,7 @@ async def test_when_the_topic_is_away_the_rest_of_the_page_is_not_tried(bench: B
     await publisher.close()
 
 
-async def test_an_event_of_which_no_message_can_be_made_stops_its_own_contact_alone(bench: Bench) -> None:
+async def test_an_event_that_is_no_valid_message_stops_its_own_contact_only(bench: Bench) -> None:
     """A lone surrogate has no form in AMQP."""
     outcomes = await publish(
         bench.publisher, *page_with_a_bad_event(replace(event("b", 2), action="Changed \ud800"))

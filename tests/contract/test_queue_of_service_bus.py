@@ -82,7 +82,7 @@ async def test_changes_are_in_the_read_model_and_no_dead_letter_is_left(settings
 
 
 @pytest.mark.known_gap(Gap.DELIVERY_COUNT)
-async def test_preflight_holds_a_queue_to_the_rules_of_a_topic_and_of_a_subscription(
+async def test_preflight_checks_a_queue_as_both_topic_and_subscription(
     settings: dict[str, str], servicebus_server: Server
 ) -> None:
     port = int(servicebus_server.admin_connection_string.partition("localhost:")[2].partition(";")[0] or 0)

@@ -132,9 +132,7 @@ async def test_instances_at_once_apply_each_message_once(heaps: Heaps) -> None:
     assert sorted(await heaps.marks(name)) == ["a", "b", "c"]
 
 
-async def test_record_heap_and_events_are_stored_together_and_the_events_tell_their_cause(
-    heaps: Heaps,
-) -> None:
+async def test_record_heap_and_events_with_their_cause_are_stored_together(heaps: Heaps) -> None:
     name = await heaps.made()
     message = told(name, "a")
     committed: list[Any] = []
@@ -294,9 +292,7 @@ async def test_newest_wins(heaps: Heaps) -> None:
     assert (cursor["data"]["last"], cursor["ttl"]) == (3, LIVES.total_seconds())
 
 
-async def test_each_in_order_waits_for_the_one_before_and_goes_on_behind_one_that_is_given_up(
-    heaps: Heaps,
-) -> None:
+async def test_in_order_each_waits_for_the_one_before_it_until_that_is_given_up(heaps: Heaps) -> None:
     heaps.order = InOrder.EACH
     name = await heaps.made()
     first, second, third = (told(name, str(number), number) for number in (1, 2, 3))
@@ -369,7 +365,7 @@ async def test_nothing_is_sent_later_than_the_longest_call(heaps: Heaps) -> None
     assert await heaps.marks(name) == []
 
 
-async def test_a_message_of_which_it_is_not_known_whether_it_was_applied_is_not_done(
+async def test_a_message_of_unknown_outcome_is_not_done(
     heaps: Heaps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cosmos_outbox.cosmos.transaction.PATIENCE_SECONDS", 0.3)
@@ -476,7 +472,7 @@ def _read(delivery: Delivery) -> Event:
 
 
 @pytest.mark.parametrize("stored", [False, True], ids=["before-the-write", "after-the-write"])
-async def test_one_target_that_hangs_makes_room_for_the_others_and_gets_its_message_once(
+async def test_a_hanging_target_delays_no_other_and_gets_its_message_once(
     heaps: Heaps, monkeypatch: pytest.MonkeyPatch, stored: bool
 ) -> None:
     monkeypatch.setattr("cosmos_outbox.inbox.receiver.HOLD_SECONDS", 0.5)

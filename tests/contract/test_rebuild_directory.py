@@ -56,7 +56,7 @@ async def process(environment: dict[str, str]) -> AsyncIterator[Process]:
         yield started(client, environment["COSMOS_DATABASE"])
 
 
-async def test_the_directory_is_filled_from_the_contacts_and_the_command_says_how_far_it_is(
+async def test_a_rebuild_fills_the_directory_and_prints_its_progress(
     environment: dict[str, str], process: Process, capsys: pytest.CaptureFixture[str]
 ) -> None:
     contacts = [await process.create() for _ in range(3)]

@@ -131,7 +131,7 @@ async def worker(servicebus_server: Service, wire: Wire) -> AsyncIterator[Worker
 
 
 @pytest.mark.long
-async def test_an_idle_worker_stays_ready_and_silent_and_receives_at_once_after_it(
+async def test_an_idle_worker_stays_ready_and_silent_then_receives_at_once(
     worker: Worker, wire: Wire, caplog: pytest.LogCaptureFixture
 ) -> None:
     rested, troubles = time.monotonic() + 2 * (WAIT_SECONDS + OPENING_SECONDS), set[str | None]()
@@ -205,7 +205,7 @@ async def test_a_broker_that_refuses_is_asked_ever_more_rarely_and_told_of_once(
     assert [level for level, _ in told] == ["WARNING", "INFO"], told
 
 
-async def test_an_outage_that_hits_many_sessions_is_told_once_and_all_of_them_come_again(
+async def test_an_outage_of_many_sessions_is_logged_once_and_all_come_back(
     worker: Worker, wire: Wire, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="cosmos_outbox")

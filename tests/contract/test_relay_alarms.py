@@ -123,7 +123,7 @@ async def test_a_split_and_a_missing_lease_at_once(
     assert sorted((await observer.status()).missing) == sorted(children)
 
 
-async def test_the_timer_makes_missing_leases_again_and_a_relay_without_mending_goes_on(
+async def test_the_timer_remakes_missing_leases_for_a_relay_without_mending(
     observer: RelayObserver, caplog: pytest.LogCaptureFixture
 ) -> None:
     forwarded: list[str] = []

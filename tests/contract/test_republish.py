@@ -287,9 +287,7 @@ async def test_a_parked_aggregate_is_skipped_and_listed_and_the_others_go_out(wo
     assert await world.broker.topic.is_empty(contact_id("a"))
 
 
-async def test_an_aggregate_that_is_parked_while_the_run_goes_on_is_skipped_from_there_on(
-    world: World,
-) -> None:
+async def test_an_aggregate_parked_during_the_run_is_skipped_from_there_on(world: World) -> None:
     """Freed later in the run, it stays skipped: its events would have a gap."""
     items = [document("a", sequence) for sequence in (1, 2, 3)]
     await world.store(*items)
@@ -325,9 +323,7 @@ class Scripted:
         return Window(self.windows[span.since], span.since + 1)
 
 
-async def test_an_event_that_was_given_up_stays_unpublished_and_its_notice_keeps_the_sequence_whole(
-    world: World,
-) -> None:
+async def test_a_discarded_events_skip_marker_is_republished_in_its_place(world: World) -> None:
     items = [document("a", sequence) for sequence in (1, 2, 3)]
     await world.store(*items)
     events = EVENTS.events(items)
@@ -351,7 +347,7 @@ async def test_an_event_that_was_given_up_stays_unpublished_and_its_notice_keeps
     assert again_published.published == 3, "the topic drops them: a resumed run has the same ids"
 
 
-async def test_a_document_that_is_not_as_committed_stops_its_aggregate_and_no_other(world: World) -> None:
+async def test_a_document_that_is_not_as_committed_stops_its_aggregate_only(world: World) -> None:
     forged = document("a", 2) | {"data": document("a", 2)["data"] | {"action": "Forged"}}
     ownerless = document("c", 1) | {"id": "no-owner", "partitionKey": "x" * 200}
     await world.store(document("a", 1), forged, document("a", 3), document("b", 1), ownerless)
@@ -375,7 +371,7 @@ async def test_a_store_that_fails_for_a_moment_does_not_end_the_run(world: World
         await world.publish(replace(work, window=stays_away.window, patience_seconds=0.0), Span(0, 1))
 
 
-async def test_an_event_without_a_sequence_has_its_place_by_the_time_of_its_write(world: World) -> None:
+async def test_an_event_without_a_sequence_is_ordered_by_the_time_of_its_write(world: World) -> None:
     early = document("a", 1, createdAt="2026-03-01T12:00:01Z")
     late = document("a", 2, createdAt="2026-03-01T12:00:02Z")
     for item in (early, late):

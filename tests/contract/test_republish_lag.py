@@ -145,7 +145,7 @@ async def test_a_partition_that_is_split_between_two_fences_is_fenced_anew(
 
 
 @pytest.mark.parametrize("operation", [pytest.param("feed", marks=pytest.mark.long), "batch"])
-async def test_a_store_that_refuses_to_tell_its_partitions_or_to_fence_one_is_an_error_of_ours(
+async def test_a_store_refusing_partitions_or_consistent_reads_is_misconfigured(
     world: World, operation: str
 ) -> None:
     await world.cosmos.faults.add("refuse", operation=operation, count=None, container=CONTACTS)
@@ -166,7 +166,7 @@ async def test_a_partition_for_which_no_key_is_found_is_unavailable(
         await fenced(world)
 
 
-async def test_replicas_that_do_not_catch_up_are_waited_for_and_nothing_is_left_out(world: World) -> None:
+async def test_republishing_waits_for_lagging_replicas_and_leaves_nothing_out(world: World) -> None:
     stored = await world.store(*SOME)
     session_token = await fenced(world)
     await world.cosmos.faults.add("session-not-available", operation="query", count=None, container=CONTACTS)
@@ -219,7 +219,7 @@ async def test_an_event_that_no_replica_shows_yet_is_not_taken_for_forwarded(
 
 
 @pytest.mark.long
-async def test_what_waits_behind_a_clock_that_was_turned_back_is_not_taken_for_forwarded(
+async def test_an_event_waiting_behind_a_clock_turned_back_is_not_forwarded_yet(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its time is over and old; what waits before it in the feed was stored later by that clock."""

@@ -77,9 +77,7 @@ async def test_what_has_seen_less_is_asked_for_no_more(
 
 
 @pytest.mark.known_gap(Gap.SESSION_TOKEN_IGNORED)
-async def test_of_two_reads_that_meet_a_lagging_replica_the_second_fails_as_the_first(
-    cosmos_server: Service,
-) -> None:
+async def test_a_second_read_on_a_lagging_replica_fails_as_the_first(cosmos_server: Service) -> None:
     """Seed 130068, a 500: after the first the SDK has no session to forget, and its own client fails (KeyError)."""
     async with contacts_database(cosmos_server) as database:
         await database.get_container_client(CONTACTS).create_item(ITEM)

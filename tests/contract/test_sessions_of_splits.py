@@ -85,7 +85,7 @@ async def test_what_another_wrote_and_a_read_has_shown_stays_shown(
 
 
 @pytest.mark.parametrize("is_there", [False, True])
-async def test_what_is_created_is_seen_by_the_next_read_and_what_was_there_before_too(
+async def test_a_created_or_already_existing_document_is_seen_by_the_next_read(
     container: LateOnce, cosmos: Service, *, is_there: bool
 ) -> None:
     """A token of an earlier write of ours takes the place of the SDK's own."""
@@ -110,7 +110,7 @@ async def test_what_is_created_is_seen_by_the_next_read_and_what_was_there_befor
         (Write.replace({"id": "second", "partitionKey": "key", "type": "memo"}, '"another"'), 412),
     ],
 )
-async def test_what_a_refusal_told_is_seen_by_the_next_read_though_the_refusal_had_no_session_token(
+async def test_a_read_sees_what_a_refusal_without_a_session_token_showed(
     container: LateOnce, cosmos: Service, write: Write, status: int, count: int | None
 ) -> None:
     async with another(container) as elsewhere:
@@ -123,7 +123,7 @@ async def test_what_a_refusal_told_is_seen_by_the_next_read_though_the_refusal_h
     assert container.fences == 1
 
 
-async def test_a_refusal_without_a_session_token_and_without_a_fence_behind_it_tells_nothing(
+async def test_a_refusal_without_a_token_fails_as_its_consistency_write_failed(
     container: LateOnce, cosmos: Service
 ) -> None:
     async with another(container) as elsewhere:
@@ -139,7 +139,7 @@ async def test_a_refusal_without_a_session_token_and_without_a_fence_behind_it_t
     ("fault", "kind", "fences"),
     [("session-not-available", Kind.BEHIND, 1), ("refuse", Kind.INVALID, 0)],
 )
-async def test_after_a_read_that_no_replica_could_answer_and_no_other_a_fence_comes_first(
+async def test_only_a_read_no_replica_could_answer_makes_the_next_consistent(
     container: LateOnce, cosmos: Service, fault: str, kind: Kind, fences: int
 ) -> None:
     async with another(container):
@@ -176,7 +176,7 @@ async def test_what_a_read_has_found_gone_stays_gone(container: LateOnce, cosmos
     assert await container.read("first", "key") is None
 
 
-async def test_what_a_read_has_shown_stays_shown_where_another_key_met_a_replica_that_is_behind(
+async def test_a_read_is_not_older_after_another_key_met_a_lagging_replica(
     container: LateOnce, cosmos: Service
 ) -> None:
     """The SDK then forgets all that it knows of the container, and this process has not written this key."""
@@ -217,7 +217,7 @@ async def test_a_session_that_no_replica_can_answer_is_forgotten(
         await cosmos.faults.clear()
 
 
-async def test_a_read_that_meets_a_replica_that_is_behind_fails_as_such_where_no_session_is_left_to_forget(
+async def test_a_read_on_a_lagging_replica_fails_as_such_without_an_sdk_session(
     container: LateOnce, cosmos: Service
 ) -> None:
     """The SDK has forgotten it before, and a read that was refused has told it no other."""
@@ -248,7 +248,7 @@ async def test_a_list_tells_each_document_once_though_the_sdk_tells_some_twice(
 
 
 @pytest.mark.parametrize(("times", "asked"), [(2, 3), (99, 3)])
-async def test_a_list_that_tells_a_document_twice_is_asked_for_again_and_not_for_ever(
+async def test_a_list_with_a_duplicate_is_queried_again_and_not_for_ever(
     container: LateOnce, monkeypatch: pytest.MonkeyPatch, times: int, asked: int
 ) -> None:
     queries = itertools.count(1)

@@ -177,7 +177,7 @@ async def test_a_message_that_the_store_does_not_take_leaves_its_record(
 
 
 @pytest.mark.parametrize("kind", [Kind.THROTTLED, Kind.PASSING, Kind.DENIED])
-async def test_a_record_is_never_made_without_its_message_because_the_store_was_away(
+async def test_a_store_outage_never_makes_a_record_without_its_message(
     stored: CosmosSetAside, monkeypatch: pytest.MonkeyPatch, kind: Kind
 ) -> None:
     """The message would be completed then, and lost."""

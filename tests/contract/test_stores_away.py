@@ -161,7 +161,7 @@ async def test_a_source_whose_container_is_missing_is_a_store_that_is_away(
         assert f"container {MISSING} of database" in each
 
 
-async def test_what_is_looked_for_in_partitions_that_cannot_be_listed_is_not_taken_for_gone(
+async def test_nothing_is_taken_for_gone_if_partitions_cannot_be_listed(
     cosmos_server: Service, missing: tuple[Container, Any]
 ) -> None:
     _, feed = missing

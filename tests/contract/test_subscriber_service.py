@@ -332,7 +332,7 @@ async def test_what_only_a_publisher_can_do_is_said_in_one_line(
 
 
 @pytest.mark.known_gap(Gap.INDEX_POLICY)
-async def test_preflight_looks_at_the_subscriptions_and_at_the_containers_of_its_own(
+async def test_preflight_checks_the_services_own_subscriptions_and_containers(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out, _ = await world.command(capsys, "preflight", "--survive", "30m", "--as-app")

@@ -126,9 +126,7 @@ asyncio.run(main())
 """
 
 
-async def test_a_process_that_dies_after_its_entry_and_before_its_message_is_done_has_applied_it_once(
-    database: File,
-) -> None:
+async def test_a_process_that_dies_between_entry_and_completion_applies_once(database: File) -> None:
     assert (await run_program(DIES, database)).code == 9
     inbox = inbox_over(database)
     await inbox.handle(event(2))  # the broker brings it again

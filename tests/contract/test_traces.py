@@ -194,9 +194,7 @@ def test_a_send_is_linked_to_a_bounded_number_of_spans_each_once(recorded: Recor
     assert links(span)[:2] == [(TRACE, CALLERS), (TRACE, f"{1:016x}")]
 
 
-def test_a_message_is_linked_to_the_hosts_call_and_a_failure_tells_its_class_alone(
-    recorded: Recorded,
-) -> None:
+def test_a_message_is_linked_to_its_call_and_a_failure_has_its_class_only(recorded: Recorded) -> None:
     call = SimpleNamespace(trace_context=SimpleNamespace(trace_parent=f"00-{'1' * 32}-{HOSTS}-01"))
     with (
         pytest.raises(ZeroDivisionError),

@@ -164,7 +164,7 @@ async def told(store: CosmosStore, aggregate: Aggregate[Any]) -> list[tuple[str,
     return [(event.action, event.sequence) for event in await store.events(aggregate.key)]
 
 
-async def test_a_file_its_task_and_the_message_that_starts_it_are_stored_together(store: CosmosStore) -> None:
+async def test_a_file_its_task_and_the_tasks_command_are_stored_together(store: CosmosStore) -> None:
     file, task = await upload(store)
     assert await told(store, file) == [("FileUploadedEvent", 1)]
     assert await told(store, task) == [("TaskCreatedEvent", 1), ("StartImport", 2)]
@@ -203,9 +203,7 @@ async def test_of_aggregates_stored_together_one_that_has_changed_stops_all(stor
     assert len(await told(store, task)) == 3
 
 
-async def test_an_id_of_an_aggregate_that_is_there_or_was_deleted_lately_is_refused_by_name(
-    store: CosmosStore,
-) -> None:
+async def test_an_id_in_use_or_deleted_lately_is_refused_by_name(store: CosmosStore) -> None:
     """Where a service lets its callers choose ids: used again, an id would hide the new aggregate from subscribers."""
     aggregates = Aggregates(store.open, store.claims)
     contact_id = uuid4()

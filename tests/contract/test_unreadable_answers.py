@@ -110,7 +110,7 @@ async def create(store: CosmosStore, contact: Contact) -> Receipt[Contact]:
     "unreadable",
     ["half", *(pytest.param(each, marks=pytest.mark.long) for each in UNREADABLE if each != "half")],
 )
-async def test_a_throttle_after_an_answer_that_cannot_be_read_does_not_mean_that_nothing_was_written(
+async def test_a_throttle_after_an_unreadable_answer_does_not_mean_unwritten(
     store: CosmosStore, proxy: Proxy, unreadable: str
 ) -> None:
     contact = Contact.create(DETAILS, at=NOON)

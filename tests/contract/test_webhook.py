@@ -222,9 +222,7 @@ async def test_a_stopped_target_is_asked_by_one_request_at_a_time(receiver: Rece
     )
 
 
-async def test_an_event_that_is_refused_where_others_are_taken_holds_up_no_other_for_ever(
-    receiver: Receiver,
-) -> None:
+async def test_an_event_refused_among_accepted_ones_is_failing_in_the_end(receiver: Receiver) -> None:
     """A firewall before the receiver does not like its words, and says 403, as for a wrong secret."""
     receiver.answer = lambda got: says(403) if got.id == "a-2" else OK
     groups = {name: [event(name, number) for number in range(1, 4)] for name in "abcdef"}
@@ -245,7 +243,7 @@ async def test_an_event_that_is_refused_where_others_are_taken_holds_up_no_other
     assert "a-3" not in receiver.ids()
 
 
-async def test_an_event_that_is_all_there_is_and_is_refused_is_told_as_failing_in_the_end(
+async def test_an_only_event_that_is_refused_is_failing_in_the_end(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receiver.answer = lambda _: says(403)
@@ -325,7 +323,7 @@ async def test_who_answers_before_he_is_asked_gets_few_connections(
     [says(503, "Retry-After: 0"), says(409), closes, garbage, endless_head],
     ids=["503", "409", "closes", "garbage", "endless head"],
 )  # fmt: skip
-async def test_what_keeps_failing_for_one_aggregate_is_told_and_holds_up_no_other(
+async def test_an_aggregate_that_keeps_failing_is_reported_and_delays_no_other(
     receiver: Receiver, answer: Answer
 ) -> None:
     receiver.answer = lambda got: answer if got.id == "a-2" else OK
@@ -355,7 +353,7 @@ async def test_a_receiver_that_never_answers_is_left_alone_after_its_time(receiv
 @pytest.mark.parametrize(
     "answer", [says(503, "Retry-After: 3600"), silent], ids=["asks for an hour", "silent"]
 )
-async def test_one_event_that_has_no_three_tries_in_a_page_holds_up_no_other_for_ever(
+async def test_an_event_without_three_tries_in_a_page_is_failing_in_the_end(
     receiver: Receiver, answer: Answer
 ) -> None:
     """The feed brings the page again and again: without an end to that its partition would stand still."""
@@ -370,9 +368,7 @@ async def test_one_event_that_has_no_three_tries_in_a_page_holds_up_no_other_for
     assert receiver.ids().count("a-1") >= ATTEMPTS + 1
 
 
-async def test_an_event_that_the_end_of_each_page_cuts_off_holds_up_no_other_for_ever(
-    receiver: Receiver,
-) -> None:
+async def test_an_event_cut_off_at_the_end_of_each_page_is_failing_in_the_end(receiver: Receiver) -> None:
     """Its receiver may take longer than all that a page has."""
     receiver.answer = lambda got: silent if got.id == "a-1" else OK
     async with publishing(receiver.target(request_seconds=5)) as publisher:
@@ -412,7 +408,7 @@ async def test_an_endless_body_is_not_read(receiver: Receiver) -> None:
 
 
 @pytest.mark.long
-async def test_a_tenant_whose_limit_is_used_up_for_long_holds_up_no_other_for_ever(
+async def test_a_tenant_over_its_limit_for_long_is_failing_in_the_end(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receiver.answer = lambda got: says(429, "Retry-After: 0") if got.id.startswith("a-") else OK

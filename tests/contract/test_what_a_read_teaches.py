@@ -9,7 +9,7 @@ ITEM = {"id": "there", "partitionKey": "ada", "type": "note"}
 
 
 @pytest.mark.parametrize("item_id", ["there", "not there"])
-async def test_a_read_is_no_older_than_the_one_before_whether_that_found_something_or_not(
+async def test_a_read_is_no_older_than_the_one_before_even_if_that_found_nothing(
     store: CosmosStore, item_id: str
 ) -> None:
     [*_] = await store.container.execute("ada", [Write.create(ITEM)])

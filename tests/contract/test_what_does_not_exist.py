@@ -117,9 +117,7 @@ async def test_a_look_at_a_missing_topic_says_so_too(servicebus_server: Service)
         await try_sending(servicebus_of(settings.transport).connection, None, "no-such-topic", seconds=20)
 
 
-async def test_a_topic_that_is_deleted_while_links_are_open_is_told_as_what_it_is(
-    servicebus_server: Service,
-) -> None:
+async def test_a_topic_deleted_under_open_links_is_reported_as_missing(servicebus_server: Service) -> None:
     topic = Topic(servicebus_server)
     await topic.create()
     connection = servicebus_connection(servicebus_server)
