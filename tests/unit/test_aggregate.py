@@ -75,14 +75,14 @@ def test_what_an_event_changed_and_a_setter_sets_back_is_told(task: Task) -> Non
     assert told(task) == (["HandedOver", "owner updated"], {"status": "open", "owner": "nobody"})
 
 
-def test_what_is_set_after_an_event_that_changed_it_is_told_after_that_event(task: Task) -> None:
+def test_a_value_set_after_an_event_of_it_is_published_by_a_later_one(task: Task) -> None:
     task.set(owner="John", status="busy")
     task.hand_over(owner="Jane")
     task.set(owner="Jim")
     assert told(task)[1] == {"status": "busy", "owner": "Jim"}
 
 
-def test_what_was_set_before_an_event_that_changes_it_is_told_by_that_event(task: Task) -> None:
+def test_a_value_set_before_an_event_that_changes_it_is_published_by_it(task: Task) -> None:
     task.set(owner="John")
     task.hand_over(owner="Jane")
     assert told(task)[1] == {"status": "open", "owner": "Jane"}

@@ -29,7 +29,7 @@ class Nothing:
 @pytest.mark.parametrize(
     "value", [None, "", "\ud800", "x" * 2049, 10**400, float("nan"), {"a": 1}, [1], ["a", "b"]]
 )
-async def test_an_event_under_a_key_that_is_none_is_poison_that_can_be_parked_and_given_up(
+async def test_an_event_under_an_invalid_key_is_poison_to_park_and_discard(
     paths: tuple[str, ...], value: Any
 ) -> None:
     """Whatever the paths of the container are."""

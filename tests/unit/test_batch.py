@@ -44,7 +44,7 @@ def item(size: int) -> dict[str, Any]:
     return {"id": "x" * (size - len(json.dumps(made)))}
 
 
-def test_parked_documents_are_parted_by_their_number_and_by_their_size_together() -> None:
+def test_parked_documents_are_chunked_by_number_and_by_total_size() -> None:
     assert [len(each) for each in chunks([item(100)] * 95)] == [40, 40, 15]
     assert [len(each) for each in chunks([item(300_000)] * 7)] == [3, 3, 1]
     assert [len(each) for each in chunks([item(300_000), item(300_001), *[item(300_000)] * 3])] == [2, 3]

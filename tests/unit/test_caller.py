@@ -44,7 +44,7 @@ def test_a_principal_is_believed_only_where_the_platform_authenticates() -> None
     )
 
 
-def test_two_principals_are_two_callers_also_where_two_providers_give_them_one_id() -> None:
+def test_one_id_of_two_identity_providers_is_two_callers() -> None:
     others = [PRINCIPAL | {"x-ms-client-principal-id": "p-2"}, PRINCIPAL | {"x-ms-client-principal-idp": "x"}]
     assert len({caller(each, signed_in=True) for each in (PRINCIPAL, *others)}) == 3
 

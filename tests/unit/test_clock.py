@@ -48,7 +48,7 @@ async def test_two_instances_in_one_loop_have_two_clocks() -> None:
     assert [*await asyncio.gather(instance(NOON), instance(later))] == [[NOON] * 3, [later] * 3]
 
 
-async def test_a_task_and_a_thread_inherit_the_sources_and_keep_them_after_the_block() -> None:
+async def test_a_task_and_a_thread_keep_the_sources_of_their_block() -> None:
     with using(at(NOON)):
         task = asyncio.create_task(told_after_a_pause())
         assert await asyncio.to_thread(utc_now) == NOON
@@ -65,7 +65,7 @@ def test_the_end_of_a_block_restores_what_was_before_an_error_too() -> None:
     assert sources() is SYSTEM
 
 
-def test_the_context_of_no_request_keeps_the_sources_and_leaves_the_request() -> None:
+def test_the_context_of_no_request_keeps_sources_and_leaves_the_request() -> None:
     with using(at(NOON)), correlation.correlated("request-7"):
         context = of_no_request()
         assert correlation.current() == "request-7", "only the new context has left it"
@@ -79,7 +79,7 @@ def drawn(seed: int) -> tuple[list[UUID], list[float], UUID, str]:
         return ids, [randomness().random() for _ in range(10)], new_id(), machine()
 
 
-def test_ids_and_luck_of_one_seed_are_the_same_in_two_runs_and_the_ids_are_of_version_4() -> None:
+def test_a_seed_gives_the_same_luck_and_the_same_version_4_ids() -> None:
     assert drawn(7) == drawn(7)
     assert drawn(7)[0] != drawn(8)[0]
     ids = drawn(random.randrange(2**64))[0]

@@ -77,7 +77,7 @@ def test_what_is_large_and_has_no_strong_version_is_packed(
         (None, True, True),
     ],
 )
-def test_whom_another_sites_page_makes_ask_with_a_cookie_the_length_tells_nothing(
+def test_a_cross_site_request_with_a_cookie_is_not_compressed(
     site: str | None, cookie: bool, is_packed: bool
 ) -> None:
     sent = {

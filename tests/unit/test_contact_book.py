@@ -26,7 +26,7 @@ def test_the_modules_of_the_contact_book() -> None:
     assert int(passed[1]) == file.read_text().count('\ntest("')
 
 
-def test_the_page_asks_the_one_api_that_it_names_and_runs_nothing_but_its_own_files() -> None:
+def test_the_page_calls_its_named_api_only_and_runs_its_own_files_only() -> None:
     html = (WEB / "index.html").read_text()
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', html)
     named = re.search(r'name="api" content="([^"]+)"', html)

@@ -285,13 +285,13 @@ def published(kind: type[DomainEvent]) -> dict[str, Any]:
     return told
 
 
-def test_an_event_that_is_declared_by_its_name_is_published_like_one_that_is_written_by_hand() -> None:
+def test_an_event_declared_by_name_is_published_like_one_by_hand() -> None:
     made = Named.declared_events()
     assert [published(each) for each in made] == [published(each) for each in BY_HAND]
     assert schema(made[1])["description"] == "The booking has another table."
 
 
-def test_an_event_that_is_declared_by_its_name_carries_what_one_that_is_written_by_hand_does() -> None:
+def test_an_event_declared_by_name_carries_what_one_by_hand_does() -> None:
     class ByHand(Base):
         aggregate_type: ClassVar[str] = "booking"
         state_type: ClassVar[type[AggregateState]] = BookingState
@@ -366,7 +366,7 @@ def test_no_event_has_a_field_that_tells_the_cause() -> None:
             caused_by: str
 
 
-def test_a_rule_for_callers_is_not_asked_of_what_is_stored_and_its_error_shows_no_value() -> None:
+def test_an_input_rule_spares_stored_values_and_its_error_shows_none() -> None:
     def few(seats: int) -> int:
         if seats > 8:
             raise ValueError("at most 8 seats")
@@ -394,7 +394,7 @@ def documents(changed: Parcel) -> list[dict[str, Any]]:
     return [event_item(changed, each, Origin("request-1"), ttl=60) for each in changes.events]
 
 
-def test_what_is_stored_and_so_published_is_the_form_with_the_state_that_is_stored_with_it() -> None:
+def test_an_event_is_stored_in_its_schema_with_the_state_of_its_change() -> None:
     changed = parcel(last_sequence=4)
     changed.change(address=Address(street="Kaigaten 2", city="Bergen"), weight_in_grams=1500)
     moved, weighed = documents(changed)

@@ -334,9 +334,7 @@ def committed() -> dict[str, Any]:
         {"data": {**committed()["data"], "sequence": 2.0}}, {"data": dict(reversed(committed()["data"].items()))},
     ],
 )  # fmt: skip
-def test_a_document_is_as_committed_whatever_the_service_adds_and_however_numbers_are_written(
-    change: dict[str, Any],
-) -> None:
+def test_additions_of_the_service_and_number_formats_keep_it_as_committed(change: dict[str, Any]) -> None:
     assert is_as_committed(committed() | change)
 
 
@@ -349,7 +347,7 @@ def test_a_document_is_as_committed_whatever_the_service_adds_and_however_number
         {"digest": None}, {"digest": "0" * 64}, {"data": None},
     ],
 )  # fmt: skip
-def test_a_document_that_says_something_else_is_told_from_the_committed_one(change: dict[str, Any]) -> None:
+def test_a_document_with_other_content_is_not_as_committed(change: dict[str, Any]) -> None:
     assert not is_as_committed(committed() | change)
 
 

@@ -54,8 +54,6 @@ async def test_effects_of_one_container_have_records_of_their_own() -> None:
         assert names == {"thing-mails", "thing-calls"}
 
 
-def test_an_effect_has_a_container_and_a_subscription_of_its_own_name_unless_a_setting_names_another() -> (
-    None
-):
+def test_an_effects_container_and_subscription_have_its_name_or_a_settings() -> None:
     settings = THINGS.settings(CONNECTED | {"THING_MAILS_CONTAINER": "mails"})
     assert (settings.name(mails.container), settings.name(mails.subscription)) == ("mails", "thing-mails")

@@ -88,7 +88,7 @@ def test_every_event_has_a_schema_a_promise_and_a_message() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=name_of)
-def test_a_real_message_fits_its_schema_and_holds_nothing_that_the_schema_does_not_tell(kind: Kind) -> None:
+def test_a_real_message_fits_its_schema_and_has_no_undocumented_field(kind: Kind) -> None:
     told = KEPT[file_name(kind)]
     assert valid(body(kind), told)
     assert set(body(kind)) <= set(told["properties"])
@@ -97,7 +97,7 @@ def test_a_real_message_fits_its_schema_and_holds_nothing_that_the_schema_does_n
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=name_of)
-def test_a_message_without_a_promised_field_or_with_another_type_does_not_fit(kind: Kind) -> None:
+def test_a_message_without_a_required_field_or_of_another_type_is_invalid(kind: Kind) -> None:
     told = KEPT[file_name(kind)]
     for name in told["required"]:
         assert not valid({field: value for field, value in body(kind).items() if field != name}, told), name
@@ -190,7 +190,7 @@ def test_an_event_of_this_version_fits_the_schema_of_the_next() -> None:
 
 
 @pytest.mark.parametrize("event", OF_THE_NEXT, ids=lambda event: event.action)
-async def test_this_version_forwards_and_receives_an_event_of_the_next_one_as_it_was_stored(
+async def test_this_version_forwards_the_next_versions_events_as_stored(
     event: events.ContactEvent, lot: CosmosParkingLot
 ) -> None:
     item = stored_by_the_next(event)
@@ -221,9 +221,7 @@ def test_the_version_before_can_check_what_this_version_stores() -> None:
     assert digest(known_before) == item[DIGEST]
 
 
-async def test_an_event_that_the_version_before_has_stored_is_forwarded_as_it_was_stored(
-    lot: CosmosParkingLot,
-) -> None:
+async def test_this_version_forwards_the_previous_versions_events_as_stored(lot: CosmosParkingLot) -> None:
     """With the fields that only the store needs, and without the version of its schema."""
     data = EVENT_ITEM["data"] | {"action": "ContactCreatedEvent", "contact": CONTACT_ITEM["data"]}
     del data["name"]

@@ -46,7 +46,7 @@ def trigger(name: str, app: str = "function_app") -> dict[str, Any]:
 
 
 @EVERY_APP
-def test_the_relay_retries_for_ever_so_that_no_batch_is_checkpointed_unsent(app: str) -> None:
+def test_the_relay_retries_for_ever_and_checkpoints_no_batch_unsent(app: str) -> None:
     retry = functions(app)["relay"].get_settings_dict("retry_policy")
     assert retry is not None, f"{app}: give relay @app.retry, or the events of a failed batch are lost"
     assert retry["max_retry_count"] == "-1", (
@@ -87,7 +87,7 @@ NAMED = {
 
 
 @pytest.mark.parametrize(("app", "named"), [(app, named) for app in NAMED for named in NAMED[app]])
-def test_a_trigger_has_the_services_own_name_unless_a_setting_gives_another(
+def test_a_trigger_uses_the_services_own_name_or_that_of_a_setting(
     app: str, named: tuple[str, str, str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The trigger and the app's own clients never use two containers or topics."""
@@ -187,7 +187,7 @@ def test_a_trigger_leaves_no_name_to_the_settings_of_the_host(app: str) -> None:
 
 
 @EVERY_APP
-async def test_a_message_is_given_back_only_after_a_wait_also_where_a_setting_is_missing(
+async def test_a_message_is_returned_only_after_a_wait_if_a_setting_is_missing(
     app: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Raised at once, a message would come back at once, and use up its deliveries in a minute."""
@@ -281,7 +281,7 @@ def test_a_process_imports_what_it_needs_and_no_broker_before_it_sends() -> None
     assert run.stdout.splitlines() == ["[]", "['aiohttp'] 1"]
 
 
-def test_the_app_of_a_service_that_only_subscribes_has_its_subscribers_and_their_operators_calls(
+def test_a_subscribing_services_app_has_subscribers_and_their_operations(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def nothing(event: Event) -> None:
@@ -330,7 +330,7 @@ def test_resources_are_refused_by_a_service_that_does_not_keep_them() -> None:
         function_app(hotel, resources=[tasks])
 
 
-def test_two_functions_that_take_one_call_are_refused_when_the_host_lists_them() -> None:
+def test_two_functions_for_one_call_are_refused_when_the_host_lists_them() -> None:
     """The host would serve the one whose name sorts first."""
     app = App()
     for name in ("one", "other"):
@@ -353,7 +353,7 @@ def test_a_function_hides_none_that_takes_other_methods() -> None:
     assert [each.get_function_name() for each in app.get_functions()] == ["change", "show"]
 
 
-def test_the_host_finds_the_request_and_its_context_in_the_signature_of_each_function() -> None:
+def test_each_functions_signature_has_the_request_and_the_context() -> None:
     """It gives its context to no function that does not name it, and loads none that names it otherwise."""
     for function in function_app(service, resources=[tasks]).get_functions():
         trigger = function.get_trigger()

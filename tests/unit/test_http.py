@@ -278,7 +278,7 @@ async def test_a_body_that_is_packed_is_refused_as_such(coding: str, status: int
     ("sign", "many", "nested"),
     [("x", 1, False), ("é", 40, True), ("\N{GRINNING FACE}", 40, False), ("\0", 5_000, True), ('"', 1, True)],
 )
-async def test_the_answer_to_names_of_any_length_is_not_larger_than_what_was_sent(
+async def test_the_answer_to_long_unknown_names_is_no_larger_than_the_request(
     sign: str, many: int, nested: bool
 ) -> None:
     room = 60_000 // many
@@ -470,7 +470,7 @@ def test_a_request_is_known_by_the_json_value_that_was_sent(same: bytes) -> None
     "other",
     [b'{"a": 1, "b": null}', b'{"a": "1"}', b'{"a": 2}', b'{"A": 1}', b'{"a": [1]}', b'{"a": true}'],
 )
-def test_another_json_value_is_another_request_also_where_it_means_the_same_today(other: bytes) -> None:
+def test_another_json_value_is_another_request_even_of_equal_meaning(other: bytes) -> None:
     """``null`` and a field that is left out: a later version of the service may tell the two apart."""
     assert fingerprint(other) != fingerprint(b'{"a": 1}')
 
@@ -557,7 +557,7 @@ def test_a_slash_too_many_is_not_blamed_on_the_method(path: str) -> None:
     assert "Allow" not in response.headers
 
 
-def test_the_cause_of_a_request_is_taken_from_its_headers_when_it_is_well_formed() -> None:
+def test_a_requests_cause_is_taken_from_well_formed_headers_only() -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     good = edge.origin(request(headers={"x-correlation-id": "order-7", "traceparent": trace}))
     assert (good.correlation_id, good.traceparent) == ("order-7", trace)

@@ -44,7 +44,7 @@ def source_at(*sequences: int) -> FakeSource[State]:
     return source
 
 
-async def test_events_in_order_are_applied_and_the_source_is_read_for_the_first_alone() -> None:
+async def test_events_in_order_are_applied_and_only_the_first_reads_the_source() -> None:
     inbox, entries, source = made(source=source_at(1))
     for sequence in (1, 2, 3):
         await inbox.handle(event(sequence))
@@ -71,9 +71,7 @@ def making(
     )
 
 
-async def test_a_first_event_that_tells_all_makes_its_entry_in_one_write_and_each_later_one_is_applied() -> (
-    None
-):
+async def test_a_first_event_with_all_data_makes_its_entry_in_one_write() -> None:
     entries, source = FakeEntries[State](), source_at(1, 3)
     inbox = making(entries, source)
     for sequence in (1, 2, 3):
@@ -107,7 +105,7 @@ async def test_an_event_that_comes_again_is_not_applied_again() -> None:
     assert (entries.reads, entries.fences) == (2, 3), "only a write is decided on what may be old"
 
 
-async def test_what_a_process_remembers_leads_to_a_write_at_its_version_and_to_nothing_else() -> None:
+async def test_a_remembered_entry_serves_only_a_write_at_its_version() -> None:
     """Another process has gone on meanwhile."""
     entries, source = FakeEntries[State](), source_at(1)
     ours, others = making(entries, source), making(entries, source)
@@ -147,7 +145,7 @@ async def test_what_cannot_be_applied_is_read_from_the_source(received: Event, b
     )
 
 
-async def test_an_event_without_a_sequence_is_read_from_the_source_behind_a_fence() -> None:
+async def test_an_event_without_a_sequence_reads_the_source_consistently() -> None:
     source: FakeSource[State] = FakeSource()
     inbox, entries, _ = made(source=source)
     source.change(KEY, Found(0, (1,)))
@@ -187,7 +185,7 @@ async def test_a_deleted_aggregate_stays_deleted() -> None:
     assert entries.of(KEY) == Entry(2, "7/2/Deleted", None)
 
 
-async def test_no_entry_is_made_of_an_aggregate_that_is_gone_and_a_living_one_is_deleted() -> None:
+async def test_a_gone_aggregate_gets_no_entry_and_a_living_entry_is_deleted() -> None:
     source: FakeSource[State] = FakeSource()
     inbox, entries, _ = made(source=source)
     assert await inbox.handle(event(1)) == Complete(SkipReason.GONE)
@@ -199,7 +197,7 @@ async def test_no_entry_is_made_of_an_aggregate_that_is_gone_and_a_living_one_is
     assert entries.of(KEY) == Entry(1, None, None)
 
 
-async def test_a_living_entry_that_a_replica_does_not_show_yet_is_deleted_when_its_source_is_gone() -> None:
+async def test_an_entry_hidden_by_a_lagging_replica_is_deleted_with_its_source() -> None:
     source = source_at(1)
     inbox, entries, _ = made(source=source)
     await inbox.handle(event(1))
@@ -233,7 +231,7 @@ def of_another_form(sequence: int) -> FakeEntries[State]:
     return entries
 
 
-async def test_no_event_is_applied_to_an_entry_of_another_form_which_is_read_from_the_source() -> None:
+async def test_an_entry_of_another_schema_is_read_from_the_source_instead() -> None:
     inbox, entries, _ = made(entries=of_another_form(3), source=source_at(4))
     await inbox.handle(event(4))
     assert entries.of(KEY) == Entry(4, None, (1, 2, 3, 4)), (
@@ -256,7 +254,7 @@ async def test_an_entry_of_another_form_knows_what_was_applied_before() -> None:
     assert len(entries.written[KEY]) == 1
 
 
-async def test_an_entry_written_again_at_its_sequence_keeps_its_event_and_so_the_alarm() -> None:
+async def test_an_entry_rewritten_at_its_sequence_keeps_its_event_and_alarm() -> None:
     inbox, entries, _ = made(entries=of_another_form(3), source=source_at(3))
     result = await inbox.heal(KEY)
     assert isinstance(result, Put)
@@ -266,7 +264,7 @@ async def test_an_entry_written_again_at_its_sequence_keeps_its_event_and_so_the
     assert inbox.counts[SkipReason.CONFLICT] == 1
 
 
-async def test_an_entry_of_another_form_whose_source_is_gone_becomes_a_deleted_one() -> None:
+async def test_an_entry_of_another_schema_without_a_source_becomes_deleted() -> None:
     inbox, entries, _ = made(entries=of_another_form(3))
     await inbox.heal(KEY)
     assert entries.of(KEY) == Entry(3, None, None)
@@ -286,7 +284,7 @@ FAULTS = list(product(range(4), (False, True), (0, 1)))
 
 @pytest.mark.parametrize(("call", "after", "lag"), FAULTS)
 @pytest.mark.parametrize("number", range(len(STORY)))
-async def test_a_call_that_fails_or_whose_answer_is_lost_changes_nothing_in_the_end(
+async def test_a_failed_call_or_a_lost_answer_changes_nothing_in_the_end(
     number: int, call: int, after: bool, lag: int
 ) -> None:
     """Every call of every message, before or after its effect, with old reads; then the message comes again."""
@@ -336,9 +334,7 @@ class Slow(FakeEntries[State]):
 
 
 @pytest.mark.parametrize("shown_at", [0.0, 1.25, math.inf])
-def test_who_waits_for_a_write_is_told_as_soon_as_it_is_shown_and_never_later_than_promised(
-    shown_at: float,
-) -> None:
+def test_a_wait_for_a_write_ends_once_it_is_shown_or_at_its_deadline(shown_at: float) -> None:
     loop, entries = Loop(), Slow()
     entries.shown_at = shown_at
 
@@ -370,7 +366,7 @@ def forgetful(entries: FakeEntries[State], source: FakeSource[State]) -> StateIn
     )
 
 
-async def test_an_event_of_what_is_gone_leaves_a_deleted_entry_that_no_earlier_event_revives() -> None:
+async def test_a_gone_aggregates_event_leaves_an_entry_no_late_event_revives() -> None:
     entries = FakeEntries[State]()
     inbox = forgetful(entries, FakeSource())
     assert await inbox.handle(event(3)) == Put(Entry(3, None, None), HealReason.NEW)
@@ -379,7 +375,7 @@ async def test_an_event_of_what_is_gone_leaves_a_deleted_entry_that_no_earlier_e
     assert entries.written[KEY] == [Entry(3, None, None)]
 
 
-async def test_a_living_entry_of_what_is_gone_keeps_its_sequence_as_a_deleted_one() -> None:
+async def test_a_gone_aggregates_entry_keeps_its_sequence_as_a_deleted_one() -> None:
     entries, source = FakeEntries[State](), FakeSource[State]()
     inbox = forgetful(entries, source)
     for sequence in (1, 2):
@@ -394,7 +390,7 @@ BODY = (
 )
 
 
-def test_the_reason_for_which_a_transport_could_not_read_a_message_is_told_whatever_its_body() -> None:
+def test_a_transports_reason_for_an_unreadable_message_is_given() -> None:
     properties = {"aggregateType": "thing", "unreadable": "its data, the blob a, was erased"}
     for body in (b"", BODY):
         with pytest.raises(Unreadable, match="its data, the blob a, was erased"):
@@ -425,7 +421,7 @@ def test_an_event_whose_name_or_id_is_empty_is_none(name: str) -> None:
         READER.event(body, {"aggregateType": "thing"})
 
 
-def test_a_message_that_tells_no_type_is_for_whoever_says_that_it_knows_such() -> None:
+def test_a_message_without_a_type_is_read_only_by_an_untyped_reader() -> None:
     assert READER.event(BODY, {}) is None
     older = MessageReader("thing", untyped=True)
     assert older.event(BODY, {}) is not None

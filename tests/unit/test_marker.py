@@ -49,7 +49,7 @@ def test_of_an_aggregate_that_has_no_marker_nothing_is_parked_or_accepted() -> N
     assert (unknown.blocked, unknown.waiting, unknown.accepted) == (False, 0, 0)
 
 
-def test_what_has_no_sequence_and_comes_before_the_first_that_has_one_stays_before_it() -> None:
+def test_an_event_without_a_sequence_stays_before_the_first_that_has_one() -> None:
     unsequenced = replace(event("a", 9), sequence=None)
     _, places = AggregateBlock(contact_key("a")).with_parked([unsequenced, event("a", 1)])
     assert places == sorted(places)
@@ -84,7 +84,7 @@ def test_only_what_is_tried_by_itself_waits_longer_after_a_replay_in_vain() -> N
     assert BLOCKED.freed().claimed("replay", later).in_vain(later).refusal is None
 
 
-def test_a_free_marker_has_nothing_left_of_the_block_and_goes_on_telling_what_was_done() -> None:
+def test_an_unblocked_aggregate_keeps_only_the_record_of_what_was_done() -> None:
     known = AggregateBlock(
         contact_key("a"), version="7", accepted=5, tail=8, discarded={"d": NOON}, passed={"p": NOON}
     )  # fmt: skip

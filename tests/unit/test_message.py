@@ -95,7 +95,7 @@ def test_a_message_of_an_event_without_a_sequence_says_so() -> None:
     assert received.sequence is None
 
 
-def test_a_message_names_the_schema_of_its_body_where_schemas_are_published() -> None:
+def test_a_message_names_its_bodys_schema_if_schemas_are_published() -> None:
     event = replace(an_event(), schema_version=2)
     unpublished = message_from_event(event, service=CloudEvents("/contacts"), partitioned=False)
     assert (unpublished.application_properties or {})["schemaVersion"] == 2
@@ -107,7 +107,7 @@ def test_a_message_names_the_schema_of_its_body_where_schemas_are_published() ->
     )
 
 
-def test_an_event_that_is_published_once_more_has_another_message_id_and_names_its_own() -> None:
+def test_a_republished_event_has_a_new_message_id_and_names_its_own() -> None:
     again = replace(an_event(), message_id="another")
     message = message_from_event(again, service=CloudEvents("/contacts"), partitioned=False)
     assert message.message_id == "another"
@@ -156,7 +156,7 @@ def test_a_body_that_is_no_event_is_refused_without_being_repeated() -> None:
         assert "Jane" not in str(caught.value)
 
 
-def test_what_a_subscriber_has_read_stays_as_it_was_sent_and_an_error_does_not_repeat_it() -> None:
+def test_a_read_event_is_immutable_and_a_reading_error_shows_no_value() -> None:
     class Person(TolerantReader):
         first_name: str
         age: int = 0
@@ -170,7 +170,7 @@ def test_what_a_subscriber_has_read_stays_as_it_was_sent_and_an_error_does_not_r
     assert "johndoe" not in str(caught.value)
 
 
-def test_a_reason_tells_which_fields_are_wrong_and_a_body_that_is_no_json_is_told_as_such() -> None:
+def test_an_unreadable_bodys_reason_names_wrong_fields_or_invalid_json() -> None:
     for body, why in (
         (b'{"id": "x", "contactId": "c"}', "action, createdAt missing or wrong"),
         (b"Jane", "no JSON"),
@@ -192,7 +192,7 @@ def test_a_subscriber_reads_of_which_aggregate_an_event_is() -> None:
     assert READER.event(body, {"aggregateType": "invoice"}) is None
 
 
-def test_a_notice_names_its_contact_in_the_message_at_least_and_an_event_may_have_no_sequence() -> None:
+def test_a_skip_marker_without_sequence_names_its_contact_in_a_header() -> None:
     body = {"id": "n", "action": "EventDiscarded", "createdAt": "2026-03-01T12:00:00Z"}
     notice = READER.event(json.dumps(body).encode(), {"cloudEvents_subject": str(CONTACT_ID)})
     assert notice is not None

@@ -185,7 +185,7 @@ def outcomes(recorded: Recorded) -> dict[str, float]:
     return {attributes["outbox.outcome"]: value for attributes, value in points}
 
 
-async def test_what_became_of_events_at_a_state_is_counted_and_their_age_measured(recorded: Recorded) -> None:
+async def test_outcomes_of_a_read_models_events_are_counted_and_ages_measured(recorded: Recorded) -> None:
     source: inbox.FakeSource[tuple[int, ...]] = inbox.FakeSource()
     source.change(inbox.KEY, Found(1, (1,)))
     late = inbox.NOON + timedelta(seconds=2)

@@ -24,7 +24,7 @@ def test_the_kept_file_is_what_the_code_says() -> None:
     )
 
 
-def test_every_call_tells_what_it_answers_and_has_a_description_and_an_example() -> None:
+def test_every_call_has_its_responses_a_description_and_an_example() -> None:
     for path, calls in document()["paths"].items():
         for method, call in calls.items():
             [good, *_] = [resolved(each) for status, each in call["responses"].items() if status < "300"]

@@ -31,7 +31,7 @@ def digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def test_the_policy_allows_the_pages_own_script_and_style_and_calls_to_its_service() -> None:
+def test_the_policy_allows_the_pages_own_script_style_and_service_only() -> None:
     allowed = policy()
     assert allowed["default-src"] == ["'none'"]
     assert allowed["script-src"] == [digest(inside("script"))]

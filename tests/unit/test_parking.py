@@ -136,7 +136,7 @@ class _OldList(CosmosParkingLot):
 
 
 @pytest.mark.parametrize("found", ["nothing", "a replay", "a replay of what is too old"])
-async def test_an_upkeep_that_comes_second_does_nothing_and_tells_nobody_of_a_fault(
+async def test_a_second_concurrent_upkeep_sends_and_logs_nothing(
     found: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic, now = BusPublisher(), NOON + MONTH + timedelta(hours=1)
@@ -159,9 +159,7 @@ async def _left_alone(lot: CosmosParkingLot, now: datetime) -> bool:
     return topic.sent == [] and await lot.markers([CONTACT]) == before
 
 
-async def test_what_an_operator_has_to_look_at_is_left_alone_whatever_was_parked_before_it(
-    lot: CosmosParkingLot,
-) -> None:
+async def test_an_event_waiting_for_an_operator_is_left_alone_by_the_upkeep(lot: CosmosParkingLot) -> None:
     """An event of a lower sequence that came later, after a failover say, has its place before the one in the way."""
     refused = read(event_document("a", 2))
     await lot.park(AggregateBlock(CONTACT).block(refused, "refused", [], NOON), [refused])

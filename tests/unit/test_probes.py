@@ -109,7 +109,7 @@ async def test_who_says_nothing_is_cut_off(
     assert not [each for each in caplog.records if each.levelno >= logging.ERROR], "that is everyday life"
 
 
-async def test_who_holds_all_connections_and_asks_nothing_does_not_keep_the_platform_out(
+async def test_idle_connections_do_not_keep_the_platforms_probes_out(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else whoever reaches the port has the worker restarted: a probe without an answer is one that failed."""

@@ -188,7 +188,7 @@ def test_a_bug_in_the_handling_ends_the_worker_and_gives_the_message_back() -> N
 
 
 @pytest.mark.parametrize("held_by_another", [False, True])
-def test_poison_is_collected_and_called_empty_only_if_nobody_holds_a_message(held_by_another: bool) -> None:
+def test_poison_is_collected_and_empty_only_if_no_message_is_held(held_by_another: bool) -> None:
     async def story(account: Account) -> None:
         account.put(*(f"c{n:02}" for n in range(40)), queue="mails-poison")
         if held_by_another:

@@ -47,7 +47,7 @@ _PROPERTIES = {
 }  # fmt: skip
 
 
-def test_an_event_is_delivered_under_its_own_id_and_again_under_the_one_that_it_was_sent_as() -> None:
+def test_an_event_is_delivered_under_its_own_id_or_its_republished_one() -> None:
     """A queue gives no number: each copy of a message has the same record."""
     found = arrived(json.dumps(_PLAIN), "m1", "q")
     assert found.delivery == Delivery("q", "e1", 0, b'{"a":1}', _PROPERTIES)

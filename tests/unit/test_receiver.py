@@ -158,7 +158,7 @@ async def test_a_cancelled_call_is_cancelled() -> None:
     assert records.records == {}
 
 
-async def test_the_next_event_of_an_aggregate_that_waits_is_set_aside_at_its_first_failure() -> None:
+async def test_a_waiting_aggregates_next_event_is_set_aside_at_its_first_failure() -> None:
     records, tries = FakeSetAside(), []
 
     async def counted(received: Event) -> None:
@@ -177,7 +177,7 @@ async def test_what_can_never_be_applied_is_kept_as_refused() -> None:
     assert records.states() == {"junk": RecordState.REFUSED}
 
 
-async def test_a_redelivery_revives_nothing_and_another_message_of_that_id_is_another_record() -> None:
+async def test_a_redelivery_keeps_its_record_and_another_message_gets_its_own() -> None:
     records = FakeSetAside()
     receive = receiver(sick, records, FakeTime()).receive
     await receive(delivery(event(1), 7))
@@ -212,7 +212,7 @@ async def nothing() -> None:
     """All is well."""
 
 
-def test_one_aggregate_that_hangs_is_set_aside_in_seconds_and_its_next_events_at_once() -> None:
+def test_a_hanging_aggregate_is_set_aside_and_its_next_events_at_once() -> None:
     """In virtual time; the others of its session are handled before, between and after."""
     records, loop, applied = FakeSetAside(), Loop(), dict[str, float]()
 
@@ -271,7 +271,7 @@ async def test_the_timer_applies_what_waits_in_its_order_and_once() -> None:
 
 
 @pytest.mark.parametrize("after", [False, True])
-async def test_a_death_between_applying_and_closing_leaves_a_record_that_is_closed_later(after: bool) -> None:
+async def test_a_record_is_closed_after_a_death_between_applying_and_closing(after: bool) -> None:
     records, handled = FakeSetAside(), []
     await receiver(sick, records, FakeTime()).receive(delivery(event(1)))
 
@@ -350,7 +350,7 @@ async def test_a_dead_letter_waits_or_is_refused_and_what_is_for_others_is_left(
     ]
 
 
-async def test_a_reason_tells_the_inboxs_own_words_and_of_other_errors_only_their_kind() -> None:
+async def test_a_reason_quotes_the_inboxs_errors_and_names_others_by_class_only() -> None:
     assert reason_of(SourceBehind("the source does not show event 3")) == "the source does not show event 3"
     with pytest.raises(ZeroDivisionError) as caught:
         await sick(event(1))

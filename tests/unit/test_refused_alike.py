@@ -71,7 +71,7 @@ def event(contact: str, sequence: int = 1) -> FeedEvent:
 
 
 @pytest.mark.parametrize("never", [Refused, Failing])
-async def test_a_page_that_is_refused_alike_waits_and_parks_nobody_while_somebody_can_still_mend_it(
+async def test_a_page_refused_as_a_whole_waits_unparked_until_patience_ends(
     bench: Bench, never: type[Refused | Failing]
 ) -> None:
     """Or one at which a broker fails that does not tell whether it took others meanwhile."""

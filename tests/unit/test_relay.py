@@ -52,9 +52,7 @@ def ids(contact: str, *sequences: int) -> list[str]:
     return [event(contact, sequence).id for sequence in sequences]
 
 
-async def test_each_contacts_events_are_sent_by_sequence_whatever_the_feeds_order(
-    lot: CosmosParkingLot,
-) -> None:
+async def test_each_contacts_events_are_sent_by_sequence_in_any_feed_order(lot: CosmosParkingLot) -> None:
     events = [event(contact, sequence) for contact in "abc" for sequence in (1, 2, 3, 10, 11)]
     random.Random(7).shuffle(events)
     publisher = BusPublisher()
@@ -66,9 +64,7 @@ async def test_each_contacts_events_are_sent_by_sequence_whatever_the_feeds_orde
         assert sent_of(publisher, contact) == ids(contact, 1, 2, 3, 10, 11)
 
 
-async def test_one_contact_that_waits_does_not_hold_up_the_others_and_the_batch_is_not_done(
-    lot: CosmosParkingLot,
-) -> None:
+async def test_a_waiting_contact_delays_no_other_and_the_batch_is_not_done(lot: CosmosParkingLot) -> None:
     publisher = BusPublisher(fail_for={contact_id("b")})
     events = [event("a", 1), event("b", 1), event("c", 1)]
     with pytest.raises(NotDelivered, match="1 of 3 aggregates wait: the broker is away"):
@@ -92,9 +88,7 @@ async def test_events_behind_a_new_block_are_parked_wherever_the_feed_has_them(l
     assert (result.sent, result.parked) == (0, 2)
 
 
-async def test_an_event_whose_original_cannot_be_read_now_is_never_parked_as_it_was_delivered(
-    lot: CosmosParkingLot,
-) -> None:
+async def test_an_event_with_an_unreadable_original_is_not_parked_as_delivered(lot: CosmosParkingLot) -> None:
     """Behind a refused event, behind an older block, or first: it waits, and so does its contact's rest."""
     publisher = BusPublisher()
     unread = Unread(event("a", 3), "the store is away")
@@ -129,7 +123,7 @@ async def test_a_contact_released_while_the_relay_was_parking_behind_it_is_sent(
         assert (await lot.page(10, None)).items == []
 
 
-async def test_an_aggregate_that_others_change_again_and_again_waits_and_holds_up_no_other() -> None:
+async def test_an_aggregate_under_constant_change_waits_and_delays_no_other() -> None:
     class Contended(CosmosParkingLot):
         async def park(self, marker: AggregateBlock, events: Sequence[FeedEvent]) -> Collection[str]:
             raise PreconditionFailed("others")
@@ -170,9 +164,7 @@ async def test_more_events_than_races_may_be_refused_that_the_broker_has_already
     assert sent_of(publisher, "a") == ids("a", 10)
 
 
-async def test_what_was_accepted_of_a_page_is_not_sent_again_while_the_page_waits(
-    lot: CosmosParkingLot,
-) -> None:
+async def test_accepted_events_of_a_waiting_page_are_not_sent_again(lot: CosmosParkingLot) -> None:
     publisher = Offered(fail_for={contact_id("b")})
     waiting = relay(publisher, lot)
     events = [event("a", 1), event("b", 1), event("a", 2)]
@@ -228,9 +220,7 @@ async def test_nothing_is_sent_on_a_reading_of_the_markers_that_is_too_old() -> 
         assert publisher.until < loop.time(), "counted from before the reading"
 
 
-async def test_what_the_broker_took_of_a_page_before_the_time_was_over_is_not_offered_again(
-    lot: CosmosParkingLot,
-) -> None:
+async def test_events_accepted_before_the_time_was_over_are_not_sent_again(lot: CosmosParkingLot) -> None:
     class OneAtATime(BusPublisher):
         async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
             [group] = page
@@ -268,9 +258,7 @@ async def test_a_lot_that_is_away_makes_events_wait() -> None:
     assert sent_of(publisher, "b") == ids("b", 1)
 
 
-async def test_a_document_of_no_contact_is_not_passed_over_while_it_can_neither_be_read_nor_parked(
-    lot: CosmosParkingLot,
-) -> None:
+async def test_an_ownerless_document_waits_until_it_can_be_read_or_parked(lot: CosmosParkingLot) -> None:
     class NoRoom(CosmosParkingLot):
         async def park_alone(self, event: Poison) -> bool:
             raise Unavailable("away")
@@ -299,9 +287,7 @@ async def test_a_bug_is_not_mistaken_for_a_broker_that_is_away(lot: CosmosParkin
         await relay(Broken(), lot).forward([event("a", 1), event("b", 1)])
 
 
-async def test_an_event_over_the_publishers_limit_is_parked_without_being_offered(
-    lot: CosmosParkingLot,
-) -> None:
+async def test_an_event_over_the_publishers_limit_is_parked_unsent(lot: CosmosParkingLot) -> None:
     declared = Guarantees(ordered=True, deduplicates=True, mixes_aggregates=True, largest_message_bytes=1000)
     publisher = BusPublisher(limit=10**9, guarantees=declared)
     events = [event("a", 1), read(event_document("a", 2, text="x" * 1000)), event("a", 3)]
@@ -310,7 +296,7 @@ async def test_an_event_over_the_publishers_limit_is_parked_without_being_offere
     assert sent_of(publisher, "a") == ids("a", 1)
 
 
-async def test_an_event_of_just_the_publishers_limit_is_sent_and_one_byte_more_is_parked(
+async def test_an_event_of_the_publishers_limit_is_sent_and_one_byte_more_parked(
     lot: CosmosParkingLot,
 ) -> None:
     words = read(event_document("a", 1, text="Ærlig talt: 100 €"))

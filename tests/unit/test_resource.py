@@ -78,7 +78,7 @@ def test_an_action_that_cannot_work_is_refused(name: str, run: Any, body: Any) -
         Action(name, run, body=body)
 
 
-def test_a_list_is_filtered_by_no_field_that_has_the_name_of_another_parameter() -> None:
+def test_a_filter_field_named_like_another_list_parameter_is_refused() -> None:
     class SortedState(TaskState):
         sort: str = "small"
 
@@ -90,7 +90,7 @@ def test_a_list_is_filtered_by_no_field_that_has_the_name_of_another_parameter()
         Resource("things", SortedTask)
 
 
-def test_callers_see_the_state_with_its_sequence_and_not_what_only_the_service_needs() -> None:
+def test_callers_see_state_and_sequence_without_the_services_own_fields() -> None:
     shown = tasks.shown(TASK)
     assert shown == {
         "id": "0f8fad5b-d9cb-469f-a165-70867728950e", "title": "Water the plants", "note": None,
@@ -160,7 +160,7 @@ def test_a_patch_may_name_a_part_of_what_cannot_be_set() -> None:
         assert [each.code for each in refused.value.errors] == ["read_only"]
 
 
-def test_what_a_patch_is_applied_to_is_read_from_the_state_whatever_its_rules_are_today() -> None:
+def test_a_patch_is_applied_to_a_state_that_breaks_todays_rules() -> None:
     state = TASK.state.model_copy(update={"title": "x" * 101})
     assert tasks.current(Task.load(state)).title == "x" * 101
 
@@ -184,7 +184,7 @@ def test_an_integer_that_no_body_may_hold_stays_as_it_was_stored() -> None:
 
 
 @pytest.mark.parametrize("by", [replaced, patched])
-def test_a_part_that_no_rule_of_today_allows_may_be_sent_back_as_it_was_stored(by: Any) -> None:
+def test_a_stored_part_that_breaks_todays_rules_may_be_sent_back(by: Any) -> None:
     stored = {"room": "x" * 101, "floor": None}
     place = Place.model_validate(stored, context=STORED)
     current = tasks.current(Task.load(TASK.state.model_copy(update={"place": place})))
@@ -200,13 +200,13 @@ class Letter(WireModel):
 
 
 @pytest.mark.parametrize("by", [replaced, patched])
-def test_an_unknown_field_without_a_name_is_refused_beside_one_that_is_called_as_it_is_told(by: Any) -> None:
+def test_an_unknown_field_with_an_empty_name_is_refused(by: Any) -> None:
     with pytest.raises(InvalidRequest) as refused:
         by(Letter, Letter(body="x"), {"body": "x"}, {"body": "x", "": 1})
     assert [(each.field, each.code) for each in refused.value.errors] == [("body", "unknown")]
 
 
-def test_an_error_counts_before_its_base_in_whatever_order_they_are_declared() -> None:
+def test_an_errors_status_precedes_its_bases_in_any_declared_order() -> None:
     assert [kind for kind, _, _ in status_of({Exception: 422, ValueError: 409, UnicodeError: 400})] == [
         UnicodeError, ValueError, Exception
     ]  # fmt: skip
@@ -223,7 +223,7 @@ async def created(by: Headers, *, caller_of: CallerOf | None = None) -> Answer:
     return await create.handler(Request("POST", "http://localhost/api/tasks", by, {}, body))
 
 
-async def test_an_event_tells_who_signed_in_and_a_key_is_theirs_alone_where_the_platform_vouches() -> None:
+async def test_a_vouched_principal_is_the_events_cause_and_owns_its_keys() -> None:
     async with in_memory(service, environment={"WEBSITE_AUTH_ENABLED": "True"}) as memory:
         first = await created(signed_in("ann", **{"Idempotency-Key": "1"}))
         others = await created(signed_in("bob", **{"Idempotency-Key": "1"}))
@@ -254,7 +254,7 @@ async def test_a_change_tells_it_too() -> None:
     ]
 
 
-async def test_a_forged_principal_changes_nothing_where_the_platform_does_not_vouch() -> None:
+async def test_a_forged_principal_changes_nothing_without_platform_sign_in() -> None:
     async with in_memory(service) as memory:
         first = await created(signed_in("ann", **{"Idempotency-Key": "1"}))
         second = await created(signed_in("bob", **{"Idempotency-Key": "1"}))

@@ -48,7 +48,7 @@ def record_id(records: FakeSetAside, of: Event) -> str:
     return next(each.id for each in records.records.values() if each.event_id == of.id)
 
 
-async def test_an_aggregates_records_are_tried_by_sequence_not_as_the_broker_had_them() -> None:
+async def test_an_aggregates_records_are_retried_by_sequence() -> None:
     """An event that was published again has a later number than those after it."""
     handler, events = Handler(), (event(3), event(1), event(2))
     records = await records_of(*events)
@@ -63,7 +63,7 @@ async def test_events_without_a_sequence_are_tried_as_the_broker_had_them() -> N
     assert handler.given == ["c", "a", "b"]
 
 
-async def test_an_operator_cannot_apply_a_record_past_one_before_it_that_still_fails() -> None:
+async def test_an_operator_cannot_apply_a_record_before_a_failing_earlier_one() -> None:
     handler, records = Handler(), await records_of(event(1), event(2))
     handler.sick = [event(1)]
     with pytest.raises(NotApplied):
@@ -72,7 +72,7 @@ async def test_an_operator_cannot_apply_a_record_past_one_before_it_that_still_f
     assert records.states()[event(2).id] is RecordState.WAITING
 
 
-async def test_an_operator_applies_each_record_once_and_none_after_the_one_that_was_asked_for() -> None:
+async def test_an_operators_apply_runs_each_record_once_up_to_the_chosen_one() -> None:
     handler, records = Handler(), await records_of(event(1), event(2), event(3))
     await retrier(handler, records).apply(record_id(records, event(2)))
     assert handler.given == [event(1).id, event(2).id]
@@ -88,9 +88,7 @@ async def test_a_refused_record_of_no_aggregate_is_applied_alone() -> None:
     assert handler.given == []
 
 
-async def test_healthy_aggregates_between_those_whose_store_is_away_show_that_it_is_not_away_for_all() -> (
-    None
-):
+async def test_healthy_aggregates_between_failing_ones_show_the_store_is_there() -> None:
     handler = Handler()
     keys = [AggregateKey("thing", f"{number:03}") for number in range(4 * AWAY_AT)]
     handler.away = {*keys[::2]}
@@ -165,7 +163,7 @@ async def test_nobody_is_told_that_what_never_was_is_applied_or_discarded() -> N
             await call
 
 
-async def test_a_record_that_was_closed_while_those_before_it_were_tried_is_passed_over() -> None:
+async def test_a_record_closed_while_earlier_ones_were_retried_is_skipped() -> None:
     handler, events = Handler(), (event(1), event(2), event(3))
     records = await records_of(*events)
 

@@ -44,7 +44,7 @@ def test_a_token_that_came_while_another_failed_is_not_doubted() -> None:
     assert tokens.is_doubted("a")
 
 
-def test_after_a_fence_only_what_came_since_the_doubt_holds_the_newest_of_it() -> None:
+def test_after_a_consistency_write_the_newest_token_since_the_doubt_holds() -> None:
     """A token of a container that was restored is newer than any that will be given for a long time."""
     tokens = SessionTokens()
     tokens.merge("a", "0:-1#999")

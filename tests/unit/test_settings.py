@@ -95,7 +95,7 @@ def test_events_are_sent_in_so_many_sessions(given: str, sessions: int | None) -
     assert servicebus_of(contact_service.settings(environment).transport).sessions == sessions
 
 
-def test_the_shortest_time_for_sending_is_longer_than_a_call_of_the_store_may_take() -> None:
+def test_the_least_sending_time_exceeds_the_deadline_of_a_store_call() -> None:
     assert DEADLINE_SECONDS < LEAST_SEND_SECONDS
 
 

@@ -63,7 +63,7 @@ async def stored(store: Store, *answers: Failure, events: Sequence[Item] = (EVEN
 
 
 @pytest.mark.parametrize("answers", [[AWAY], [LOST], [LOST, THROTTLED], [LOST, THROTTLED, AWAY]])
-async def test_what_may_pass_is_tried_again_and_a_throttle_too_where_an_answer_was_lost(
+async def test_a_passing_failure_is_retried_and_a_throttle_after_a_lost_answer(
     store: Store, answers: list[Failure]
 ) -> None:
     assert await stored(store, *answers) == ["etag"]

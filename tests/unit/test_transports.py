@@ -87,9 +87,7 @@ def test_the_triggers_are_those_of_the_transport(bookings: Service, monkeypatch:
     assert queues == {("booking-mails", "STORAGEQUEUE"), ("calls", "STORAGEQUEUE")}
 
 
-def test_a_queue_of_service_bus_has_a_trigger_of_its_own_and_one_subscriber(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_service_bus_queue_has_its_own_trigger_and_one_subscriber(monkeypatch: pytest.MonkeyPatch) -> None:
     there = COSMOS | {"SERVICEBUS": "Endpoint=sb://s", "SERVICEBUS_QUEUE": "q"}
     one = Service("bookings", aggregates=[], names=Names("d", "c"))
     one.effect("mails", of="booking")(nothing)
@@ -107,7 +105,7 @@ def test_a_queue_of_service_bus_has_a_trigger_of_its_own_and_one_subscriber(
 ACCOUNT = {"COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5"}
 
 
-async def test_a_container_holds_one_read_model_or_the_effects_of_any_number_of_subscribers() -> None:
+async def test_a_container_holds_one_read_model_or_effects_of_many_subscribers() -> None:
     environment = {**ACCOUNT, "ROOMS_CONTAINER": "things", "CALLS_CONTAINER": "mails", "KEPT_CONTAINER": "s"}
     form: EntrySchema[Thing] = FORM
     async with AsyncExitStack() as resources:

@@ -94,7 +94,7 @@ def test_lines_tabs_and_every_script_may_stand_in_a_text() -> None:
 
 
 @pytest.mark.parametrize("name", ["شهرام", "נועה", "می‌خواهم", "ශ්‍රී", "\u200fאב\u200e", "d'Été\u00a0Œ"])
-def test_a_name_of_any_script_is_taken_with_its_joiners_and_direction_marks(name: str) -> None:
+def test_a_name_of_any_script_keeps_its_joiners_and_direction_marks(name: str) -> None:
     assert (
         validated(ContactDetails, changed(name={"firstName": name, "lastName": "D"})).name.first_name == name
     )
@@ -133,7 +133,7 @@ class Room(WireModel):
 
 
 @pytest.mark.parametrize("change", [replaced, patched])
-def test_what_can_be_set_is_set_as_its_rules_make_it_by_its_name_on_the_wire(change: Any) -> None:
+def test_a_field_is_set_by_its_wire_name_and_normalised_by_its_rules(change: Any) -> None:
     shown = {"seatCount": 1, "roomName": "Hall"}
     room = change(Room, Room(seat_count=1, room_name="Hall"), shown, {"seatCount": 2, "roomName": " Foyer "})
     assert room == Room.model_construct(seat_count=2, room_name="Foyer")

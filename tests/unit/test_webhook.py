@@ -105,7 +105,7 @@ def test_each_status_has_one_meaning() -> None:
         ("24 Nov 99999999999999999999 00:00:00 GMT", None),
     ],
 )
-def test_a_pause_is_asked_for_in_seconds_or_as_a_date_and_is_an_hour_at_most(
+def test_a_retry_after_is_in_seconds_or_a_date_and_an_hour_at_most(
     said: str | None, seconds: float | None
 ) -> None:
     assert retry_after(said, datetime(2026, 11, 24, 12, tzinfo=UTC)) == seconds

@@ -85,7 +85,7 @@ async def test_an_entry_is_made_from_the_first_event_alone() -> None:
     assert await inbox.handle(event(1)) == Put(Entry(1, event(1).id, (1,)), HealReason.NEW)
 
 
-async def test_a_notice_goes_to_the_projection_and_the_event_in_its_place_is_no_alarm() -> None:
+async def test_a_skip_marker_is_projected_and_its_late_event_is_no_conflict() -> None:
     def tolerant(state: State, received: Event) -> After[State]:
         return After(state) if received.is_notice else After((*state, 0))
 
