@@ -114,7 +114,7 @@ async def test_a_wrong_key_is_told_and_the_right_one_opens_the_book(browser: Bro
         await expect(page.get_by_role("heading", name="Function key")).to_be_visible()
 
 
-async def test_a_new_contact_is_refused_at_its_fields_then_stored_and_comes_into_the_directory(
+async def test_a_new_contact_is_refused_at_its_fields_then_stored_and_listed(
     page: Page, api: aiohttp.ClientSession
 ) -> None:
     name = new_name()
@@ -137,7 +137,7 @@ async def test_a_new_contact_is_refused_at_its_fields_then_stored_and_comes_into
     await expect(page.locator("#list button[aria-current=true]")).to_contain_text(name)
 
 
-async def test_two_writers_are_merged_and_where_both_changed_a_field_a_person_decides(
+async def test_two_writers_are_merged_and_a_person_decides_field_conflicts(
     page: Page, api: aiohttp.ClientSession
 ) -> None:
     name = new_name()
@@ -166,7 +166,7 @@ async def test_two_writers_are_merged_and_where_both_changed_a_field_a_person_de
     assert found["sequence"] == 4, "created, e-mail and company by them, the description by me"
 
 
-async def test_what_was_typed_is_not_left_without_a_question_and_closing_leads_back_to_the_row(
+async def test_closing_asks_before_losing_input_and_focuses_the_row_again(
     page: Page, api: aiohttp.ClientSession
 ) -> None:
     name = new_name()
@@ -229,7 +229,7 @@ async def test_a_contact_has_an_address_for_back_reload_and_links(
         await expect(linked.locator("#list-problem")).to_contain_text("This contact was deleted")
 
 
-async def test_on_a_phone_a_contact_takes_the_place_of_the_list_until_it_is_closed(
+async def test_on_a_phone_an_open_contact_replaces_the_list_until_closed(
     browser: Browser, stack: Stack, api: aiohttp.ClientSession
 ) -> None:
     app, web = stack.functions.addresses

@@ -81,7 +81,7 @@ async def look(page: Page) -> None:
     await page.get_by_role("button", name="Look now").click()
 
 
-async def test_the_page_is_open_and_holds_nothing_and_the_calls_need_the_master_key(
+async def test_the_operations_page_is_public_and_its_calls_need_the_master_key(
     browser: Browser, stage: Stage
 ) -> None:
     async with aiohttp.ClientSession() as http:

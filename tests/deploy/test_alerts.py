@@ -73,7 +73,7 @@ def test_each_query_belongs_to_an_alert_of_its_name() -> None:
         assert alert["query"] == f"loadTextContent('../alerts/{alert['name']}.kql')"
 
 
-def test_each_alert_has_a_section_that_says_what_to_do_and_each_section_an_alert() -> None:
+def test_each_alert_has_a_runbook_section_and_each_section_an_alert() -> None:
     _, *sections = re.split(
         r"^### ", RUNBOOK.partition("\n## Alarms\n")[2].partition("\n## ")[0], flags=re.MULTILINE
     )
@@ -88,7 +88,7 @@ def test_each_alert_has_a_section_that_says_what_to_do_and_each_section_an_alert
         assert "runbook: '${page}#${alert.name}'" in rule.text
 
 
-def test_each_threshold_is_a_parameter_with_the_default_that_the_page_gives() -> None:
+def test_each_threshold_is_a_parameter_with_its_documented_default() -> None:
     module = MAIN.declaration("module", "alerts").properties()
     documented = dict(re.findall(r"`(alert\w+)=(\d+)`", RUNBOOK))
     used = {module[alert["threshold"]] for alert in (*LOG_ALERTS, *METRIC_ALERTS)}

@@ -166,7 +166,7 @@ def test_the_directory_is_sorted_by_every_field_and_by_its_dates() -> None:
     assert {*FORM.search} == {*FORM.sorted_by, "lastName"}
 
 
-def test_a_board_that_cannot_be_sorted_and_parked_orders_that_cannot_be_found_are_told() -> None:
+def test_missing_indexes_of_board_and_parked_orders_are_reported() -> None:
     """What the contact service's indexes would mean for the orders."""
     needs = containers("orders")
     state = ContainerState(("/partitionKey",), -1, IndexingPolicy(True, ("/deleted/?",), ("/*",), ()))
@@ -262,7 +262,7 @@ def parameters(name: str) -> Mapping[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["main.parameters.json", "production.parameters.json"])
-def test_a_parameters_file_gives_parameters_that_are_there_and_all_that_have_no_default(name: str) -> None:
+def test_a_parameters_file_gives_declared_and_all_required_parameters(name: str) -> None:
     given, declared = set(parameters(name)), MAIN.names("param")
     assert given <= declared
     asked = {"alertEmail"} if name.startswith("production") else set()
@@ -285,7 +285,7 @@ def test_production_survives_the_loss_of_a_zone_and_can_be_restored() -> None:
     assert given["cosmosBackup"].startswith("Continuous")
 
 
-def test_the_partitioned_topic_and_the_setting_that_it_needs_are_one_parameter() -> None:
+def test_the_partitioned_topic_and_its_setting_are_one_parameter() -> None:
     topic = bicep.read("modules/servicebus.bicep").declaration("resource", "topic").properties()
     assert topic["enablePartitioning"] == "topicPartitioned"
     assert MAIN.declaration("module", "serviceBus").properties()["topicPartitioned"] == "topicPartitioned"
@@ -314,7 +314,7 @@ def test_only_the_app_that_answers_http_lets_browsers_in() -> None:
     assert site["allowedOrigins"] == "allowedOrigins"
 
 
-def test_who_signs_in_is_asked_for_everywhere_but_where_operators_and_probes_come() -> None:
+def test_sign_in_is_required_but_on_paths_of_operators_and_probes() -> None:
     """A path that is open here holds no data."""
     open_paths = MAIN.declaration("var", "openPaths").words()
     workers = {*MAIN.declaration("var", "workersFunctions").words()}

@@ -137,9 +137,7 @@ def test_a_container_has_the_time_that_a_stop_and_a_probe_take() -> None:
     )
 
 
-def test_the_functions_that_a_container_replaces_are_those_that_messages_and_changes_trigger(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_container_replaces_the_functions_of_messages_and_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     triggered = {
         each.get_function_name()
         for each in function_app.app(contact_service).get_functions()

@@ -34,7 +34,7 @@ def on_loopback(made: Image, port: str) -> tuple[list[str], int]:
     return [str(made.folder / "venv" / "bin" / command[0]), *command[1:]], chosen
 
 
-async def test_the_workers_image_forwards_what_is_stored_and_stops_when_it_is_told(tmp_path: Path) -> None:
+async def test_the_workers_image_forwards_stored_events_and_stops_on_sigterm(tmp_path: Path) -> None:
     made = image(tmp_path, "worker.Dockerfile")
     command, port = on_loopback(made, "8080")
     with stack(tmp_path) as started:

@@ -42,7 +42,7 @@ def test_a_command_that_changes_something_is_followed_by_how_to_see_it() -> None
     assert [name for name, text in changing if not re.search(r"[Ii]t\s+worked\s+when|Afterwards", text)] == []
 
 
-def test_a_page_that_changes_what_the_template_declares_names_the_parameter() -> None:
+def test_a_page_that_changes_a_declared_resource_names_its_parameter() -> None:
     assert {page.name for page in OPERATE.glob("*.md") if CHANGES.search(page.read_text())} <= set(KEPT_BY)
     for name, wanted in KEPT_BY.items():
         named = set(re.findall(r"`(\w+)(?:=[^`]+)?`", (OPERATE / name).read_text()))

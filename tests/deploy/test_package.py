@@ -63,7 +63,7 @@ def test_every_package_in_the_lock_has_a_version_and_hashes() -> None:
 
 
 @pytest.mark.parametrize("python", MAIN.allowed("pythonVersion"))
-def test_the_lock_is_what_the_requirements_ask_for_and_all_that_comes_with_it(python: str) -> None:
+def test_the_lock_has_the_requirements_and_all_their_dependencies(python: str) -> None:
     """By what the packages say that are here. One that is newer here than in the lock, since the index has a
     newer release, tells which packages come with it, but not in which version."""
     packages = locked(python)
@@ -165,9 +165,7 @@ print(len(function_app.app.get_functions()))
 
 @pytest.mark.long
 @pytest.mark.parametrize("python", MAIN.allowed("pythonVersion"))
-def test_a_package_is_made_for_the_python_of_the_app_whatever_python_makes_it(
-    python: str, tmp_path: Path
-) -> None:
+def test_a_package_is_made_for_the_apps_python_by_any_python(python: str, tmp_path: Path) -> None:
     folder = tmp_path / "package"
     make(ROOT, folder, python)
     there = {
@@ -222,7 +220,7 @@ def test_a_folder_that_is_no_package_is_left_alone(
 
 
 @pytest.mark.long  # test_settings has what a package holds
-def test_the_package_of_a_service_of_its_own_has_all_that_its_function_app_imports(tmp_path: Path) -> None:
+def test_an_own_services_package_has_all_its_function_app_imports(tmp_path: Path) -> None:
     """Made of the folders that docs/use/own-aggregate.md names, and of nothing else."""
     section = (
         (ROOT / "docs" / "use" / "own-aggregate.md")

@@ -78,7 +78,7 @@ def in_the_documentation() -> set[str]:
     return {name.partition("__")[0] for row in rows for name in re.findall(r"`(\w+)`", row)}
 
 
-def test_the_app_the_sample_bicep_and_the_documentation_name_the_same_settings() -> None:
+def test_app_sample_bicep_and_documentation_name_the_same_settings() -> None:
     expected = read_by_the_app()
     used = expected - OTHER_TRANSPORTS
     assert (
@@ -89,7 +89,7 @@ def test_the_app_the_sample_bicep_and_the_documentation_name_the_same_settings()
     assert in_the_documentation() == expected | OF_THE_HOST
 
 
-def test_the_host_takes_in_no_body_that_is_longer_by_far_than_what_the_app_takes() -> None:
+def test_the_hosts_body_limit_is_twice_that_of_the_app() -> None:
     """What is a little longer the app answers itself, and says how long a body may be."""
     limits = {
         SAMPLE["FUNCTIONS_REQUEST_BODY_SIZE_LIMIT"],
@@ -108,7 +108,7 @@ def test_every_sample_of_a_function_app_has_what_its_host_reads(tmp_path: Path) 
         assert set(sample) >= OF_THE_HOST | LOCAL_ONLY, app
 
 
-def test_the_app_reads_the_settings_of_bicep_as_those_of_the_sample_with_an_identity() -> None:
+def test_the_settings_of_bicep_are_the_samples_with_an_identity() -> None:
     here, there = contact_service.settings(SAMPLE), contact_service.settings(bicep.evaluated(IN_AZURE))
     for connection, name in (
         (there.cosmos, "COSMOS"),

@@ -91,7 +91,7 @@ def test_azd_finds_the_template_and_publishes_as_who_deploys() -> None:
         ]
 
 
-def test_the_deployment_publishes_before_preflight_which_gets_its_roles_and_can_be_left_out() -> None:
+def test_the_deployment_publishes_before_an_optional_preflight() -> None:
     workflow = ROOT / ".github" / "workflows" / "deploy.yml"
     found = steps(workflow)
     commands = [step.get("run", "") for step in found]

@@ -97,7 +97,7 @@ async def test_a_missing_path_or_contact_is_a_problem_document(
             await assert_problem(answer, status, None)
 
 
-async def test_a_body_that_is_longer_by_far_is_refused_by_the_host_before_it_has_come(
+async def test_a_far_too_long_body_is_refused_by_the_host_before_it_arrives(
     shared_stack: Stack, http: aiohttp.ClientSession
 ) -> None:
     typed = {"Content-Type": "application/json"}

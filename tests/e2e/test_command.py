@@ -68,7 +68,7 @@ async def parked(world: World) -> list[dict[str, Any]]:
     return [dict(each.view()) for each in page.items if each.kind is StuckKind.EVENT]
 
 
-async def test_a_service_without_a_relay_says_what_to_do_and_one_that_is_well_says_so(world: World) -> None:
+async def test_status_says_what_to_do_without_a_relay_and_when_all_is_well(world: World) -> None:
     ended = await world.run("status")
     assert (ended.code, ended.err) == (1, "")
     first, *rest = ended.out.splitlines()

@@ -52,7 +52,7 @@ async def post(
         return answer.status, await answer.json(), "Idempotency-Replayed" in answer.headers
 
 
-async def test_of_five_requests_at_once_at_two_instances_one_creates_and_all_get_the_answer(
+async def test_of_five_concurrent_requests_at_two_instances_one_creates(
     two: Two, http: aiohttp.ClientSession
 ) -> None:
     key, both = str(uuid.uuid4()), two.urls
@@ -64,7 +64,7 @@ async def test_of_five_requests_at_once_at_two_instances_one_creates_and_all_get
     assert await two.stack.topic.is_empty(contact_id)
 
 
-async def test_both_answers_are_lost_and_a_repetition_at_another_instance_finds_out(
+async def test_after_both_answers_are_lost_another_instance_replays_the_creation(
     two: Two, http: aiohttp.ClientSession
 ) -> None:
     """On replicas that lag: the worst that can happen. tests/contract/test_lost_keys and test_claims have each loss."""

@@ -21,7 +21,7 @@ def partitioned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 @pytest.mark.long  # tests/contract/test_publisher has the sends, test_path the rest
-async def test_the_events_of_many_contacts_arrive_in_order_and_reach_the_directory(
+async def test_events_of_many_contacts_arrive_in_order_and_fill_the_directory(
     partitioned: Stack, http: aiohttp.ClientSession
 ) -> None:
     async def one() -> str:

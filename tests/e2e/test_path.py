@@ -25,7 +25,7 @@ LONGEST_LINE = 400
 
 @pytest.mark.long
 @pytest.mark.known_gap(Gap.CHANGE_FEED)
-async def test_a_change_costs_one_line_a_page_one_line_and_an_event_two_lines_at_most(
+async def test_a_change_and_a_page_log_one_line_each_and_an_event_at_most_two(
     shared_stack: Stack, http: aiohttp.ClientSession
 ) -> None:
     """Telemetry is paid for by its volume. The first test: no line of another one comes late."""

@@ -208,7 +208,7 @@ async def test_a_poison_event_is_found_repaired_and_replayed(world: World) -> No
 
 
 @pytest.mark.long
-async def test_a_message_that_cannot_be_applied_is_applied_once_its_entry_is_deleted(world: World) -> None:
+async def test_an_inapplicable_message_is_applied_once_its_entry_is_deleted(world: World) -> None:
     find, retry, _ = RECIPES["A message that cannot be applied"]
     contact_id = await world.create()
     entries = world.database.get_container_client(DIRECTORY)
@@ -238,9 +238,7 @@ async def test_a_message_that_cannot_be_applied_is_applied_once_its_entry_is_del
 
 
 @pytest.mark.long
-async def test_a_document_that_cannot_be_read_is_put_back_and_the_wanted_change_made_by_the_service(
-    world: World,
-) -> None:
+async def test_an_unreadable_document_is_put_back_and_then_changed_as_wanted(world: World) -> None:
     get, put = RECIPES["Repairing a document"]
     contact_id = await world.create()
     stored = await world.contacts.read_item(str(contact_id), partition_key=str(contact_id))

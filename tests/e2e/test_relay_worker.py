@@ -102,9 +102,7 @@ async def all_checkpointed(started: Stack) -> bool:
 
 
 @pytest.mark.long
-async def test_a_worker_that_starts_before_the_store_and_the_broker_comes_up_by_itself(
-    tmp_path: Path,
-) -> None:
+async def test_a_worker_started_before_store_and_broker_becomes_ready_by_itself(tmp_path: Path) -> None:
     with stack(tmp_path) as started:
         started.functions.kill()
         async with service(started) as contacts:

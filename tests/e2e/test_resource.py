@@ -243,7 +243,7 @@ async def test_a_repeated_replacement_gets_the_first_answer(api: httpx.AsyncClie
 
 
 @pytest.mark.long
-async def test_an_answer_is_lost_and_its_repetition_throttled_and_a_key_tells_what_happened(
+async def test_a_key_replays_a_change_whose_answer_was_lost_and_throttled(
     stack: Stack, api: httpx.AsyncClient
 ) -> None:
     """tests/contract/test_keyed_changes loses every write of every kind of change."""
@@ -330,7 +330,7 @@ async def test_a_repeated_change_gets_the_first_answer(api: httpx.AsyncClient) -
 
 
 @pytest.mark.long  # tests/contract/test_transactions has the writers at once
-async def test_of_those_who_pin_one_version_one_wins_also_when_its_answer_is_lost(
+async def test_of_callers_with_one_etag_one_wins_though_its_answer_is_lost(
     stack: Stack, api: httpx.AsyncClient
 ) -> None:
     where, made = await created(api)

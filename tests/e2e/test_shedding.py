@@ -13,7 +13,7 @@ from tests.support.contacts import DETAILS_JSON
 
 @pytest.mark.long
 @pytest.mark.own_stack
-async def test_changes_are_refused_while_the_broker_is_away_and_taken_again_afterwards(
+async def test_changes_are_refused_while_the_broker_is_away_and_only_then(
     tmp_path: Path, http: aiohttp.ClientSession
 ) -> None:
     with stack(tmp_path, SHED_LOAD_AFTER_SECONDS="5") as started:

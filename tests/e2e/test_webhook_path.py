@@ -15,7 +15,7 @@ from tests.support.receiver import SECRET, Answer, Got, receiving, says
 pytestmark = pytest.mark.own_stack
 
 
-async def test_what_is_committed_arrives_signed_though_the_receiver_fails_at_first(tmp_path: Path) -> None:
+async def test_committed_events_arrive_signed_though_the_receiver_fails_first(tmp_path: Path) -> None:
     failed: set[str] = set()
 
     def at_first(got: Got) -> Answer:

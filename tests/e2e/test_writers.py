@@ -7,7 +7,7 @@ from tests.support.deployed import deployed
 from tests.support.use_cases import contacts_of
 
 
-async def test_event_documents_expire_contacts_stay_and_what_is_deleted_has_its_time(
+async def test_event_documents_expire_contacts_stay_and_deletions_have_a_ttl(
     cosmos_server: Service, servicebus_server: Service
 ) -> None:
     """Nothing relays them, so that their time can be short on any machine."""

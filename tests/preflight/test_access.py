@@ -196,7 +196,7 @@ class SignedIn:
         """Nothing is open."""
 
 
-async def test_without_a_key_the_callers_own_sign_in_is_taken_and_a_refusal_names_the_role(
+async def test_without_a_key_the_callers_sign_in_is_used_and_its_role_named(
     servicebus_server: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The SDK sends tokens over TLS only, and devstack has none; all else is as it is in Azure.

@@ -97,7 +97,7 @@ async def test_the_local_stack_passes_for_an_outage_as_long_as_its_window(
     assert code == 0, complaints
 
 
-async def test_a_subscription_that_leaves_messages_out_is_told_with_what_then_holds(
+async def test_a_subscription_with_a_filter_is_reported_with_its_consequence(
     cosmos_server: Service, servicebus_server: Service, capsys: pytest.CaptureFixture[str]
 ) -> None:
     environment = await deployed(RIGHT, cosmos_server, servicebus_server)
@@ -312,7 +312,7 @@ async def test_a_longer_outage_needs_a_longer_window_and_longer_lived_events(
 
 
 @pytest.mark.long
-async def test_another_service_is_looked_at_with_its_own_indexes_and_subscriptions(
+async def test_another_service_is_checked_by_its_own_indexes_and_subscriptions(
     cosmos_server: Service, servicebus_server: Service, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = ROOT / "examples" / "orders"

@@ -58,9 +58,7 @@ def test_without_an_index_nothing_is_covered() -> None:
         (None, "unknown"),
     ],
 )
-def test_on_an_account_for_which_the_sdk_sends_no_session_tokens_no_promise_holds(
-    level: str | None, status: str
-) -> None:
+def test_a_consistency_without_session_tokens_is_reported(level: str | None, status: str) -> None:
     """The emulators have Session consistency alone."""
     finding = rules.consistency(level)
     assert str(finding).split()[:2] == [status, "account:"]
@@ -83,7 +81,7 @@ def test_durations_are_written_in_the_largest_whole_unit(seconds: int, text: str
     assert written(timedelta(seconds=seconds)) == text
 
 
-def test_the_triggers_take_no_name_from_the_settings_that_preflight_does_not_look_at() -> None:
+def test_the_triggers_read_no_names_from_settings_by_themselves() -> None:
     """The host would take ``%NAME%`` from a setting; the library reads the names, and preflight reads the same ones."""
     declared = [trigger.get_dict_repr() for one in functions().values() if (trigger := one.get_trigger())]
     texts = {value for trigger in declared for value in trigger.values() if isinstance(value, str)}

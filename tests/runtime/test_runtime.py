@@ -150,7 +150,7 @@ async def test_the_relay_takes_the_feed_as_the_host_sends_it(
     assert await topic.is_empty(contact_id)
 
 
-async def test_a_batch_that_is_neither_sent_nor_parked_fails_so_that_the_host_brings_it_again(
+async def test_a_batch_neither_sent_nor_parked_fails_and_so_comes_again(
     host: Host, contacts: ContainerProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COSMOS_PARKED_CONTAINER", "not-there")

@@ -206,9 +206,7 @@ async def test_an_effect_that_was_not_done_is_done_by_the_upkeep(memory: InMemor
     assert bookings.mailed == [memory.events[0].id]
 
 
-async def test_while_the_service_of_an_effect_is_away_its_message_comes_again_and_nobody_waits(
-    memory: InMemory,
-) -> None:
+async def test_an_effect_whose_service_is_away_is_redelivered_without_a_wait(memory: InMemory) -> None:
     await booked()
     bookings.answers += [EffectUnavailable("the mail service is away")] * 50
     began = asyncio.get_running_loop().time()
@@ -254,7 +252,7 @@ async def test_operators_views_are_those_of_the_deployed_service(memory: InMemor
     assert [(each.action, each.sequence) for each in listed.items] == [("BookingCreated", 1)]
 
 
-async def test_a_service_that_leaves_its_names_to_the_environment_needs_none_in_memory() -> None:
+async def test_in_memory_a_service_with_names_from_the_environment_needs_none() -> None:
     nameless = Service("bookings", [Booking])
     async with in_memory(nameless, environment={"EVENT_TTL_SECONDS": "4000"}) as memory:
         await nameless().aggregates.create(Booking.create("A table"), ORIGIN)
@@ -275,7 +273,7 @@ async def test_a_message_of_ones_own_is_read_as_that_of_the_relay(memory: InMemo
     assert (entry.state, entry.last_sequence) == (Row(title="A table", seats=9), 2)
 
 
-async def test_a_delivered_event_has_the_body_and_properties_of_the_relays_message(memory: InMemory) -> None:
+async def test_a_delivered_event_has_body_and_properties_of_the_relays_message(memory: InMemory) -> None:
     await booked()
     [event] = memory.events
     made = message_of(event)
