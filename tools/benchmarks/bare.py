@@ -1,6 +1,7 @@
 """A program without an outbox: sends the same messages through the bare SDK, with no checks.
 
-Run as a program, it reads the change feed once and sends what it finds: ``python -m tools.benchmarks.bare``.
+Run as a program, it reads the change feed and sends what it finds: ``python -m tools.benchmarks.bare``. With
+``BARE_POLL_MS`` it goes on, with this pause between two readings; without it ends.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ def message(document: dict[str, Any]) -> ServiceBusMessage:
         subject=data["action"],
         message_id=data["id"],
         session_id=session_of(AggregateKey("contact", document["aggregateId"]), SESSIONS),
-        correlation_id=data["correlationId"],
+        correlation_id=data.get("correlationId"),
         application_properties={
             "cloudEvents_specversion": "1.0",
             "cloudEvents_id": data["id"],
@@ -38,7 +39,7 @@ def message(document: dict[str, Any]) -> ServiceBusMessage:
             "cloudEvents_time": data["createdAt"],
             "aggregateType": "contact",
             "sequence": data["sequence"],
-            "traceparent": data["traceparent"],
+            "traceparent": data.get("traceparent", ""),
         },
     )
 
@@ -55,16 +56,22 @@ async def send_sessions(sender: ServiceBusSender, documents: list[dict[str, Any]
         await sender.send_messages([message(one) for one in documents[start : start + each]])
 
 
-async def _relay_once() -> None:
+async def _relay() -> None:
     async with (
         CosmosClient.from_connection_string(os.environ["COSMOS"]) as cosmos,
         ServiceBusClient.from_connection_string(os.environ["SERVICEBUS"]) as servicebus,
         servicebus.get_topic_sender(os.environ["SERVICEBUS_TOPIC"]) as sender,
     ):
         container = cosmos.get_database_client(os.environ["COSMOS_DATABASE"]).get_container_client("contacts")
-        feed = container.query_items_change_feed(start_time="Beginning", max_item_count=BATCH)
-        await send_batches(sender, [item async for item in feed if item["type"] == "domainEvent"])
+        start: dict[str, Any] = {"start_time": "Beginning"}
+        while True:
+            feed = container.query_items_change_feed(**start, max_item_count=BATCH)
+            await send_batches(sender, [item async for item in feed if item["type"] == "domainEvent"])
+            if "BARE_POLL_MS" not in os.environ:
+                break
+            start = {"continuation": container.client_connection.last_response_headers["etag"]}
+            await asyncio.sleep(float(os.environ["BARE_POLL_MS"]) / 1000)
 
 
 if __name__ == "__main__":
-    asyncio.run(_relay_once())
+    asyncio.run(_relay())

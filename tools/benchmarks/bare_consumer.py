@@ -6,6 +6,7 @@
 import asyncio
 import json
 import os
+from datetime import UTC, datetime
 
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.servicebus import ServiceBusReceivedMessage
@@ -20,12 +21,15 @@ async def _apply(
 ) -> None:
     data = json.loads(b"".join(message.body))
     name = data.get("name") or data["contact"]["name"]
+    now = datetime.now(UTC)
     item = {
         "id": data["contactId"],
         "partitionKey": data["contactId"],
         "type": "entry",
         "lastSequence": data["sequence"],
         "data": name,
+        "appliedAt": now.isoformat(),
+        "lateSeconds": (now - datetime.fromisoformat(data["createdAt"])).total_seconds(),
     }
     await entries.upsert_item(item)
     await receiver.complete_message(message)

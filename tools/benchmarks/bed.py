@@ -87,9 +87,21 @@ class Bed:
     @contextmanager
     def worker(self, **settings: str) -> Iterator[Process]:
         """Runs the relay in a process of its own."""
-        command = [sys.executable, "-m", "cosmos_outbox", "relay"]
-        log = self.folder / "worker.log"
-        process = Process("worker", log, command, self.settings | settings, ROOT)
+        with self._running("worker", ["-m", "cosmos_outbox", "relay"], settings) as process:
+            yield process
+
+    @contextmanager
+    def bare_relay(self, poll_ms: int) -> Iterator[Process]:
+        """Runs a program that polls the feed and sends, with the SDKs alone."""
+        with self._running(
+            "bare", ["-m", "tools.benchmarks.bare"], {"BARE_POLL_MS": str(poll_ms)}
+        ) as process:
+            yield process
+
+    @contextmanager
+    def _running(self, name: str, program: list[str], settings: dict[str, str]) -> Iterator[Process]:
+        command, log = [sys.executable, *program], self.folder / f"{name}.log"
+        process = Process(name, log, command, self.settings | settings, ROOT)
         try:
             yield process.start()
         finally:

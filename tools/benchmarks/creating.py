@@ -1,4 +1,7 @@
-"""Measures what a caller pays: a contact through the use case, against a bare batch of the same two documents."""
+"""Measures what a caller pays: a contact through the use case, against a bare batch of the same two documents.
+
+In processor time of the caller: what the server does is the same for both.
+"""
 
 import statistics
 import time
@@ -39,20 +42,20 @@ async def creations(new_bed: NewBed, say: Say) -> Part:
                 bare.append(theirs)
     mine, theirs = statistics.median(ours) * 1000, statistics.median(bare) * 1000
     row = Row(
-        "create through the use case, p50",
+        "create through the use case, processor time, p50",
         f"{mine:.2f} ms",
         f"{theirs:.2f} ms: a bare batch of two",
         mine / theirs,
-        1.15,
+        1.05,
         at_most=True,
     )
     return Part([row], [])
 
 
 async def _timed(action: Callable[[], Awaitable[object]]) -> float:
-    began = time.perf_counter()
+    began = time.process_time()
     await action()
-    return time.perf_counter() - began
+    return time.process_time() - began
 
 
 def _documents() -> tuple[dict[str, Any], dict[str, Any]]:

@@ -8,9 +8,10 @@ import asyncio
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 from uuid import uuid4
 
 from azure.cosmos import PartitionKey
@@ -26,7 +27,7 @@ from cosmos_outbox.servicebus.message import message_from_event
 from cosmos_outbox.worker import subscriber
 from devstack.administration import administration_client
 from devstack.local_settings import read_values, sample_file
-from devstack.testing import Process, Service
+from devstack.testing import Process, Service, eventually
 from tests.support.use_cases import wire
 from tools.benchmarks.bed import ROOT, Bed
 from tools.benchmarks.measured import Part, Row
@@ -34,7 +35,9 @@ from tools.benchmarks.relaying import NewBed, Say
 
 BACKLOGS = {1: 1_200, 10: 300}
 """The number of contacts, by the events of each."""
-WANTED_OF_HOST = {1: 150.0, 10: 400.0}
+WANTED = {1: 0.7, 10: 0.8}
+"""The rate of the worker, over that of the bare consumer."""
+WANTED_OF_HOST = 0.4
 REPEATS = 3
 BARE = "bare"
 """The subscription of the bare consumer: without sessions."""
@@ -52,7 +55,7 @@ async def rates(new_bed: NewBed, say: Say) -> Part:
             say(f"subscriber: {contacts} contacts with {each} event(s), run {number + 1} of {REPEATS}")
             found.append(await _run(new_bed, contacts, each))
         mine, host, bare = (statistics.median(column) for column in zip(*found, strict=True))
-        ratio = statistics.median(ours / theirs for ours, _, theirs in found)
+        ratio, ratio_of_host = (statistics.median(each[side] / each[2] for each in found) for side in (0, 1))
         name = f"{contacts} contacts with {each} event{'s' if each > 1 else ''}"
         rows += [
             Row(
@@ -60,15 +63,14 @@ async def rates(new_bed: NewBed, say: Say) -> Part:
                 f"{mine:.0f}/s",
                 f"{bare:.0f}/s: bare SDK, no sessions",
                 ratio,
-                0.5,
+                WANTED[each],
             ),
             Row(
                 f"subscriber function on devstack, {name}",
                 f"{host:.0f}/s",
-                "",
-                host,
-                WANTED_OF_HOST[each],
-                "/s",
+                f"{bare:.0f}/s: bare SDK, no sessions",
+                ratio_of_host,
+                WANTED_OF_HOST,
             ),
         ]
         say("subscriber: requests for an applied event")
@@ -80,13 +82,13 @@ async def rates(new_bed: NewBed, say: Say) -> Part:
 async def _run(new_bed: NewBed, contacts: int, each: int) -> tuple[float, float, float]:
     """Returns events a second: of the worker, of the function, of the bare consumer."""
     found = []
-    for work in (worker, _host, _bare):
+    for work in (worker, _host, bare_consumer):
         bed = new_bed()
         await deploy(bed)
         await _fill(bed, contacts, each)
         with work(bed):
-            found.append(await _drained(bed, BARE if work is _bare else bed.topic.subscription))
-        if work is not _bare:
+            found.append(await _drained(bed, BARE if work is bare_consumer else bed.topic.subscription))
+        if work is not bare_consumer:
             await _all_applied(bed, contacts, each)
     ours, host, bare = found
     return ours, host, bare
@@ -104,8 +106,12 @@ async def deploy(bed: Bed) -> None:
 
 
 async def _fill(bed: Bed, contacts: int, each: int) -> None:
-    """Sends the events of contacts that are changed in turn, as the relay does."""
+    """Sends the events of contacts that are changed in turn, as the relay does, and stores these contacts.
+
+    A walk that comes in the middle of a run finds each entry's source.
+    """
     ids = [str(uuid4()) for _ in range(contacts)]
+    await _store(bed, [_contact(each_id, each) for each_id in ids])
     events = [_event(contact, sequence) for sequence in range(1, each + 1) for contact in ids]
     send = partial(message_from_event, service=CloudEvents("/contacts"), partitioned=False)
     async with (
@@ -114,6 +120,25 @@ async def _fill(bed: Bed, contacts: int, each: int) -> None:
     ):
         for start in range(0, len(events), 100):
             await sender.send_messages([send(event) for event in events[start : start + 100]])
+
+
+async def _store(bed: Bed, documents: Sequence[dict[str, Any]]) -> None:
+    async with bed.contacts() as container:
+        waiting = iter(documents)
+
+        async def writer() -> None:
+            for document in waiting:
+                await container.create_item(document)
+
+        await asyncio.gather(*(writer() for _ in range(16)))
+
+
+def _contact(contact: str, last: int) -> dict[str, Any]:
+    now = utc_now().isoformat()
+    name = CONTACT["name"] if last == 1 else {"firstName": f"J{last}", "lastName": "Doe"}
+    times = {"createdAt": now, "modifiedAt": None, "deletedAt": None, "deleted": False}
+    data = CONTACT | {"id": contact, "name": name, "company": None, "lastSequence": last} | times
+    return {"id": contact, "partitionKey": contact, "type": "contact", "data": data, "ttl": -1}
 
 
 def _event(contact: str, sequence: int) -> OutboxEvent:
@@ -146,16 +171,17 @@ async def _drained(bed: Bed, subscription: str) -> float:
 
 
 async def _all_applied(bed: Bed, contacts: int, each: int) -> None:
-    """Checks that each entry was made by its contact's events alone, to the last one."""
-    query = (
-        "SELECT VALUE COUNT(1) FROM c WHERE c.type = 'entry' AND c.lastSequence = @each AND c.healed = 0 "
-        "AND c.lastEventId != null"
-    )
+    """Waits until each entry has its contact's last event."""
+    query = "SELECT VALUE COUNT(1) FROM c WHERE c.type = 'entry' AND c.lastSequence = @each"
     async with CosmosClient.from_connection_string(bed.cosmos.connection_string) as client:
         entries = client.get_database_client(bed.database).get_container_client("directory")
         parameters = [{"name": "@each", "value": each}]
-        [applied] = [int(str(count)) async for count in entries.query_items(query, parameters=parameters)]
-    assert applied == contacts, f"{applied} of {contacts} entries were made by their events"
+
+        async def all_applied() -> bool:
+            [applied] = [int(str(count)) async for count in entries.query_items(query, parameters=parameters)]
+            return applied == contacts
+
+        await eventually(all_applied, what=f"{contacts} entries have sequence {each}")
 
 
 @contextmanager
@@ -180,7 +206,8 @@ def worker(bed: Bed) -> Iterator[None]:
 
 
 @contextmanager
-def _bare(bed: Bed) -> Iterator[None]:
+def bare_consumer(bed: Bed) -> Iterator[None]:
+    """A program that stores a document for each message."""
     with _process(bed, "tools.benchmarks.bare_consumer"):
         yield
 

@@ -1,10 +1,11 @@
-"""Measures how fast each transport takes a page of events, and its bare SDK with as many concurrent sends.
+"""Measures how fast each transport takes a page of events, and its bare SDK with as many concurrent sends, in turn.
 
 Neither a store nor a relay is involved. The receivers are this machine's: Azurite, devstack's broker, and a receiver of
 webhooks in this process, which costs both sides the same.
 """
 
 import asyncio
+import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -35,10 +36,12 @@ from tools.benchmarks.measured import Part, Row
 from tools.benchmarks.relaying import NewBed, Say
 
 CONTACTS, EACH = 200, 5
+ROUNDS = 5
 UNDER_WAY = 32
 SINGLES = 200
 """The number of events that are sent alone, one after the other, for the latency."""
 SECONDS = 120.0
+WANTED = {"Service Bus topic": 0.7, "Storage queue": 0.8, "webhook": 0.75}
 _SERVICE = CloudEvents("/contacts")
 
 Bare = Callable[[Sequence[dict[str, Any]]], Awaitable[None]]
@@ -57,26 +60,34 @@ async def rates(new_bed: NewBed, say: Say) -> Part:
     for name, sides in transports.items():
         say(f"transports: {name}")
         async with sides as (publisher, send):
-            ours, alone = await _rate(publisher)
-            documents = backlog(CONTACTS, EACH)
-            began = time.perf_counter()
-            await send(documents)
-            raw = len(documents) / (time.perf_counter() - began)
+            alone = await _alone(publisher)
+            await _sent(send, backlog(1, 1))
+            rounds = []
+            for _ in range(ROUNDS):
+                ours = await _publish(publisher, backlog(CONTACTS, EACH))
+                rounds.append((ours, await _sent(send, backlog(CONTACTS, EACH))))
+        ours, raw = (CONTACTS * EACH / statistics.median(seconds) for seconds in zip(*rounds, strict=True))
+        ratio = statistics.median(theirs / mine for mine, theirs in rounds)
         rows.append(
             Row(
                 f"{name}, {EACH} events of {CONTACTS} contacts; one alone: p50 {alone * 1000:.1f} ms",
-                f"{ours:.0f}/s", f"{raw:.0f}/s: bare SDK", ours / raw, 0.7,
+                f"{ours:.0f}/s", f"{raw:.0f}/s: bare SDK", ratio, WANTED[name],
             )
         )  # fmt: skip
     return Part(rows, [])
 
 
-async def _rate(publisher: Publisher) -> tuple[float, float]:
-    """Returns events in a second, and the median latency in seconds of an event that is sent alone."""
+async def _alone(publisher: Publisher) -> float:
+    """Returns the median latency in seconds of an event that is sent alone."""
     await _publish(publisher, backlog(1, 1))  # opens the connection
-    taken = [await _publish(publisher, backlog(1, 1)) for _ in range(SINGLES)]
-    seconds = await _publish(publisher, backlog(CONTACTS, EACH))
-    return CONTACTS * EACH / seconds, sorted(taken)[SINGLES // 2]
+    return statistics.median([await _publish(publisher, backlog(1, 1)) for _ in range(SINGLES)])
+
+
+async def _sent(send: Bare, documents: Sequence[dict[str, Any]]) -> float:
+    """Returns the seconds that it takes."""
+    began = time.perf_counter()
+    await send(documents)
+    return time.perf_counter() - began
 
 
 async def _publish(publisher: Publisher, documents: Sequence[dict[str, Any]]) -> float:
