@@ -13,8 +13,9 @@ This is the public face. It keeps its names and their meaning within a major ver
 it needs: no broker before it sends, no Functions where there are none.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cosmos_outbox.kernel.late import late
 
 if TYPE_CHECKING:
     from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
@@ -65,47 +66,51 @@ __all__ = [
     "utc_now",
 ]  # fmt: skip
 
-_HOME = {
-    "After": "cosmos_outbox.inbox.entry",
-    "Aggregate": "cosmos_outbox.outbox.aggregate",
-    "AggregateState": "cosmos_outbox.outbox.aggregate",
-    "Aggregates": "cosmos_outbox.cosmos.aggregates.aggregates",
-    "CosmosDatabase": "cosmos_outbox.cosmos.inbox.store",
-    "Condition": "cosmos_outbox.inbox.entry",
-    "DomainEvent": "cosmos_outbox.outbox.event",
-    "EntrySchema": "cosmos_outbox.inbox.entry",
-    "Event": "cosmos_outbox.inbox.message",
-    "HttpApi": "cosmos_outbox.sources.http",
-    "ListedPage": "cosmos_outbox.inbox.entry",
-    "Listing": "cosmos_outbox.inbox.entry",
-    "Named": "cosmos_outbox.settings.names",
-    "Names": "cosmos_outbox.settings.names",
-    "NoSource": "cosmos_outbox.inbox.ports",
-    "Origin": "cosmos_outbox.outbox.unit_of_work",
-    "Page": "cosmos_outbox.outbox.unit_of_work",
-    "ExistingContainer": "cosmos_outbox.settings.existing_container",
-    "DocumentSource": "cosmos_outbox.settings.existing_container",
-    "Receipt": "cosmos_outbox.outbox.unit_of_work",
-    "Service": "cosmos_outbox.service",
-    "Timestamp": "cosmos_outbox.outbox.event",
-    "TolerantReader": "cosmos_outbox.inbox.message",
-    "Versioned": "cosmos_outbox.outbox.unit_of_work",
-    "WireModel": "cosmos_outbox.outbox.event",
-    "input_rule": "cosmos_outbox.outbox.aggregate",
-    "running": "cosmos_outbox.worker.running",
-    "utc_now": "cosmos_outbox.kernel.clock",
-}
-"""The module of each name."""
-
 if not TYPE_CHECKING:  # to a type checker a name that is not imported above is an error
-
-    def __getattr__(name: str) -> Any:
-        if name not in _HOME:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(importlib.import_module(_HOME[name]), name)
-        globals()[name] = found
-        return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = late(
+        __name__,
+        {
+            "cosmos_outbox.cosmos.aggregates.aggregates": ("Aggregates",),
+            "cosmos_outbox.cosmos.inbox.store": ("CosmosDatabase",),
+            "cosmos_outbox.inbox.entry": (
+                "After",
+                "Condition",
+                "EntrySchema",
+                "ListedPage",
+                "Listing",
+            ),
+            "cosmos_outbox.inbox.message": (
+                "Event",
+                "TolerantReader",
+            ),
+            "cosmos_outbox.inbox.ports": ("NoSource",),
+            "cosmos_outbox.kernel.clock": ("utc_now",),
+            "cosmos_outbox.outbox.aggregate": (
+                "Aggregate",
+                "AggregateState",
+                "input_rule",
+            ),
+            "cosmos_outbox.outbox.event": (
+                "DomainEvent",
+                "Timestamp",
+                "WireModel",
+            ),
+            "cosmos_outbox.outbox.unit_of_work": (
+                "Origin",
+                "Page",
+                "Receipt",
+                "Versioned",
+            ),
+            "cosmos_outbox.service": ("Service",),
+            "cosmos_outbox.settings.existing_container": (
+                "DocumentSource",
+                "ExistingContainer",
+            ),
+            "cosmos_outbox.settings.names": (
+                "Named",
+                "Names",
+            ),
+            "cosmos_outbox.sources.http": ("HttpApi",),
+            "cosmos_outbox.worker.running": ("running",),
+        },
+    )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel
 
+from cosmos_outbox import composition
 from cosmos_outbox.composition.declarations import (
     EffectDeclaration,
     On,
@@ -26,13 +27,8 @@ from cosmos_outbox.composition.declarations import (
     names_of_events,
 )
 from cosmos_outbox.composition.process import ProcessSingleton
-from cosmos_outbox.cosmos.existing.documents import Numbering
-from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
-from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder, React
-from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths
 from cosmos_outbox.inbox.entry import EntrySchema
 from cosmos_outbox.inbox.message import Upcasting, Upcasts, utc
-from cosmos_outbox.inbox.ports import NoSource
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.event import DomainEvent
@@ -41,7 +37,6 @@ from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.existing_container import DocumentSource, ExistingContainer, WireNames
 from cosmos_outbox.settings.names import Named, Names, check_name, named_after
 from cosmos_outbox.settings.transports import Declared, Name
-from cosmos_outbox.sources.http import HttpApi
 
 if TYPE_CHECKING:
     from cosmos_outbox.composition.operator import Operator
@@ -49,12 +44,15 @@ if TYPE_CHECKING:
     from cosmos_outbox.composition.transports import Clients
     from cosmos_outbox.composition.writer import Outbox
     from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
+    from cosmos_outbox.cosmos.inbox.reaction_decision import React
     from cosmos_outbox.cosmos.inbox.reactions import Targets
+    from cosmos_outbox.cosmos.store.partition_key import PartitionKeyPaths
     from cosmos_outbox.inbox.effect import Effect
-    from cosmos_outbox.inbox.ports import Store, StoreOf
+    from cosmos_outbox.inbox.ports import NoSource, Store, StoreOf
     from cosmos_outbox.inbox.read_model import First, Projection
     from cosmos_outbox.operations.stuck import StuckList
     from cosmos_outbox.operations.subscriber import ReadModel, Subscription
+    from cosmos_outbox.sources.http import HttpApi
 
 S = TypeVar("S", bound=BaseModel)
 A = TypeVar("A", bound=Aggregate[Any])
@@ -76,14 +74,12 @@ class Wired:
     @cached_property
     def outbox(self) -> "Outbox":
         """The parts that a writer needs. Raises Misconfigured: the service publishes nothing, or a setting is wrong."""
-        from cosmos_outbox.composition.writer import wire_outbox  # noqa: PLC0415 - not where nothing is published
-
         if not isinstance(self.settings, Settings):
             raise Misconfigured(
                 f"{self.service.name} publishes nothing: ask the team that publishes its events"
             )
         reacts = any(isinstance(each, ReactionDeclaration) for each in self.service.subscribers)
-        return wire_outbox(
+        return composition.wire_outbox(
             self.settings,
             self.service.wire_names,
             self.clients,
@@ -101,24 +97,18 @@ class Wired:
     @cached_property
     def relay(self) -> "Relaying":
         """The parts that a relay needs."""
-        from cosmos_outbox.composition.relay import wire_relay  # noqa: PLC0415 - not where nothing is forwarded
-
-        return wire_relay(self.outbox, self.clients, self.service.aggregates)
+        return composition.wire_relay(self.outbox, self.clients, self.service.aggregates)
 
     @cached_property
     def operator(self) -> "Operator":
         """The parts that an operator needs."""
-        from cosmos_outbox.composition.operator import wire_operator  # noqa: PLC0415 - not where nobody asks
-
-        return wire_operator(self.outbox, self.relay)
+        return composition.wire_operator(self.outbox, self.relay)
 
     @property
     def stuck(self) -> "StuckList":
         """The list of all that is stuck, for operators. Raises Misconfigured."""
-        from cosmos_outbox.operations.stuck import StuckList  # noqa: PLC0415 - not where nobody asks
-
         parking = self.operator.parking if self.service.publishes else None
-        return StuckList(
+        return composition.StuckList(
             parking, {name: each.subscriber.retrier for name, each in self.subscriptions.items()}
         )
 
@@ -127,17 +117,15 @@ class Wired:
         """The store of its subscribers' entries and records. Raises Misconfigured."""
         if self.service.store is not None:
             return self.service.store.open(self.environment, self.resources)
-        from cosmos_outbox.cosmos.inbox.store import CosmosNames, CosmosStore  # noqa: PLC0415
-
         settings = self.outbox.settings
         containers = {each.name: each.container for each in self.service.subscribers if each.container}
-        names = CosmosNames(
+        names = composition.CosmosNames(
             settings.cosmos,
             settings.cosmos_database,
             settings.cosmos_set_aside_container,
             lambda name: settings.name(containers[name]),
         )
-        return CosmosStore(names, self.outbox.container)
+        return composition.CosmosStore(names, self.outbox.container)
 
     @cached_property
     def subscriptions(self) -> "Mapping[str, Subscription]":
@@ -145,10 +133,8 @@ class Wired:
 
         Raises Misconfigured.
         """
-        from cosmos_outbox.composition.subscriptions import Subscriptions  # noqa: PLC0415 - not where nothing is received
-
         outbox = self.outbox if self.service.publishes else None
-        made = Subscriptions(
+        made = composition.Subscriptions(
             self.settings,
             self.store,
             self.resources,
@@ -171,12 +157,10 @@ class Wired:
 
     @cached_property
     def _check(self) -> Callable[[], Awaitable[None]]:
-        from cosmos_outbox.operations.health import HEALTH_SECONDS, RecentCheck  # noqa: PLC0415
-
         return (
             self.outbox.check
             if self.service.publishes
-            else RecentCheck(self.store.check, seconds=HEALTH_SECONDS)
+            else composition.RecentCheck(self.store.check, seconds=composition.HEALTH_SECONDS)
         )
 
     async def _oldest_waiting_seconds(self) -> float:
@@ -247,8 +231,8 @@ class Service:
                     f"{self.name} has aggregates and a container of the team's own: declare two services, each with a "
                     "container and a name. What must be stored together goes into documents of the team's own"
                 )
-            PartitionKeyPaths.beside_events(self.own.paths)
-            Numbering(self.own.aggregates)
+            composition.PartitionKeyPaths.beside_events(self.own.paths)
+            composition.Numbering(self.own.aggregates)
         # A frozen object's own slot for the wired service of this process.
         object.__setattr__(
             self,
@@ -262,9 +246,11 @@ class Service:
         return WireNames(f"/{self.name}", self.untyped, self.own)
 
     @property
-    def paths(self) -> PartitionKeyPaths:
+    def paths(self) -> "PartitionKeyPaths":
         """Of the partition key of the container that the events are in."""
-        return PARTITION_KEY if self.own is None else PartitionKeyPaths(self.own.paths)
+        return (
+            composition.PARTITION_KEY if self.own is None else composition.PartitionKeyPaths(self.own.paths)
+        )
 
     @property
     def aggregate_types(self) -> Sequence[str]:
@@ -285,7 +271,7 @@ class Service:
         project: "Projection[S]",
         state_of: Callable[[Mapping[str, Any]], S] | None = None,
         first: "First[S] | None" = None,
-        source: DocumentSource | HttpApi | NoSource | None = None,
+        source: "DocumentSource | HttpApi | NoSource | None" = None,
         subscription: Named | str | None = None,
         container: Named | str | None = None,
         upcast: Upcasts | None = None,
@@ -303,13 +289,16 @@ class Service:
         ValueError: the name is taken, the source does not fit, or a step is missing.
         """
         kind, documents, steps = _kind(of), None, Upcasting(upcast or {})
-        if isinstance(source, HttpApi | NoSource) is self.publishes:
+        selected = source if isinstance(source, DocumentSource) else None
+        elsewhere = None if isinstance(source, DocumentSource) else source
+        has_source = elsewhere is None or not isinstance(elsewhere, composition.NoSource)
+        if (elsewhere is not None) is self.publishes:
             raise ValueError(
                 f"the source of {name} must be the service's own aggregates"
                 if self.publishes
                 else f"name the source of {name}: an HttpApi, or NoSource()"
             )
-        if isinstance(source, NoSource):
+        if not has_source:
             if first is None or state_of is not None:
                 raise ValueError(
                     f"{name} has no source: its entries are made by first= alone, not by state_of="
@@ -320,11 +309,12 @@ class Service:
         for call, takes in ((project, ("entry", "event")), (state_of, ("data",)), (first, ("event",))):
             if call is not None:
                 checked_call(f"a function of the read model {name}", call, *takes)
-        if not isinstance(source, HttpApi | NoSource):
-            documents, source = SourceDocuments.declared(self.own, kind, source), None
+        if selected is not None or self.own is not None:
+            documents = composition.SourceDocuments.declared(self.own, kind, selected)
         declared = ReadModelDeclaration(
             name, kind, named_after(name, "SUBSCRIPTION", subscription), self._container(name, container), form,
-            steps.before(project), self.untyped == kind, state_of, first and steps.before(first), documents, source,
+            steps.before(project), self.untyped == kind, state_of, has_source, first and steps.before(first), documents,
+            elsewhere,
         )  # fmt: skip
         self._add(declared)
         return declared
@@ -374,7 +364,7 @@ class Service:
         subscription: Named | str | None = None,
         topic: Named | str | None = None,
         upcast: Upcasts | None = None,
-    ) -> Callable[[React[A]], ReactionDeclaration[A]]:
+    ) -> "Callable[[React[A]], ReactionDeclaration[A]]":
         """Declare a reaction: a message changes an aggregate, or makes it, and raises its events, once.
 
         ``name``: never change it once messages came. ``target``: the id of the aggregate of type ``to`` that a message
@@ -390,16 +380,17 @@ class Service:
             )
         kind, steps = _kind(of), Upcasting(upcast or {})
         checked_call(f"target= of the reaction {name}", target, "event")
-        if order not in {*InOrder}:
-            raise ValueError(f"the reaction {name}: order is {order!r}: take one of {', '.join(InOrder)}")
+        if order not in {*composition.InOrder}:
+            orders = ", ".join(composition.InOrder)
+            raise ValueError(f"the reaction {name}: order is {order!r}: take one of {orders}")
 
-        def declare(react: React[A]) -> ReactionDeclaration[A]:
+        def declare(react: "React[A]") -> ReactionDeclaration[A]:
             checked_call(f"the reaction {name}", react, "aggregate", "event")
             declared = ReactionDeclaration(
                 name, kind, to, named_after(name, "SUBSCRIPTION", subscription),
                 None if topic is None else named_after(name, "TOPIC", topic),
                 steps.before(target), steps.before(react),
-                InOrder(order), untyped=self.untyped == kind,
+                composition.InOrder(order), untyped=self.untyped == kind,
             )  # fmt: skip
             self._add(declared)
             return declared
@@ -425,14 +416,11 @@ class Service:
 
     def wire(self, environment: Mapping[str, str], clients: "Clients | None" = None) -> Wired:
         """Build the service from settings. Opens no connection: the first use opens it. Raises Misconfigured."""
-        from cosmos_outbox.composition.transports import Clients  # noqa: PLC0415 - not where it is only declared
-        from cosmos_outbox.telemetry.export import export  # noqa: PLC0415
-
         settings = self.settings(environment) if self.publishes else self.subscriber_settings(environment)
         resources = AsyncExitStack()
-        if exporting := export(settings.telemetry, self.name):
+        if exporting := composition.export(settings.telemetry, self.name):
             resources.push_async_callback(exporting.flush)  # the first pushed is the last closed
-        wired = Wired(self, settings, environment, clients or Clients(), resources)
+        wired = Wired(self, settings, environment, clients or composition.Clients(), resources)
         _ = wired.outbox if self.publishes else wired.store  # what is wrong with a setting is raised at once
         return wired
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
-from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder, React
 from cosmos_outbox.inbox.entry import EntrySchema
-from cosmos_outbox.inbox.ports import NoSource
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.event import DomainEvent
 from cosmos_outbox.settings.names import Named
 
 if TYPE_CHECKING:
     from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
+    from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder, React
     from cosmos_outbox.cosmos.inbox.reactions import Targets
     from cosmos_outbox.inbox.effect import Effect
+    from cosmos_outbox.inbox.ports import NoSource
     from cosmos_outbox.inbox.read_model import First, Projection
     from cosmos_outbox.sources.http import HttpApi
 
@@ -43,17 +43,14 @@ class ReadModelDeclaration(Generic[S]):
     untyped: bool
     state_of: Callable[[Mapping[str, Any]], S]
     """The entry's state of an aggregate as the source has it."""
+    has_source: bool = True
+    """Whether an entry can be put right from the publisher's own state."""
     first: "First[S] | None" = None
     """The entry's state of an aggregate's first event; None: the aggregate itself is read."""
     documents: "SourceDocuments | None" = None
     """Of the aggregates, in a container of the team's own; None: they are the library's."""
     source: "HttpApi | NoSource | None" = None
     """The place where another team's aggregates are read; None: they are the service's own."""
-
-    @property
-    def has_source(self) -> bool:
-        """Whether an entry can be put right from the publisher's own state."""
-        return not isinstance(self.source, NoSource)
 
 
 @dataclass(frozen=True)
@@ -87,8 +84,8 @@ class ReactionDeclaration(Generic[A]):
     topic: Named | None
     """Another team's; None: the service's own."""
     targets: "Targets"
-    react: React[A]
-    order: InOrder
+    react: "React[A]"
+    order: "InOrder"
     untyped: bool
     container: None = None
     """Its records are beside its targets."""

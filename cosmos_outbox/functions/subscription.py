@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 import azure.functions as func
 
+from cosmos_outbox import composition
 from cosmos_outbox.composition.declarations import ReactionDeclaration, ReadModelDeclaration, Subscriber
 from cosmos_outbox.functions.relay import log_outage_briefly
-from cosmos_outbox.inbox.receiver import WAIT_SECONDS
 from cosmos_outbox.service import Service
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.settings.transports import named, not_received
-from cosmos_outbox.telemetry.messaging import STORAGEQUEUE, handling
 from cosmos_outbox.telemetry.tracing import invoked
 
 if TYPE_CHECKING:
@@ -116,11 +115,9 @@ async def receive(service: Service, of: str, message: func.ServiceBusMessage, co
 
     Both are raised after a pause: the host redelivers the message immediately, and counts each delivery.
     """
-    from cosmos_outbox.servicebus.received import delivery_of  # noqa: PLC0415 - not where another transport is used
-
     subscriber = await _subscriber(service, of)
-    delivery = delivery_of(message, message.get_body(), subscriber.subscription)
-    with invoked(context), handling(subscriber.topic, delivery, message.correlation_id):
+    delivery = composition.delivery_of(message, message.get_body(), subscriber.subscription)
+    with invoked(context), composition.handling(subscriber.topic, delivery, message.correlation_id):
         await subscriber.receiver.receive(delivery)
 
 
@@ -128,11 +125,11 @@ async def receive_from_queue(
     service: Service, of: str, message: func.QueueMessage, context: func.Context
 ) -> None:
     """As :func:`receive`, for a Storage queue."""
-    from cosmos_outbox.storagequeue.message import arrived  # noqa: PLC0415 - not where another transport is used
-
     subscriber = await _subscriber(service, of)
-    found = arrived(message.get_body(), str(message.id), subscriber.subscription)
-    handled = handling(subscriber.subscription, found.delivery, found.correlation_id, STORAGEQUEUE)
+    found = composition.arrived(message.get_body(), str(message.id), subscriber.subscription)
+    handled = composition.handling(
+        subscriber.subscription, found.delivery, found.correlation_id, composition.STORAGEQUEUE
+    )
     with invoked(context), handled:
         await subscriber.receiver.receive(found.delivery)
 
@@ -142,5 +139,5 @@ async def _subscriber(service: Service, of: str) -> "operations.Subscriber":
         return service().subscriptions[of].subscriber
     except Misconfigured as error:
         _log.error("messages wait: %s", error)
-        await asyncio.sleep(WAIT_SECONDS)
+        await asyncio.sleep(composition.WAIT_SECONDS)
         raise

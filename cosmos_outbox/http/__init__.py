@@ -6,11 +6,11 @@ Declare a :class:`Resource`: ``functions.app(service, resources=[...])`` serves 
 it is first used.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cosmos_outbox.kernel.late import late
 
 if TYPE_CHECKING:
-    from cosmos_outbox.cosmos.aggregates.idempotency import ChangeAnswer, KeyedRequest
     from cosmos_outbox.http import request
     from cosmos_outbox.http.answering import Answering
     from cosmos_outbox.http.asgi import asgi_app
@@ -20,37 +20,26 @@ if TYPE_CHECKING:
     from cosmos_outbox.http.resource import Action, Resource
     from cosmos_outbox.http.responses import json_response
     from cosmos_outbox.http.validation import known, validated
+    from cosmos_outbox.outbox.unit_of_work import ChangeAnswer, KeyedRequest
 
 __all__ = [
     "READING", "Action", "Answer", "Answering", "ChangeAnswer", "FieldError", "InvalidRequest", "KeyedRequest",
     "Request", "Resource", "asgi_app", "fastapi_router", "json_response", "known", "request", "validated",
 ]  # fmt: skip
 
-_HOMES = {
-    "cosmos_outbox.http.answering": ("Answering",),
-    "cosmos_outbox.http.asgi": ("asgi_app",),
-    "cosmos_outbox.http.fastapi": ("fastapi_router",),
-    "cosmos_outbox.http.message": ("READING", "Answer", "Request"),
-    "cosmos_outbox.http.problems": ("FieldError", "InvalidRequest"),
-    "cosmos_outbox.http.request": ("request",),
-    "cosmos_outbox.http.resource": ("Action", "Resource"),
-    "cosmos_outbox.http.responses": ("json_response",),
-    "cosmos_outbox.http.validation": ("known", "validated"),
-    "cosmos_outbox.cosmos.aggregates.idempotency": ("ChangeAnswer", "KeyedRequest"),
-}
-_HOME = {name: module for module, names in _HOMES.items() for name in names}
-"""Maps each public name to the module that defines it."""
-
 if not TYPE_CHECKING:  # to a type checker a name that is not imported above is an error
-
-    def __getattr__(name: str) -> Any:
-        if name not in _HOME:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        home = importlib.import_module(_HOME[name])
-        found = home if home.__name__ == f"{__name__}.{name}" else getattr(home, name)
-        globals()[name] = found
-        return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = late(
+        __name__,
+        {
+            "cosmos_outbox.http.answering": ("Answering",),
+            "cosmos_outbox.http.asgi": ("asgi_app",),
+            "cosmos_outbox.http.fastapi": ("fastapi_router",),
+            "cosmos_outbox.http.message": ("READING", "Answer", "Request"),
+            "cosmos_outbox.http.problems": ("FieldError", "InvalidRequest"),
+            "cosmos_outbox.http.request": (),
+            "cosmos_outbox.http.resource": ("Action", "Resource"),
+            "cosmos_outbox.http.responses": ("json_response",),
+            "cosmos_outbox.http.validation": ("known", "validated"),
+            "cosmos_outbox.outbox.unit_of_work": ("ChangeAnswer", "KeyedRequest"),
+        },
+    )

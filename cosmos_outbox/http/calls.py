@@ -12,7 +12,6 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from cosmos_outbox.cosmos.aggregates.idempotency import ChangeAnswer
 from cosmos_outbox.http import conditions, listing, request
 from cosmos_outbox.http.answering import Answering, status_of
 from cosmos_outbox.http.message import READING, Answer, Handler, Request
@@ -22,7 +21,7 @@ from cosmos_outbox.http.validation import patched, replaced, validated
 from cosmos_outbox.kernel.clock import new_id, utc_now
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.errors import AggregateNotFound
-from cosmos_outbox.outbox.unit_of_work import ETag, Origin
+from cosmos_outbox.outbox.unit_of_work import ChangeAnswer, ETag, Origin
 from cosmos_outbox.service import Wired
 
 A = TypeVar("A", bound=Aggregate[Any])

@@ -15,14 +15,13 @@ from email.utils import format_datetime
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlsplit
 
-from cosmos_outbox.cosmos.aggregates.idempotency import ChangeAnswer
 from cosmos_outbox.http import problems
 from cosmos_outbox.http.conditions import ETAG, is_known, told_modified
 from cosmos_outbox.http.listing import AS_OF
 from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.problems import FieldError
 from cosmos_outbox.outbox.aggregate import Aggregate
-from cosmos_outbox.outbox.unit_of_work import ETag, Page, Receipt, Versioned
+from cosmos_outbox.outbox.unit_of_work import ChangeAnswer, ETag, Page, Receipt, Versioned
 from cosmos_outbox.telemetry import correlation
 
 

@@ -4,6 +4,8 @@
 a commit of another process does not notify it, and the poll finds that.
 """
 
+import hashlib
+import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -154,3 +156,47 @@ class KeyRecord(Generic[A]):
     """Whether the aggregate was deleted, and with it the first answer."""
     lifetime_seconds: int | None = None
     """The lifetime of the stored record; None: that of the setting."""
+
+
+@dataclass(frozen=True)
+class ChangeAnswer(Generic[A]):
+    """The result of a change, for the first request and each repetition."""
+
+    sequence: int
+    """The aggregate's last sequence after the change."""
+    receipt: Receipt[A] | None
+    """None: another writer has changed or deleted the aggregate since, and the request did not create it."""
+    replayed: bool = False
+    """Whether this repeats the answer to an earlier request."""
+
+
+def _no_status(_: Exception) -> int | None:
+    return None
+
+
+@dataclass(frozen=True)
+class KeyedRequest:
+    """Identifies a repeatable request for ``create_once`` and ``change_once`` of ``Aggregates``."""
+
+    caller: str
+    """The sender: the same key of another caller is another key."""
+    key: str
+    """The caller's ``Idempotency-Key``; it is stored as a digest for ``IDEMPOTENCY_TTL_SECONDS``."""
+    fingerprint: str
+    """A digest of what the caller sent, independent of this version's interpretation of it."""
+    status_of: Callable[[Exception], int | None] = field(default=_no_status, compare=False)
+    """Returns the status of an aggregate's refusal; None: the error is no refusal, but a bug."""
+
+    def of_change(self, aggregate_type: str, aggregate_id: str) -> str:
+        """Returns the name of a change's record. A key is scoped to its target (``caller_in_id``, ``target_in_id``)."""
+        return digest(json.dumps(["key", self.caller, self.key, aggregate_type, aggregate_id]))
+
+    @property
+    def key_digest(self) -> str:
+        """The name of the claim. Both digests have a fixed length, so no other caller and key give the same text."""
+        return digest(f"{digest(self.caller)} {digest(self.key)}")
+
+
+def digest(text: str) -> str:
+    """Returns a text's SHA-256 digest, stored in place of the text: keys and requests may hold personal data."""
+    return hashlib.sha256(text.encode()).hexdigest()

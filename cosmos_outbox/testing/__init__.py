@@ -14,8 +14,9 @@ All but the first, ``message`` and ``Message`` need ``pip install 'cosmos-outbox
 imports this package.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cosmos_outbox.kernel.late import late
 
 if TYPE_CHECKING:
     from cosmos_outbox.testing.functions import call
@@ -40,31 +41,29 @@ __all__ = [
     "stored",
 ]
 
-_HOME = {
-    "InMemory": "memory",
-    "LocalAzure": "local",
-    "Message": "messages",
-    "NotInMemory": "memory",
-    "Program": "local",
-    "SubscriberStoreContract": "store_contract",
-    "call": "functions",
-    "eventually": "local",
-    "in_memory": "memory",
-    "message": "messages",
-    "raised": "raising",
-    "stored": "raising",
-}
-"""The module of each name, below this package."""
-
 if not TYPE_CHECKING:  # to a type checker a name that is not imported above is an error
-
-    def __getattr__(name: str) -> Any:
-        if name not in _HOME:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-        globals()[name] = found
-        return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = late(
+        __name__,
+        {
+            "cosmos_outbox.testing.functions": ("call",),
+            "cosmos_outbox.testing.local": (
+                "LocalAzure",
+                "Program",
+                "eventually",
+            ),
+            "cosmos_outbox.testing.memory": (
+                "InMemory",
+                "NotInMemory",
+                "in_memory",
+            ),
+            "cosmos_outbox.testing.messages": (
+                "Message",
+                "message",
+            ),
+            "cosmos_outbox.testing.raising": (
+                "raised",
+                "stored",
+            ),
+            "cosmos_outbox.testing.store_contract": ("SubscriberStoreContract",),
+        },
+    )

@@ -14,7 +14,7 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox.cosmos.aggregates.aggregates import ATTEMPTS, Aggregates
-from cosmos_outbox.cosmos.aggregates.idempotency import ChangeAnswer, CosmosClaims, KeyedRequest
+from cosmos_outbox.cosmos.aggregates.idempotency import CosmosClaims
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork, Lifetimes
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import Item, Key
@@ -30,7 +30,13 @@ from cosmos_outbox.outbox.errors import (
     Unavailable,
     Unpublishable,
 )
-from cosmos_outbox.outbox.unit_of_work import LONGEST_REQUEST_SECONDS, Commit, Origin
+from cosmos_outbox.outbox.unit_of_work import (
+    LONGEST_REQUEST_SECONDS,
+    ChangeAnswer,
+    Commit,
+    KeyedRequest,
+    Origin,
+)
 from devstack.testing import Service, eventually
 from tests.support.azure import CONTACTS, contacts_database
 from tests.support.emulators import Gap

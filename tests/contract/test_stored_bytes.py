@@ -19,7 +19,6 @@ import pytest
 
 from cosmos_outbox.cosmos.aggregates.aggregates import Aggregates
 from cosmos_outbox.cosmos.aggregates.documents import EventReader
-from cosmos_outbox.cosmos.aggregates.idempotency import KeyedRequest
 from cosmos_outbox.cosmos.aggregates.unit_of_work import Lifetimes
 from cosmos_outbox.cosmos.inbox.reaction_decision import InOrder
 from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions, ReactionInbox, ReactionRules
@@ -29,7 +28,7 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import CloudEvents
-from cosmos_outbox.outbox.unit_of_work import OnCommit
+from cosmos_outbox.outbox.unit_of_work import KeyedRequest, OnCommit
 from cosmos_outbox.service import Service
 from cosmos_outbox.servicebus.message import message_from_event
 from cosmos_outbox.testing import in_memory

@@ -9,7 +9,6 @@ import pytest
 
 from cosmos_outbox import Origin, Receipt, Service
 from cosmos_outbox.cosmos.aggregates.aggregates import ATTEMPTS
-from cosmos_outbox.cosmos.aggregates.idempotency import KeyedRequest
 from cosmos_outbox.errors import (
     AggregateNotFound,
     ConcurrentChange,
@@ -22,6 +21,7 @@ from cosmos_outbox.errors import (
 )
 from cosmos_outbox.inbox.errors import StoreUnavailable
 from cosmos_outbox.outbox.publisher import CloudEvents
+from cosmos_outbox.outbox.unit_of_work import KeyedRequest
 from cosmos_outbox.servicebus.message import message_from_event
 from cosmos_outbox.testing import InMemory, Message, NotInMemory, in_memory, message
 from cosmos_outbox.testing.messages import message_of

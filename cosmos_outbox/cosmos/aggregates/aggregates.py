@@ -13,10 +13,8 @@ from uuid import UUID
 
 from cosmos_outbox.cosmos.aggregates.idempotency import (
     RETRY_SECONDS,
-    ChangeAnswer,
     ChangeRequest,
     CosmosClaims,
-    KeyedRequest,
     back_off,
     change_once,
     create_once,
@@ -33,7 +31,9 @@ from cosmos_outbox.outbox.errors import (
 )
 from cosmos_outbox.outbox.selection import ALL, Selection
 from cosmos_outbox.outbox.unit_of_work import (
+    ChangeAnswer,
     ETag,
+    KeyedRequest,
     Origin,
     Page,
     Precondition,
