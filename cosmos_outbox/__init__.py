@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cosmos_outbox.inbox.entry import After, Condition, EntrySchema, ListedPage, Listing
     from cosmos_outbox.inbox.message import Event, TolerantReader
     from cosmos_outbox.inbox.ports import NoSource
+    from cosmos_outbox.inbox.retrier import Retries
     from cosmos_outbox.kernel.clock import utc_now
     from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, input_rule
     from cosmos_outbox.outbox.event import DomainEvent, Timestamp, WireModel
@@ -56,6 +57,7 @@ __all__ = [
     "Origin",
     "Page",
     "Receipt",
+    "Retries",
     "Service",
     "Timestamp",
     "TolerantReader",
@@ -84,6 +86,7 @@ if not TYPE_CHECKING:  # to a type checker a name that is not imported above is 
                 "TolerantReader",
             ),
             "cosmos_outbox.inbox.ports": ("NoSource",),
+            "cosmos_outbox.inbox.retrier": ("Retries",),
             "cosmos_outbox.kernel.clock": ("utc_now",),
             "cosmos_outbox.outbox.aggregate": (
                 "Aggregate",

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from cosmos_outbox.inbox.effect import Effect
     from cosmos_outbox.inbox.ports import NoSource, Store, StoreOf
     from cosmos_outbox.inbox.read_model import First, Projection
+    from cosmos_outbox.inbox.retrier import Retries
     from cosmos_outbox.operations.stuck import StuckList
     from cosmos_outbox.operations.subscriber import ReadModel, Subscription
     from cosmos_outbox.sources.http import HttpApi
@@ -330,6 +331,7 @@ class Service:
         repeatable: bool = True,
         begin: datetime | None = None,
         upcast: Upcasts | None = None,
+        retries: "Retries | None" = None,
     ) -> "Callable[[Effect], EffectDeclaration]":
         """Declare an effect: the decorated function runs for each event, in the order of its aggregate.
 
@@ -337,7 +339,8 @@ class Service:
         this subscriber, which was added later. It is asked for at least once: a process that dies between the effect
         and its record runs it again, or leaves it to an operator where it is not ``repeatable``. Give the event's id to
         the other side as its idempotency key. The function has 30 seconds; it raises EffectUnavailable where the other
-        side is away, and EffectRejected where it refuses this one. Raises ValueError: the name is taken.
+        side is away, and EffectRejected where it refuses this one. ``retries``: when one that failed is tried again;
+        later ones of its aggregate wait. None: each minute. Raises ValueError: the name is taken.
         """
         kind, steps = _kind(of), Upcasting(upcast or {})
         kinds = names_of_events(on, self._events_of(kind), f"the effect {name}")
@@ -346,7 +349,7 @@ class Service:
             checked_call(f"the effect {name}", run, "event", awaited=True)
             declared = EffectDeclaration(
                 name, kind, named_after(name, "SUBSCRIPTION", subscription), self._container(name, container),
-                steps.before_effect(run), kinds, repeatable, begin and utc(begin), self.untyped == kind,
+                steps.before_effect(run), kinds, repeatable, begin and utc(begin), self.untyped == kind, retries,
             )  # fmt: skip
             self._add(declared)
             return declared

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cosmos_outbox.inbox.effect import Effect
     from cosmos_outbox.inbox.ports import NoSource
     from cosmos_outbox.inbox.read_model import First, Projection
+    from cosmos_outbox.inbox.retrier import Retries
     from cosmos_outbox.sources.http import HttpApi
 
 On = Collection[type[DomainEvent] | str] | None
@@ -69,6 +70,7 @@ class EffectDeclaration:
     repeatable: bool
     begin: datetime | None
     untyped: bool
+    retries: "Retries | None"
     form: None = None
 
 

@@ -155,11 +155,14 @@ class Subscriptions:
                 await handle(event)
 
         limit = timedelta(seconds=settings.event_ttl_seconds)
+        retries = of.retries if isinstance(of, EffectDeclaration) else None
+        if retries is not None and retries.give_up_after is not None:
+            limit = min(limit, retries.give_up_after)
         return operations.Subscriber(
             settings.transport.destination,
             subscription,
             Receiver(read, handle, records, check=check, in_order=in_order),
-            Retrier(read, handle_traced, records, limit, asked=asked),
+            Retrier(read, handle_traced, records, limit, asked=asked, retries=retries),
             cache(lambda: self.clients.queues(settings, self.resources, subscription)),
         )
 

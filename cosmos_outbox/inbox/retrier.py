@@ -53,6 +53,37 @@ class OnRequest(Protocol):
         """Record that the event must never be applied. Raises AlreadyProcessed, OutOfOrder, StoreUnavailable."""
 
 
+@dataclass(frozen=True)
+class Retries:
+    """When a message that was set aside is tried again: after pauses that double.
+
+    Example::
+
+        @service.effect("letters", of=Booking, retries=Retries(longest=timedelta(hours=6)))
+        async def write(event: Event) -> None: ...
+    """
+
+    first: timedelta = timedelta(minutes=1)
+    """The first pause. A timer tries what is due each minute."""
+    longest: timedelta = timedelta(hours=1)
+    """The longest pause."""
+    give_up_after: timedelta | None = None
+    """How long it is tried; None, or longer: for ``EVENT_TTL_SECONDS``."""
+
+    def __post_init__(self) -> None:
+        """Check the times. Raises ValueError."""
+        longest, limit = self.longest, self.first if self.give_up_after is None else self.give_up_after
+        if not timedelta() < self.first <= longest or limit <= timedelta():
+            raise ValueError("Retries: times must be longer than 0, and longest not shorter than first")
+
+    def due(self, record: Record) -> datetime:
+        """Returns the time of the next attempt, counted from when the message was set aside."""
+        doublings: int = min(record.attempts + 1, (self.longest // self.first).bit_length())
+        in_doublings: int = 2**doublings - 1
+        pauses = self.first * in_doublings + self.longest * (record.attempts + 1 - doublings)
+        return record.set_aside_at + pauses
+
+
 @dataclass
 class OutageDetector:
     """Decides whether a store is unavailable for one aggregate or for all: for all after so many in a row.
@@ -109,6 +140,8 @@ class Retrier:
     now: Callable[[], datetime] = utc_now
     asked: OnRequest | None = None
     """None: applying a discarded event does no harm, as in a read model, whose entry is right after it."""
+    retries: Retries | None = None
+    """None: each run tries again."""
 
     async def run(self, *, seconds: float) -> Attempted:
         """Retry waiting records; starts none after ``seconds``, and interrupts none. Raises StoreUnavailable."""
@@ -122,11 +155,11 @@ class Retrier:
                     "not all of what was set aside was tried within %.0f s: the next run goes on", seconds
                 )
                 break
-            if record.aggregate in seen:
+            if record.aggregate in seen or not self._is_due(record):
                 continue
             seen.add(record.aggregate)
             try:
-                tried = tried.plus(await self._in_order(record.aggregate, until=until))
+                tried = tried.plus(await self._in_order(record.aggregate, until=until, early=False))
             except StoreUnavailable as found:
                 away.found(found)
             else:
@@ -276,9 +309,17 @@ class Retrier:
                 await self.set_aside.change(record, record.state, record.reason, attempts=record.attempts)
 
     async def _in_order(
-        self, aggregate: AggregateKey | None, before: Record | None = None, until: float = math.inf
+        self,
+        aggregate: AggregateKey | None,
+        before: Record | None = None,
+        until: float = math.inf,
+        *,
+        early: bool = True,
     ) -> list[RecordState]:
-        """Retry an aggregate's waiting records by sequence, up to the first that fails (``timer-in-order``)."""
+        """Retry an aggregate's waiting records by sequence, up to the first that fails (``timer-in-order``).
+
+        ``early``: also those that are not due yet.
+        """
         found = [(_order(each), each.id) async for each in self.set_aside.waiting(aggregate)]
         states: list[RecordState] = []
         for order, record_id in sorted(found):
@@ -287,11 +328,16 @@ class Retrier:
             record = await self._open(record_id)
             if record is None:
                 continue
+            if not (early or self._is_due(record)):
+                break
             state = await self._try(record)
             states.append(state)
             if state is RecordState.WAITING:
                 break
         return states
+
+    def _is_due(self, record: Record) -> bool:
+        return self.retries is None or self.retries.due(record) <= self.now()
 
     async def _try(self, record: Record, *, asked: bool = False) -> RecordState:
         """Retry a record; returns its new state. ``asked``: an operator named it. Raises StoreUnavailable."""

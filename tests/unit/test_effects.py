@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cosmos_outbox import Event, Named, Names, Service
+from cosmos_outbox import Event, Named, Names, Retries, Service
 from cosmos_outbox.inbox.effect import EffectInbox
 from cosmos_outbox.settings.environment import TTL_MAX
 from cosmos_outbox.settings.errors import Misconfigured
@@ -21,7 +21,12 @@ async def mails(event: Event) -> None:
     """Is never asked for."""
 
 
-@THINGS.effect("thing-calls", of="thing", container=Named("THING_MAILS_CONTAINER", "thing-mails"))
+@THINGS.effect(
+    "thing-calls",
+    of="thing",
+    container=Named("THING_MAILS_CONTAINER", "thing-mails"),
+    retries=Retries(give_up_after=2 * DAY),
+)
 async def calls(event: Event) -> None:
     """Is never asked for."""
 

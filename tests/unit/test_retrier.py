@@ -10,7 +10,7 @@ import pytest
 from cosmos_outbox.inbox.errors import NotApplied, NotSetAside, RecordChanged, StoreUnavailable
 from cosmos_outbox.inbox.message import Delivery, Event
 from cosmos_outbox.inbox.receiver import Receiver
-from cosmos_outbox.inbox.retrier import AWAY_AT, Attempted, Retrier
+from cosmos_outbox.inbox.retrier import AWAY_AT, Attempted, Retrier, Retries
 from cosmos_outbox.inbox.set_aside import Record, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from tests.support.inbox import NOON, FakeSetAside, delivery, event, read
@@ -216,3 +216,49 @@ async def test_a_run_without_time_closes_and_tries_nothing() -> None:
     late = replace(retrier(handler, records), now=lambda: NOON + timedelta(days=2))
     assert await late.run(seconds=0) == Attempted()
     assert await late.run(seconds=60) == Attempted(overdue=1)
+
+
+HOURS = Retries(first=timedelta(minutes=1), longest=timedelta(hours=1))
+
+
+@pytest.mark.parametrize(("attempts", "minutes"), [(0, 1), (1, 3), (2, 7), (5, 63), (6, 123), (7, 183)])
+def test_pauses_double_up_to_the_longest(attempts: int, minutes: int) -> None:
+    record = Record.of(delivery(event(1), 0), event(1), RecordState.WAITING, "r", NOON)
+    assert HOURS.due(replace(record, attempts=attempts)) == NOON + timedelta(minutes=minutes)
+
+
+@pytest.mark.parametrize(("first", "longest", "limit"), [(0, 1, None), (2, 1, None), (1, 1, 0), (1, 1, -1)])
+def test_pauses_that_cannot_be_are_refused(first: int, longest: int, limit: int | None) -> None:
+    with pytest.raises(ValueError, match="Retries"):
+        Retries(
+            timedelta(minutes=first),
+            timedelta(minutes=longest),
+            None if limit is None else timedelta(minutes=limit),
+        )
+
+
+async def test_one_that_is_not_due_holds_up_those_behind_it_and_no_other() -> None:
+    handler, other = (
+        Handler(),
+        replace(event(1, event_id="other"), aggregate=AggregateKey("contact", "other")),
+    )
+    records, now = await records_of(event(1), event(2), other), NOON
+    paced = replace(retrier(handler, records), now=lambda: now, retries=HOURS)
+    handler.sick = [event(1)]
+    assert await paced.run(seconds=60) == Attempted()
+    now += timedelta(minutes=1)
+    await paced.run(seconds=60)
+    assert handler.given.count(event(1).id) == 1
+    assert records.states()[other.id] is RecordState.APPLIED
+    now += timedelta(minutes=1)  # the second one is due, the first is not
+    await paced.run(seconds=60)
+    assert handler.given.count(event(1).id) == 1
+    handler.sick, now = [], now + timedelta(minutes=1)
+    await paced.run(seconds=60)
+    assert [each for each in handler.given if each != other.id] == [event(1).id, event(1).id, event(2).id]
+
+
+async def test_an_operator_does_not_wait_for_a_pause() -> None:
+    handler, records = Handler(), await records_of(event(1), event(2))
+    await replace(retrier(handler, records), retries=HOURS).apply(record_id(records, event(2)))
+    assert handler.given == [event(1).id, event(2).id]
