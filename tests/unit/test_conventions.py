@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.paths import ROOT
 
-DEVSTACK = "packages/devstack/src/devstack"
+DEVSTACK = "packages/devstack"
 PLACES = [
     "cosmos_outbox", "cosmos_changefeed", "domain", "application", "infra", "function_app.py", "examples", "tools",
     "tests", DEVSTACK, "packages/simulation",
@@ -175,9 +175,18 @@ def words(place: str) -> Iterator[str]:
                     yield f'{name}:{node.lineno}: the docstring begins with "{start[0].strip()}": name the thing itself'
 
 
+def names_of_tests(place: str) -> Iterator[str]:
+    """A test's name is read in lists of failures and guarantees: it says the behaviour in a line."""
+    for name, module in modules(place, r"def test_\w{66}"):
+        for kind in (ast.FunctionDef, ast.AsyncFunctionDef):
+            for node in nodes(module, kind):
+                if node.name.startswith("test_") and len(node.name) > 70:
+                    yield f"{name}:{node.lineno}: {node.name} has {len(node.name)} characters: 70 at most"
+
+
 CASES = [
     pytest.param(rule, place, id=f"{rule.__name__} in {place}")
-    for rule in (loggers, constants, errors, coroutines, homonyms, words)
+    for rule in (loggers, constants, errors, coroutines, homonyms, words, names_of_tests)
     for place in PLACES
 ]
 

@@ -7,6 +7,7 @@ import time
 
 import azure.functions as func
 
+_log = logging.getLogger(__name__)
 app = func.FunctionApp(http_auth_level=func.AuthLevel.FUNCTION)
 
 
@@ -25,7 +26,7 @@ def _described(req: func.HttpRequest, **more: object) -> func.HttpResponse:
 
 @app.route(route="echo/{name}")
 async def echo(req: func.HttpRequest, context: func.Context) -> func.HttpResponse:
-    logging.getLogger("app").info("echoing")
+    _log.info("echoing")
     return _described(req, function=context.function_name, trace=context.trace_context.trace_parent)
 
 

@@ -6,6 +6,7 @@ import os
 
 import azure.functions as func
 
+_log = logging.getLogger(__name__)
 app = func.FunctionApp()
 
 
@@ -16,7 +17,7 @@ async def process(req: func.HttpRequest) -> str:
 
 @app.route(route="hang")
 async def hang(req: func.HttpRequest) -> str:
-    logging.getLogger("app").info("it hangs")
+    _log.info("it hangs")
     await asyncio.Event().wait()
     return ""
 
