@@ -194,7 +194,7 @@ async def _in_memory(
 def _over(of: Subscriber, publisher: Answers) -> Subscriber:
     """The same, over what the publisher's API answers here."""
     if isinstance(of, ReadModelDeclaration) and isinstance(of.source, HttpApi):
-        return replace(of, source=api_in_memory(of.source, publisher))
+        return replace(of, source=api_in_memory(of.source, publisher.respond))
     return of
 
 

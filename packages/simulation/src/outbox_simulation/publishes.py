@@ -28,6 +28,7 @@ from outbox_simulation.derived_invariants.found import (
     StoredEvent,
 )
 from outbox_simulation.derived_invariants.rules import broken
+from outbox_simulation.engine.redeclared import redeclared
 from outbox_simulation.engine.walking import walk_all
 from outbox_simulation.invariants.violation import Violation
 
@@ -187,13 +188,10 @@ async def violations(service: Service, told: Sequence[Publishes], seed: int) -> 
     asked = {
         each.name: Asked(each.run) for each in service.subscribers if isinstance(each, EffectDeclaration)
     }
-    copy = replace(service)
-    copy.subscribers.extend(
-        replace(each, run=asked[each.name]) if isinstance(each, EffectDeclaration) else each
-        for each in service.subscribers
+    copy = redeclared(
+        service,
+        lambda each: replace(each, run=asked[each.name]) if isinstance(each, EffectDeclaration) else each,
     )
-    # The user's code must get this service from its own object.
-    object.__setattr__(copy, "_per_process", service._per_process)  # noqa: SLF001
     async with in_memory(copy) as memory:
         run = _Run(memory, copy, luck)
         for publishes in told:

@@ -12,12 +12,14 @@ from azure.core.exceptions import AzureError
 from application.directory import Search
 from cosmos_outbox import Origin, Service
 from cosmos_outbox.http import KeyedRequest
+from cosmos_outbox.http.calls import calls
 from cosmos_outbox.outbox.unit_of_work import Receipt
 from cosmos_outbox.service import Wired
 from domain.contact import Contact
 from domain.errors import ContactDeleted
 from domain.values import ContactDetails
 from infra.bootstrap import service
+from infra.contacts_http import contacts
 from infra.directory import FORM
 from outbox_simulation.engine.system_under_test import Others, SimulatedClient, SimulatedService, Told, Wish
 from outbox_simulation.invariants.records import (
@@ -302,6 +304,7 @@ CONTACTS = SimulatedService(
     read_models=("directory",),
     errors={ContactDeleted: 404},
     others=act_as_another_version,
+    get=next(each.handler for each in calls(service, [contacts]) if each.name == "get_contact"),
     posting=POSTING,
     over=("servicebus", "storagequeue", "webhook"),
 )

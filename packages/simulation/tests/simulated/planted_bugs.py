@@ -24,6 +24,8 @@ ONLY_WITH: Mapping[str, str] = {
     "publishes-again-under-the-first-id": "then.publish again",
     "rebuild-after-a-restore-only-heals": "then.restore",
     "replay-leaves-the-event-in-the-way": "plot.two hands",
+    "proxys-404-is-believed": "proxy",
+    "group-of-a-handler-is-no-failure": "handlers",
     **{bug.name: "lists" for bug in LISTS},
     **{bug.name: kind for kind, bugs in DEPLOYMENTS.items() for bug in bugs},
 }
@@ -255,6 +257,22 @@ MEETING: tuple[Planted, ...] = (
         "        found = await self.source.read(key)\n",
         _NO_PROFILE,
         _ENTRY,
+    ),
+    Planted(
+        "proxys-404-is-believed",  # a proxy answers in the API's place while a walk runs, or an event is healed
+        "cosmos_outbox/sources/http.py",
+        "(status == 404 and self._is_not_found(body))",
+        "status == 404",
+        _NO_PROFILE,
+        _ENTRY,
+    ),
+    Planted(
+        "group-of-a-handler-is-no-failure",  # a task of a handler ends as no call may, beside another that fails
+        "cosmos_outbox/kernel/handler_failures.py",
+        "    except (asyncio.CancelledError, SystemExit, KeyboardInterrupt, BaseExceptionGroup) as raised:\n",
+        "    except (asyncio.CancelledError, SystemExit, KeyboardInterrupt) as raised:\n",
+        _NO_PROFILE,
+        ("worker ended", *_ENTRY),
     ),
     Planted(
         "inbox-puts-an-old-decision-over-a-new-entry",  # a lock is lost, and another worker has the session

@@ -1,7 +1,6 @@
 """A service whose piles put marks on heaps: all on one, in any order; each on two of its own, in order; and each on
 two of them at once."""
 
-import asyncio
 from collections.abc import Mapping
 from datetime import datetime
 from random import Random
@@ -11,6 +10,7 @@ from uuid import uuid4
 from cosmos_outbox import Aggregate, AggregateState, Event, Names, Service, Timestamp, WireModel
 from cosmos_outbox.kernel.clock import randomness
 from outbox_simulation import Commands
+from outbox_simulation.engine.redeclared import raise_no_exception
 from tests.support.reactions import Heap
 
 
@@ -44,16 +44,6 @@ _ENDS_THE_PROCESS = 0.03
 """How often a handler raises what is no ``Exception``: the message is tried again, and the process goes on."""
 
 
-def _raise_no_exception() -> None:
-    match randomness().randrange(3):
-        case 0:
-            raise SystemExit
-        case 1:
-            raise asyncio.CancelledError
-        case _:
-            raise BaseExceptionGroup("two at once", [SystemExit(), KeyError()])
-
-
 def _react(order: Any) -> None:
     def target(event: Event) -> str:
         return f"{order}-{'one' if order == 'any' else event.aggregate.id}"
@@ -61,7 +51,7 @@ def _react(order: Any) -> None:
     @service.reaction(f"marks-{order}", of=Pile, to=Heap, target=target, order=order)
     def put(heap: Heap | None, event: Event) -> Heap | None:
         if randomness().random() < _ENDS_THE_PROCESS:
-            _raise_no_exception()
+            raise_no_exception()
         mark = event.aggregate.id if order == "any" else str(event.data["size"])
         if heap is None:
             return Heap(

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cosmos_outbox.composition.declarations import EffectDeclaration
+from cosmos_outbox.composition.declarations import EffectDeclaration, Subscriber
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
 from cosmos_outbox.inbox.effect import Effect
 from cosmos_outbox.inbox.errors import EffectRejected, EffectUnavailable
@@ -12,6 +12,7 @@ from cosmos_outbox.inbox.message import Event
 from cosmos_outbox.service import Service, Wired
 from outbox_simulation.derived_invariants.commands import Calls, Commands, Release
 from outbox_simulation.derived_invariants.forms import Form
+from outbox_simulation.engine.redeclared import redeclared
 from outbox_simulation.engine.system_under_test import SimulatedClient
 
 
@@ -93,13 +94,11 @@ def subject(
 
 def _writes_down(service: Service, asked: dict[str, Asked]) -> Service:
     """Returns a copy of the service, in any version, that records each call of its effects."""
-    copy = replace(service)
-    for each in service.subscribers:
-        if isinstance(each, EffectDeclaration):
-            known = asked.setdefault(each.name, Asked(each.run))
-            copy.subscribers.append(replace(each, run=replace(known, run=each.run)))
-        else:
-            copy.subscribers.append(each)
-    # The user's code must get the process's service from its own object.
-    object.__setattr__(copy, "_per_process", service._per_process)  # noqa: SLF001
-    return copy
+
+    def anew(each: Subscriber) -> Subscriber:
+        if not isinstance(each, EffectDeclaration):
+            return each
+        known = asked.setdefault(each.name, Asked(each.run))
+        return replace(each, run=replace(known, run=each.run))
+
+    return redeclared(service, anew)

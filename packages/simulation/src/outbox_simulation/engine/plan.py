@@ -60,11 +60,14 @@ STRIKES = (
     "sessions",
     "triggers",
     "lists",
+    "proxy",
+    "handlers",
 )
 """``floods``: many changes of one aggregate at once; ``others``: writers past the service; ``discards``: some events
 that the broker refuses are discarded; ``operators``: two of them at once; ``host``: the Functions host relays;
 ``rollout``: another version is deployed; ``sessions``: with another number of them; ``triggers``: the host subscribes;
-``lists``: clients page through them.
+``lists``: clients page through them; ``proxy``: the read model's source is the service's HTTP API, in whose place a
+proxy answers for a while; ``handlers``: some calls of the read model's functions raise what is no ``Exception``.
 """
 
 THEN = ("then.publish again", "then.restore", "then.days", "then.away")
@@ -91,7 +94,16 @@ NOT_OVER: Mapping[Name, Set[str]] = {
     "storagequeue": {"bus.refuse_mix", "sessions"},
     "webhook": {
         # There are no queues, no locks and no subscribers:
-        *("bus.stolen", "bus.lock_lost", "meet.theft", "plot.absent", "sessions", "triggers"),
+        *(
+            "bus.stolen",
+            "bus.lock_lost",
+            "meet.theft",
+            "plot.absent",
+            "sessions",
+            "triggers",
+            "proxy",
+            "handlers",
+        ),
         # The sample receiver reads an aggregate only when one of its events comes; no walk goes through all of them. If
         # the last event expired unsent, it would never learn of it:
         "then.away",
@@ -148,6 +160,8 @@ class SimulationPlan:
         for name, of, likely in (("plot", PLOTS, _PLOTTED), ("then", THEN, _THEN)):
             one = random.Random(f"{seed}:{name}")  # noqa: S311 - no secret
             faults |= {one.choice(of)} if one.random() < likely else set()
+        if "proxy" in faults:
+            faults -= {"then.away"}  # an aggregate all of whose events expired would stay without an entry
         plan = cls(seed, faults - NOT_OVER.get(transport, set()), aggregates=chance.choice([2, 4, 8, 12]),
                    shuffled=shuffled, transport=transport)  # fmt: skip
         return replace(plan, seconds=chance.choice([30.0, 60.0, 90.0]))

@@ -25,12 +25,14 @@ _LONGEST_AWAY_SECONDS = (30.0, 30.0, 90.0)
 
 _MOST_PARTITIONS = 6
 
+_MOST_SKEW_SECONDS = 300.0
+
 
 class Strikes:
     """All possible strikes, by kind."""
 
-    def __init__(self, deployment: Deployment, account: CosmosInMemory, others: Strike) -> None:
-        """``others``: a write past the service."""
+    def __init__(self, deployment: Deployment, account: CosmosInMemory, others: Mapping[str, Strike]) -> None:
+        """``others``: those that are made elsewhere."""
         self._deployment = deployment
         self._ground = deployment.ground
         self._account = account
@@ -43,7 +45,7 @@ class Strikes:
             "store away": self.store_away,
             "bus away": self.bus_away,
             "skew": self.skew,
-            "others": others,
+            **others,
         }
 
     async def go_on(
@@ -131,7 +133,7 @@ class Strikes:
     async def skew(self, chance: random.Random) -> None:
         """Sets a process's clock, forward or back."""
         victim = chance.choice(self._deployment.processes)
-        victim.skew = chance.uniform(-60.0, 60.0)
+        victim.skew = chance.uniform(-_MOST_SKEW_SECONDS, _MOST_SKEW_SECONDS)
         self._ground.trace.note("clock set", detail=f"{victim.skew:+.1f} s", instance=victim.instance.name)
 
 

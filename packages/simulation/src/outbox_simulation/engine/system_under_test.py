@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from azure.cosmos.aio import ContainerProxy
 
 from cosmos_outbox.http.answering import STATUS_OF
+from cosmos_outbox.http.message import Handler
 from cosmos_outbox.outbox.errors import RefusedBefore
 from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.service import Service, Wired
@@ -227,6 +228,8 @@ class SimulatedService:
     """Creates the receiver of events over a webhook; then the service has no subscribers, nor read models."""
     read: ReadOne | None = None
     """Reads an aggregate for that receiver on a notice; None: it knows no more than its events."""
+    get: Handler | None = None
+    """Answers a GET of one aggregate at its API, with which its read models can be healed; None: they are not."""
     posting: "SimulatedService | None" = None
     """The same service over a webhook."""
     over: Sequence[Name] = ("servicebus",)

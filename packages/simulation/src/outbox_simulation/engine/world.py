@@ -28,6 +28,7 @@ from outbox_simulation.engine.plan import SimulationPlan
 from outbox_simulation.engine.post_run_checks import Afterwards
 from outbox_simulation.engine.process_faults import Strikes
 from outbox_simulation.engine.processes import EPOCH, KEY, Ground, SimulatedProcess, Version
+from outbox_simulation.engine.redeclared import HttpSource, raising
 from outbox_simulation.engine.rollout import Rollout
 from outbox_simulation.engine.scripted_scenarios import Plots
 from outbox_simulation.engine.store import Saw, SimulatedStore
@@ -137,6 +138,12 @@ class World:
             assert isinstance(of, SimulatedService), "there is a receiver"
             self.of = of = replace(of, shown=bus.shown)
             bus.saw = lambda entry: history.add([entry])
+        if "handlers" in plan.faults and isinstance(of, SimulatedService):
+            self.of = of = replace(of, service=raising(of.service))
+        self._http_source: HttpSource | None = None
+        if "proxy" in plan.faults and isinstance(of, SimulatedService) and of.get is not None:
+            self._http_source = HttpSource(lambda: self.deployment, of.get, plan.chance("http source"))
+            self.of = of = replace(of, service=self._http_source.of(of.service))
         after = plan.settings_after
         begins = of.service if after is None else of.before or of.service
         self.ground = Ground(loop, trace, history, store, bus, of.service, Version(begins, plan.settings))
@@ -162,7 +169,8 @@ class World:
         self._focus: set[str] = set()
         past_it = of.others if isinstance(of, SimulatedService) else None
         past = PastTheService(self.deployment, past_it, self._etags, self._operator.broken)
-        self._strikes = Strikes(self.deployment, account, past.write)
+        proxy = {} if self._http_source is None else {"proxy": self._http_source.hide}
+        self._strikes = Strikes(self.deployment, account, {"others": past.write, **proxy})
         self._meetings = Meetings(
             plan.faults, plan.chance("meetings"), trace, loop,
             feed=self._settings.cosmos_container, parked=self._settings.cosmos_parked_container,
@@ -218,6 +226,8 @@ class World:
         return found
 
     def _steals(self, aggregate: str) -> bool:
+        if self._http_source is not None and aggregate not in self._watcher.reached():
+            return False  # no walk finds an aggregate that has no entry: the API lists none
         return self._plots.steals(aggregate) or self._meetings.steals(aggregate)
 
     def _note(self, what: str, about: str = "", detail: str = "") -> None:
@@ -278,6 +288,8 @@ class World:
 
     def _calm_down(self) -> None:
         calm_down(self.ground.store, self.ground.bus)
+        if self._http_source is not None:
+            self._http_source.hidden_until = 0.0
         self.trace.note("all is calm")
         self.deployment.replace_dead()
 

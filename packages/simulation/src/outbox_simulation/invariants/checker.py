@@ -42,7 +42,7 @@ def check(history: History, language: Language, *, duplicate_window: float = flo
     untold = [history.stored[name] for name in history.expired & history.stored.keys()]
     for each in untold:
         expired[each.aggregate].add(each.sequence)
-    ended = {each.aggregate for each in untold if each.action == language.deleted}
+    ended = {each.aggregate: each.at for each in history.stored.values() if each.action == language.deleted}
     return [
         *_answers(operations.values(), language),
         *false_refusals(operations.values()),

@@ -7,8 +7,9 @@ of the judges' own subscriber, whose messages are never stolen, or of the store.
 At rest every entry equals its aggregate, whatever was killed, set aside, delivered again, parked or discarded.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from math import inf
 
 from outbox_simulation.invariants.language import Language
 from outbox_simulation.invariants.records import FinallyListed, SeenEntry
@@ -23,17 +24,18 @@ def entries(
     shown: Mapping[str, Sequence[SeenEntry]],
     facts: Mapping[str, AsTold],
     language: Language,
-    ended: Set[str] = frozenset(),
+    ended: Mapping[str, float],
 ) -> Iterator[Violation]:
     """Yields the final violations of the entries: waiting cannot end them.
 
-    ``ended``: the aggregates whose deletion was never published: an entry that finds one gone stays at its sequence.
+    ``ended``: when each aggregate was deleted: an entry that finds it gone from then on stays at its sequence.
     """
     for aggregate, versions in shown.items():
         for before, after in pairwise(versions):
             yield from _step(aggregate, before, after)
         if aggregate in facts:
-            judged = [each for each in versions if each.data is not None or aggregate not in ended]
+            gone_at = ended.get(aggregate, inf)
+            judged = [each for each in versions if each.data is not None or each.at < gone_at]
             yield from _states(aggregate, judged, facts[aggregate].states, language)
 
 
