@@ -28,14 +28,17 @@ from cosmos_outbox.outbox.publisher import (
     Outcome,
     Unknown,
 )
+from cosmos_outbox.settings.transports import Webhook
 from cosmos_outbox.webhook import publisher as webhook_publisher
-from cosmos_outbox.webhook.publisher import WebhookPublisher
+from cosmos_outbox.webhook.answers import ATTEMPTS, Meaning
+from cosmos_outbox.webhook.publisher import Signed, WebhookPublisher
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.contract.test_parking import World, event, ids, notice
 from tests.support.feed import contact_key, read
-from tests.support.memory import committed
+from tests.support.memory import committed, memory_lot
 from tests.support.publishing import event as outbox_event
-from tests.support.receiver import OK, Got, Receiver, receiving, says
+from tests.support.receiver import OK, SECRET, Got, Receiver, receiving, says
+from tests.support.virtual_time import in_virtual_time
 
 
 @dataclass
@@ -215,57 +218,59 @@ async def slow(got: Got, writer: asyncio.StreamWriter) -> None:
     await OK(got, writer)
 
 
-async def silent(_: Got, writer: asyncio.StreamWriter) -> None:
-    await asyncio.Event().wait()
+class Silent(WebhookPublisher):
+    """Its receiver takes ten seconds to give no answer about some events, and takes the others."""
+
+    def __init__(self, concurrency: int) -> None:
+        target = Webhook("https://x.invalid/", [SECRET], request_seconds=10, concurrency=concurrency)
+        super().__init__(target, service=CloudEvents("/test"))
+        self.asked: list[str] = []
+
+    async def _ask(self, request: Signed, limit: asyncio.Timeout) -> webhook_publisher._Answer:
+        self.asked.append(request.id)
+        if request.id.startswith("bad"):
+            await asyncio.Event().wait()
+        return webhook_publisher._Answer(Meaning.ACCEPTED, "")
 
 
-@pytest.fixture
-async def hanging(receiver: Receiver) -> AsyncIterator[WebhookPublisher]:
-    """Takes 0.2 s to give up a request; four at once."""
-    target = receiver.target(request_seconds=0.2, concurrency=4)
-    publisher = WebhookPublisher(target, service=CloudEvents("/test"))
-    yield publisher
-    await publisher.close()
+def forwarded(
+    many: int, *others: str, attempts: int, concurrency: int = 4, seconds: float = 25
+) -> tuple[Sequence[str], int, int]:
+    """What was asked, how many wait in the parking lot, and after how many attempts, each so many seconds long."""
+    names = [*(f"bad{each}" for each in range(many)), *others]
+    page = [outbox_event(name, 1) for name in names]
+    publisher = Silent(concurrency)
+
+    async def story() -> tuple[int, int]:
+        async with memory_lot(CosmosParkingLot) as lot:
+            relay = Relay(publisher, lot, committed(lot), reading_seconds=seconds)
+            needed = 0
+            while needed < attempts:
+                needed += 1
+                with suppress(NotDelivered):
+                    await relay.forward_committed(VerifiedPage(page, by_aggregate(page)))
+                    break
+            return len(await lot.list_blocked()), needed
+
+    return publisher.asked, *in_virtual_time(story())
 
 
-@pytest.mark.parametrize("many", [pytest.param(2, marks=pytest.mark.long), 12])
-async def test_however_many_hang_the_others_do_not_wait_for_them(
-    lot: CosmosParkingLot, receiver: Receiver, hanging: WebhookPublisher, many: int
-) -> None:
+@pytest.mark.parametrize("many", [2, 12])
+def test_however_many_hang_the_others_do_not_wait_for_them(many: int) -> None:
     """As the aggregates of one tenant do, all before the others in the page: each attempt asked them first."""
-    receiver.answer = lambda got: silent if got.id.startswith("bad") else OK
-    good = {f"good{each}-1" for each in range(3)}
-    relay = Relay(hanging, lot, committed(lot), reading_seconds=0.5)
-    page = [outbox_event(f"bad{each}", 1) for each in range(many)]
-    page += [outbox_event(f"good{each}", 1) for each in range(3)]
-    attempts = 0
-    while True:
-        attempts += 1
-        assert attempts < 12, "nobody has to come, and nobody waits for minutes"
-        with suppress(NotDelivered):
-            await relay.forward_committed(VerifiedPage(page, by_aggregate(page)))
-            break
-        if attempts == 3:
-            assert good <= {*receiver.ids()}
-    assert len(await lot.list_blocked()) == many
-    assert {each for each in receiver.ids() if receiver.ids().count(each) == 1} == good
+    good = {"good0-1", "good1-1", "good2-1"}
+    asked, parked, attempts = forwarded(many, "good0", "good1", "good2", attempts=12)
+    assert attempts < 12, "nobody has to come, and nobody waits for minutes"
+    assert parked == many
+    assert {each for each in asked if asked.count(each) == 1} == good
+    assert good <= {*asked[: 2 * many + 3]}
 
 
-async def test_a_receiver_at_which_all_hang_is_waited_for(
-    lot: CosmosParkingLot, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All are asked at once, in a page that is long enough for every try of each, on whatever machine."""
-    monkeypatch.setattr("cosmos_outbox.webhook.publisher.FIRST_PAUSE_SECONDS", 0.01)
-    receiver.answer = lambda got: silent
-    target = receiver.target(request_seconds=0.2, concurrency=6)
-    publisher = WebhookPublisher(target, service=CloudEvents("/test"))
-    relay = Relay(publisher, lot, committed(lot), reading_seconds=60)
-    page = [outbox_event(f"bad{each}", 1) for each in range(6)]
-    for _ in range(2):
-        with pytest.raises(NotDelivered):
-            await relay.forward_committed(VerifiedPage(page, by_aggregate(page)))
-    await publisher.close()
-    assert await lot.list_blocked() == []
+def test_a_receiver_at_which_all_hang_is_waited_for() -> None:
+    """A page has time for one or two tries: one event has all of its own before the others have theirs."""
+    asked, parked, _ = forwarded(3, attempts=20, concurrency=1, seconds=15)
+    assert max(map(asked.count, asked)) > ATTEMPTS
+    assert parked == 0
 
 
 @dataclass

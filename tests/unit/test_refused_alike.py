@@ -10,7 +10,7 @@ from cosmos_outbox.cosmos.relay.relay import PATIENCE_SECONDS, ForwardResult, Re
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox.errors import NotDelivered
 from cosmos_outbox.outbox.feed import FeedEvent, TtlGuard
-from cosmos_outbox.outbox.publisher import AggregateEvents, Failing, Outcome, Refused
+from cosmos_outbox.outbox.publisher import AggregateEvents, Failing, Outcome, Refused, Unknown
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support.contacts import NOON
 from tests.support.feed import contact_id, contact_key, event_document, poison_document, read
@@ -26,11 +26,15 @@ class Refusing(BusPublisher):
     reasons: dict[str, str] = field(default_factory=dict)
     never: type[Refused | Failing] = Refused
     refuses_all: bool = False
+    late: set[str] = field(default_factory=set)
+    """The aggregates for which a page has no time left."""
 
     async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
         return [self._told(group) for group in page]
 
     def _told(self, group: AggregateEvents) -> Outcome:
+        if group.aggregate.id in self.late:
+            return Unknown(0, "the receiver did not take the events in time")
         reason = NEVER if self.refuses_all else self.reasons.get(group.aggregate.id)
         return self.take(group) if reason is None else self.never(0, reason)
 
@@ -101,6 +105,29 @@ async def test_a_broker_that_breaks_after_an_acceptance_parks_nobody(bench: Benc
     bench.publisher.refuses_all = True
     await bench.waits("b", "c")
     assert await bench.parked() == set()
+
+
+async def test_what_fails_before_others_had_as_many_tries_waits(bench: Bench) -> None:
+    """At a receiver at which all hang, and a page that has no time for all."""
+    bench.publisher.never = Failing
+    bench.publisher.refuse("a", "b")
+    bench.publisher.late = {contact_id("b")}
+    while bench.now < PATIENCE_SECONDS:
+        await bench.waits("a", "b")
+        assert await bench.parked() == set()
+        bench.now += 60
+    with pytest.raises(NotDelivered, match="in time"):
+        await bench.forward("a", "b")
+    assert await bench.parked() == {"a"}, "poison ends, though nothing else is sent"
+
+
+async def test_what_fails_alone_is_parked_once_others_are_accepted(bench: Bench) -> None:
+    bench.publisher.never = Failing
+    bench.publisher.refuse("a")
+    bench.publisher.late = {contact_id("b")}
+    await bench.waits("a", "b")
+    bench.publisher.late.clear()
+    assert await bench.forward("a", "b") == ForwardResult(sent=1, parked=1)
 
 
 async def test_a_page_of_poison_alone_ends_one_aggregate_at_a_time(bench: Bench) -> None:

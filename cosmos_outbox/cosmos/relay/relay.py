@@ -183,6 +183,8 @@ class BrokerFaultDetector:
     proves that the refusal is the aggregate's own. Without such a proof a few equally broken documents would block
     their partition for ever, so while the refusals last, one aggregate is parked each ``PATIENCE_SECONDS``.
 
+    A passing failure counts like that also if the attempt had no time left for other aggregates: they may fail alike.
+
     Times are those of the monotonic clock.
     """
 
@@ -196,10 +198,13 @@ class BrokerFaultDetector:
     _waiting: tuple[float, float] | None = field(default=None, repr=False)
     """The begin of the waiting, and its last attempt."""
 
-    def to_wait(self, refused: Mapping[AggregateKey, str], *, accepted: bool) -> Mapping[AggregateKey, str]:
+    def to_wait(
+        self, refused: Mapping[AggregateKey, str], *, accepted: bool, undecided: int = 0
+    ) -> Mapping[AggregateKey, str]:
         """Returns the aggregates that must not be parked now, each with a message for an operator.
 
         ``refused``: the broker's reasons in one attempt. ``accepted``: whether it accepted any event in that attempt.
+        ``undecided``: the number of other aggregates that may turn out to be refused alike.
         """
         now = monotonic()
         if accepted:
@@ -214,7 +219,7 @@ class BrokerFaultDetector:
         [reason] = reasons
         first = next(iter(unproven))
         parked_alike = {self._parked[0]} if self._parked and self._parked[1] == reason else set()
-        if len({*unproven, *parked_alike}) > 1 and self._waits(now):
+        if len({*unproven, *parked_alike}) + undecided > 1 and self._waits(now):
             return dict.fromkeys(unproven, self._message(reason))
         self._parked, self._waiting = (first, reason), None
         return {key: self._message(reason) for key in unproven if key != first}
@@ -379,12 +384,18 @@ class Relay:
     def _refused_alike(self, deliveries: Mapping[AggregateKey, Delivered]) -> Mapping[AggregateKey, str]:
         """Returns the aggregates that wait because the broker refuses everything alike, with messages."""
         refused = {
-            key: delivery.block.reason
+            key: delivery.block
             for key, delivery in deliveries.items()
             if delivery.block is not None and delivery.block.by_broker
         }
         accepted = any(delivery.sent for delivery in deliveries.values())
-        return self.refused_alike.to_wait(refused, accepted=accepted)
+        passing = any(block.passing for block in refused.values())
+        waiting = sum(delivery.waits_for is not None for delivery in deliveries.values())
+        return self.refused_alike.to_wait(
+            {key: block.reason for key, block in refused.items()},
+            accepted=accepted,
+            undecided=waiting if passing else 0,
+        )
 
     async def _deliver(
         self, groups: Sequence[Sequence[FeedEvent]], usable_until: float
