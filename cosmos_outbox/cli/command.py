@@ -15,7 +15,7 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,56 +37,43 @@ class CannotDo(Exception):
     """The command cannot do what was asked, or finds no such thing: the message says what can be done."""
 
 
-def add_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the option ``--service MODULE``."""
-    parser.add_argument(
+def parser(
+    name: str,
+    description: str,
+    done: str,
+    attention: str,
+    unusable: str = "a setting is wrong, or the store is away",
+) -> argparse.ArgumentParser:
+    """The parser of ``cosmos-outbox NAME``, which knows ``--service`` and ``--settings``, and lists the exit codes."""
+    made = argparse.ArgumentParser(
+        prog=f"cosmos-outbox {name}",
+        description=description,
+        epilog=f"Exit code 0: {done}, 1: {attention}, 2: {unusable}.",
+    )
+    made.add_argument(
         "--service",
         metavar="MODULE",
         help="the module that declares the service, such as bookings.service (default: the setting "
         f"{SETTING}, else service in [tool.cosmos-outbox] of the pyproject.toml in this folder)",
     )
-
-
-def add_settings(parser: argparse.ArgumentParser) -> None:
-    """Add the option ``--settings FILE``."""
-    parser.add_argument(
+    made.add_argument(
         "--settings",
         type=Path,
         metavar="FILE",
         help="the app's settings, a file like local.settings.json; a variable of the environment beats the file",
     )
+    return made
 
 
-def settings(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Mapping[str, str]:
-    """The settings in the environment and in ``--settings``. Raises Misconfigured."""
-    return {**(_values(arguments.settings) if arguments.settings else {}), **environment}
+def named(
+    arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ, *, publishes: bool = False
+) -> tuple[Service, Mapping[str, str]]:
+    """The service that the call, the environment or the project names, and its settings. Raises Misconfigured.
 
-
-def service(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Service:
-    """The service that ``--service`` names, which publishes events. Raises Misconfigured."""
-    found = any_service(arguments, environment)
-    if not found.publishes:
-        raise _only_subscribes(found.name)
-    return found
-
-
-def publisher(wired: Wired) -> Wired:
-    """The same service, which publishes events. Raises Misconfigured."""
-    if not wired.service.publishes:
-        raise _only_subscribes(wired.service.name)
-    return wired
-
-
-def _only_subscribes(name: str) -> Misconfigured:
-    return Misconfigured(
-        f"{name} only subscribes, and this command is about events that a service publishes: name such a service with "
-        "--service, or ask the team that publishes"
-    )
-
-
-def any_service(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Service:
-    """The service that ``--service`` names, also one that only subscribes. Raises Misconfigured."""
-    name = arguments.service or environment.get(SETTING) or _of_the_project(Path("pyproject.toml"))
+    ``publishes``: one that only subscribes is none for this command.
+    """
+    settings = {**(_values(arguments.settings) if arguments.settings else {}), **environment}
+    name = arguments.service or settings.get(SETTING) or _of_the_project(Path("pyproject.toml"))
     if not name:
         raise Misconfigured(
             f"no service is named: add --service MODULE, set {SETTING}, or run the command in the folder whose "
@@ -95,7 +82,13 @@ def any_service(arguments: argparse.Namespace, environment: Mapping[str, str] = 
     folder = str(Path.cwd())
     if folder not in sys.path:  # an installed command does not look there by itself
         sys.path.insert(0, folder)
-    return load_service(name)
+    service = load_service(name)
+    if publishes and not service.publishes:
+        raise Misconfigured(
+            f"{service.name} only subscribes, and this command is about events that a service publishes: name such a "
+            "service with --service, or ask the team that publishes"
+        )
+    return service, settings
 
 
 def load_service(name: str) -> Service:
@@ -164,36 +157,32 @@ def _values(file: Path) -> Mapping[str, str]:
     return values
 
 
-def parser(name: str, description: str, *, done: str, attention: str) -> argparse.ArgumentParser:
-    """The parser of ``cosmos-outbox NAME``, which knows ``--service`` and ``--settings``, and lists the exit codes."""
-    made = argparse.ArgumentParser(
-        prog=f"cosmos-outbox {name}",
-        description=description,
-        epilog=f"Exit code 0: {done}, 1: {attention}, 2: a setting is wrong, or the store is away.",
-    )
-    add_argument(made)
-    add_settings(made)
-    return made
-
-
-def run(
+def run(  # noqa: PLR0913 - the last two by name
     made: argparse.ArgumentParser,
     work: Callable[[Wired, argparse.Namespace], Awaitable[int]],
     argv: Sequence[str] | None,
     environment: Mapping[str, str],
+    *,
+    publishes: bool = False,
+    log_level: int = logging.CRITICAL,
 ) -> int:
-    """Do the work of a command for a service, also for one that only subscribes, and return the exit code."""
+    """Do the work of a command for a service, and return the exit code. ``publishes``: as :func:`named`."""
     arguments = made.parse_args(argv)
-    log_to_stderr(logging.CRITICAL)
+    log_to_stderr(log_level)
 
     async def begin() -> int:
-        given = settings(arguments, environment)
-        wired = any_service(arguments, given).wire(given)
+        service, settings = named(arguments, environment, publishes=publishes)
+        wired = service.wire(settings)
         async with wired.resources:
             return await work(wired, arguments)
 
+    return ended(made, begin())
+
+
+def ended(made: argparse.ArgumentParser, work: Coroutine[Any, Any, int]) -> int:
+    """Run a command to its end, and return the exit code; a failure is one line."""
     try:
-        return asyncio.run(begin())
+        return asyncio.run(work)
     except (Misconfigured, Unavailable, Throttled, StoreUnavailable) as error:
         return _failed(made, error, UNUSABLE)
     except (CannotDo, InfraError, OutboxError, InboxError) as error:
@@ -210,10 +199,10 @@ def _failed(made: argparse.ArgumentParser, error: object, code: int) -> int:
     return code
 
 
-def log_to_stderr(level: int, line: str = "%(message)s") -> None:
+def log_to_stderr(level: int, of_the_sdks: int = logging.CRITICAL) -> None:
     """Log from this level on, a line for each record; the SDKs nothing, since the last line reports a failure once."""
-    logging.basicConfig(level=level, format=line)
-    logging.getLogger("azure").setLevel(logging.CRITICAL)
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("azure").setLevel(of_the_sdks)
     tag_log_lines()
 
 
@@ -235,11 +224,3 @@ def say_json(view: Mapping[str, Any]) -> None:
 def add_json(made: argparse.ArgumentParser) -> None:
     """``--json``"""
     made.add_argument("--json", action="store_true", help="print it as JSON, as the call over HTTP does")
-
-
-def in_words(seconds: float) -> str:
-    """A time for people."""
-    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"

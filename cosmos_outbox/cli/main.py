@@ -50,7 +50,7 @@ PARTS: Mapping[str, Part] = {
     "stuck": Part("list events and messages that are stuck, or show one", "stuck", "stuck_main", None),
     "retry": Part("try what is stuck again", "stuck", "retry_main", None),
     "discard": Part("give up what is stuck", "stuck", "discard_main", None),
-    "events": Part("list an aggregate's events, and where each stands", "events"),
+    "events": Part("list an aggregate's events, and where each stands", "stuck", "events_main"),
     "publish-again": Part("publish the events of a time again", "publish_again"),
     "rebuild": Part("fill or repair a read model from its sources", "rebuild", extra=None),
     "schemas": Part("write the schemas of the events", "schemas", extra=None),

@@ -1,12 +1,9 @@
 """Checks the configured account and namespace before traffic does; each line says what is wrong and how to repair it.
 
-    cosmos-outbox preflight [--settings FILE] [--survive 1h] [--subscription NAME]... [--as-app]
-
-Exit code 0: all right; 1: something is wrong; 2: something could not be checked, or a setting is missing.
+cosmos-outbox preflight [--survive 1h] [--subscription NAME]... [--as-app]
 """
 
 import argparse
-import asyncio
 import logging
 import os
 import re
@@ -18,7 +15,7 @@ from azure.identity.aio import DefaultAzureCredential
 from cosmos_outbox.cli import command
 from cosmos_outbox.preflight.checks import check
 from cosmos_outbox.preflight.plan import Plan, plan_for
-from cosmos_outbox.preflight.report import COULD_NOT_CHECK, Finding, exit_code, summary
+from cosmos_outbox.preflight.report import Finding, exit_code, summary
 from cosmos_outbox.settings.errors import Misconfigured, needed
 from cosmos_outbox.settings.transports import Webhook
 
@@ -31,27 +28,13 @@ _LONGEST_DIGITS = 7
 
 def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
     """Check, print a line for each thing looked at, and return the exit code."""
-    arguments = _parser().parse_args(argv)
-    try:
-        values = command.settings(arguments, environment)
-        command.log_to_stderr(logging.WARNING)
-        findings = asyncio.run(_check(_plan(values, arguments)))
-    except Misconfigured as error:
-        command.say_error(f"preflight: {error}")
-        return COULD_NOT_CHECK
-    for finding in findings:
-        command.say(str(finding))
-    command.say(summary(findings))
-    return exit_code(findings)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="cosmos-outbox preflight",
-        description="Check the Cosmos DB account and the Service Bus namespace that the settings name.",
-        epilog="Exit code 0: all right, 1: something is wrong, 2: something could not be checked.",
+    parser = command.parser(
+        "preflight",
+        "Check the Cosmos DB account and the Service Bus namespace that the settings name.",
+        "all right",
+        "something is wrong",
+        "something could not be checked",
     )
-    command.add_settings(parser)
     parser.add_argument(
         "--survive",
         type=_duration,
@@ -66,13 +49,22 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="check this subscription of the topic too; may be given several times",
     )
-    command.add_argument(parser)
     parser.add_argument(
         "--as-app",
         action="store_true",
         help="run by the app's own identity: also try what the app does, without leaving a trace",
     )
-    return parser
+    arguments = parser.parse_args(argv)
+    command.log_to_stderr(logging.WARNING)
+    return command.ended(parser, _report(arguments, environment))
+
+
+async def _report(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    findings = await _check(_plan(arguments, environment))
+    for finding in findings:
+        command.say(str(finding))
+    command.say(summary(findings))
+    return exit_code(findings)
 
 
 def _duration(text: str) -> timedelta:
@@ -82,14 +74,15 @@ def _duration(text: str) -> timedelta:
     return timedelta(seconds=int(match[1]) * _UNITS[match[2]])
 
 
-def _plan(values: Mapping[str, str], arguments: argparse.Namespace) -> Plan:
+def _plan(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Plan:
+    service, values = command.named(arguments, environment)
     port = values.get("SERVICEBUS_ADMIN_PORT") or str(_EMULATOR_PORT)
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
         raise Misconfigured(
             f"SERVICEBUS_ADMIN_PORT is {port!r}: set it to the port of the emulator's management API"
         )
     plan = plan_for(
-        command.any_service(arguments, values),
+        service,
         values,
         other_subscriptions=tuple(arguments.subscription),
         survive=arguments.survive,

@@ -1,8 +1,7 @@
 """Every event of a time that is still stored can be published again, for a subscriber that has lost what it had.
 
-    cosmos-outbox publish-again --since TIME [--to TIME] [--aggregate TYPE/ID] [--run ID] [--dry-run]
+cosmos-outbox publish-again --since TIME [--to TIME] [--aggregate TYPE/ID] [--run ID] [--dry-run]
 
-Exit code 0: all published; 1: all but what is listed; 2: it could not begin, or was cut off and can be started again.
 Nothing is sent before the relay has forwarded it: an event's first message must not come after its second one. So each
 window is read, then a fence is made, and the window waits until the relay has forwarded all that the fence knows of.
 The numbers of the transactions decide, not the times: a clock may be turned back.
@@ -13,15 +12,14 @@ import asyncio
 import logging
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
 from cosmos_outbox.cli import command
-from cosmos_outbox.composition.writer import Outbox
-from cosmos_outbox.cosmos.relay.history import CosmosEventHistory, Span, Window
+from cosmos_outbox.cosmos.relay.history import Span, Window
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, monotonic, new_id, utc_now
@@ -32,7 +30,7 @@ from cosmos_outbox.operations.republish import (
     RepublishingProgress,
 )
 from cosmos_outbox.outbox.errors import OutboxError
-from cosmos_outbox.service import Service, Wired
+from cosmos_outbox.service import Wired
 from cosmos_outbox.settings.errors import Misconfigured, NotForwardedYet
 
 ALL, NOT_ALL, CUT_OFF = 0, 1, 2
@@ -62,8 +60,16 @@ async def republish(
     """
     relay = wired.relay.relay
     _check_over(plan.span, clock())
+    history = wired.operator.history(await _fence(wired))
+
+    async def read_forwarded(span: Span) -> Window:
+        window = await history.window(span)
+        if window.events:
+            await _wait_until_forwarded(wired)
+        return window
+
     work = Republishing(
-        _Forwarded(wired, wired.operator.history(await _fence(wired.outbox))).window,
+        read_forwarded,
         relay.parking,
         relay.originals,
         DryRun() if plan.dry_run else relay.publisher,
@@ -87,78 +93,35 @@ def _check_over(span: Span, now: datetime) -> None:
         )
 
 
-async def _fence(outbox: Outbox) -> str:
-    return await fence_everywhere(outbox.stored, outbox.feed)
+def _fence(wired: Wired) -> Awaitable[str]:
+    return fence_everywhere(wired.outbox.stored, wired.outbox.feed)
 
 
-@dataclass(frozen=True)
-class _Forwarded:
-    """The windows of a history, each handed out when the relay has forwarded or parked all that is in it."""
-
-    wired: Wired
-    history: CosmosEventHistory
-
-    async def window(self, span: Span) -> Window:
-        """As of the history. Raises NotForwardedYet too."""
-        window = await self.history.window(span)
-        if window.events:
-            await self._wait_until_forwarded()
-        return window
-
-    async def _wait_until_forwarded(self) -> None:
-        token, give_up_at = await _fence(self.wired.outbox), monotonic() + PATIENCE_SECONDS
-        while not (passed := await self.wired.operator.observer.has_forwarded(token)):
-            if monotonic() >= give_up_at:
-                raise NotForwardedYet(
-                    "the relay has no lease for a part of the store, so how far it is there is not known. Wait until "
-                    "GET /api/relay shows no missingLeases"
-                    if passed is None
-                    else "the relay has not forwarded all that is stored, and an event's second message must not come "
-                    "before its first. See GET /api/relay, and wait until the relay has caught up"
-                )
-            await asyncio.sleep(_LOOK_SECONDS)
-            if passed is None:  # a partition was split meanwhile
-                token = await _fence(self.wired.outbox)
+async def _wait_until_forwarded(wired: Wired) -> None:
+    """Return when the relay has forwarded or parked all that is stored now. Raises NotForwardedYet."""
+    token, give_up_at = await _fence(wired), monotonic() + PATIENCE_SECONDS
+    while not (passed := await wired.operator.observer.has_forwarded(token)):
+        if monotonic() >= give_up_at:
+            raise NotForwardedYet(
+                "the relay has no lease for a part of the store, so how far it is there is not known. Wait until "
+                "GET /api/relay shows no missingLeases"
+                if passed is None
+                else "the relay has not forwarded all that is stored, and an event's second message must not come "
+                "before its first. See GET /api/relay, and wait until the relay has caught up"
+            )
+        await asyncio.sleep(_LOOK_SECONDS)
+        if passed is None:  # a partition was split meanwhile
+            token = await _fence(wired)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
     """Publish again, and return the exit code."""
-    parser = _parser()
-    arguments = parser.parse_args(argv)
-    to = arguments.to or math.floor(utc_now().timestamp()) - CLOCKS_DIFFER_SECONDS
-    if arguments.since >= to:
-        parser.error("--since must be before --to")
-    span = Span(math.floor(arguments.since), math.ceil(to), arguments.aggregate)
-    plan = RepublishingPlan(span, arguments.run or new_id(), arguments.dry_run)
-    command.log_to_stderr(logging.WARNING, "%(asctime)s %(levelname)s %(message)s")
-    progress = RepublishingProgress()
-    _say(f"run {plan.run}: events that were stored from {_text(span.since)} until before {_text(span.to)}")
-    try:
-        asyncio.run(_run_wired(command.service(arguments), plan, progress))
-    except Misconfigured as error:
-        command.say_error(f"publish-again: {error}")
-        return CUT_OFF
-    except (NotForwardedYet, OutboxError) as error:
-        return _cut_off(str(error), plan, progress)
-    except KeyboardInterrupt:
-        return _cut_off("interrupted", plan, progress)
-    for aggregate, reason in progress.skipped.items():
-        _say(f"skipped {aggregate}: {reason}")
-    _say(_summary(plan, progress))
-    return ALL if progress.whole else NOT_ALL
-
-
-async def _run_wired(service: Service, plan: RepublishingPlan, progress: RepublishingProgress) -> None:
-    wired = service.wire(os.environ)
-    async with wired.resources:
-        await republish(wired, plan, progress)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="cosmos-outbox publish-again",
-        description="Publish the events of a time again. A time is ISO 8601 with an offset: 2026-03-01T12:00:00Z.",
-        epilog="Exit code 0: all published, 1: all but what is listed, 2: cut off; start it again with --run.",
+    parser = command.parser(
+        "publish-again",
+        "Publish the events of a time again. A time is ISO 8601 with an offset: 2026-03-01T12:00:00Z.",
+        "all published",
+        "all but what is listed",
+        "cut off; start it again with --run",
     )
     parser.add_argument("--since", type=_time, required=True, metavar="TIME", help="stored then or later")
     parser.add_argument("--to", type=_time, metavar="TIME", help="stored before (default: now)")
@@ -169,8 +132,27 @@ def _parser() -> argparse.ArgumentParser:
         "--run", type=_run, metavar="ID", help="go on with a run that was cut off, with the same times"
     )
     parser.add_argument("--dry-run", action="store_true", help="count the events and publish none")
-    command.add_argument(parser)
-    return parser
+    return command.run(parser, _publish, argv, environment, publishes=True, log_level=logging.WARNING)
+
+
+async def _publish(wired: Wired, arguments: argparse.Namespace) -> int:
+    to = arguments.to or math.floor(utc_now().timestamp()) - CLOCKS_DIFFER_SECONDS
+    if arguments.since >= to:
+        raise Misconfigured("--since must be before --to")
+    span = Span(math.floor(arguments.since), math.ceil(to), arguments.aggregate)
+    plan = RepublishingPlan(span, arguments.run or new_id(), arguments.dry_run)
+    progress = RepublishingProgress()
+    _say(f"run {plan.run}: events that were stored from {_text(span.since)} until before {_text(span.to)}")
+    try:
+        await republish(wired, plan, progress)
+    except (NotForwardedYet, OutboxError) as error:
+        return _cut_off(str(error), plan, progress)
+    except asyncio.CancelledError:
+        return _cut_off("interrupted", plan, progress)
+    for aggregate, reason in progress.skipped.items():
+        _say(f"skipped {aggregate}: {reason}")
+    _say(_summary(plan, progress))
+    return ALL if progress.whole else NOT_ALL
 
 
 def _time(text: str) -> float:

@@ -1,13 +1,11 @@
 """Write the JSON Schemas of a service's events and their AsyncAPI document to a folder.
 
-    cosmos-outbox schemas FOLDER [--service MODULE]
-
-Exit code 0: written; 2: the service cannot be loaded, or two of its events have one name.
+cosmos-outbox schemas FOLDER
 """
 
-import argparse
 import json
 import os
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,9 +14,6 @@ from cosmos_outbox.cli import command
 from cosmos_outbox.contracts import asyncapi
 from cosmos_outbox.contracts.schemas import events_of, file_name, schema
 from cosmos_outbox.service import Service
-from cosmos_outbox.settings.errors import Misconfigured
-
-DONE, UNUSABLE = 0, 2
 
 
 def contract(service: Service, examples: Mapping[str, Any] | None = None) -> dict[str, str]:
@@ -43,21 +38,18 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
 
 def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
     """Write the folder, and return the exit code."""
-    arguments = _parser().parse_args(argv)
-    try:
-        files = contract(command.service(arguments, environment))
-    except (Misconfigured, ValueError) as error:
-        command.say_error(f"schemas: {error}")
-        return UNUSABLE
-    write(arguments.folder, files)
-    return DONE
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="cosmos-outbox schemas",
-        description="Write the JSON Schemas of the service's events and their AsyncAPI document to a folder.",
+    parser = command.parser(
+        "schemas",
+        "Write the JSON Schemas of the service's events and their AsyncAPI document to a folder.",
+        "written",
+        "not all is written",
+        "the service cannot be loaded",
     )
     parser.add_argument("folder", type=Path, help="such as contracts; commit it")
-    command.add_argument(parser)
-    return parser
+    return command.ended(parser, _write(parser.parse_args(argv), environment))
+
+
+async def _write(arguments: Namespace, environment: Mapping[str, str]) -> int:
+    service, _ = command.named(arguments, environment, publishes=True)
+    write(arguments.folder, contract(service))
+    return command.DONE

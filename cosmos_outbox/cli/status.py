@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cosmos_outbox.cli import command
-from cosmos_outbox.cli.command import ATTENTION, DONE, in_words, say, say_json
+from cosmos_outbox.cli.command import ATTENTION, DONE, say, say_json
 from cosmos_outbox.operations import views
 from cosmos_outbox.operations.relay_status import LATE_SECONDS, LeaseState
 from cosmos_outbox.outbox.feed import SHARE
@@ -21,8 +21,8 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
     parser = command.parser(
         "status",
         "Say how the relay and the subscribers of a service are, and what to do about what is not well.",
-        done="all is well",
-        attention="something wants attention",
+        "all is well",
+        "something wants attention",
     )
     command.add_json(parser)
     return command.run(parser, _print, argv, environment)
@@ -128,3 +128,11 @@ def _lease(lease: Mapping[str, Any], event_ttl_seconds: int) -> str:
         f"{where}: {lease['lag']} transaction(s) wait, the oldest for {in_words(waiting)} of the "
         f"{in_words(event_ttl_seconds)} that an event lives"
     )
+
+
+def in_words(seconds: float) -> str:
+    """A time for people."""
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"

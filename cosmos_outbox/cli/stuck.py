@@ -1,18 +1,21 @@
-"""List what is stuck; show one of it; have it tried again once its cause is mended, or give it up for good.
+"""List what is stuck, or the events of one aggregate; have it tried again once its cause is mended, or give it up.
 
 cosmos-outbox stuck [list] [--discarded] [--json]
 cosmos-outbox stuck show ID
 cosmos-outbox retry ID
 cosmos-outbox discard ID --reason TEXT
+cosmos-outbox events TYPE ID [--before SEQUENCE] [--json]
 """
 
-import argparse
 import os
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
 
 from cosmos_outbox.cli import command
-from cosmos_outbox.cli.command import ATTENTION, DONE, say, say_json
+from cosmos_outbox.cli.command import ATTENTION, DONE, CannotDo, say, say_json
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.operations import views
 from cosmos_outbox.operations.stuck import LONGEST_REASON, Stuck, StuckList, StuckPage
 from cosmos_outbox.service import Wired
 
@@ -23,8 +26,8 @@ def stuck_main(argv: Sequence[str] | None = None, environment: Mapping[str, str]
         "stuck",
         "List the events that cannot be sent, and the messages and effects that were set aside, without what they "
         "carry; show ID: one, with it.",
-        done="nothing is stuck, or it was shown",
-        attention="something is stuck, or nothing has this id",
+        "nothing is stuck, or it was shown",
+        "something is stuck, or nothing has this id",
     )
     parser.add_argument("verb", nargs="?", choices=["list", "show"], default="list")
     parser.add_argument("id", nargs="?", metavar="ID", help="of the one to be shown, from the list")
@@ -81,8 +84,8 @@ def retry_main(argv: Sequence[str] | None = None, environment: Mapping[str, str]
         "Send the parked events of this one's aggregate, in order; or apply a message that was set aside, after those "
         "of its aggregate that come earlier. An effect that may have been done is run again: ask the service that it "
         "calls before.",
-        done="all of it is sent, or it is applied",
-        attention="something of it is refused again, others are at it, or nothing has this id",
+        "all of it is sent, or it is applied",
+        "something of it is refused again, others are at it, or nothing has this id",
     )
     parser.add_argument("id", metavar="ID", help="from cosmos-outbox stuck")
     return command.run(parser, _retry, argv, environment)
@@ -103,8 +106,8 @@ def discard_main(argv: Sequence[str] | None = None, environment: Mapping[str, st
         "discard",
         "Give up a parked event, in whose place subscribers get a notice, or a message that was set aside. It "
         "cannot be taken back.",
-        done="it is given up",
-        attention="it waits behind another one, or nothing has this id",
+        "it is given up",
+        "it waits behind another one, or nothing has this id",
     )
     parser.add_argument("id", metavar="ID", help="from cosmos-outbox stuck")
     parser.add_argument(
@@ -115,7 +118,7 @@ def discard_main(argv: Sequence[str] | None = None, environment: Mapping[str, st
 
 def _reason(text: str) -> str:
     if not 1 <= len(text.strip()) <= LONGEST_REASON:
-        raise argparse.ArgumentTypeError(f"a reason has 1 to {LONGEST_REASON} characters")
+        raise ArgumentTypeError(f"a reason has 1 to {LONGEST_REASON} characters")
     return text.strip()
 
 
@@ -123,3 +126,42 @@ async def _discard(wired: Wired, arguments: Namespace) -> int:
     await wired.stuck.discard(arguments.id, arguments.reason)
     say(f"{arguments.id} is given up: what waited behind it is tried within a minute")
     return DONE
+
+
+def events_main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
+    """List the events, and return the exit code."""
+    parser = command.parser(
+        "events",
+        "List the stored and the parked events of one aggregate, the newest first; older ones with --before.",
+        "listed",
+        "the service has no such aggregates",
+    )
+    parser.add_argument("type", metavar="TYPE", help="the aggregate's type, such as booking")
+    parser.add_argument("id", metavar="ID", help="the aggregate's id")
+    parser.add_argument("--before", type=int, metavar="SEQUENCE", help="only events before this one")
+    command.add_json(parser)
+    return command.run(parser, _events, argv, environment, publishes=True)
+
+
+async def _events(wired: Wired, arguments: Namespace) -> int:
+    types = wired.service.aggregate_types
+    if arguments.type not in types:
+        raise CannotDo(
+            f"{wired.service.name} has no aggregates of type {arguments.type}; it has: {', '.join(types)}"
+        )
+    key = AggregateKey(arguments.type, arguments.id)
+    view = views.event_list(await wired.operator.event_list.page(key, command.AT_ONCE, arguments.before))
+    if arguments.json:
+        say_json(view)
+        return DONE
+    for event in view["items"]:
+        say(_event_line(event))
+    if view["before"] is not None:
+        say(f"older ones: add --before {view['before']}")
+    return DONE
+
+
+def _event_line(event: Mapping[str, Any]) -> str:
+    state = f"{event['state']} as {event['stuckId']}" if event["stuckId"] else event["state"]
+    at = f" at {event['createdAt']}" if event["createdAt"] else ""
+    return f"{event['sequence'] or '-'}: {event['action'] or 'unreadable'}{at}: {state}"

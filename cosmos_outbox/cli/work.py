@@ -9,101 +9,86 @@ import logging
 import os
 import signal
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
 
 from cosmos_outbox.cli import command
+from cosmos_outbox.cli.command import ATTENTION, DONE, UNUSABLE
 from cosmos_outbox.service import Wired
 from cosmos_outbox.settings.errors import Misconfigured, needed
-from cosmos_outbox.telemetry.correlation import tag_log_lines
-from cosmos_outbox.worker import relay, shutdown, subscriber
+from cosmos_outbox.worker import draining, relay, subscriber
 from cosmos_outbox.worker.probes import Address
-
-T = TypeVar("T", bound=Wired)
-
-_LONGEST_SECONDS = 86_400.0
-
-ALL, NOT_ALL, UNUSABLE = 0, 1, 2
-"""Exit codes: of a relay that drains, whether all is forwarded that was stored when it began."""
 
 
 def relay_main(argv: Sequence[str] | None = None) -> int:
     """``cosmos-outbox relay``"""
-    parser = _parser("relay", "Forward the events of a service until asked to stop.")
-    parser.add_argument(
-        "--once",
-        action="store_true",
-        help="end when all is forwarded that is stored now; exit code 0: it is, 1: not all, and a line says why",
+    parser = worker_parser(
+        "relay",
+        "Forward the events of a service until asked to stop.",
+        "it was asked to stop; with --once: all is forwarded",
+        "not all is forwarded, and a line says why",
     )
-    parser.add_argument(
-        "--for",
-        type=_seconds,
-        dest="seconds",
-        metavar="SECONDS",
-        help="end after so long, with the same exit codes",
-    )
+    parser.add_argument("--once", action="store_true", help="end when all is forwarded that is stored now")
     arguments = parser.parse_args(argv)
 
-    async def work(stop: asyncio.Event) -> int:
-        wired = _with_its_packages(command.service(arguments).wire(os.environ))
-        task = shutdown.Task(arguments.once, arguments.seconds)
-        if not (task.once or task.seconds):
+    async def work(wired: Wired, stop: asyncio.Event) -> int:
+        if not arguments.once:
             await relay.run(wired, stop, arguments.probes)
-            return ALL
-        drained = await shutdown.drain(wired, stop, arguments.probes, task)
+            return DONE
+        drained = await draining.drain(wired, stop, arguments.probes)
         command.say(f"relay: {drained}")
-        return ALL if drained.whole else NOT_ALL
+        return DONE if drained.whole else ATTENTION
 
-    return _run("relay", work)
+    return _run("relay", arguments, work, publishes=True)
 
 
 def subscriber_main(argv: Sequence[str] | None = None) -> int:
     """``cosmos-outbox subscriber``"""
-    parser = _parser("subscriber", "Receive the messages of the service's subscriptions until asked to stop.")
+    parser = worker_parser(
+        "subscriber",
+        "Receive the messages of the service's subscriptions until asked to stop.",
+        "it was asked to stop",
+        "it has failed",
+    )
     arguments = parser.parse_args(argv)
 
-    async def work(stop: asyncio.Event) -> int:
-        wired = _with_its_packages(command.any_service(arguments).wire(os.environ))
+    async def work(wired: Wired, stop: asyncio.Event) -> int:
         await subscriber.run(wired, stop, arguments.probes)
-        return ALL
+        return DONE
 
-    return _run("subscriber", work)
-
-
-def _with_its_packages(wired: T) -> T:
-    """The same service. Raises Misconfigured: the packages of its transport are not installed."""
-    needed(wired.settings.transport.name)
-    return wired
+    return _run("subscriber", arguments, work, publishes=False)
 
 
-def _run(name: str, work: Callable[[asyncio.Event], Awaitable[int]]) -> int:
+def _run(
+    name: str,
+    arguments: argparse.Namespace,
+    work: Callable[[Wired, asyncio.Event], Awaitable[int]],
+    *,
+    publishes: bool,
+) -> int:
     """Work until a signal comes. Exit code 2, with one line, when a setting or the deployment is wrong."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("azure").setLevel(logging.WARNING)
-    tag_log_lines()
+    command.log_to_stderr(logging.INFO, logging.WARNING)
 
-    async def until_told() -> int:
+    async def until_a_signal() -> int:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             try:
                 loop.add_signal_handler(number, stop.set)
             except NotImplementedError:  # on Windows
                 signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
-        return await work(stop)
+        service, settings = command.named(arguments, os.environ, publishes=publishes)
+        wired = service.wire(settings)
+        needed(wired.settings.transport.name)
+        return await work(wired, stop)
 
     try:
-        return asyncio.run(until_told())
+        return asyncio.run(until_a_signal())
     except Misconfigured as error:
         command.say_error(f"{name}: {error}")
         return UNUSABLE
 
 
-def _parser(name: str, description: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=f"cosmos-outbox {name}",
-        description=description,
-        epilog="The settings are read from the environment, as the app reads them: docs/use/settings.md.",
-    )
-    command.add_argument(parser)
+def worker_parser(name: str, description: str, done: str, attention: str) -> argparse.ArgumentParser:
+    """The parser of a command that runs a worker."""
+    parser = command.parser(name, description, done, attention, "a setting or the deployment is wrong")
     parser.add_argument(
         "--probes",
         type=_address,
@@ -112,16 +97,6 @@ def _parser(name: str, description: str) -> argparse.ArgumentParser:
         "HOST on the loopback address alone, with 0.0.0.0 on all (default: nowhere)",
     )
     return parser
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= _LONGEST_SECONDS:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time: write seconds, at most a day")
-    return seconds
 
 
 def _address(text: str) -> Address:

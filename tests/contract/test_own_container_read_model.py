@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from cosmos_outbox.cli.rebuild import rebuild
 from cosmos_outbox.composition.declarations import ReadModelDeclaration
 from cosmos_outbox.inbox.entry import After, Entry, EntrySchema, Stamp
 from cosmos_outbox.inbox.errors import SourceBehind
@@ -210,7 +209,7 @@ async def test_a_rebuild_fills_an_empty_read_model_and_the_source_wins(desk: Des
     )
     await desk.walked()
     assert await desk.entry("progress") == (9, 9)
-    progress = await rebuild(desk.environment, source_wins=True, report=lambda _: None, service=desk.service)
+    progress = await desk.model.healing.rebuild(lambda _: None, source_wins=True)
     assert progress.last_counts is not None
     assert progress.last_counts.failed == 0
     assert [await desk.entry(each) for each in ("walk", "rebuild", "progress")] == [(1, 1)] * 3

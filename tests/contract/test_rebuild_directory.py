@@ -11,7 +11,7 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from application.directory import DirectoryEntry, entry_of
-from cosmos_outbox.cli.rebuild import in_a_line, main, rebuild
+from cosmos_outbox.cli.rebuild import in_a_line, main
 from cosmos_outbox.composition.declarations import ReadModelDeclaration
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
 from cosmos_outbox.inbox.entry import EntrySchema
@@ -85,13 +85,11 @@ async def test_after_a_restore_the_source_wins(environment: dict[str, str], proc
         stored = client.get_database_client(environment["COSMOS_DATABASE"]).get_container_client("contacts")
         await stored.replace_item(str(contact_id), before)  # as a point-in-time restore leaves it
         await stored.delete_item(str(later), str(later))
-    await rebuild(environment, source_wins=False, report=lambda _: None, service=contact_service)
+    assert await asyncio.to_thread(main, [], environment) == 0
     ahead = await process.entry(contact_id)
     assert ahead is not None
     assert ahead.last_sequence == 2
-    progress = await rebuild(environment, source_wins=True, report=lambda _: None, service=contact_service)
-    assert progress.last_counts is not None
-    assert progress.last_counts.failed == 0
+    assert await asyncio.to_thread(main, ["--source-wins"], environment) == 0
     entry = await process.entry(contact_id)
     assert entry is not None
     assert (entry.last_sequence, entry.state and entry.state.email) == (1, "johndoe@contoso.com")

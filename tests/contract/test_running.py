@@ -20,8 +20,8 @@ from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Names
 from cosmos_outbox.worker import relay as relay_worker
 from cosmos_outbox.worker import running as running_module
+from cosmos_outbox.worker.draining import drain
 from cosmos_outbox.worker.running import running
-from cosmos_outbox.worker.shutdown import Task, drain
 from devstack.testing import Service as Server
 from devstack.testing import eventually
 from examples.fastapi.directory import FORM, Entry, entry_of, project
@@ -257,20 +257,17 @@ async def test_a_program_that_runs_a_service_twice_applies_each_event_once(world
 async def test_a_relay_that_is_run_once_ends_when_all_is_forwarded(world: World) -> None:
     wired = world.service.wire(world.settings)
     people = [await added(wired) for _ in range(3)]
-    done = await drain(wired, asyncio.Event(), None, Task(once=True))
+    done = await drain(wired, asyncio.Event(), None)
     assert (done.forwarded, done.whole, done.reason) == (len(people), True, "")
     assert str(done).startswith("all is forwarded that was stored at the start; 3 event(s) forwarded")
 
 
-@pytest.mark.parametrize("told_to_stop", [False, pytest.param(True, marks=pytest.mark.long)])
-async def test_a_relay_that_could_not_forward_all_says_why(world: World, told_to_stop: bool) -> None:
+async def test_a_relay_that_could_not_forward_all_says_why(world: World) -> None:
     wired, stop = world.service.wire(world.settings | {"SERVICEBUS_TOPIC": "nowhere"}), asyncio.Event()
     await added(wired)
-    if told_to_stop:
-        asyncio.get_running_loop().call_later(2, stop.set)
-    done = await drain(wired, stop, None, Task(once=True, seconds=None if told_to_stop else 2))
+    asyncio.get_running_loop().call_later(2, stop.set)
+    done = await drain(wired, stop, None)
     assert (done.forwarded, done.whole) == (0, False)
-    why = "the relay was asked to stop. " if told_to_stop else "2 s are over. "
-    assert done.reason.startswith(why)
+    assert done.reason.startswith("the relay was asked to stop. ")
     assert "topic nowhere (SERVICEBUS_TOPIC) does not exist" in done.reason
     assert done.reason.endswith("Run the command again")

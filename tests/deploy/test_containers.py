@@ -11,7 +11,7 @@ import yaml
 from cosmos_changefeed.feed import ContainerIdentity
 from cosmos_changefeed.lease import EpkRange, Lease, LeaseVersion
 from cosmos_changefeed.lease_store import LeaseStore
-from cosmos_outbox.cli.work import _parser
+from cosmos_outbox.cli.work import worker_parser
 from cosmos_outbox.functions import function_app
 from cosmos_outbox.settings.environment import load_feed
 from cosmos_outbox.settings.transports import ServiceBus, StorageQueue
@@ -98,7 +98,7 @@ def test_a_worker_runs_with_its_command_and_answers_the_probes(name: str) -> Non
     given = MAIN.declaration("module", name).properties()
     command = bicep.Bicep(given["command"]).words()
     assert command[:4] == ["python", "-m", "cosmos_outbox", WORKERS[name]]
-    arguments = _parser(WORKERS[name], "").parse_args(command[4:])
+    arguments = worker_parser(WORKERS[name], "", "", "").parse_args(command[4:])
     assert (arguments.probes.host, str(arguments.probes.port)) == ("0.0.0.0", given["port"])
     assert (given["livenessPath"], given["readinessPath"], given["ingress"]) == (
         "/healthz",

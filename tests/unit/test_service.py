@@ -1,6 +1,5 @@
 """A service borrows no name from another one, and a command works for the service that it is told."""
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -89,9 +88,8 @@ def test_a_service_that_cannot_be_imported_is_one_line(
 
 
 def chosen(*arguments: str, **environment: str) -> Service:
-    parser = argparse.ArgumentParser()
-    command.add_argument(parser)
-    return command.service(parser.parse_args(arguments), environment)
+    parser = command.parser("any", "", "done", "not done")
+    return command.named(parser.parse_args(arguments), environment)[0]
 
 
 def test_the_call_wins_over_the_environment_and_that_over_the_project(

@@ -29,7 +29,7 @@ from cosmos_outbox.outbox.errors import FailureReason, StillUnsendable
 from cosmos_outbox.preflight.report import wrong
 from cosmos_outbox.service import Wired
 from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.worker import shutdown
+from cosmos_outbox.worker import draining
 from infra.bootstrap import service
 from tests.support.contacts import NOON
 from tests.support.paths import ROOT
@@ -103,8 +103,8 @@ async def found(*_: object) -> Sequence[object]:
     return [wrong(HOSTILE, HOSTILE, HOSTILE)]
 
 
-async def drained(*_: object) -> shutdown.Drained:
-    return shutdown.Drained(0, whole=False, reason=HOSTILE)
+async def drained(*_: object) -> draining.Drained:
+    return draining.Drained(0, whole=False, reason=HOSTILE)
 
 
 TIMES = ["--since", "2026-03-01T12:00:00Z", "--to", "2026-03-01T13:00:00Z"]
@@ -136,12 +136,11 @@ def test_no_command_prints_stored_text_raw(
     made = SimpleNamespace(name=service.name, wire=lambda _: wired(), subscribers=service.subscribers)
     if name == "subscriber":
         made.wire = Mock(side_effect=Misconfigured(HOSTILE))
-    monkeypatch.setattr(command, "service", lambda *_: made)
-    monkeypatch.setattr(command, "any_service", lambda *_: made)
+    monkeypatch.setattr(command, "named", lambda *_, **__: (made, {}))
     monkeypatch.setattr(preflight, "_plan", lambda *_: None)
     monkeypatch.setattr(preflight, "_check", found)
     monkeypatch.setattr(publish_again, "republish", republished)
-    monkeypatch.setattr(shutdown, "drain", drained)
+    monkeypatch.setattr(draining, "drain", drained)
     assert PARTS[name].main()(rest) in (0, 1, 2)
     printed = "".join(capsys.readouterr())
     assert "FORGED" in printed, "the case has stored text"

@@ -28,16 +28,6 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Task:
-    """The conditions under which a relay ends by itself."""
-
-    once: bool
-    """Ends as soon as all is forwarded that was stored at the start."""
-    seconds: float | None = None
-    """Ends after this time at the latest; None: after some minutes without progress."""
-
-
-@dataclass(frozen=True)
 class Drained:
     """The result of a relay that has ended."""
 
@@ -65,17 +55,16 @@ class Drained:
         return f"{summary}; {', '.join(parts)}"
 
 
-async def drain(service: Wired, stop: asyncio.Event, address: Address | None, task: Task) -> Drained:
-    """Relay until the task is done, or ``stop`` is set. Raises Misconfigured."""
+async def drain(service: Wired, stop: asyncio.Event, address: Address | None) -> Drained:
+    """Relay until all is forwarded, nothing gets on for minutes, or ``stop`` is set. Raises Misconfigured."""
     health = health_of(service, asyncio.Event())
     async with service.resources, probes.answered(address, health):
-        return await _Run(health, task, stop).drain()
+        return await _Run(health, stop).drain()
 
 
 @dataclass
 class _Run:
     health: RelayHealth
-    task: Task
     stop: asyncio.Event
     token: str | None = None
     """The token of the feed's end, in all physical partitions."""
@@ -89,7 +78,7 @@ class _Run:
         return 2 * max(LEASE_EXPIRATION_MS / 1000, self.health.wired.relay.relay.reading_seconds)
 
     async def drain(self) -> Drained:
-        """Relays until the task is done. Raises the error that ends the work."""
+        """Relays until it is over. Raises the error that ends the work."""
         health = self.health
         working = asyncio.create_task(work(health))
         try:
@@ -106,19 +95,21 @@ class _Run:
 
     async def until_done(self, working: "asyncio.Task[None]") -> str:
         """Returns the reason why the run ended. Raises the error that ends the work."""
-        began = got_on = monotonic()
+        got_on = monotonic()
         seen: object = None
         while not working.done():
             await self.look()
-            if self.whole and self.task.once:
+            if self.whole:
                 return "all is forwarded"
-            now = monotonic()
-            if self.task.seconds is not None and now - began >= self.task.seconds:
-                return f"{self.task.seconds:g} s are over"
-            if self.task.seconds is None and now - got_on >= self.patience_seconds:
-                if (positions := await self._positions()) == seen:
+            if (now := monotonic()) - got_on >= self.patience_seconds:
+                status = await self.status()
+                reached = (
+                    self.health.forwarding.forwarded,
+                    status and [each.position for each in status.leases],
+                )
+                if reached == seen:
                     return "nothing gets on"
-                seen, got_on = positions, now
+                seen, got_on = reached, now
             if await probes.wait(self.stop, LOOK_SECONDS):
                 return "the relay was asked to stop"
         await working
@@ -151,10 +142,6 @@ class _Run:
         if forwarding.waiting:
             return forwarding.reason(own)
         return "Another relay may hold them, or there was no time: see cosmos-outbox status"
-
-    async def _positions(self) -> object:
-        known = await self.status()
-        return self.health.forwarding.forwarded, known and [lease.position for lease in known.leases]
 
     async def status(self) -> RelayStatus | None:
         """Returns the relay's status; None: the store does not answer."""
