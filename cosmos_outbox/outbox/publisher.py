@@ -127,8 +127,6 @@ class Refused:
     shown_by_event: bool = field(default=False, compare=False)
     """Whether the event itself is at fault: it cannot be encoded, or exceeds the maximum size. False: the broker
     refused it, which a fault of its settings could cause as well."""
-    detail: str = field(default="", compare=False)
-    """Further text from the broker for an operator, bounded, without personal data."""
 
 
 @dataclass(frozen=True)
@@ -187,15 +185,8 @@ class Block:
     reason: str
     by_broker: bool = False
     """Whether only the broker's answer proves it; False: the event itself does, or the broker accepts others."""
-    detail: str = ""
-    """Further text from the broker."""
     passing: bool = False
     """Whether it may be accepted later: then it is retried automatically."""
-
-    @property
-    def message(self) -> str:
-        """The reason, equal for equal causes, and the further text, for an operator."""
-        return f"{self.reason}: {self.detail}" if self.detail else self.reason
 
 
 @dataclass(frozen=True)
@@ -253,8 +244,8 @@ def _unsendable(event: OutboxEvent, largest: int | None) -> str | None:
 
 def _delivery(events: Sequence[FeedEvent], offered: int, outcome: Outcome, largest: int | None) -> Delivered:
     match outcome:
-        case Refused(accepted, reason, shown_by_event, detail):
-            return Delivered(accepted, Block(events[accepted], reason, not shown_by_event, detail))
+        case Refused(accepted, reason, shown_by_event):
+            return Delivered(accepted, Block(events[accepted], reason, not shown_by_event))
         case Failing(accepted, reason, others_taken):
             return Delivered(accepted, Block(events[accepted], reason, not others_taken, passing=True))
         case Unknown(accepted, reason, why):

@@ -9,34 +9,15 @@ refuse one event for its content with a status that otherwise concerns the whole
 only. So the tries of an event are counted across pages, in this process.
 """
 
-import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import Enum
-from typing import Any
 
 from cosmos_outbox.kernel.clock import monotonic
 
 LONGEST_WAIT_SECONDS = 3_600.0
 """The longest pause that is honoured: a wrong date from the receiver must not stop its events for a year."""
-
-PIECE = 200
-"""The number of characters of a response that an operator sees."""
-
-LONGEST_BODY = 1_024
-"""The number of bytes of a response that are read."""
-
-LONGEST_COMPARED = 65_536
-"""If the event has more text, nothing of the response is shown: the comparison would block the event loop."""
-
-_LONGEST_WORD = 40
-_COMPARED = 2 * PIECE
-"""The number of characters of a response that are examined: redacted words make room for later ones."""
-
-_WORD, _LETTERS = re.compile(r"\w[\w@.+'-]*"), re.compile(r"\w+")
-_LEAST_OF_A_NAME = 3
 
 
 class Meaning(Enum):
@@ -82,57 +63,6 @@ def retry_after(text: str | None, now: datetime) -> float | None:
         return None
     seconds = (at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds()
     return min(max(0.0, seconds), LONGEST_WAIT_SECONDS)
-
-
-def piece(body: bytes, data: Mapping[str, Any]) -> str:
-    """Returns an excerpt of a response for an operator: its first words, without possible personal data.
-
-    Redacts each word that has a digit or an @, is very long, or occurs whole or in part in the event's data. The work
-    is bounded for any response and any size of the event.
-    """
-    held = " ".join(_texts(data)).lower()
-    if len(held) > LONGEST_COMPARED:
-        return ""
-    names = set(_LETTERS.findall(held))
-
-    def shown(found: re.Match[str]) -> str:
-        word = found[0].lower()
-        if "@" in word or len(word) > _LONGEST_WORD or any(map(str.isdigit, word)):
-            return "…"
-        for part in _LETTERS.findall(word):
-            if part in names or (len(part) >= _LEAST_OF_A_NAME and part in held):
-                return "…"
-            if any(inner in names for inner in _inner(part)):
-                return "…"
-        return found[0]
-
-    words = body.decode("utf-8", errors="replace").split()
-    if len(body) >= LONGEST_BODY:
-        del words[-1:]  # perhaps truncated in the middle of a name
-    text = "".join(each if each.isprintable() else " " for each in " ".join(words))
-    if len(text) > _COMPARED:
-        text = text[:_COMPARED].rpartition(" ")[0]
-    return _WORD.sub(shown, text)[:PIECE]
-
-
-def _inner(part: str) -> Iterator[str]:
-    """Yields each substring that is long enough to be a name."""
-    for begin in range(len(part) - _LEAST_OF_A_NAME + 1):
-        for end in range(begin + _LEAST_OF_A_NAME, len(part) + 1):
-            yield part[begin:end]
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Yields each text in a value, at any depth."""
-    left = [value]
-    while left:
-        each = left.pop()
-        if isinstance(each, str):
-            yield each
-        elif isinstance(each, Mapping):
-            left.extend(each.values())
-        elif isinstance(each, list | tuple):
-            left.extend(each)
 
 
 ATTEMPTS = 3

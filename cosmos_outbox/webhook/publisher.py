@@ -43,7 +43,7 @@ from cosmos_outbox.outbox.publisher import (
 from cosmos_outbox.settings.transports import Webhook
 from cosmos_outbox.telemetry import messaging
 from cosmos_outbox.webhook import answers
-from cosmos_outbox.webhook.answers import ATTEMPTS, LONGEST_BODY, Meaning, Tries
+from cosmos_outbox.webhook.answers import ATTEMPTS, Meaning, Tries
 from cosmos_outbox.webhook.session import AddressRefused, Unasked, check_literal, open_session
 
 _PRINTABLE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
@@ -100,9 +100,6 @@ _LONGEST_PAUSE = 5.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 300.0
 """The pause between two requests that probe whether the target has recovered; it doubles each time."""
 
-BODY_SECONDS = 2.0
-"""The maximum time to read a refusal's body, of which an operator sees an excerpt."""
-
 _DOUBLINGS = 16
 
 _LATE = Unknown(0, "the receiver did not take the events in time", FailureReason.TOO_SLOW)
@@ -114,7 +111,6 @@ class _Answer:
     meaning: Meaning
     reason: str
     """The reason in words, equal for equal causes."""
-    body: bytes = b""
     retry_after: float | None = None
     unreachable: bool = False
 
@@ -229,7 +225,7 @@ class WebhookPublisher:
                     return Accepted()
                 case Meaning.EVENT:
                     self._tries.refused_for_good(request.id)
-                    return Refused(0, answer.reason, detail=answers.piece(answer.body, event.data))
+                    return Refused(0, answer.reason)
                 case Meaning.TARGET | Meaning.BUSY as meaning if self._tries.is_alone(request.id, meaning):
                     return Failing(0, answer.reason, self._tries.others_taken(request.id))
                 case Meaning.TARGET:
@@ -316,22 +312,10 @@ class WebhookPublisher:
             headers=request.signed(self._target.secrets, utc_now()),
             allow_redirects=False,
         ) as response:  # an unread rest of the body closes the connection
-            limit.reschedule(None)  # the status has arrived and is decisive, even if the body fails
-            return await self._read(response)
-
-    @staticmethod
-    async def _read(response: aiohttp.ClientResponse) -> _Answer:
-        meaning = answers.meaning(response.status)
-        after = answers.retry_after(response.headers.get("Retry-After"), utc_now())
-        body = b""
-        if meaning is Meaning.EVENT:
-            try:
-                async with asyncio.timeout(BODY_SECONDS):
-                    while len(body) < LONGEST_BODY and (part := await response.content.read(LONGEST_BODY)):
-                        body += part
-            except (TimeoutError, aiohttp.ClientError, OSError):
-                body = b""  # the status is decisive
-        return _Answer(meaning, f"{_ANSWERED}{response.status}", body[:LONGEST_BODY], after)
+            limit.reschedule(None)  # the status has arrived and is decisive
+            meaning = answers.meaning(response.status)
+            after = answers.retry_after(response.headers.get("Retry-After"), utc_now())
+            return _Answer(meaning, f"{_ANSWERED}{response.status}", after)
 
     def _stop(self, reason: str) -> Unknown:
         """Stops all sends to the target, but for single probes after growing pauses, until one is accepted."""

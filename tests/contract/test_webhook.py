@@ -1,7 +1,6 @@
 """A webhook's receiver gets each aggregate's events in order, whatever it answers; nobody else gets them."""
 
 import asyncio
-import gzip
 import json
 import socket
 import time
@@ -114,17 +113,15 @@ async def test_a_structured_request_is_a_cloud_event_signed_with_every_secret(re
 
 @pytest.mark.parametrize("status", [400, 422])
 async def test_an_answer_about_the_event_parks_its_aggregate_alone(receiver: Receiver, status: int) -> None:
-    said = b'{"title": "jane@example.com: the text Secret of contact 4711 is too odd"}'
+    said = b'{"title": "jane@example.com is too odd"}'
     receiver.answer = lambda got: says(status, body=said) if got.id == "a-2" else OK
     async with publishing(receiver.target()) as publisher:
         [of_a, of_b] = await publish(
             publisher, [event("a", 1), event("a", 2, "the secret"), event("a", 3)], [event("b", 1)]
         )
-    assert of_a == Refused(1, f"the receiver answers {status}")
-    assert isinstance(of_a, Refused)
-    assert "is too odd" in of_a.detail
-    for personal in ("jane", "Secret", "4711"):
-        assert personal not in of_a.detail
+    assert of_a == Refused(1, f"the receiver answers {status}"), (
+        "and nothing of its words, which may be personal"
+    )
     assert of_b == Accepted()
     assert "a-3" not in receiver.ids()
 
@@ -139,15 +136,6 @@ async def test_a_refusal_whose_words_break_off_is_one_all_the_same(receiver: Rec
         [outcome] = await publish(publisher, [event("a", 1)])
     assert outcome == Refused(0, "the receiver answers 422")
     assert len(receiver.got) == 1
-
-
-async def test_words_that_are_packed_stay_packed(receiver: Receiver) -> None:
-    """A few bytes may be unpacked to gigabytes."""
-    receiver.answer = lambda _: says(400, "Content-Encoding: gzip", body=gzip.compress(b"too long"))
-    async with publishing(receiver.target()) as publisher:
-        [outcome] = await publish(publisher, [event("a", 1)])
-    assert isinstance(outcome, Refused)
-    assert "long" not in outcome.detail
 
 
 async def test_a_trace_that_no_header_can_hold_is_in_the_body_alone(receiver: Receiver) -> None:

@@ -374,7 +374,7 @@ class Relay:
                 self._drop_refused(page, marker, delivery.block)
             elif delivery.block is not None:
                 block, now, passing = delivery.block, self.clock(), delivery.block.passing
-                to_park.append(marker.block(block.event, block.message, page.sent[key], now, passing=passing))
+                to_park.append(marker.block(block.event, block.reason, page.sent[key], now, passing=passing))
             elif page.open[key]:
                 to_park.append(marker)
             else:

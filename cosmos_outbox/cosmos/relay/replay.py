@@ -196,11 +196,11 @@ class Replay:
             marker,
             out,
             lambda newest: newest.with_accepted(sent, now).refused(
-                refused.event_id, block.message, now, passing=block.passing
+                refused.event_id, block.reason, now, passing=block.passing
             ),
         )
         raise StillUnsendable(
-            f"event {refused.event_id} (parked as {refused.id}) cannot be sent: {block.message}. {len(out)} event(s) "
+            f"event {refused.event_id} (parked as {refused.id}) cannot be sent: {block.reason}. {len(out)} event(s) "
             f"before it were sent. {_what_helps(block.passing)}"
         )
 
