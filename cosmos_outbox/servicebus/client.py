@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 import certifi
-from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.settings.connections import Connection, Credential
@@ -81,6 +81,15 @@ def servicebus_client(
         )
     assert credential is not None
     return ServiceBusClient(connection.address, credential, retry_total=retries, ssl_context=_trusted())
+
+
+def receiver_of(
+    client: ServiceBusClient, topic: str, subscription: str, *, is_queue: bool, **options: Any
+) -> ServiceBusReceiver:
+    """Returns a receiver of the subscription; ``is_queue``: of the queue of the name ``topic``. Opens nothing."""
+    if is_queue:
+        return client.get_queue_receiver(topic, **options)
+    return client.get_subscription_receiver(topic, subscription, **options)
 
 
 @cache

@@ -13,13 +13,13 @@ requests always go to ``https://``, but emulators serve them without TLS, on a p
 import asyncio
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Self
 
-from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
+from azure.core.exceptions import ClientAuthenticationError, HttpResponseError, ResourceNotFoundError
 from azure.core.pipeline.transport import AioHttpTransport
 from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
@@ -29,22 +29,20 @@ from azure.servicebus.exceptions import (
     OperationTimeoutError,
     ServiceBusAuthenticationError,
     ServiceBusAuthorizationError,
-    ServiceBusError,
     SessionCannotBeLockedError,
 )
-from azure.servicebus.management import TrueRuleFilter
+from azure.servicebus.management import (
+    QueueProperties,
+    SubscriptionProperties,
+    TopicProperties,
+    TrueRuleFilter,
+)
 
 from cosmos_outbox.kernel.clock import monotonic, new_id
-from cosmos_outbox.servicebus.client import in_time, servicebus_client
+from cosmos_outbox.servicebus.client import in_time, receiver_of, servicebus_client
 from cosmos_outbox.servicebus.errors import NAMED_IN_SETTINGS, SDK_ERRORS, is_missing, missing
 from cosmos_outbox.settings.connections import Connection, Credential
-from cosmos_outbox.settings.errors import (
-    CannotCheck,
-    Denied,
-    InspectionError,
-    UnusableConnection,
-    first_line,
-)
+from cosmos_outbox.settings.errors import CannotCheck, Denied, UnusableConnection, first_line
 
 _ENDPOINT = re.compile(r"(?P<host>Endpoint=sb://[^:/;]+)(:\d+)?/?", re.IGNORECASE)
 _RETRIES = 1
@@ -127,85 +125,77 @@ class ServiceBusInspection(AbstractAsyncContextManager["ServiceBusInspection"]):
 
     async def topic(self, name: str) -> TopicState | None:
         """Returns the topic; None if it does not exist. Raises Denied, CannotCheck."""
-        try:
-            with _reported():
-                async with asyncio.timeout(DEADLINE_SECONDS):
-                    found = await self._admin.get_topic(name)
-        except _NotThere:
-            return None
-        return TopicState(
-            active=_is_active(found),
-            detects_duplicates=bool(found.requires_duplicate_detection),
-            duplicate_window=_duration(found.duplicate_detection_history_time_window) or timedelta(),
-            partitioned=bool(found.enable_partitioning),
-            deleted_when_idle_for=_duration(found.auto_delete_on_idle),
-        )
+        found = await _read(self._admin.get_topic, name)
+        return found and _topic(found)
 
     async def subscription(self, topic: str, name: str) -> SubscriptionState | None:
         """Returns the subscription; None if it does not exist. Raises Denied, CannotCheck."""
-        try:
-            with _reported():
-                async with asyncio.timeout(DEADLINE_SECONDS):
-                    found = await self._admin.get_subscription(topic, name)
-                    rules = [each.filter async for each in self._admin.list_rules(topic, name)]
-        except _NotThere:
+
+        async def read_filters() -> list[Any]:
+            return [each.filter async for each in self._admin.list_rules(topic, name)]
+
+        if (found := await _read(self._admin.get_subscription, topic, name)) is None:
             return None
-        return SubscriptionState(
-            active=_is_active(found),
-            has_sessions=bool(found.requires_session),
-            max_delivery_count=int(found.max_delivery_count or 0),
-            dead_letters_expired=bool(found.dead_lettering_on_message_expiration),
-            forwards_to=found.forward_to or None,
-            deleted_when_idle_for=_duration(found.auto_delete_on_idle),
-            takes_all=any(isinstance(each, TrueRuleFilter) for each in rules),
-        )
+        filters = await _read(read_filters) or []
+        return _subscription(found, takes_all=any(isinstance(each, TrueRuleFilter) for each in filters))
 
     async def queue(self, name: str) -> tuple[TopicState, SubscriptionState] | None:
         """Returns a queue as topic and subscription; None if it does not exist. Raises Denied, CannotCheck."""
-        try:
-            with _reported():
-                async with asyncio.timeout(DEADLINE_SECONDS):
-                    found = await self._admin.get_queue(name)
-        except _NotThere:
-            return None
-        idle = _duration(found.auto_delete_on_idle)
-        return (
-            TopicState(
-                active=_is_active(found),
-                detects_duplicates=bool(found.requires_duplicate_detection),
-                duplicate_window=_duration(found.duplicate_detection_history_time_window) or timedelta(),
-                partitioned=bool(found.enable_partitioning),
-                deleted_when_idle_for=idle,
-            ),
-            SubscriptionState(
-                active=_is_active(found),
-                has_sessions=bool(found.requires_session),
-                max_delivery_count=int(found.max_delivery_count or 0),
-                dead_letters_expired=bool(found.dead_lettering_on_message_expiration),
-                forwards_to=found.forward_to or None,
-                deleted_when_idle_for=idle,
-            ),
-        )
+        found = await _read(self._admin.get_queue, name)
+        return found and (_topic(found), _subscription(found, takes_all=True))
 
-    async def try_sending(self, topic: str, *, is_queue: bool = False) -> None:
+    async def try_sending(self, topic: str, *, is_queue: bool) -> None:
         """See :func:`try_sending`."""
         await try_sending(
             self._connection, self._credential, topic, seconds=DEADLINE_SECONDS, is_queue=is_queue
         )
 
-    async def try_receiving(self, topic: str, subscription: str, *, is_queue: bool = False) -> None:
+    async def try_receiving(self, topic: str, subscription: str, *, is_queue: bool) -> None:
         """Opens a session that no other client uses, and receives nothing. Raises Denied, CannotCheck."""
-        session = f"preflight-{new_id()}"
         of_it = f"queue {topic}" if is_queue else f"subscription {subscription} of topic {topic}"
         with _reported(entity=of_it):
             async with (
                 asyncio.timeout(DEADLINE_SECONDS),
                 servicebus_client(self._connection, self._credential, retries=1) as client,
-                client.get_queue_receiver(topic, session_id=session)
-                if is_queue
-                else client.get_subscription_receiver(topic, subscription, session_id=session),
+                receiver_of(
+                    client, topic, subscription, is_queue=is_queue, session_id=f"preflight-{new_id()}"
+                ),
             ):
                 pass
+
+
+async def _read(call: Callable[..., Awaitable[Any]], *names: str) -> Any:
+    """Returns what the call finds; None: it does not exist. Raises Denied, CannotCheck."""
+    with _reported():
+        try:
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                return await call(*names)
+        except HttpResponseError as error:
+            if error.status_code == 404 or isinstance(error, ResourceNotFoundError):
+                return None
+            raise
+
+
+def _topic(found: TopicProperties | QueueProperties) -> TopicState:
+    return TopicState(
+        active=_is_active(found),
+        detects_duplicates=bool(found.requires_duplicate_detection),
+        duplicate_window=_duration(found.duplicate_detection_history_time_window) or timedelta(),
+        partitioned=bool(found.enable_partitioning),
+        deleted_when_idle_for=_duration(found.auto_delete_on_idle),
+    )
+
+
+def _subscription(found: SubscriptionProperties | QueueProperties, *, takes_all: bool) -> SubscriptionState:
+    return SubscriptionState(
+        active=_is_active(found),
+        has_sessions=bool(found.requires_session),
+        max_delivery_count=int(found.max_delivery_count or 0),
+        dead_letters_expired=bool(found.dead_lettering_on_message_expiration),
+        forwards_to=found.forward_to or None,
+        deleted_when_idle_for=_duration(found.auto_delete_on_idle),
+        takes_all=takes_all,
+    )
 
 
 async def try_sending(
@@ -214,7 +204,7 @@ async def try_sending(
     topic: str,
     *,
     seconds: float,
-    is_queue: bool = False,
+    is_queue: bool,
 ) -> float:
     """Opens a sender, as the relay does, and sends nothing. Returns the seconds of one round trip over its connection.
 
@@ -241,10 +231,6 @@ async def _ask(sender: ServiceBusSender) -> None:
         await sender.cancel_scheduled_messages(_NO_NUMBER)
 
 
-class _NotThere(Exception):
-    """The entity does not exist (404)."""
-
-
 @contextmanager
 def _reported(seconds: float | None = None, entity: str = NAMED_IN_SETTINGS) -> Iterator[None]:
     try:
@@ -254,12 +240,12 @@ def _reported(seconds: float | None = None, entity: str = NAMED_IN_SETTINGS) -> 
         ServiceBusAuthenticationError,
         ServiceBusAuthorizationError,
     ) as error:
-        raise _refused(error, entity) from error
+        if is_missing(error):
+            raise CannotCheck(missing(entity, type(error).__name__)) from error
+        raise Denied(first_line(error)) from error
     except (OperationTimeoutError, SessionCannotBeLockedError) as error:
         raise CannotCheck(f"does not answer in time ({type(error).__name__})") from error
     except HttpResponseError as error:
-        if error.status_code == 404:
-            raise _NotThere from error
         if error.status_code in (401, 403):
             raise Denied(first_line(error)) from error
         if isinstance(error, ClientAuthenticationError):
@@ -271,12 +257,6 @@ def _reported(seconds: float | None = None, entity: str = NAMED_IN_SETTINGS) -> 
         raise CannotCheck(f"does not answer within {seconds or DEADLINE_SECONDS:g} s") from error
     except SDK_ERRORS as error:
         raise CannotCheck(f"cannot be reached ({type(error).__name__})") from error
-
-
-def _refused(error: ServiceBusError, entity: str) -> InspectionError:
-    if is_missing(error):
-        return CannotCheck(missing(entity, type(error).__name__))
-    return Denied(first_line(error))
 
 
 def _is_active(entity: Any) -> bool:

@@ -24,11 +24,10 @@ from azure.servicebus.amqp import AmqpMessageBodyType
 from azure.servicebus.exceptions import OperationTimeoutError, SessionCannotBeLockedError
 
 from cosmos_outbox.inbox.errors import StoreUnavailable
-from cosmos_outbox.inbox.message import Delivery
 from cosmos_outbox.inbox.set_aside import Collected, Keep, Receive
 from cosmos_outbox.kernel.clock import monotonic, utc_now
 from cosmos_outbox.kernel.loops import CallEnded, LogThrottle, own_failures
-from cosmos_outbox.servicebus.client import in_time
+from cosmos_outbox.servicebus.client import in_time, receiver_of
 from cosmos_outbox.servicebus.errors import SDK_ERRORS, verdict
 from cosmos_outbox.servicebus.received import delivery_of
 from cosmos_outbox.telemetry.liveness import Work
@@ -63,7 +62,9 @@ class DeadLetters:
             async with self._receiver(until) as receiver:
                 while messages := await self._receive(receiver, until):
                     for message in messages:
-                        await keep(self._delivery(message), _reason(message))
+                        await keep(
+                            delivery_of(message, body_of(message), self.subscription), _reason(message)
+                        )
                         await in_time(receiver.complete_message(message), monotonic() + _SETTLE_SECONDS)
                         collected += 1
                 emptied = True
@@ -77,12 +78,10 @@ class DeadLetters:
 
     @asynccontextmanager
     async def _receiver(self, until: float) -> AsyncIterator[ServiceBusReceiver]:
-        dead = ServiceBusSubQueue.DEAD_LETTER
-        receiver = (
-            self.client.get_queue_receiver(self.topic, sub_queue=dead)
-            if self.is_queue
-            else self.client.get_subscription_receiver(self.topic, self.subscription, sub_queue=dead)
-        )
+        receiver = receiver_of(
+            self.client, self.topic, self.subscription, is_queue=self.is_queue,
+            sub_queue=ServiceBusSubQueue.DEAD_LETTER,
+        )  # fmt: skip
         try:
             await in_time(receiver.__aenter__(), until)
             yield receiver
@@ -98,9 +97,6 @@ class DeadLetters:
             raise TimeoutError
         receiving = receiver.receive_messages(AT_ONCE, max_wait_time=SILENCE_SECONDS)
         return await in_time(receiving, until + SILENCE_SECONDS)
-
-    def _delivery(self, message: ServiceBusReceivedMessage) -> Delivery:
-        return delivery_of(message, body_of(message), self.subscription)
 
 
 def _reason(message: ServiceBusReceivedMessage) -> str:
@@ -243,14 +239,10 @@ class Sessions:
     @asynccontextmanager
     async def _next_session(self, stop: asyncio.Event) -> AsyncIterator[ServiceBusReceiver | None]:
         """Opens a session that has messages; None: ``stop`` was set first."""
-        any_session, wait = NEXT_AVAILABLE_SESSION, self.wait_seconds
-        receiver = (
-            self.client.get_queue_receiver(self.topic, session_id=any_session, max_wait_time=wait)
-            if self.is_queue
-            else self.client.get_subscription_receiver(
-                self.topic, self.subscription, session_id=any_session, max_wait_time=wait
-            )
-        )
+        receiver = receiver_of(
+            self.client, self.topic, self.subscription, is_queue=self.is_queue,
+            session_id=NEXT_AVAILABLE_SESSION, max_wait_time=self.wait_seconds,
+        )  # fmt: skip
         until = monotonic() + self.wait_seconds + self.opening_seconds
         opening = asyncio.create_task(in_time(receiver.__aenter__(), until))
         stopping = asyncio.create_task(stop.wait())
