@@ -1,6 +1,6 @@
 """Derives the required containers, with their properties, and subscriptions from a service's declaration."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -11,6 +11,7 @@ from cosmos_outbox.cosmos.aggregates.documents import DUE
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase, CosmosNames
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths
 from cosmos_outbox.inbox.entry import EntrySchema
+from cosmos_outbox.preflight.report import Subject
 from cosmos_outbox.service import Service
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.environment import Settings, SubscriberSettings
@@ -25,12 +26,12 @@ class Needed:
     name: str
     setting: str
     """The setting that names the container."""
-    paths: PartitionKeyPaths
-    ttl_needed: bool
+    paths: PartitionKeyPaths = PARTITION_KEY
+    ttl_needed: bool = True
     """Whether items must expire; without a default TTL of the container Cosmos DB ignores an item's own TTL."""
-    items_say_their_ttl: bool
+    items_say_their_ttl: bool = True
     """Whether every item has a TTL of its own, so that a default TTL does no harm."""
-    queried: tuple[str, ...]
+    queried: tuple[str, ...] = ()
     """The properties in queries, besides the id."""
     composite: tuple[tuple[str, ...], ...] = ()
     """The properties, ascending, of each ORDER BY over several."""
@@ -44,52 +45,33 @@ class Needed:
         return paths if len(paths) > 1 else paths[0]
 
     @property
-    def subject(self) -> str:
-        return f"container {self.name}"
+    def subject(self) -> Subject:
+        """The container, in the findings of its checks."""
+        return Subject(f"container {self.name}")
 
 
 def needed(settings: Settings, service: Service) -> tuple[Needed, ...]:
     """Returns the containers that the service needs, under the names in its settings."""
+    own = service.own is not None
     return (
         _feed(settings, service),
         Needed(
-            settings.cosmos_lease_container,
-            "COSMOS_LEASE_CONTAINER",
-            PartitionKeyPaths(("/id",)),
-            ttl_needed=False,
-            items_say_their_ttl=False,
-            queried=(),
+            settings.cosmos_lease_container, "COSMOS_LEASE_CONTAINER", PartitionKeyPaths(("/id",)),
+            ttl_needed=False, items_say_their_ttl=False,
         ),
         Needed(
-            settings.cosmos_parked_container,
-            "COSMOS_PARKED_CONTAINER",
-            PARTITION_KEY,
-            ttl_needed=True,
-            items_say_their_ttl=False,
+            settings.cosmos_parked_container, "COSMOS_PARKED_CONTAINER", items_say_their_ttl=False,
             queried=("/type", "/aggregateType", "/aggregateId", "/position", "/parkedAt"),
         ),
-        *_of_calls_and_messages(settings, service),
+        # Over a team's own documents there are no idempotency keys, and messages only if it subscribes.
+        *([] if own else [Needed(settings.cosmos_claim_container, "COSMOS_CLAIM_CONTAINER")]),
+        *([] if own and not service.subscribers else [_set_aside(settings.cosmos_set_aside_container)]),
         *(
             _kept(settings.name(each.container), each.container.setting, each.form)
             for each in service.subscribers
             if each.container is not None  # a reaction's records are in its targets' container
         ),
-    )
-
-
-def _of_calls_and_messages(settings: Settings, service: Service) -> Iterator[Needed]:
-    """Yields the containers for claims and set-aside records; over a team's own documents the latter, if needed."""
-    if service.own is None:
-        yield Needed(
-            settings.cosmos_claim_container,
-            "COSMOS_CLAIM_CONTAINER",
-            PARTITION_KEY,
-            ttl_needed=True,
-            items_say_their_ttl=True,
-            queried=(),
-        )
-    if service.own is None or service.subscribers:
-        yield _set_aside(settings.cosmos_set_aside_container)
+    )  # fmt: skip
 
 
 def needed_by_subscriber(names: CosmosNames, service: Service) -> tuple[Needed, ...]:
@@ -97,25 +79,15 @@ def needed_by_subscriber(names: CosmosNames, service: Service) -> tuple[Needed, 
     return (
         _set_aside(names.set_aside),
         *(
-            _kept(
-                names.container(each.name),
-                named_after(each.name, "CONTAINER").setting,
-                each.form,
-            )
+            _kept(names.container(each.name), named_after(each.name, "CONTAINER").setting, each.form)
             for each in service.subscribers
         ),
     )
 
 
 def _set_aside(container: str) -> Needed:
-    return Needed(
-        container,
-        "COSMOS_SET_ASIDE_CONTAINER",
-        PARTITION_KEY,
-        ttl_needed=True,
-        items_say_their_ttl=True,
-        queried=("/state", "/setAsideAt", "/triedAt", "/aggregateType", "/aggregateId"),
-    )
+    queried = ("/state", "/setAsideAt", "/triedAt", "/aggregateType", "/aggregateId")
+    return Needed(container, "COSMOS_SET_ASIDE_CONTAINER", queried=queried)
 
 
 def _feed(settings: Settings, service: Service) -> Needed:
@@ -124,7 +96,6 @@ def _feed(settings: Settings, service: Service) -> Needed:
         settings.cosmos_container,
         "COSMOS_CONTAINER",
         service.paths,
-        ttl_needed=True,
         items_say_their_ttl=own is None,
         queried=_queried_of_aggregates(service) if own is None else _queried_beside_events(service),
         composite=() if own else _sorted_aggregates(service),
@@ -156,19 +127,12 @@ def _queried_beside_events(service: Service) -> tuple[str, ...]:
 def _kept(container: str, setting: str, form: EntrySchema[Any] | None) -> Needed:
     """Returns a subscriber's container; the queried paths follow from its form. ``form`` None: it has effects."""
     if form is None:
-        queried: tuple[str, ...] = ()
-        composite: tuple[tuple[str, ...], ...] = ()
-    else:
-        queried = ("/deleted", *(f"/search/{name}" for name in form.search))
-        composite = tuple((f"/search/{name}", "/id") for name in form.sorted_by)
+        return Needed(container, setting)
     return Needed(
         container,
         setting,
-        PARTITION_KEY,
-        ttl_needed=True,
-        items_say_their_ttl=True,
-        queried=queried,
-        composite=composite,
+        queried=("/deleted", *(f"/search/{name}" for name in form.search)),
+        composite=tuple((f"/search/{name}", "/id") for name in form.sorted_by),
     )
 
 
@@ -201,15 +165,13 @@ class Plan:
     def subscriptions(self) -> tuple[tuple[str, str], ...]:
         """The service's subscriptions, each as the destination of its messages and its name."""
         own, name = self.settings.transport, self.settings.name
+        foreign = {
+            each.name: own.beside(name(each.topic))
+            for each in self.service.subscribers
+            if isinstance(each, ReactionDeclaration) and each.topic
+        }
         return tuple(
-            (
-                (
-                    own.beside(name(each.topic))
-                    if isinstance(each, ReactionDeclaration) and each.topic
-                    else own
-                ).destination,
-                name(each.subscription),
-            )
+            (foreign.get(each.name, own).destination, name(each.subscription))
             for each in self.service.subscribers
         )
 

@@ -1,6 +1,6 @@
 """Formats the findings of preflight, one line each, and computes an exit code for a pipeline."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
@@ -35,24 +35,27 @@ class Finding:
         return f"{line}. Fix: {self.fix}" if self.fix else line
 
 
-def ok(subject: str, text: str) -> Finding:
-    """Returns a finding for a check that passed."""
-    return Finding(Status.OK, subject, text)
+@dataclass(frozen=True)
+class Subject:
+    """A part of the deployment that is checked; each method returns the finding of one check."""
 
+    name: str
 
-def warning(subject: str, text: str, fix: str) -> Finding:
-    """Returns a finding for something that works, at a cost."""
-    return Finding(Status.WARNING, subject, text, fix)
+    def ok(self, text: str) -> Finding:
+        """Returns a finding for a check that passed."""
+        return Finding(Status.OK, self.name, text)
 
+    def warning(self, text: str, fix: str) -> Finding:
+        """Returns a finding for something that works, at a cost."""
+        return Finding(Status.WARNING, self.name, text, fix)
 
-def wrong(subject: str, text: str, fix: str) -> Finding:
-    """Returns a finding for a guarantee that does not hold."""
-    return Finding(Status.WRONG, subject, text, fix)
+    def wrong(self, text: str, fix: str) -> Finding:
+        """Returns a finding for a guarantee that does not hold."""
+        return Finding(Status.WRONG, self.name, text, fix)
 
-
-def unknown(subject: str, text: str, fix: str) -> Finding:
-    """Returns a finding for something that could not be checked."""
-    return Finding(Status.UNKNOWN, subject, text, fix)
+    def unknown(self, text: str, fix: str) -> Finding:
+        """Returns a finding for something that could not be checked."""
+        return Finding(Status.UNKNOWN, self.name, text, fix)
 
 
 def exit_code(findings: Iterable[Finding]) -> int:
@@ -95,62 +98,55 @@ class Access:
     role: str
     key: str
 
-    def denied(self, connection: Connection, subject: str, error: Denied, scope: str) -> Finding:
-        """Returns the finding for a caller that is authenticated and refused."""
+    def denied(
+        self, connection: Connection, error: Denied, scope: str, subject: Subject | None = None
+    ) -> Finding:
+        """Returns the finding for a caller that is authenticated and refused; ``subject``: None: the service."""
         fix = (
             f"{self.key} in {self.setting}, or set {self.address_setting} instead, to use an identity"
             if connection.connection_string
             else f"give the identity that runs preflight the role {self.role} on {scope} ({_ROLES_TAKE_TIME}), or let "
             "this machine through the firewall if the text says so"
         )
-        return wrong(subject, f"access is denied: {error}", fix)
+        return (subject or Subject(self.service)).wrong(f"access is denied: {error}", fix)
 
     def unanswered(self, connection: Connection, error: CannotCheck) -> Finding:
         """Returns the finding for a service that gave no usable answer about the deployment."""
-        if isinstance(error, UnusableConnection):
-            return self._unusable(connection)
-        setting, sign_in = (
-            (self.setting, "")
-            if connection.connection_string
-            else (self.address_setting, "; sign in (az login)")
-        )
-        return unknown(
-            self.service,
-            str(error),
-            f"check that {setting} names the right {self.place}, and that this machine may reach it "
-            f"(firewall, private endpoint){sign_in}",
-        )
-
-    def _unusable(self, connection: Connection) -> Finding:
-        if connection.connection_string:
-            return unknown(
-                self.service,
+        service, has_key = Subject(self.service), connection.connection_string
+        if not isinstance(error, UnusableConnection):
+            setting, sign_in = (
+                (self.setting, "") if has_key else (self.address_setting, "; sign in (az login)")
+            )
+            return service.unknown(
+                str(error),
+                f"check that {setting} names the right {self.place}, and that this machine may reach it "
+                f"(firewall, private endpoint){sign_in}",
+            )
+        if has_key:
+            return service.unknown(
                 f"{self.setting} holds no connection string that can be used: a part is missing, or its key is damaged",
                 f"copy the connection string of the {self.place} into {self.setting} again, or remove {self.setting} "
                 f"and set {self.address_setting} to use an identity",
             )
-        return unknown(
-            self.service,
+        return service.unknown(
             f"{self.address_setting} holds no address that can be used",
             f"set {self.address_setting} to the address of the {self.place}, such as {self.address}",
         )
 
 
-async def try_as_app(call: Callable[[], Awaitable[object]], subject: str, role: str) -> Finding:
+async def try_as_app(call: Awaitable[object], subject: Subject, role: str) -> Finding:
     """Check that the credential of this run may make one of the app's calls."""
     try:
-        await call()
+        await call
     except Denied as error:
-        return wrong(
-            subject,
+        return subject.wrong(
             f"the app is denied access: {error}",
-            f"give the app's identity the role {role} on the {subject} ({_ROLES_TAKE_TIME}), "
+            f"give the app's identity the role {role} on the {subject.name} ({_ROLES_TAKE_TIME}), "
             "or put a key with that right in the app's settings",
         )
     except CannotCheck as error:
-        return unknown(
-            subject,
-            f"it is not known whether the app may use the {subject}: the service {error}",
+        return subject.unknown(
+            f"it is not known whether the app may use the {subject.name}: the service {error}",
             "repair what the other lines say, then run preflight again",
         )
-    return ok(subject, f"may be used as the role {role} allows")
+    return subject.ok(f"may be used as the role {role} allows")

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
-from functools import partial
 
 from cosmos_outbox.inbox.receiver import WAIT_SECONDS
 from cosmos_outbox.preflight.plan import Plan
-from cosmos_outbox.preflight.report import Access, Finding, ok, try_as_app, warning, written, wrong
+from cosmos_outbox.preflight.report import Access, Finding, Subject, try_as_app, written
 from cosmos_outbox.servicebus.inspection import ServiceBusInspection, SubscriptionState, TopicState
 from cosmos_outbox.settings.connections import Credential
 from cosmos_outbox.settings.environment import Settings
@@ -24,10 +23,9 @@ def judge_topic(
     of: ServiceBus, event_ttl: timedelta, state: TopicState | None, survive: timedelta
 ) -> Iterator[Finding]:
     """Check that the topic (None: it does not exist) drops events that are sent again after an outage (``survive``)."""
-    subject = f"{of.kind} {of.topic}"
+    subject = Subject(f"{of.kind} {of.topic}")
     if state is None:
-        yield wrong(
-            subject,
+        yield subject.wrong(
             "does not exist",
             f"create it with duplicate detection and without partitioning, or name another in {of.setting}",
         )
@@ -40,34 +38,31 @@ def judge_topic(
 
 def judge_subscription(name: str, state: SubscriptionState | None, survive: timedelta) -> Iterator[Finding]:
     """Check that the subscription (None: it does not exist) keeps every message and each aggregate's order."""
-    subject = f"subscription {name}"
+    subject = Subject(f"subscription {name}")
     if state is None:
-        yield wrong(
-            subject,
+        yield subject.wrong(
             "does not exist in the topic",
             "create it with sessions, or name another in SERVICEBUS_SUBSCRIPTION or with --subscription",
         )
         return
     yield from _active(subject, active=state.active)
     if state.has_sessions:
-        yield ok(subject, "sessions: the events of one aggregate come in order")
+        yield subject.ok("sessions: the events of one aggregate come in order")
     else:
-        yield wrong(
-            subject,
+        yield subject.wrong(
             "has no sessions, so the events of one aggregate may overtake each other, and the trigger does not start",
             "sessions cannot be turned on later: create another subscription with sessions and let the subscriber "
             "receive from that one (its name is in SERVICEBUS_SUBSCRIPTION, or in the code of a second subscriber)",
         )
     yield _delivery_count(subject, state.max_delivery_count, survive)
     if state.dead_letters_expired:
-        yield ok(subject, "a message that expires is kept as a dead letter")
+        yield subject.ok("a message that expires is kept as a dead letter")
     else:
-        yield wrong(subject, "a message that expires is lost", "turn on dead-lettering on message expiration")
+        yield subject.wrong("a message that expires is lost", "turn on dead-lettering on message expiration")
     if state.forwards_to:
-        yield wrong(subject, "forwards its messages, so the trigger gets no message", "remove ForwardTo")
+        yield subject.wrong("forwards its messages, so the trigger gets no message", "remove ForwardTo")
     if not state.takes_all:
-        yield warning(
-            subject,
+        yield subject.warning(
             "has a filter. A read model reads what it leaves out from its source, at the next gap. Without one, or "
             'in a reaction with order="each", later events of the aggregate wait for it',
             "let all messages in, and name the events of an effect with on=",
@@ -75,15 +70,16 @@ def judge_subscription(name: str, state: SubscriptionState | None, survive: time
     yield _auto_delete(subject, state.deleted_when_idle_for)
 
 
-def _active(subject: str, *, active: bool) -> Iterator[Finding]:
+def _active(subject: Subject, *, active: bool) -> Iterator[Finding]:
     if not active:
-        yield wrong(subject, "is disabled", "set its status to Active")
+        yield subject.wrong("is disabled", "set its status to Active")
 
 
-def _window(subject: str, state: TopicState, survive: timedelta, event_ttl: timedelta) -> Iterator[Finding]:
+def _window(
+    subject: Subject, state: TopicState, survive: timedelta, event_ttl: timedelta
+) -> Iterator[Finding]:
     if not state.detects_duplicates:
-        yield wrong(
-            subject,
+        yield subject.wrong(
             "duplicate detection is off, so an event that the relay sends again arrives twice",
             "duplicate detection cannot be turned on later: create another topic with it and name that in "
             "SERVICEBUS_TOPIC",
@@ -91,17 +87,15 @@ def _window(subject: str, state: TopicState, survive: timedelta, event_ttl: time
         return
     window = written(state.duplicate_window)
     if state.duplicate_window >= event_ttl:
-        yield ok(subject, f"duplicates are dropped for {window}, as long as an event can be sent again")
+        yield subject.ok(f"duplicates are dropped for {window}, as long as an event can be sent again")
     elif state.duplicate_window >= survive:
-        yield ok(
-            subject,
+        yield subject.ok(
             f"duplicates are dropped for {window}, an outage of {written(survive)} included; events are kept for "
             f"{written(event_ttl)}, so a subscriber must drop later repetitions, by the event's id or sequence",
         )
     else:
         wanted = min(survive, LONGEST_WINDOW)
-        yield wrong(
-            subject,
+        yield subject.wrong(
             f"duplicates are dropped for {window} only: an event that the relay sends again after an outage of "
             f"{written(survive)} arrives twice",
             f"set the duplicate detection window to {written(wanted)}"
@@ -111,47 +105,42 @@ def _window(subject: str, state: TopicState, survive: timedelta, event_ttl: time
         )
 
 
-def _partitioning(subject: str, state: TopicState, of: ServiceBus) -> Finding:
+def _partitioning(subject: Subject, state: TopicState, of: ServiceBus) -> Finding:
     if state.partitioned and not of.partitioned:
-        return wrong(
-            subject,
+        return subject.wrong(
             "is partitioned: with duplicate detection it refuses the relay's batches",
             "create another topic that is not partitioned, or set SERVICEBUS_TOPIC_PARTITIONED=true to send one "
             "message at a time",
         )
     if not state.partitioned and of.partitioned:
-        return warning(
-            subject,
+        return subject.warning(
             "is not partitioned, so the relay sends one message at a time without need",
             "set SERVICEBUS_TOPIC_PARTITIONED=false",
         )
-    return ok(subject, "partitioned, as the settings say" if state.partitioned else "is not partitioned")
+    return subject.ok("partitioned, as the settings say" if state.partitioned else "is not partitioned")
 
 
-def _delivery_count(subject: str, count: int, survive: timedelta) -> Finding:
+def _delivery_count(subject: Subject, count: int, survive: timedelta) -> Finding:
     lasts = timedelta(seconds=count * WAIT_SECONDS)
     if count == 1:
-        return wrong(
-            subject,
+        return subject.wrong(
             "a message becomes a dead letter after one failed delivery, and the next event of its aggregate overtakes "
             "it",
             f"set the max delivery count to {MOST_DELIVERIES}, its maximum",
         )
     text = f"{count} deliveries of a message outlast a store that is away for {written(lasts)}"
     if lasts > survive or count >= MOST_DELIVERIES:
-        return ok(subject, text)
-    return warning(
-        subject,
+        return subject.ok(text)
+    return subject.warning(
         f"{text} only; then it becomes a dead letter, which the timer collects",
         f"set the max delivery count to {MOST_DELIVERIES}, its maximum",
     )
 
 
-def _auto_delete(subject: str, idle: timedelta | None) -> Finding:
+def _auto_delete(subject: Subject, idle: timedelta | None) -> Finding:
     if idle is None:
-        return ok(subject, "is not deleted when it is not used")
-    return wrong(
-        subject,
+        return subject.ok("is not deleted when it is not used")
+    return subject.wrong(
         f"is deleted with its messages after {written(idle)} without use",
         "set AutoDeleteOnIdle to its maximum, which means never",
     )
@@ -175,7 +164,10 @@ async def check(plan: Plan, of: ServiceBus, credential: Credential | None) -> li
         async with ServiceBusInspection(
             of.connection, credential, emulator_port=plan.emulator_port
         ) as inspection:
-            findings += await _topic(plan, of, inspection)
+            try:
+                findings += await _judge(plan, of, inspection)
+            except Denied as error:
+                findings.append(ACCESS.denied(of.connection, error, "the namespace"))
             if plan.as_app:
                 findings += await _try_as_app(plan, of, inspection)
     except CannotCheck as error:
@@ -183,31 +175,26 @@ async def check(plan: Plan, of: ServiceBus, credential: Credential | None) -> li
     return findings
 
 
-async def _topic(plan: Plan, own: ServiceBus, inspection: ServiceBusInspection) -> list[Finding]:
-    name = own.topic
-    try:
-        if own.is_queue:
-            return await _queue_findings(plan, own, inspection)
-        topic = await inspection.topic(name)
+async def _judge(plan: Plan, own: ServiceBus, inspection: ServiceBusInspection) -> list[Finding]:
+    """Check the topic with its subscriptions, or a queue by the rules of both."""
+    if own.is_queue:
+        topic, queue = await inspection.queue(own.topic) or (None, None)
         findings = list(_judged_topic(plan, own, topic))
-        if topic is not None:
-            for of, each in (*plan.subscriptions, *((name, each) for each in plan.other_subscriptions)):
-                subscription = await inspection.subscription(of, each)
-                findings += judge_subscription(each, subscription, plan.survive)
-    except Denied as error:
-        return [ACCESS.denied(own.connection, ACCESS.service, error, "the namespace")]
-    return findings
-
-
-async def _queue_findings(plan: Plan, own: ServiceBus, inspection: ServiceBusInspection) -> list[Finding]:
-    """Check a queue by the rules of a topic and of a subscription."""
-    topic, subscription = await inspection.queue(own.topic) or (None, None)
-    findings = list(_judged_topic(plan, own, topic))
-    if subscription is not None:
-        findings += judge_subscription(own.topic, subscription, plan.survive)
-    for of, each in plan.subscriptions:
-        if of != own.topic:  # another team's topic, of a reaction
-            findings += judge_subscription(each, await inspection.subscription(of, each), plan.survive)
+        if queue is not None:
+            findings += judge_subscription(own.topic, queue, plan.survive)
+        wanted = [
+            each for each in plan.subscriptions if each[0] != own.topic
+        ]  # another team's, of a reaction
+    else:
+        topic = await inspection.topic(own.topic)
+        findings = list(_judged_topic(plan, own, topic))
+        wanted = (
+            [*plan.subscriptions, *((own.topic, each) for each in plan.other_subscriptions)]
+            if topic is not None
+            else []
+        )
+    for of, each in wanted:
+        findings += judge_subscription(each, await inspection.subscription(of, each), plan.survive)
     return findings
 
 
@@ -217,27 +204,20 @@ def _judged_topic(plan: Plan, of: ServiceBus, topic: TopicState | None) -> Itera
         event_ttl = timedelta(seconds=plan.settings.event_ttl_seconds)
         yield from judge_topic(of, event_ttl, topic, plan.survive)
     elif topic is None:
-        yield wrong(f"{of.kind} {of.topic}", "does not exist", f"name the publisher's in {of.setting}")
+        subject = Subject(f"{of.kind} {of.topic}")
+        yield subject.wrong("does not exist", f"name the publisher's in {of.setting}")
 
 
 async def _try_as_app(plan: Plan, own: ServiceBus, inspection: ServiceBusInspection) -> list[Finding]:
-    topic = own.topic
-    sends = plan.service.publishes
-    return [
-        *[
-            await try_as_app(
-                lambda: inspection.try_sending(topic, is_queue=own.is_queue),
-                f"{own.kind} {topic}",
-                "Azure Service Bus Data Sender",
-            )
-            for _ in range(sends)
-        ],
-        *[
-            await try_as_app(
-                partial(inspection.try_receiving, of, subscription, is_queue=own.is_queue and of == topic),
-                f"subscription {subscription}",
-                "Azure Service Bus Data Receiver",
-            )
-            for of, subscription in plan.subscriptions
-        ],
-    ]
+    findings = []
+    if plan.service.publishes:
+        subject, sending = (
+            Subject(f"{own.kind} {own.topic}"),
+            inspection.try_sending(own.topic, is_queue=own.is_queue),
+        )
+        findings.append(await try_as_app(sending, subject, "Azure Service Bus Data Sender"))
+    for of, name in plan.subscriptions:
+        receiving = inspection.try_receiving(of, name, is_queue=own.is_queue and of == own.topic)
+        subject = Subject(f"subscription {name}")
+        findings.append(await try_as_app(receiving, subject, "Azure Service Bus Data Receiver"))
+    return findings

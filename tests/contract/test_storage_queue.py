@@ -13,9 +13,9 @@ from cosmos_outbox.inbox.errors import StoreUnavailable
 from cosmos_outbox.inbox.message import Delivery, MessageReader
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import Accepted, CloudEvents, Refused
+from cosmos_outbox.preflight.checks import check_queues
 from cosmos_outbox.preflight.plan import plan_for
 from cosmos_outbox.preflight.report import Status
-from cosmos_outbox.preflight.storagequeue import check
 from cosmos_outbox.settings.transports import StorageQueue
 from cosmos_outbox.storagequeue import messages
 from cosmos_outbox.storagequeue.messages import Messages, PoisonQueue
@@ -194,7 +194,7 @@ async def test_preflight_names_the_queues_that_are_missing(consumed: Consumed) -
         emulator_port=1,
     )
     assert isinstance(plan.settings.transport, StorageQueue)
-    findings = await check(plan, plan.settings.transport, None)
+    findings = await check_queues(plan, plan.settings.transport, None)
     statuses = {each.subject.removeprefix(f"queue {queue}"): each.status for each in findings}
     assert (statuses[""], statuses["-poison"], statuses["-mails"]) == (Status.OK,) * 3
     assert (statuses["-mails-poison"], statuses["-gifts"]) == (Status.WRONG,) * 2

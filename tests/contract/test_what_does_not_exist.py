@@ -114,7 +114,9 @@ async def test_a_look_at_a_missing_topic_says_so_too(servicebus_server: Service)
         {"COSMOS": "AccountEndpoint=x;AccountKey=y;", "SERVICEBUS": servicebus_connection(servicebus_server)}
     )
     with pytest.raises(CannotCheck, match="topic no-such-topic does not exist"):
-        await try_sending(servicebus_of(settings.transport).connection, None, "no-such-topic", seconds=20)
+        await try_sending(
+            servicebus_of(settings.transport).connection, None, "no-such-topic", seconds=20, is_queue=False
+        )
 
 
 async def test_a_topic_deleted_under_open_links_is_reported_as_missing(servicebus_server: Service) -> None:
@@ -150,7 +152,7 @@ async def test_a_look_at_a_topic_tells_a_round_trip_without_the_opening(serviceb
     async def less_than_half() -> bool:
         began = time.monotonic()
         seconds = await try_sending(
-            servicebus_of(settings.transport).connection, None, topic.name, seconds=20
+            servicebus_of(settings.transport).connection, None, topic.name, seconds=20, is_queue=False
         )
         return 0 < seconds < (time.monotonic() - began) / 2
 

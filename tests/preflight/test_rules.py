@@ -11,7 +11,7 @@ from cosmos_outbox.cli.preflight import main
 from cosmos_outbox.cosmos.maintenance.inspection import IndexingPolicy
 from cosmos_outbox.preflight import cosmos as rules
 from cosmos_outbox.preflight.cosmos import covers
-from cosmos_outbox.preflight.report import exit_code, ok, unknown, warning, written, wrong
+from cosmos_outbox.preflight.report import Subject, exit_code, written
 from tests.support.command import run_command
 from tests.support.functions import functions
 from tests.support.paths import ROOT
@@ -66,8 +66,9 @@ def test_a_consistency_without_session_tokens_is_reported(level: str | None, sta
 
 
 def test_the_exit_code_tells_wrong_from_not_known_and_lets_warnings_pass() -> None:
-    good, hint = ok("a", "b"), warning("a", "b", "c")
-    bad, dark = wrong("a", "b", "c"), unknown("a", "b", "c")
+    of = Subject("a")
+    good, hint = of.ok("b"), of.warning("b", "c")
+    bad, dark = of.wrong("b", "c"), of.unknown("b", "c")
     assert exit_code([]) == 0
     assert exit_code([good, hint]) == 0
     assert exit_code([good, bad, dark]) == 1

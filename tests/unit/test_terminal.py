@@ -26,7 +26,7 @@ from cosmos_outbox.operations.relay_status import RelayStatus
 from cosmos_outbox.operations.republish import RepublishingProgress
 from cosmos_outbox.operations.stuck import StuckList
 from cosmos_outbox.outbox.errors import FailureReason, StillUnsendable
-from cosmos_outbox.preflight.report import wrong
+from cosmos_outbox.preflight.report import Subject
 from cosmos_outbox.service import Wired
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.worker import draining
@@ -100,7 +100,7 @@ async def republished(_: object, __: object, progress: RepublishingProgress) -> 
 
 
 async def found(*_: object) -> Sequence[object]:
-    return [wrong(HOSTILE, HOSTILE, HOSTILE)]
+    return [Subject(HOSTILE).wrong(HOSTILE, HOSTILE)]
 
 
 async def drained(*_: object) -> draining.Drained:
