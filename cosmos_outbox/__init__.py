@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from cosmos_outbox.outbox.event import DomainEvent, Timestamp, WireModel
     from cosmos_outbox.outbox.unit_of_work import Origin, Page, Receipt, Versioned
     from cosmos_outbox.service import Service
-    from cosmos_outbox.settings.existing_container import DocumentSource, ExistingContainer
-    from cosmos_outbox.settings.names import Named, Names
+    from cosmos_outbox.settings.names import DocumentSource, ExistingContainer, Named, Names
     from cosmos_outbox.sources.http import HttpApi
     from cosmos_outbox.worker.running import running
 
@@ -105,11 +104,9 @@ if not TYPE_CHECKING:  # to a type checker a name that is not imported above is 
                 "Versioned",
             ),
             "cosmos_outbox.service": ("Service",),
-            "cosmos_outbox.settings.existing_container": (
+            "cosmos_outbox.settings.names": (
                 "DocumentSource",
                 "ExistingContainer",
-            ),
-            "cosmos_outbox.settings.names": (
                 "Named",
                 "Names",
             ),

@@ -34,8 +34,15 @@ from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.event import DomainEvent
 from cosmos_outbox.settings.environment import Settings, SubscriberSettings, load, load_subscriber
 from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.settings.existing_container import DocumentSource, ExistingContainer, WireNames
-from cosmos_outbox.settings.names import Named, Names, check_name, named_after
+from cosmos_outbox.settings.names import (
+    DocumentSource,
+    ExistingContainer,
+    Named,
+    Names,
+    WireNames,
+    check_name,
+    named_after,
+)
 from cosmos_outbox.settings.transports import Declared, Name
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from typing import Any
 
 from cosmos_outbox.cli import command
 from cosmos_outbox.cli.command import ATTENTION, DONE, say, say_json
-from cosmos_outbox.operations import views
 from cosmos_outbox.operations.relay_status import LATE_SECONDS, LeaseState
 from cosmos_outbox.outbox.feed import SHARE
 from cosmos_outbox.service import Wired
@@ -43,14 +42,11 @@ async def status(wired: Wired) -> Mapping[str, Any]:
 
     One that only subscribes has no relay. Raises Unavailable, Throttled, Misconfigured, StoreUnavailable.
     """
-    subscribers = [
-        await views.subscriber(name, each.subscriber.retrier, each.healing)
-        for name, each in wired.subscriptions.items()
-    ]
+    subscribers = [await each.view(name) for name, each in wired.subscriptions.items()]
     attention = [*_of_subscribers(subscribers)]
     if not wired.service.publishes:
         return {"service": wired.service.name, "attention": attention, "subscribers": subscribers}
-    relay = views.relay_status(await wired.operator.observer.status())
+    relay = (await wired.operator.observer.status()).view()
     return {
         "service": wired.service.name,
         "attention": [*attention_of_relay(relay), *attention],

@@ -15,7 +15,6 @@ from typing import Any
 from cosmos_outbox.cli import command
 from cosmos_outbox.cli.command import ATTENTION, DONE, CannotDo, say, say_json
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.operations import views
 from cosmos_outbox.operations.stuck import LONGEST_REASON, Stuck, StuckList, StuckPage
 from cosmos_outbox.service import Wired
 
@@ -150,7 +149,7 @@ async def _events(wired: Wired, arguments: Namespace) -> int:
             f"{wired.service.name} has no aggregates of type {arguments.type}; it has: {', '.join(types)}"
         )
     key = AggregateKey(arguments.type, arguments.id)
-    view = views.event_list(await wired.operator.event_list.page(key, command.AT_ONCE, arguments.before))
+    view = (await wired.operator.event_list.page(key, command.AT_ONCE, arguments.before)).view()
     if arguments.json:
         say_json(view)
         return DONE

@@ -18,7 +18,7 @@ from cosmos_outbox.operations.shedding import LoadShedder
 from cosmos_outbox.outbox.unit_of_work import OnCommit, Origin
 from cosmos_outbox.settings.connections import connected
 from cosmos_outbox.settings.environment import Settings
-from cosmos_outbox.settings.existing_container import WireNames
+from cosmos_outbox.settings.names import WireNames
 
 if TYPE_CHECKING:
     from cosmos_outbox.cosmos.existing.transaction import Transaction

@@ -7,7 +7,7 @@ from cosmos_outbox.settings.errors import needed
 
 needed("functions")
 
-from cosmos_outbox.functions.edge.http_functions import answering  # noqa: E402 - not before it is known to be there
 from cosmos_outbox.functions.function_app import App, app  # noqa: E402
+from cosmos_outbox.functions.http import answering  # noqa: E402 - not before it is known to be there
 
 __all__ = ["App", "answering", "app"]

@@ -9,8 +9,7 @@ from urllib.parse import quote
 
 from cosmos_outbox.http import openapi
 from cosmos_outbox.http.answering import Answering, kinds_of
-from cosmos_outbox.http.calls import Call, CallerOf, calls
-from cosmos_outbox.http.catch_all import Path, no_such_call
+from cosmos_outbox.http.calls import Call, CallerOf, Path, calls, no_such_call
 from cosmos_outbox.http.documents import ROUTES, document_calls
 from cosmos_outbox.http.message import Answer, Handler, Request
 from cosmos_outbox.http.openapi import DocumentedRoute

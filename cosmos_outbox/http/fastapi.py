@@ -16,8 +16,7 @@ from starlette.routing import Route  # noqa: E402
 
 from cosmos_outbox.http.answering import kinds_of  # noqa: E402
 from cosmos_outbox.http.asgi import Receive, Scope, Send, answer_call, serve, unrouted  # noqa: E402
-from cosmos_outbox.http.calls import CallerOf, calls  # noqa: E402
-from cosmos_outbox.http.catch_all import Path  # noqa: E402
+from cosmos_outbox.http.calls import CallerOf, Path, calls  # noqa: E402
 from cosmos_outbox.http.documents import problem_call  # noqa: E402
 from cosmos_outbox.http.message import Handler  # noqa: E402
 from cosmos_outbox.http.openapi import answers, description, operation  # noqa: E402

@@ -8,11 +8,14 @@ without one is late, and the timer makes the lease again, because the relay func
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
+
+from opentelemetry.metrics import get_meter
 
 from cosmos_outbox.cosmos.maintenance.event_list import KeyProgress
 from cosmos_outbox.cosmos.relay.forwarding import RelayFailure, RelayFailures
@@ -24,9 +27,9 @@ from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.kernel.clock import Clock, monotonic, utc_now
 from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.outbox.feed import SHARE
+from cosmos_outbox.outbox.telemetry import SELDOM, GaugeReading
 from cosmos_outbox.settings.environment import LEASE_EXPIRATION_MS
 from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.telemetry import gauges
 
 SILENT_SECONDS = 1.5 * LEASE_EXPIRATION_MS / 1000
 """A lease that was not written for longer than it lasts has lost its owner; half more, as two clocks are compared."""
@@ -75,6 +78,20 @@ class LeaseStatus:
         silent = self.silent_seconds is not None and self.silent_seconds > SILENT_SECONDS
         return LeaseState.BY_SILENT if silent else LeaseState.YES
 
+    def view(self) -> Mapping[str, Any]:
+        """As JSON."""
+        return {
+            "lease": self.lease,
+            "owner": self.owner,
+            "lag": self.lag,
+            "oldestWaitingSeconds": self.oldest_waiting_seconds,
+            "averageWaitingSeconds": _rounded(self.average_waiting_seconds),
+            "state": self.held.value,
+            "ttlUsed": round(self.ttl_used, 4),
+            "position": self.position,
+            "newest": self.newest,
+        }
+
 
 @dataclass(frozen=True)
 class RelayStatus:
@@ -112,6 +129,57 @@ class RelayStatus:
     def events_at_risk(self) -> bool:
         """Whether events have used half of their TTL and are not forwarded, or no lease shows how old they are."""
         return bool(self.missing) or any(lease.ttl_used >= SHARE for lease in self.leases)
+
+    def view(self) -> Mapping[str, Any]:
+        """As JSON, without personal data."""
+        return {
+            "late": self.late,
+            "eventsAtRisk": self.events_at_risk,
+            "parkedEvents": self.parked_events,
+            "parkedAggregates": dict(self.parked),
+            "averageWaitingSeconds": _rounded(self.average_waiting_seconds),
+            "missingLeases": self.missing,
+            "failures": [
+                {"reason": each.reason.value, "at": each.at.isoformat(), "detail": each.detail}
+                for each in self.failures
+            ],
+            "leases": [each.view() for each in self.leases],
+        }
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 1)
+
+
+_backlog, _oldest_waiting, _average_waiting, _ttl_used = (GaugeReading(SELDOM) for _ in range(4))
+_meter = get_meter("outbox.upkeep")
+_meter.create_observable_gauge(
+    "outbox.relay.backlog", [_backlog], "{transaction}", "Transactions that are not forwarded"
+)
+_meter.create_observable_gauge(
+    "outbox.relay.oldest_waiting",
+    [_oldest_waiting],
+    "s",
+    "The age of the oldest change that is not forwarded",
+)
+_meter.create_observable_gauge(
+    "outbox.relay.average_waiting",
+    [_average_waiting],
+    "s",
+    "The average age of the transactions that are not forwarded",
+)
+_meter.create_observable_gauge(
+    "outbox.relay.ttl_used", [_ttl_used], "1", "The share of its TTL that the oldest waiting change has used"
+)
+
+
+def report(status: RelayStatus) -> None:
+    """Set the relay's gauges, over all leases. A missing lease counts as a TTL that is used up: it is not known."""
+    leases = status.leases
+    _backlog.set(sum(lease.lag for lease in leases))
+    _oldest_waiting.set(max((each.oldest_waiting_seconds or 0 for each in leases), default=0))
+    _average_waiting.set(status.average_waiting_seconds or 0)
+    _ttl_used.set(1.0 if status.missing else max((lease.ttl_used for lease in leases), default=0.0))
 
 
 DEADLINE_SECONDS = 20.0
@@ -195,14 +263,7 @@ class RelayObserver:
         """The status, which is reported as metrics too; and what is wrong with the account. Raises as ``status``."""
         status = await self._status()
         await self._look_at_account()
-        gauges.relay(
-            backlog=sum(lease.lag for lease in status.leases),
-            oldest_waiting_seconds=max(
-                (each.oldest_waiting_seconds or 0 for each in status.leases), default=0
-            ),
-            average_waiting_seconds=status.average_waiting_seconds or 0,
-            ttl_used=1.0 if status.missing else max((lease.ttl_used for lease in status.leases), default=0.0),
-        )
+        report(status)
         return status
 
     async def watch(self) -> RelayStatus:

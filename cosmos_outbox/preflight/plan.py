@@ -15,8 +15,7 @@ from cosmos_outbox.preflight.report import Subject
 from cosmos_outbox.service import Service
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.environment import Settings, SubscriberSettings
-from cosmos_outbox.settings.existing_container import ExistingContainer
-from cosmos_outbox.settings.names import named_after
+from cosmos_outbox.settings.names import ExistingContainer, named_after
 
 
 @dataclass(frozen=True)

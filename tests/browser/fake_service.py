@@ -14,7 +14,7 @@ from typing import Any
 
 from aiohttp import web
 
-from cosmos_outbox.functions.operator import operations_page
+from cosmos_outbox.functions import operators
 from cosmos_outbox.http.message import Request
 
 KEY = "the-admin-key"
@@ -183,7 +183,7 @@ class FakeService:
 
 
 def _page(request: web.Request) -> web.Response:
-    answer = operations_page.shown(Request("GET", request.path))
+    answer = operators.show_page(Request("GET", request.path))
     return web.Response(
         body=answer.body, content_type="text/html", charset="utf-8", headers=dict(answer.headers)
     )

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import Mock
 from uuid import UUID, uuid4
 
 import pytest
@@ -28,7 +29,7 @@ from cosmos_outbox.inbox.read_model import HealReason, SkipReason, StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.lists.listing import EntryListing, TokenKey
-from cosmos_outbox.operations.subscriber import shows
+from cosmos_outbox.operations.subscriber import ReadModel
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import CloudEvents
@@ -161,18 +162,22 @@ async def test_every_event_alone_leads_to_the_contact_as_it_is_stored(here: Proc
     assert (after.state, after.last_sequence) == (None, 5)
 
 
+def model(process: Process) -> ReadModel[DirectoryEntry]:
+    return ReadModel(process.inbox, None, Mock())
+
+
 async def test_who_waits_for_a_write_finds_it_in_the_list_though_replicas_lag(
     cosmos: Service, here: Process, there: Process
 ) -> None:
     for number in range(3):
         contact_id = await here.create(email=f"number-{number}@contoso.com")
-        assert not await shows(there.entries, key_of(contact_id), 1, seconds=0), "there is no entry"
+        assert not await model(there).shows(key_of(contact_id), 1, seconds=0), "there is no entry"
         [event] = await here.events(contact_id)
         await cosmos.faults.add("lag", seconds=600, share=0.5, count=None)
-        waiting = asyncio.create_task(shows(there.entries, key_of(contact_id), 1, seconds=20))
+        waiting = asyncio.create_task(model(there).shows(key_of(contact_id), 1, seconds=20))
         await here.inbox.handle(event)
         assert await waiting
-        assert not await shows(there.entries, key_of(contact_id), 2, seconds=0)
+        assert not await model(there).shows(key_of(contact_id), 2, seconds=0)
         for sort in ("name", "-changed"):
             search = Search({Field.EMAIL: f"number-{number}@contoso.com"}, sort)
             found = await there.directory.search(search, 10, None)
@@ -185,9 +190,9 @@ async def test_a_store_that_is_away_shows_no_write_and_the_wait_ends(cosmos: Ser
     [event] = await here.events(contact_id)
     await here.inbox.handle(event)
     await cosmos.faults.add("unavailable", operation="read", count=None)
-    assert not await shows(here.entries, key_of(contact_id), 1, seconds=0.2)
+    assert not await model(here).shows(key_of(contact_id), 1, seconds=0.2)
     await cosmos.faults.clear()
-    assert await shows(here.entries, key_of(contact_id), 1)
+    assert await model(here).shows(key_of(contact_id), 1)
 
 
 async def test_two_processes_apply_one_event_once(here: Process, there: Process) -> None:

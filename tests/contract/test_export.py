@@ -23,7 +23,7 @@ WIRED = """
 import asyncio, logging, os, sys, threading
 logging.basicConfig(level=logging.INFO)
 import function_app
-from cosmos_outbox.telemetry import gauges, tracing
+from cosmos_outbox.telemetry import tracing
 from cosmos_outbox.telemetry.messaging import sending
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.unit_of_work import Origin
@@ -184,6 +184,8 @@ def test_the_service_works_despite_a_useless_opentelemetry_setting() -> None:
 
 
 SCRAPED = """
+from collections import Counter
+from cosmos_outbox.operations.relay_status import LeaseStatus, RelayStatus, report
 from cosmos_outbox.worker import probes
 from cosmos_outbox.worker.relay import health_of
 from tests.support.use_cases import wire
@@ -203,7 +205,7 @@ async def scraped():
     application = service.wire(os.environ)
     async with application.outbox.resources:
         work()
-        gauges.relay(backlog=3, oldest_waiting_seconds=61, average_waiting_seconds=20.5, ttl_used=0.1)
+        report(RelayStatus([LeaseStatus("0", "o", 3, 61, 0.1, average_waiting_seconds=20.5)], [], Counter()))
         health = health_of(application, asyncio.Event())
         told = Told()
         logging.getLogger("cosmos_outbox.worker.probes").addHandler(told)

@@ -15,7 +15,7 @@ from cosmos_outbox.inbox.read_model import Complete, HealReason, Put, SkipReason
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.service import Service
-from cosmos_outbox.settings.existing_container import DocumentSource
+from cosmos_outbox.settings.names import DocumentSource
 from cosmos_outbox.worker.running import running as running_service
 from devstack.testing import Service as Server
 from devstack.testing import eventually

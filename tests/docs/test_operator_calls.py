@@ -3,6 +3,7 @@
 import json
 import re
 from collections import Counter
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,9 +12,7 @@ import pytest
 from cosmos_outbox.cosmos.maintenance.event_list import EventPage, EventState, ListedEvent
 from cosmos_outbox.cosmos.relay.forwarding import RelayFailure
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.operations import views
 from cosmos_outbox.operations.relay_status import LeaseStatus, RelayStatus
-from cosmos_outbox.operations.views import View
 from cosmos_outbox.outbox.errors import FailureReason
 from tests.support.functions import functions
 from tests.support.paths import ROOT
@@ -47,10 +46,10 @@ def test_a_call_for_operators_is_in_the_table(call: str) -> None:
     assert re.search(rf"`{re.escape(call)}[?`]", PAGE), f"add {call} to docs/use/api.md#calls-for-operators"
 
 
-def listed() -> View:
+def listed() -> Mapping[str, Any]:
     """The events of an aggregate."""
     event = ListedEvent("e", 7, "Changed", "2026-03-01T12:00:00Z", "c", EventState.SENT)
-    return views.event_list(EventPage(AggregateKey("contact", "c"), [event], None))
+    return EventPage(AggregateKey("contact", "c"), [event], None).view()
 
 
 def shape(value: Any) -> Any:
@@ -66,7 +65,7 @@ def test_the_answer_about_the_relay_is_shown_with_the_fields_that_it_has() -> No
     failure = RelayFailure(FailureReason.BROKER_AWAY, NOW, "Service Bus ...")
     lease = LeaseStatus("0", "owner", 3, 2, 0.0, position=4711, newest=4714)
     status = RelayStatus([lease], [], Counter(), failures=[failure])
-    answer = views.relay_status(status)
+    answer = status.view()
     assert shape(json.loads(shown)) == shape(answer), (
         "docs/operate/README.md, How is the relay?: show the answer with all of its fields, such as the "
         "count of each aggregate of the service"

@@ -11,7 +11,6 @@ import pytest
 
 from cosmos_outbox.inbox.message import Delivery
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.operations import views
 from cosmos_outbox.operations.stuck import StuckKind, StuckList
 from devstack.testing import Service, eventually
 from tests.support.command import Ended, run_command
@@ -103,7 +102,7 @@ async def test_parked_events_are_counted_listed_shown_replayed_and_given_up(worl
     told = json.loads(status.out)
     assert (status.code, told["relay"]["parkedEvents"]) == (1, 2)
     assert told["relay"]["parkedAggregates"] == {"contact": 1}
-    answer = views.relay_status(await world.application.operator.observer.status())
+    answer = (await world.application.operator.observer.status()).view()
     assert told["relay"].keys() == answer.keys(), "as the call over HTTP tells it"
     assert any("2 event(s) are parked, of 1 contact" in each for each in told["attention"])
 
@@ -146,7 +145,7 @@ async def test_parked_events_are_counted_listed_shown_replayed_and_given_up(worl
         AggregateKey("contact", str(contact_id)), 100, None
     )
     same = json.loads((await world.run("events", "contact", str(contact_id), "--json")).out)
-    assert same == views.event_list(page)
+    assert same == page.view()
 
 
 @pytest.mark.long  # tests/unit/test_stuck.py has each kind

@@ -13,8 +13,7 @@ from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import Item
 from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.service import Service, Wired
-from cosmos_outbox.settings.existing_container import ExistingContainer
-from cosmos_outbox.settings.names import Names
+from cosmos_outbox.settings.names import ExistingContainer, Names
 from devstack.testing import Service as Server
 from tests.support.azure import database_of
 

@@ -3,8 +3,8 @@
 import pytest
 from azure.functions.http import HttpResponseConverter
 
-from cosmos_outbox.functions.edge.http_functions import response
-from cosmos_outbox.functions.operator import operations_page
+from cosmos_outbox.functions import operators
+from cosmos_outbox.functions.http import response
 from cosmos_outbox.http.answering import Answering
 from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.responses import json_response
@@ -55,8 +55,8 @@ async def test_what_was_not_modified_says_the_same_of_itself_as_the_whole_answer
     for whole, again in (
         (contacts.shown.found(request(), CONTACT), contacts.shown.found(request('"1"'), CONTACT)),
         (
-            operations_page.shown(request()),
-            operations_page.shown(request(operations_page.shown(request()).headers["ETag"])),
+            operators.show_page(request()),
+            operators.show_page(request(operators.show_page(request()).headers["ETag"])),
         ),
     ):
         assert (again.status, again.body) == (304, b"")

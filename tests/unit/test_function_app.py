@@ -16,9 +16,9 @@ import pytest
 from cosmos_outbox import Names, Service
 from cosmos_outbox.cli.command import load_service
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
-from cosmos_outbox.functions.edge.http_functions import http_function
 from cosmos_outbox.functions.function_app import App
 from cosmos_outbox.functions.function_app import app as function_app
+from cosmos_outbox.functions.http import http_function
 from cosmos_outbox.http import Answer, Answering, Request
 from cosmos_outbox.inbox.entry import After, EntrySchema
 from cosmos_outbox.inbox.message import Event, TolerantReader

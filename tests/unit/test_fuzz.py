@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosmos_outbox.functions.operator import calls as operations
+from cosmos_outbox.functions import operators as operations
 from cosmos_outbox.http import conditions
 from cosmos_outbox.http import request as edge
 from cosmos_outbox.http.message import Answer, Request

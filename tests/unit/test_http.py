@@ -9,15 +9,13 @@ from urllib.parse import urlencode
 import azure.functions as func
 import pytest
 
-from cosmos_outbox.functions.document import routes
-from cosmos_outbox.functions.edge.http_functions import http_function, paths
-from cosmos_outbox.functions.function_app import App
-from cosmos_outbox.functions.operator import calls as operations
+from cosmos_outbox.functions import operators as operations
+from cosmos_outbox.functions.function_app import App, routes
+from cosmos_outbox.functions.http import http_function, paths
 from cosmos_outbox.http import conditions
 from cosmos_outbox.http import request as edge
 from cosmos_outbox.http.answering import STATUS_OF
-from cosmos_outbox.http.calls import calls
-from cosmos_outbox.http.catch_all import no_such_call
+from cosmos_outbox.http.calls import calls, no_such_call
 from cosmos_outbox.http.message import READING, Answer, Request
 from cosmos_outbox.http.problems import (
     LONGEST_NAME,

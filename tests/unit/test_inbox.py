@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import product
+from unittest.mock import Mock
 
 import pytest
 from pydantic import ValidationError
@@ -23,7 +24,7 @@ from cosmos_outbox.inbox.message import Event, MessageReader, TolerantReader
 from cosmos_outbox.inbox.read_model import Complete, Heal, HealReason, Put, SkipReason, StateInbox, mend
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
-from cosmos_outbox.operations.subscriber import shows
+from cosmos_outbox.operations.subscriber import ReadModel
 from outbox_simulation.engine.loop import Loop
 from tests.support.inbox import KEY, NOON, FakeEntries, FakeSource, Faults, event, notice, project
 
@@ -340,7 +341,7 @@ def test_a_wait_for_a_write_ends_once_it_is_shown_or_at_its_deadline(shown_at: f
 
     async def wait() -> bool:
         with using(replace(SYSTEM, monotonic=loop.time)):
-            return await shows(entries, KEY, 2, seconds=2.0)
+            return await ReadModel(Mock(entries=entries), None, Mock()).shows(KEY, 2, seconds=2.0)
 
     assert loop.run(wait()) is (shown_at < 2)
     assert loop.time() <= min(shown_at + 0.2, 2.0)

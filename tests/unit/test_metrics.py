@@ -1,6 +1,7 @@
 """What the relay and the subscriber count: each metric of docs/operate/metrics.md that needs no server."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -19,12 +20,13 @@ from cosmos_outbox.inbox.message import Event
 from cosmos_outbox.inbox.read_model import StateInbox
 from cosmos_outbox.inbox.receiver import Handle, Receiver
 from cosmos_outbox.kernel.clock import SYSTEM, using
+from cosmos_outbox.operations import subscriber
+from cosmos_outbox.operations.relay_status import LeaseStatus, RelayStatus, report
 from cosmos_outbox.outbox.errors import NotDelivered
 from cosmos_outbox.outbox.feed import OutboxEvent, TtlGuard
 from cosmos_outbox.outbox.publisher import CloudEvents
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from cosmos_outbox.servicebus.senders import Limits
-from cosmos_outbox.telemetry import gauges
 from outbox_simulation.engine.bus_publisher import BusPublisher
 from tests.support import inbox
 from tests.support.contacts import NOON
@@ -39,7 +41,7 @@ SUBSCRIPTION = {"messaging.destination.subscription.name": "s"}
 
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorded]:
-    for each in (gauges._set_aside,):  # other tests of this process have subscribers too
+    for each in (subscriber._set_aside,):  # other tests of this process have subscribers too
         monkeypatch.setattr(each, "_read", {})
     with recording() as found:
         yield found
@@ -140,7 +142,8 @@ async def test_sends_are_measured_and_failed_ones_counted_by_their_error(
 
 
 def test_the_gauges_of_the_relay_are_reported_as_they_were_set(recorded: Recorded) -> None:
-    gauges.relay(backlog=12, oldest_waiting_seconds=61, average_waiting_seconds=20.5, ttl_used=0.25)
+    one = LeaseStatus("0", "o", 12, 61, 0.25, average_waiting_seconds=20.5)
+    report(RelayStatus([one, LeaseStatus("1", None, 0, None, 0.0)], [], Counter()))
     values = [12, 61, 20.5, 0.25]
     names = ("backlog", "oldest_waiting", "average_waiting", "ttl_used")
     assert [recorded.gauge(f"outbox.relay.{name}") for name in names] == values

@@ -7,11 +7,10 @@ import pytest
 
 from cosmos_outbox.cli.status import attention_of_relay
 from cosmos_outbox.cosmos.relay.forwarding import Instance
-from cosmos_outbox.functions.operator import calls as operations
+from cosmos_outbox.functions import operators as operations
 from cosmos_outbox.http.message import Request
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
-from cosmos_outbox.operations import views
 from cosmos_outbox.operations.relay_status import LeaseStatus, RelayStatus
 from cosmos_outbox.outbox.errors import AggregateNotFound
 
@@ -31,7 +30,7 @@ def test_a_type_that_the_service_lacks_is_answered_with_those_it_has() -> None:
 
 def test_each_type_has_its_own_count() -> None:
     status = RelayStatus([], ["7"], Counter(account=2), parked_events=5)
-    document = views.relay_status(status)
+    document = status.view()
     assert (document["parkedAggregates"], document["parkedEvents"]) == ({"account": 2}, 5)
     assert (document["late"], document["eventsAtRisk"]) == (True, True)
     assert (document["missingLeases"], document["leases"]) == (["7"], [])
@@ -45,7 +44,7 @@ def test_what_is_late_and_what_is_at_risk_are_told_apart(
     seconds: int | None, used: float, late: bool, at_risk: bool
 ) -> None:
     leases = [LeaseStatus("0", "o", 1, seconds, used), LeaseStatus("1", "o", 0, None, 0.0)]
-    document = views.relay_status(RelayStatus(leases, [], Counter()))
+    document = RelayStatus(leases, [], Counter()).view()
     assert (document["late"], document["eventsAtRisk"]) == (late, at_risk)
     wants = list(attention_of_relay(document))
     begins = ["events are at risk: "] if at_risk else ["the relay is late: "] if late else []

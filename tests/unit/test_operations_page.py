@@ -5,16 +5,16 @@ import fnmatch
 import hashlib
 import re
 
-from cosmos_outbox.functions.operator import operations_page
+from cosmos_outbox.functions import operators
 from cosmos_outbox.http.message import Answer, Request
 from tests.support.paths import ROOT
 
-FOLDER = ROOT / "cosmos_outbox" / "functions" / "operator" / "operations_page"
+FOLDER = ROOT / "cosmos_outbox" / "functions" / "page"
 
 
 def answer(**headers: str) -> Answer:
     request = Request("GET", "/api/operations", headers)
-    return operations_page.shown(request)
+    return operators.show_page(request)
 
 
 def policy() -> dict[str, list[str]]:
@@ -68,7 +68,7 @@ def test_text_of_the_server_cannot_become_markup() -> None:
 
 
 def test_every_part_of_the_script_is_in_the_page() -> None:
-    assert {f"{name}.js" for name in operations_page.SCRIPTS} == {file.name for file in FOLDER.glob("*.js")}
+    assert {f"{name}.js" for name in operators.SCRIPTS} == {file.name for file in FOLDER.glob("*.js")}
 
 
 def test_the_page_is_deployed() -> None:

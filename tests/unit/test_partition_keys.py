@@ -15,8 +15,7 @@ from cosmos_outbox.cosmos.store.partition_key import (
 )
 from cosmos_outbox.outbox.feed import Lifetime
 from cosmos_outbox.service import Service
-from cosmos_outbox.settings.existing_container import ExistingContainer
-from cosmos_outbox.settings.names import Names
+from cosmos_outbox.settings.names import ExistingContainer, Names
 
 ONE, NESTED = PartitionKeyPaths(("/tenantId",)), PartitionKeyPaths(("/owner/tenant/id",))
 TWO = PartitionKeyPaths(("/tenantId", "/owner/id"))

@@ -28,7 +28,7 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import Clock, new_id, utc_now
 from cosmos_outbox.outbox.errors import AlreadyExists, PreconditionFailed, Unpublishable
 from cosmos_outbox.outbox.unit_of_work import ETag, OnCommit, Origin
-from cosmos_outbox.settings.existing_container import ExistingContainer
+from cosmos_outbox.settings.names import ExistingContainer
 from cosmos_outbox.telemetry import correlation
 from cosmos_outbox.telemetry.tracing import committing, nearest
 

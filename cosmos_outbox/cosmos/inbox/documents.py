@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
 from cosmos_outbox.cosmos.store.partition_key import FENCE, OF_EVENTS, Item, at, field, parts
-from cosmos_outbox.settings.existing_container import DocumentSource, ExistingContainer
+from cosmos_outbox.settings.names import DocumentSource, ExistingContainer
 
 Value = str | int | bool
 

@@ -73,6 +73,26 @@ class EventPage:
     before: int | None
     """The parameter of the next page; None: this page is the last."""
 
+    def view(self) -> Mapping[str, Any]:
+        """As JSON, without personal data."""
+        return {
+            "aggregateType": self.aggregate.type,
+            "aggregateId": self.aggregate.id,
+            "items": [
+                {
+                    "eventId": event.event_id,
+                    "sequence": event.sequence,
+                    "action": event.action,
+                    "createdAt": event.created_at,
+                    "correlationId": event.correlation_id,
+                    "state": event.state.value,
+                    "stuckId": event.parking_id,
+                }
+                for event in self.items
+            ],
+            "before": self.before,
+        }
+
 
 @dataclass(frozen=True)
 class KeyProgress:

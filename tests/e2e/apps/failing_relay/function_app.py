@@ -8,7 +8,7 @@ from uuid import UUID
 
 import azure.functions as func
 
-from cosmos_outbox.functions.edge.http_functions import http_function
+from cosmos_outbox.functions.http import http_function
 from cosmos_outbox.http import request
 from cosmos_outbox.http.message import Answer, Request
 from infra.bootstrap import service

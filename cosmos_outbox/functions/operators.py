@@ -5,24 +5,27 @@ which holds no data. Only the answer with one thing that is stuck holds personal
 """
 
 import asyncio
+import base64
+import functools
+import hashlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import azure.functions as func
 from pydantic import StringConstraints
 
-from cosmos_outbox.functions.edge.http_functions import HttpFunctions
-from cosmos_outbox.functions.operator import operations_page
+from cosmos_outbox.functions.http import HttpFunctions
 from cosmos_outbox.http import request
 from cosmos_outbox.http.answering import Answering
+from cosmos_outbox.http.documents import kept
 from cosmos_outbox.http.message import READING, Answer, Handler, Request
 from cosmos_outbox.http.problems import FieldError, InvalidRequest
 from cosmos_outbox.http.responses import json_response, no_content
 from cosmos_outbox.http.validation import validated
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.operations import views
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.event import WireModel
 from cosmos_outbox.service import Service
@@ -96,10 +99,7 @@ def _add_stuck(app: func.Blueprint, service: Service) -> None:
     @_admin(app, "subscribers")
     async def get_subscribers(req: Request) -> Answer:
         """GET /subscribers: how much each has set aside, and what its walk has found and healed."""
-        found = [
-            await views.subscriber(name, each.subscriber.retrier, each.healing)
-            for name, each in service().subscriptions.items()
-        ]
+        found = [await each.view(name) for name, each in service().subscriptions.items()]
         return json_response(200, {"items": found})
 
     @_admin(app, "dead-letters/collect", ["POST"])
@@ -117,7 +117,7 @@ def _add_relay(app: func.Blueprint, service: Service) -> None:
     @answering_anybody.honouring("If-None-Match")
     async def get_operations_page(req: Request) -> Answer:
         """GET /operations: the page, which asks for the admin key and then calls the others."""
-        return operations_page.shown(req)
+        return show_page(req)
 
     @_admin(app, "dependencies")
     async def get_dependencies(req: Request) -> Answer:
@@ -134,13 +134,12 @@ def _add_relay(app: func.Blueprint, service: Service) -> None:
     async def list_events(req: Request) -> Answer:
         """GET /events/{type}/{id}?pageSize=&before=: the stored and the parked events of one aggregate."""
         aggregate, (size, before) = named_aggregate(req, types), events_request(req)
-        page = await service().operator.event_list.page(aggregate, size, before)
-        return json_response(200, views.event_list(page))
+        return json_response(200, (await service().operator.event_list.page(aggregate, size, before)).view())
 
     @_admin(app, "relay")
     async def get_relay(req: Request) -> Answer:
         """GET /relay: how far behind the relay is, and how many aggregates are parked."""
-        return json_response(200, views.relay_status(await service().operator.observer.status()))
+        return json_response(200, (await service().operator.observer.status()).view())
 
 
 def named_aggregate(req: Request, types: Sequence[str]) -> AggregateKey:
@@ -180,3 +179,43 @@ def instance(process: "Instance", types: Sequence[str]) -> dict[str, Any]:
         "aggregates": list(types),
         "settings": dict(process.settings),
     }
+
+
+_FOLDER = Path(__file__).parent / "page"
+_STYLE, _SCRIPT = "/* style.css */", "/* script */"
+"""The marks in index.html that the other files replace."""
+
+SCRIPTS = ("dom", "service", "work", "events", "stuck", "views", "main")
+"""The parts of the one script, in their order: each uses what stands before it."""
+
+
+@functools.cache
+def page() -> tuple[bytes, str]:
+    """The document, put together at the first request, and the policy under which a browser shows it.
+
+    The page is open, since a browser cannot send a key when it opens a page, and holds no data: what it shows comes
+    from calls that need the key. Its policy lets the browser run and load nothing but what is in the document itself,
+    named by digests, and lets it ask nobody but this service.
+    """
+    html, style = ((_FOLDER / name).read_text("utf-8") for name in ("index.html", "style.css"))
+    script = "\n".join((_FOLDER / f"{name}.js").read_text("utf-8") for name in SCRIPTS)
+    assert html.count(_STYLE) == html.count(_SCRIPT) == 1, "index.html has one place for each"
+    policy = (
+        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; connect-src 'self'; "
+        "img-src data:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+    return html.replace(_STYLE, style).replace(_SCRIPT, script).encode(), policy
+
+
+def show_page(req: Request) -> Answer:
+    """200 with the page, or 304 when the browser has this version."""
+    html, policy = page()
+    powers = {
+        "X-Content-Type-Options": "nosniff", "Permissions-Policy": "camera=(), geolocation=(), microphone=()"
+    }  # fmt: skip
+    return kept(req, html, "text/html", policy).with_headers(powers)
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

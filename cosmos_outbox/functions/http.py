@@ -11,8 +11,7 @@ import azure.functions as func
 from pydantic import BaseModel
 
 from cosmos_outbox.http.answering import Answering, status_of
-from cosmos_outbox.http.calls import Call
-from cosmos_outbox.http.catch_all import Path
+from cosmos_outbox.http.calls import Call, Path
 from cosmos_outbox.http.message import Answer, Handler, Request
 from cosmos_outbox.service import Wired
 from cosmos_outbox.telemetry.tracing import invoked

@@ -1,1 +1,0 @@
-"""Converts requests and responses between Azure Functions and the library."""
