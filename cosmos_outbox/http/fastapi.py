@@ -19,7 +19,7 @@ from cosmos_outbox.http.asgi import Receive, Scope, Send, answer_call, serve, un
 from cosmos_outbox.http.calls import CallerOf, Path, calls  # noqa: E402
 from cosmos_outbox.http.documents import problem_call  # noqa: E402
 from cosmos_outbox.http.message import Handler  # noqa: E402
-from cosmos_outbox.http.openapi import answers, description, operation  # noqa: E402
+from cosmos_outbox.http.openapi import written_out  # noqa: E402
 from cosmos_outbox.http.resource import Resource  # noqa: E402
 from cosmos_outbox.service import Wired  # noqa: E402
 
@@ -47,12 +47,8 @@ def fastapi_router(
                 methods=[method],
                 status_code=call.status,
                 name=call.name,
-                summary=call.summary[0].upper() + call.summary[1:],
-                description=description(call),
-                tags=[call.route.partition("/{")[0]],
                 response_model=None,
-                responses=answers(call),
-                openapi_extra=operation(call),
+                openapi_extra=written_out(call),
                 include_in_schema=method == call.method,
             )
     explained = problem_call(lambda: kinds_of(each.errors for each in resources))

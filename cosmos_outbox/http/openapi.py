@@ -53,6 +53,7 @@ _ALSO = {
 }  # fmt: skip
 """Additional headers of each error response."""
 
+_PROBLEM = {"application/problem+json": {"schema": ref("Problem")}}
 _VERSION: Schema = TEXT | {
     "pattern": f"^{TAG}$", "description": "As an answer had it: 412 when it is at another version now."
 }  # fmt: skip
@@ -69,17 +70,10 @@ _DESCRIPTIONS = {
 }
 
 
-def answers(call: Call) -> dict[int | str, dict[str, Any]]:
-    """Returns the responses of a call by status, without references: a framework lacks our components."""
+def written_out(call: Call) -> dict[str, Any]:
+    """Returns an operation without references, for the document of a framework, which lacks our components."""
     components = with_problems()
-    found: dict[int | str, dict[str, Any]] = components.written_out(_answers(call, components))
-    return found
-
-
-def operation(call: Call) -> dict[str, Any]:
-    """Returns the parameters and the body of a call, without references."""
-    components = Components()
-    found: dict[str, Any] = components.written_out(_operation(call, components))
+    found: dict[str, Any] = components.written_out(described(call, components))
     return found
 
 
@@ -105,16 +99,31 @@ class DocumentedRoute:
 
 def described(call: Call, components: Components) -> dict[str, Any]:
     """Returns an operation with its responses, for a document with these components."""
-    described = _operation(call, components)
+    in_head = [*(["id"] if "{id}" in call.route else []), *call.honours]
     also = () if call.query else ("Cache-Control",) if call.method == "GET" else ("traceparent", "tracestate")
-    described["parameters"] += [parameter(name) for name in also]
-    return {
+    found: dict[str, Any] = {
         "summary": call.summary[0].upper() + call.summary[1:],
-        "description": description(call),
+        "description": _description(call),
         "tags": [call.route.partition("/{")[0]],
-        **described,
-        "responses": {str(status): each for status, each in _answers(call, components).items()},
+        "parameters": [
+            *(parameter(name, _condition(call, name)) for name in in_head),
+            *(parameter(name, _queried(call, name), "query") for name in call.query),
+            *(parameter(name) for name in also),
+        ],
     }
+    if call.body is not None:
+        schema = _body(call, components)
+        decided = _sent_back(call, components)  # an example cannot know stored values
+        example = {name: value for name, value in components.example(schema).items() if name not in decided}
+        content = {"schema": schema, "example": example}
+        found["requestBody"] = {"required": True, "content": dict.fromkeys(call.takes, content)}
+    found["responses"] = {str(call.status.value): _success(call, components)}
+    if call.method == "GET" and "If-None-Match" in call.honours:
+        described = "The caller has this version"
+        found["responses"]["304"] = {"description": described, "headers": _headers("ETag", "Last-Modified")}
+    for status in sorted(_refusals(call)):
+        found["responses"][str(status)] = {"description": _REFUSALS[status], "content": _PROBLEM}
+    return found
 
 
 def document(
@@ -142,7 +151,7 @@ def document(
         "components": {
             "schemas": dict(sorted(components.schemas.items())),
             "headers": {name: {"description": text, "schema": TEXT} for name, text in HEADERS.items()},
-            "responses": {f"problem{status}": _problem(status) for status in _REFUSALS},
+            "responses": {f"problem{status}": _problem_response(status) for status in _REFUSALS},
         },
     }
 
@@ -163,36 +172,21 @@ def _completed(responses: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _problem(status: int) -> dict[str, Any]:
+def _problem_response(status: int) -> dict[str, Any]:
     names = (*OF_EVERY_ANSWER, *_ALSO.get(status, ()))
     return {
         "description": _REFUSALS[status],
         "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in names},
-        "content": {"application/problem+json": {"schema": ref("Problem")}},
+        "content": _PROBLEM,
     }
 
 
-def description(call: Call) -> str:
-    """Returns the description of a call, beside its summary."""
+def _description(call: Call) -> str:
     if call.method == "GET":
         return _DESCRIPTIONS["list" if call.query else "one"]
     if call.method == "POST" and "{id}" in call.route:
         return _DESCRIPTIONS["action"]
     return _DESCRIPTIONS[call.method]
-
-
-def _answers(call: Call, components: Components) -> dict[int | str, dict[str, Any]]:
-    described: dict[int | str, dict[str, Any]] = {call.status.value: _success(call, components)}
-    if call.method == "GET" and "If-None-Match" in call.honours:
-        described[304] = {
-            "description": "The caller has this version",
-            "headers": _headers("ETag", "Last-Modified"),
-        }
-    for status, text in _refusals(call).items():
-        described[status] = {
-            "description": text, "content": {"application/problem+json": {"schema": ref("Problem")}}
-        }  # fmt: skip
-    return described
 
 
 def _success(call: Call, components: Components) -> dict[str, Any]:
@@ -243,8 +237,8 @@ def _name(resource: Resource[Any, Any]) -> str:
     return to_pascal(resource.kind.aggregate_type.replace("-", "_"))
 
 
-def _refusals(call: Call) -> Mapping[int, str]:
-    """Returns the error statuses of a call with their descriptions."""
+def _refusals(call: Call) -> set[int]:
+    """Returns the error statuses of a call."""
     wanted = {400, 405, 429, 500, 503}
     if "{id}" in call.route:
         wanted |= {404}
@@ -258,24 +252,7 @@ def _refusals(call: Call) -> Mapping[int, str]:
         wanted |= {409, 410}
     if call.method != "GET":
         wanted |= {*_resource(call).errors.values()} & _REFUSALS.keys()
-    return {status: _REFUSALS[status] for status in sorted(wanted)}
-
-
-def _operation(call: Call, components: Components) -> dict[str, Any]:
-    names = [*(["id"] if "{id}" in call.route else []), *call.honours]
-    described: dict[str, Any] = {
-        "parameters": [
-            *(parameter(name, _condition(call, name)) for name in names),
-            *(parameter(name, _queried(call, name), "query") for name in call.query),
-        ]
-    }
-    if call.body is not None:
-        schema = _body(call, components)
-        decided = _sent_back(call, components)  # an example cannot know stored values
-        example = {name: value for name, value in components.example(schema).items() if name not in decided}
-        content = {"schema": schema, "example": example}
-        described["requestBody"] = {"required": True, "content": dict.fromkeys(call.takes, content)}
-    return described
+    return wanted
 
 
 def _condition(call: Call, name: str) -> Schema | None:
