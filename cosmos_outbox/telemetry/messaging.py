@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 
-from opentelemetry.context import Context
 from opentelemetry.metrics import get_meter
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode, get_current_span
 
@@ -103,36 +102,6 @@ def _to(topic: str, system: str) -> dict[str, str | int]:
     }
 
 
-@contextmanager
-def processing(  # noqa: PLR0913, PLR0917 - a message's attributes in the conventions
-    topic: str,
-    subscription: str,
-    message_id: str,
-    correlation_id: str | None,
-    within: Context | None,
-    system: str = SERVICEBUS,
-) -> Iterator[None]:
-    """A span for handling one message: in the trace in which its event was created, linked to the host's call.
-
-    ``within`` is that trace, as :func:`cosmos_outbox.telemetry.tracing.parent` returns it.
-    """
-    attributes = {
-        "messaging.system": system,
-        "messaging.operation.name": "process",
-        "messaging.operation.type": "process",
-        "messaging.destination.name": topic,
-        "messaging.destination.subscription.name": subscription,
-        "messaging.message.id": message_id,
-    }
-    if correlation_id is not None:
-        attributes[CORRELATION_ID] = correlation_id
-    host = get_current_span().get_span_context()
-    with span(f"process {topic}", SpanKind.CONSUMER, attributes, within) as begun:
-        if within is not None and host.is_valid and begun.is_recording():
-            begun.add_link(host)
-        yield
-
-
 def _contexts(traceparents: Iterable[str | None]) -> Iterator[SpanContext]:
     """Yields each span context once: the events of one transaction share one."""
     for traceparent in dict.fromkeys(traceparents):
@@ -144,14 +113,24 @@ def _contexts(traceparents: Iterable[str | None]) -> Iterator[SpanContext]:
 def handling(
     topic: str, delivery: Delivery, correlation_id: str | None, system: str = SERVICEBUS
 ) -> Iterator[None]:
-    """Log lines and spans inside the context belong to the request and the trace that caused the message."""
+    """A span for handling one message: in the trace in which its event was created, linked to the host's call.
+
+    Log lines inside the context have the correlation id of the request that caused the message.
+    """
     traceparent, tracestate = (
         given if isinstance(given := delivery.properties.get(name), str) else None
         for name in ("traceparent", "tracestate")
     )
-    within = parent(traceparent, tracestate)
-    with (
-        correlated(correlation_id),
-        processing(topic, delivery.subscription, delivery.message_id, correlation_id, within, system),
-    ):
+    within, host = parent(traceparent, tracestate), get_current_span().get_span_context()
+    attributes = {
+        "messaging.system": system,
+        "messaging.operation.name": "process",
+        "messaging.operation.type": "process",
+        "messaging.destination.name": topic,
+        "messaging.destination.subscription.name": delivery.subscription,
+        "messaging.message.id": delivery.message_id,
+    } | ({} if correlation_id is None else {CORRELATION_ID: correlation_id})
+    with correlated(correlation_id), span(f"process {topic}", SpanKind.CONSUMER, attributes, within) as begun:
+        if within is not None and host.is_valid and begun.is_recording():
+            begun.add_link(host)
         yield

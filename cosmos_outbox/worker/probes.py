@@ -15,14 +15,15 @@ import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from cosmos_outbox.inbox.errors import StoreUnavailable, reason_of
-from cosmos_outbox.kernel.loops import own_failures
+from cosmos_outbox.inbox.errors import InboxError, StoreUnavailable, reason_of
+from cosmos_outbox.kernel.loops import LogThrottle, own_failures
 from cosmos_outbox.outbox.errors import OutboxError
-from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.service import Wired
+from cosmos_outbox.settings.errors import InfraError, Misconfigured
 from cosmos_outbox.telemetry.export import scraped
 
 ANSWER_SECONDS = 5.0
@@ -168,13 +169,41 @@ HEALTH_SECONDS = 60.0
 DRAIN_SECONDS = 20.0
 """The longest time that a stop waits for current work. Kubernetes kills 30 s after SIGTERM by default."""
 
-_log = logging.getLogger(__name__)
 
+@dataclass
+class WorkerHealth:
+    """The state of a worker: a base of :class:`Health`."""
 
-async def log_health(health: Health, stop: asyncio.Event) -> None:
-    """Logs the health line every minute until ``stop`` is set."""
-    while not await wait(stop, HEALTH_SECONDS):
-        _log.info("health: %s", health.line())
+    wired: Wired
+    stop: asyncio.Event
+    saying: LogThrottle = field(default_factory=LogThrottle, kw_only=True)
+
+    def waiting(self) -> str | None:
+        """Returns why its work waits, apart from the store; None: it does not."""
+        raise NotImplementedError
+
+    def line(self) -> str:
+        """See :class:`Health`."""
+        raise NotImplementedError
+
+    async def trouble(self) -> str | None:
+        """Returns why the worker does not do its work."""
+        if self.stop.is_set():
+            return "the worker is asked to stop"
+        if reason := self.waiting():
+            return reason
+        try:
+            await self.wired.check()
+        except (OutboxError, InfraError, InboxError) as error:
+            if self.saying.due():
+                _log.error("the store cannot be used: %s", error)
+            return "the store cannot be used: the log says why"
+        return None
+
+    async def log(self) -> None:
+        """Logs the health line every minute until the worker is asked to stop."""
+        while not await wait(self.stop, HEALTH_SECONDS):
+            _log.info("health: %s", self.line())
 
 
 async def wait(stop: asyncio.Event, seconds: float) -> bool:

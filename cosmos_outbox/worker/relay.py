@@ -22,9 +22,9 @@ from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.errors import NotDelivered, OutboxError
 from cosmos_outbox.service import Wired
 from cosmos_outbox.settings.environment import LEASE_ACQUIRE_MS, LEASE_EXPIRATION_MS, LEASE_RENEW_MS
-from cosmos_outbox.settings.errors import InfraError, Misconfigured
+from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.worker import probes
-from cosmos_outbox.worker.probes import DRAIN_SECONDS, Address, every
+from cosmos_outbox.worker.probes import DRAIN_SECONDS, Address, WorkerHealth, every
 
 UPKEEP_PAUSE_SECONDS = 60.0
 """The interval at which the relay checks its progress and the parked events that need no operator."""
@@ -69,17 +69,14 @@ class ForwardingLog:
 
 
 @dataclass
-class RelayHealth:
+class RelayHealth(WorkerHealth):
     """The relay's state: the last round of each loop, and whether the store answers."""
 
-    wired: Wired
     processor: "changefeed.ChangeFeedProcessor"
     forwarding: ForwardingLog
-    stop: asyncio.Event
     tried: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the relay has tried to start: from then on it works, or waits for the store."""
     started: bool = False
-    saying: LogThrottle = field(default_factory=LogThrottle)
 
     @property
     def silent_seconds(self) -> float:
@@ -91,34 +88,25 @@ class RelayHealth:
         """A page is sent for ``RELAY_SEND_SECONDS``, and where others park and replay meanwhile, some times over."""
         return _SENDS_OF_A_PAGE * self.wired.relay.relay.reading_seconds
 
-    async def trouble(self) -> str | None:
-        """Returns why the relay does not forward; None also for a worker without a lease, which is on standby."""
-        if self.stop.is_set():
-            return "the worker is asked to stop"
+    def waiting(self) -> str | None:
+        """Returns why events wait; None also for a worker without a lease, which is on standby."""
         if not self.started:
             return "the relay has not started: the log says what it waits for"
         if self.processor.missing_ranges:
             return "a part of the feed has no lease"
         if any(pulse.failed for pulse in self.processor.pulses):
             return "events wait: the log says why"
-        try:
-            await self.wired.check()
-        except (OutboxError, InfraError) as error:
-            if self.saying.due():
-                _log.error("the store cannot be used: %s", error)
-            return "the store cannot be used: the log says why"
         return None
 
     def line(self) -> str:
         """Returns one line about the leases, the events and the current problem."""
         leases, forwarded = len(self.processor.owned_leases), self.forwarding.forwarded
-        return f"{leases} lease(s), {forwarded} event(s) forwarded, {self._waiting()}"
+        return f"{leases} lease(s), {forwarded} event(s) forwarded, {self._of_events()}"
 
-    def _waiting(self) -> str:
+    def _of_events(self) -> str:
         if missing := len(self.processor.missing_ranges):
             return f"events wait: {missing} part(s) of the feed have no lease; a lease is made again within the minute"
-        failing = any(pulse.failed for pulse in self.processor.pulses)
-        if not failing:
+        if not any(pulse.failed for pulse in self.processor.pulses):
             return "no event waits"
         return f"events wait: {self.forwarding.reason(self.processor.owned_leases)}"
 
@@ -137,7 +125,7 @@ async def run(service: Wired, stop: asyncio.Event, address: Address | None = Non
 def health_of(wired: Wired, stop: asyncio.Event, tried: asyncio.Event | None = None) -> RelayHealth:
     """A relay that is to begin: for :func:`work`, once. ``tried`` is set when it has tried to start."""
     forwarding = ForwardingLog()
-    return RelayHealth(wired, _processor(wired, forwarding), forwarding, stop, tried or asyncio.Event())
+    return RelayHealth(wired, stop, _processor(wired, forwarding), forwarding, tried or asyncio.Event())
 
 
 async def work(health: RelayHealth) -> None:
@@ -162,7 +150,7 @@ async def work(health: RelayHealth) -> None:
         upkeep.append(asyncio.create_task(looking))
     try:
         with wired.outbox.on_commit.listening(processor.wake):
-            await probes.log_health(health, stop)
+            await health.log()
     finally:
         for task in upkeep:
             task.cancel()  # a replay that is cancelled leaves its claim, which expires

@@ -10,19 +10,15 @@ then leaves them to the next worker.
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cosmos_outbox.inbox.errors import InboxError
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
-from cosmos_outbox.kernel.loops import LogThrottle
 from cosmos_outbox.operations.subscriber import Subscription
-from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.service import Wired
-from cosmos_outbox.settings.errors import InfraError
 from cosmos_outbox.worker import probes
-from cosmos_outbox.worker.probes import DRAIN_SECONDS, Address, every
+from cosmos_outbox.worker.probes import DRAIN_SECONDS, Address, WorkerHealth, every
 
 if TYPE_CHECKING:
     from cosmos_outbox.telemetry.liveness import Work
@@ -39,15 +35,12 @@ WALK_EVERY_SECONDS, WALK_SECONDS = 600.0, 200.0
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class SubscriberHealth:
+@dataclass
+class SubscriberHealth(WorkerHealth):
     """The subscribers' state: the last result of each slot, and whether the store answers."""
 
-    wired: Wired
     works: "Sequence[Work]"
     """The work of each subscription, apart, so that a healthy one does not hide another that fails."""
-    stop: asyncio.Event
-    saying: LogThrottle = field(default_factory=LogThrottle)
 
     @property
     def silent_seconds(self) -> float:
@@ -59,19 +52,9 @@ class SubscriberHealth:
         """The longest time of a message; the wait for a session is shorter."""
         return LONGEST_CALL_SECONDS
 
-    async def trouble(self) -> str | None:
+    def waiting(self) -> str | None:
         """Returns why no message is applied."""
-        if self.stop.is_set():
-            return "the worker is asked to stop"
-        if self._waiting_for:
-            return "messages wait: the log says why"
-        try:
-            await self.wired.check()
-        except (OutboxError, InfraError, InboxError) as error:
-            if self.saying.due():
-                _log.error("the store cannot be used: %s", error)
-            return "the store cannot be used: the log says why"
-        return None
+        return "messages wait: the log says why" if self._waiting_for else None
 
     def line(self) -> str:
         """Returns one line about the sessions, the messages and the current problem."""
@@ -106,12 +89,12 @@ def health_of(service: Wired, stop: asyncio.Event) -> SubscriberHealth:
     """Of subscribers that are to begin: for :func:`serve`, once."""
     from cosmos_outbox.telemetry.liveness import Work  # noqa: PLC0415 - not where nothing is received
 
-    return SubscriberHealth(service, [Work() for _ in service.subscriptions], stop)
+    return SubscriberHealth(service, stop, [Work() for _ in service.subscriptions])
 
 
 async def serve(service: Wired, stop: asyncio.Event, health: SubscriberHealth, *, slots: int = SLOTS) -> None:
     """Serve the sessions, with the other work beside it. Raises what ended the serving."""
-    tending, others = set[asyncio.Task[None]](), [asyncio.create_task(probes.log_health(health, stop))]
+    tending, others = set[asyncio.Task[None]](), [asyncio.create_task(health.log())]
     for each in service.subscriptions.values():
         watch = every(WATCH_SECONDS, stop, "what was set aside waits", each.subscriber.watch)
         tending.add(asyncio.create_task(watch))

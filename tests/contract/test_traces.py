@@ -13,9 +13,10 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id
 
+from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.telemetry import tracing
-from cosmos_outbox.telemetry.messaging import MOST_LINKS, processing, sending
+from cosmos_outbox.telemetry.messaging import MOST_LINKS, handling, sending
 from cosmos_outbox.worker import relay as relay_worker
 from cosmos_outbox.worker import subscriber as subscriber_worker
 from devstack.testing import Service, eventually
@@ -199,7 +200,7 @@ def test_a_message_is_linked_to_its_call_and_a_failure_has_its_class_only(record
     with (
         pytest.raises(ZeroDivisionError),
         tracing.invoked(call),
-        processing("events", "directory", "m-1", "order-4711", tracing.parent(GIVEN)),
+        handling("events", Delivery("directory", "m-1", 1, b"", {"traceparent": GIVEN}), "order-4711"),
     ):
         raise ZeroDivisionError("johndoe@contoso.com")
     [span] = recorded.spans()

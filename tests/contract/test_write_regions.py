@@ -65,7 +65,7 @@ async def test_a_relay_says_it_whenever_it_is_measured_and_goes_on_measuring(
 async def test_a_subscriber_that_runs_on_it_is_not_ready_and_the_log_says_why(
     application: Wired, cosmos: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
-    health = SubscriberHealth(application, [Work()], asyncio.Event())
+    health = SubscriberHealth(application, asyncio.Event(), [Work()])
     async with application.outbox.resources:
 
         async def ready() -> bool:

@@ -51,7 +51,7 @@ def wired(check: Callable[[], Awaitable[None]] = answers) -> Wired:
 def relay(processor: Idle, **fields: Any) -> relay_worker.RelayHealth:
     started = {"started": True} | fields
     return relay_worker.RelayHealth(
-        wired(), processor, relay_worker.ForwardingLog(), asyncio.Event(), **started
+        wired(), asyncio.Event(), processor, relay_worker.ForwardingLog(), **started
     )
 
 
