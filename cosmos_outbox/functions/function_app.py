@@ -64,7 +64,6 @@ class App(func.FunctionApp):
         """
         if self._functions is None:
             listed = super().get_functions()
-            _refuse_shared_calls(paths_of(listed))
             for each in listed:
                 name, trigger = str(each.get_function_name()), each.get_trigger()
                 is_http = trigger is not None and trigger.get_binding_name() == "httpTrigger"
@@ -78,30 +77,21 @@ class App(func.FunctionApp):
         return self._functions
 
 
-def _refuse_shared_calls(known: Sequence[Path]) -> None:
-    """Raises ValueError for two functions with the same call: the host would serve the one that sorts first."""
-    taken: set[tuple[str, str]] = set()
-    for path in known:
-        calls = {(path.shape, method) for method in path.methods}
-        if shared := taken & calls:
-            raise ValueError(
-                f"two functions take {', '.join(sorted(method for _, method in shared))} /{path.route}: give the "
-                "resource, or the route, another path"
-            )
-        taken |= calls
-
-
 def _refuse_hidden_calls(listed: Sequence[func.Function]) -> None:
-    """Raises ValueError for a call that another takes first, such as ``people/oldest`` beside ``people/{id}``."""
+    """Raises ValueError for a call that another takes first: the same, or ``people/{id}`` of ``people/oldest``."""
     named = [(str(each.get_function_name()), path) for each in listed for path in paths_of([each])]
     named.sort(key=lambda each: _as_ordered(each[0]))
     for at, (name, path) in enumerate(named):
         for first, other in named[:at]:
-            shared = {*path.methods} & {*other.methods}
-            if shared and other.shape != path.shape and other.parts(path.route) is not None:
+            shared = ", ".join(sorted({*path.methods} & {*other.methods}))
+            if shared and other.shape == path.shape:
                 raise ValueError(
-                    f"the function {name} would get no call: {first} takes {min(shared)} /{path.route}, and the "
-                    "host tries it before. Give the function a name that sorts before, or another path"
+                    f"two functions take {shared} /{path.route}: give the resource, or the route, another path"
+                )
+            if shared and other.parts(path.route) is not None:
+                raise ValueError(
+                    f"the function {name} would get no call: {first} takes {shared} /{path.route}, and the host tries "
+                    "it before. Give the function a name that sorts before, or another path"
                 )
 
 

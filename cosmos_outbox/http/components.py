@@ -163,8 +163,7 @@ class Components:
             return True
         if kind == "null":
             return None
-        words = "".join(f" {each.lower()}" if each.isupper() else each for each in name).capitalize()
-        return _EXAMPLES.get(str(schema.get("format")), words[: schema.get("maxLength", 100)])
+        return _EXAMPLES.get(str(schema.get("format")), _words(name)[: schema.get("maxLength", 100)])
 
     def written_out(self, node: Any, within: tuple[str, ...] = ()) -> Any:
         """Inlines all references, for documents without components; a recursive schema ends at its first cycle."""

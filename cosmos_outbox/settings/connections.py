@@ -14,8 +14,8 @@ https://learn.microsoft.com/azure/azure-functions/functions-reference#connection
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -37,18 +37,6 @@ class Connection:
     """False: any available sign-in is used, including a developer's own."""
     client_id: str | None = None
     """The client id of a user-assigned managed identity; None: the system-assigned one."""
-
-
-@contextmanager
-def usable(name: str, of: str) -> Iterator[None]:
-    """Wraps the creation of a client. Raises Misconfigured if the SDK cannot use the service's connection ``name``."""
-    try:
-        yield
-    except (ValueError, KeyError) as error:
-        raise Misconfigured(
-            f"the connection {name} cannot be one of {of} ({type(error).__name__}): copy the whole connection string "
-            "or the address from the service"
-        ) from error
 
 
 class _Setting(NamedTuple):
@@ -184,8 +172,13 @@ def connected(
     """
     name, service = called
     credential = credential_for(connection)
-    with usable(name, service):
+    try:
         client = make(connection, credential)
+    except (ValueError, KeyError) as error:
+        raise Misconfigured(
+            f"the connection {name} cannot be one of {service} ({type(error).__name__}): copy the whole connection "
+            "string or the address from the service"
+        ) from error
     if credential:
         resources.push_async_callback(credential.close)
     resources.push_async_callback(client.close)

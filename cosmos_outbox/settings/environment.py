@@ -150,7 +150,9 @@ def load(
         event_schemas=_uri(environment, "EVENT_SCHEMAS"),
         feed=load_feed(environment),
         relay_senders=number(environment, "RELAY_SENDERS", default=6, lowest=1, highest=100),
-        relay_send_seconds=_send_seconds(environment),
+        relay_send_seconds=number(
+            environment, "RELAY_SEND_SECONDS", default=60, lowest=LEAST_SEND_SECONDS, highest=LONGEST_SEND_SECONDS
+        ),
         idempotency_ttl_seconds=load_seconds(
             environment, "IDEMPOTENCY_TTL_SECONDS", default=86_400, least=2 * int(LONGEST_REQUEST_SECONDS)
         ),
@@ -197,17 +199,6 @@ def _shed_load_after(environment: Mapping[str, str]) -> int | None:
         return None
     highest = load_seconds(environment, "EVENT_TTL_SECONDS", default=EVENT_TTL_SECONDS)
     return number(environment, "SHED_LOAD_AFTER_SECONDS", default=0, lowest=5, highest=highest)
-
-
-def _send_seconds(environment: Mapping[str, str]) -> int:
-    seconds = number(environment, "RELAY_SEND_SECONDS", default=60, lowest=1, highest=LONGEST_SEND_SECONDS)
-    if seconds < LEAST_SEND_SECONDS:
-        raise Misconfigured(
-            f"RELAY_SEND_SECONDS is {seconds}: set it to {LEAST_SEND_SECONDS} or more. In less time the store may "
-            "not have shown which events are parked, or no connection to the topic may be open, and then nothing is "
-            "ever sent"
-        )
-    return seconds
 
 
 def _uri(environment: Mapping[str, str], name: str) -> str | None:
