@@ -31,7 +31,7 @@ from cosmos_outbox.functions.relay import relay_functions
 from cosmos_outbox.functions.subscription import subscription_functions
 from cosmos_outbox.http import openapi, request
 from cosmos_outbox.http.answering import Answering, kinds_of
-from cosmos_outbox.http.calls import Call, Path, calls, no_such_call
+from cosmos_outbox.http.calls import Call, calls, no_such_call
 from cosmos_outbox.http.components import Components, SchemaForm, parameter
 from cosmos_outbox.http.documents import ROUTES, document_calls
 from cosmos_outbox.http.message import Answer, Request

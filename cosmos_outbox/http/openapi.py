@@ -10,13 +10,7 @@ from pydantic.alias_generators import to_pascal
 from cosmos_outbox.http import listing
 from cosmos_outbox.http.calls import MERGE_PATCH, Call
 from cosmos_outbox.http.components import (
-    ABOUT,
-    FIELD_PROBLEM,
-    HEADERS,
-    OF_EVERY_ANSWER,
-    PROBLEM,
     TAG,
-    TAGS,
     TEXT,
     UUID_TEXT,
     Components,
@@ -24,6 +18,7 @@ from cosmos_outbox.http.components import (
     SchemaForm,
     parameter,
     ref,
+    template,
 )
 from cosmos_outbox.http.conditions import ETAG
 from cosmos_outbox.http.listing import AS_OF
@@ -32,7 +27,8 @@ from cosmos_outbox.http.resource import SEQUENCE, Resource
 from cosmos_outbox.outbox.canonical import LARGEST_INTEGER
 from cosmos_outbox.outbox.selection import orders
 
-VERSION = "3.1.0"
+_OF_EVERY_ANSWER = (CORRELATION_HEADER, "Content-Encoding", "Vary")
+"""The headers that any response may have."""
 _REFUSALS = {
     400: "Malformed or invalid; `errors` names each wrong field",
     404: "There is none",
@@ -80,8 +76,7 @@ def written_out(call: Call) -> dict[str, Any]:
 def with_problems() -> Components:
     """Returns components with the problem schemas that every API has."""
     components = Components()
-    components.named("FieldProblem", FIELD_PROBLEM)
-    components.named("Problem", PROBLEM)
+    components.schemas |= template()["components"]["schemas"]
     return components
 
 
@@ -145,12 +140,12 @@ def document(
             "operationId": each.name, **described, **security
         }  # fmt: skip
     return {
-        "openapi": VERSION,
-        "info": {"title": title, "version": "1.0.0", "description": ABOUT},
+        **template(),
+        "info": template()["info"] | {"title": title},
         "paths": paths,
         "components": {
             "schemas": dict(sorted(components.schemas.items())),
-            "headers": {name: {"description": text, "schema": TEXT} for name, text in HEADERS.items()},
+            "headers": template()["components"]["headers"],
             "responses": {f"problem{status}": _problem_response(status) for status in _REFUSALS},
         },
     }
@@ -163,7 +158,7 @@ def _completed(responses: Mapping[str, Any]) -> dict[str, Any]:
         if int(status) >= 400:
             found[status] = {"$ref": f"#/components/responses/problem{status}"}
         else:
-            names = [*OF_EVERY_ANSWER, "Cache-Control", *each.get("headers", ())]
+            names = [*_OF_EVERY_ANSWER, "Cache-Control", *each.get("headers", ())]
             found[status] = each | {
                 "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in names}
             }
@@ -173,7 +168,7 @@ def _completed(responses: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _problem_response(status: int) -> dict[str, Any]:
-    names = (*OF_EVERY_ANSWER, *_ALSO.get(status, ()))
+    names = (*_OF_EVERY_ANSWER, *_ALSO.get(status, ()))
     return {
         "description": _REFUSALS[status],
         "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in names},
@@ -257,7 +252,8 @@ def _refusals(call: Call) -> set[int]:
 
 def _condition(call: Call, name: str) -> Schema | None:
     """Only a change limits the pattern: a read ignores a malformed condition, a change could not be undone."""
-    return TAGS if name == "If-None-Match" and call.method != "GET" else None
+    changes = name == "If-None-Match" and call.method != "GET"
+    return template()["components"]["parameters"]["If-Match"]["schema"] if changes else None
 
 
 def _queried(call: Call, name: str) -> Schema | None:

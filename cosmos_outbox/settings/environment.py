@@ -151,7 +151,11 @@ def load(
         feed=load_feed(environment),
         relay_senders=number(environment, "RELAY_SENDERS", default=6, lowest=1, highest=100),
         relay_send_seconds=number(
-            environment, "RELAY_SEND_SECONDS", default=60, lowest=LEAST_SEND_SECONDS, highest=LONGEST_SEND_SECONDS
+            environment,
+            "RELAY_SEND_SECONDS",
+            default=60,
+            lowest=LEAST_SEND_SECONDS,
+            highest=LONGEST_SEND_SECONDS,
         ),
         idempotency_ttl_seconds=load_seconds(
             environment, "IDEMPOTENCY_TTL_SECONDS", default=86_400, least=2 * int(LONGEST_REQUEST_SECONDS)

@@ -10,7 +10,10 @@ from jsonschema import Draft202012Validator
 
 from cosmos_outbox import testing
 from cosmos_outbox.http import documents
+from cosmos_outbox.http.components import template
 from cosmos_outbox.http.message import Request
+from cosmos_outbox.http.problems import LONGEST_NAME, LONGEST_REASON, MOST_ERRORS
+from cosmos_outbox.http.request import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 from cosmos_outbox.settings.errors import EXTRAS
 from function_app import app
 from infra.bootstrap import service
@@ -22,6 +25,18 @@ def test_the_kept_file_is_what_the_code_says() -> None:
     assert FILE.read_text() == text(), (
         "run .venv/bin/python -m tools.openapi, and commit docs/use/openapi.json"
     )
+
+
+def test_the_template_has_the_limits_of_the_code() -> None:
+    found = template()["components"]
+    pages, ids = (found["parameters"][name]["schema"] for name in ("pageSize", "ids"))
+    assert (pages["maximum"], pages["default"]) == (MAX_PAGE_SIZE, DEFAULT_PAGE_SIZE)
+    assert ids["pattern"].endswith(f"{{0,{MAX_PAGE_SIZE - 1}}}$")
+    assert found["schemas"]["Problem"]["properties"]["errors"]["maxItems"] == MOST_ERRORS
+    lengths = [
+        found["schemas"]["FieldProblem"]["properties"][each]["maxLength"] for each in ("field", "reason")
+    ]
+    assert lengths == [LONGEST_NAME, LONGEST_REASON]
 
 
 def test_every_call_has_its_responses_a_description_and_an_example() -> None:

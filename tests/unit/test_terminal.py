@@ -25,6 +25,7 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.relay_status import RelayStatus
 from cosmos_outbox.operations.republish import RepublishingProgress
 from cosmos_outbox.operations.stuck import StuckList
+from cosmos_outbox.operations.subscriber import Subscription
 from cosmos_outbox.outbox.errors import FailureReason, StillUnsendable
 from cosmos_outbox.preflight.report import Subject
 from cosmos_outbox.service import Wired
@@ -84,11 +85,11 @@ def wired() -> Any:
         AsyncMock(side_effect=StoreUnavailable(HOSTILE)),
     )
     retrier.counts = AsyncMock(return_value={RecordState.WAITING: 1})
-    model = SimpleNamespace(inbox=SimpleNamespace(heal=AsyncMock(side_effect=NotApplied(HOSTILE))))
     healing = SimpleNamespace(progress=AsyncMock(return_value=None))
-    subscription = SimpleNamespace(
-        subscriber=SimpleNamespace(retrier=retrier), healing=healing, read_model=model
-    )
+    inbox = SimpleNamespace(heal=AsyncMock(side_effect=NotApplied(HOSTILE)))
+    model: Any = SimpleNamespace(inbox=inbox, healing=healing)
+    subscriber: Any = SimpleNamespace(retrier=retrier)
+    subscription = Subscription(subscriber, model)
     [name] = [each.name for each in service.subscribers]
     made.subscriptions = {name: subscription}
     made.stuck = StuckList(made.operator.parking, {"contact-directory": retrier})
