@@ -13,7 +13,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id
 
-from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.inbox.message import Delivery
 from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.telemetry import tracing
 from cosmos_outbox.telemetry.messaging import MOST_LINKS, handling, sending
