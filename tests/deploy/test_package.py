@@ -2,7 +2,6 @@
 
 import platform
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -217,42 +216,3 @@ def test_a_folder_that_is_no_package_is_left_alone(
     assert main([str(mine)]) == 1
     assert "name a folder that may be replaced" in capsys.readouterr().err
     assert (mine / "thesis.txt").exists()
-
-
-@pytest.mark.long  # test_settings has what a package holds
-def test_an_own_services_package_has_all_its_function_app_imports(tmp_path: Path) -> None:
-    """Made of the folders that docs/use/own-aggregate.md names, and of nothing else."""
-    section = (
-        (ROOT / "docs" / "use" / "own-aggregate.md")
-        .read_text()
-        .partition("## 7. Deploy it")[2]
-        .partition("\n\n")[2]
-    )
-    named = re.findall(r"`(\w+)/`", section.partition("since they import")[0])
-    home = ROOT / "examples" / "orders"
-    for folder in named:
-        shutil.copytree(ROOT / folder, tmp_path / folder)
-    shutil.copytree(home, tmp_path / "examples" / "orders")
-    (tmp_path / "examples" / "__init__.py").touch()
-    for name in ("function_app.py", "host.json"):
-        shutil.move(tmp_path / "examples" / "orders" / name, tmp_path / name)
-    code = """
-import asyncio, function_app, os
-from examples.orders.service import board
-os.environ["COSMOS"] = "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5"
-os.environ["SERVICEBUS"] = "Endpoint=sb://b"
-
-async def main():
-    print(len(function_app.app.get_functions()), type(board()).__name__)
-
-asyncio.run(main())
-"""
-    run = subprocess.run(
-        [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}){code}"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.split()[1] == "Board"
