@@ -59,17 +59,21 @@ def shape(value: Any) -> Any:
     return [shape(value[0])] if isinstance(value, list) and value else None
 
 
-def test_the_answer_about_the_relay_is_shown_with_the_fields_that_it_has() -> None:
+def names_in(value: Any) -> set[str]:
+    """The names in a document, at every depth."""
+    if isinstance(value, dict):
+        return {*value} | {name for each in value.values() for name in names_in(each)}
+    return {name for each in value for name in names_in(each)} if isinstance(value, list) else set()
+
+
+def test_the_answer_about_the_relay_is_explained_field_by_field() -> None:
     section = (ROOT / "docs" / "operate" / "README.md").read_text().partition("## How is the relay?")[2]
-    shown, *_ = re.findall(r"```json\n(.*?)```", section, re.DOTALL)
+    rows = re.findall(r"^\| (`.*?) \|", section.partition("\n### ")[0], re.MULTILINE)
+    explained = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     failure = RelayFailure(FailureReason.BROKER_AWAY, NOW, "Service Bus ...")
     lease = LeaseStatus("0", "owner", 3, 2, 0.0, position=4711, newest=4714)
     status = RelayStatus([lease], [], Counter(), failures=[failure])
-    answer = status.view()
-    assert shape(json.loads(shown)) == shape(answer), (
-        "docs/operate/README.md, How is the relay?: show the answer with all of its fields, such as the "
-        "count of each aggregate of the service"
-    )
+    assert explained == names_in(status.view()), "docs/operate/README.md, How is the relay?"
 
 
 def test_the_list_of_events_is_shown_with_the_fields_that_it_has() -> None:

@@ -1,4 +1,4 @@
-"""Writes one table of results to the terminal and to docs/internals/performance.md, with its charts beside it."""
+"""Writes one table of results to the terminal and beside docs/internals/performance.md, with the page's charts."""
 
 import os
 import platform
@@ -12,6 +12,7 @@ from tools.benchmarks.measured import Chart, Row
 
 PAGE = ROOT / "docs" / "internals" / "performance.md"
 PICTURES = ROOT / "docs" / "internals" / "performance"
+FIGURES = "figures.txt"
 BEGIN, END = "<!-- measured: make bench writes from here -->", "<!-- to here -->"
 
 
@@ -33,28 +34,18 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def write(rows: Sequence[Row], charts: Sequence[Chart], page: Path = PAGE, pictures: Path = PICTURES) -> None:
-    """Replaces the measured part of the page, and the charts."""
+    """Replaces the measured part of the page, the charts, and the table in a file of its own."""
     pictures.mkdir(exist_ok=True)
+    (pictures / FIGURES).write_text(f"{table(rows)}\n")
     for chart in charts:
         (pictures / f"{chart.file}.svg").write_text(draw(chart))
     lines = [
         BEGIN,
         "",
-        f"Measured on devstack: {machine()}.",
-        "",
-        "| measured | ours | compared with | figure | wanted |",
-        "| --- | --- | --- | --- | --- |",
-        *(
-            f"| {r.name} | {r.ours} | {r.bare} | {'' if r.met else 'missed: '}**{r.shown}** | {_sign(r.bound)} |"
-            for r in rows
-        ),
+        f"[All figures]({pictures.name}/{FIGURES}), measured on devstack: {machine()}.",
         "",
         *(f"![{chart.title}]({pictures.name}/{chart.file}.svg)\n" for chart in charts),
     ]
     text = page.read_text()
     before, after = text.partition(BEGIN)[0], text.partition(END)[2]
     page.write_text(before + "\n".join(lines) + END + after)
-
-
-def _sign(bound: str) -> str:
-    return bound.replace("<=", "≤").replace(">=", "≥")
