@@ -58,10 +58,10 @@ class Signed:
     body: bytes
     headers: Mapping[str, str]
 
-    def signed(self, secrets: Sequence[str], at: datetime) -> Mapping[str, str]:
+    def signed(self, signers: Sequence[Signing], at: datetime) -> Mapping[str, str]:
         """Returns the headers, with a signature by each secret for this time (UTC)."""
         text = self.body.decode()
-        signatures = [Signing(secret).sign(self.id, at, text) for secret in secrets]
+        signatures = [each.sign(self.id, at, text) for each in signers]
         return {
             **self.headers,
             "webhook-id": self.id,
@@ -101,6 +101,7 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 300.0
 """The pause between two requests that probe whether the target has recovered; it doubles each time."""
 
 _DOUBLINGS = 16
+_SMALL_BODY = 65_536
 
 _LATE = Unknown(0, "the receiver did not take the events in time", FailureReason.TOO_SLOW)
 _IMPOSSIBLE = "no request can be made of the event"
@@ -161,6 +162,8 @@ class WebhookPublisher:
         self._asked_again_at = 0.0
         self._tries = Tries()
         self._session = session
+        self._signers = [Signing(secret) for secret in target.secrets]
+        self._literal_checked = False
 
     @property
     def guarantees(self) -> Guarantees:
@@ -287,7 +290,9 @@ class WebhookPublisher:
         host = self._target.destination
         with messaging.sending(host, 1, [event.traceparent], system="webhook") as attempt:
             try:
-                check_literal(self._target)
+                if not self._literal_checked:
+                    check_literal(self._target)
+                    self._literal_checked = True
                 async with asyncio.timeout(self._target.request_seconds) as limit:
                     answer = await self._ask(request, limit)
             except (TimeoutError, aiohttp.ClientError, OSError) as error:
@@ -308,8 +313,9 @@ class WebhookPublisher:
     async def _ask_once(self, request: Signed, limit: asyncio.Timeout) -> _Answer:
         async with self._open().post(
             self._target.url,
-            data=io.BytesIO(request.body),  # sent in chunks: a large body does not block the event loop
-            headers=request.signed(self._target.secrets, utc_now()),
+            # A large body is sent in chunks, so that it does not block the event loop.
+            data=request.body if len(request.body) <= _SMALL_BODY else io.BytesIO(request.body),
+            headers=request.signed(self._signers, utc_now()),
             allow_redirects=False,
         ) as response:  # an unread rest of the body closes the connection
             limit.reschedule(None)  # the status has arrived and is decisive

@@ -34,7 +34,7 @@ from tools.benchmarks.latency import compared
 from tools.benchmarks.measured import Part, Row
 from tools.benchmarks.relaying import NewBed, Say
 
-COUNT = 100
+COUNT = 50
 _ORIGIN = Origin("benchmark")
 _DIRECTORY = "directory"
 
