@@ -68,7 +68,7 @@ def read_by_the_app() -> set[str]:
     names |= {
         each.setting for of in contact_service.subscribers for each in (of.subscription, of.container) if each
     }
-    return of_triggers | names | set(re.findall(r'environment(?:\.get\(|, )"([A-Z_]+)"', source))
+    return of_triggers | names | set(re.findall(r'environment(?:\.get\(|,)\s*"([A-Z_]+)"', source))
 
 
 def in_the_documentation() -> set[str]:
